@@ -1,0 +1,2 @@
+//! The `hydrant` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The contract every network keeps, and its conformance tests.

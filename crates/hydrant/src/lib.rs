@@ -1,0 +1,1 @@
+//! One-sided remote memory for the processes of one parallel job.

@@ -1,0 +1,1 @@
+//! How the ranks of a job start and find each other.

@@ -1,0 +1,1 @@
+//! The conduit between ranks of one host: shared memory.

@@ -1,0 +1,2 @@
+//! Every check, runnable by hand: `cargo xtask <name>`.
+fn main() {}
