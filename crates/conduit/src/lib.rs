@@ -1,1 +1,26 @@
 //! The contract every network keeps, and its conformance tests.
+//!
+//! A *conduit* is a network as Hydrant sees it: one-sided [`write`](Conduit::write) and
+//! [`read`](Conduit::read) between an own and a remote extent, small ordered reliable
+//! messages on which active messages ride, [`register`](Conduit::register) and
+//! [`deregister`](Conduit::deregister), [`poll`](Conduit::poll), a blocking
+//! [`wait`](Conduit::wait) and a clock. It offers no more than that; everything else is
+//! built above it, once, for all networks.
+//!
+//! The [`memory`] module holds the views of memory that other processes touch at the same
+//! time. The [`conformance`] module is the one suite that every implementation passes.
+
+mod contract;
+mod error;
+mod rank;
+
+pub mod conformance;
+pub mod memory;
+
+pub use contract::{
+    Caps, Conduit, Delivery, Door, Key, Message, Posted, Remote, ReplyPort, Sent, Sink, Sleeper,
+    Standing, Ticket,
+};
+pub use error::Error;
+pub use memory::{Window, Word32};
+pub use rank::Rank;

@@ -1,0 +1,1 @@
+//! The one suite that every conduit passes.

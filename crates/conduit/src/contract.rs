@@ -1,0 +1,281 @@
+//! The contract every network keeps.
+
+#![allow(unsafe_code)] // declares unsafe methods; there is no unsafe block here
+
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{Error, Rank, Window, Word32};
+
+/// What a conduit can do and how much of it.
+#[derive(Debug, Clone)]
+pub struct Caps {
+    /// The conduit's name, as in `HYDRANT_CONDUIT`.
+    pub name: &'static str,
+    /// Whether memory must be registered before the network can touch it.
+    pub needs_registration: bool,
+    /// Whether [`Key::ANY`] reaches the whole address space of a peer.
+    pub any_address: bool,
+    /// Most 64-bit arguments of a message.
+    pub max_args: usize,
+    /// Most bytes of payload of a message.
+    pub max_payload: usize,
+    /// Bytes of the segment each rank owns.
+    pub segment: usize,
+    /// Bytes of memory that a rank costs before it has spoken to anyone.
+    pub bytes_per_rank: usize,
+    /// Bytes of address space that a pair of ranks costs; memory follows use.
+    pub bytes_per_pair: usize,
+    /// Whether sleepers are woken without a fence in the waker.
+    pub asymmetric_fence: bool,
+}
+
+/// The name of an extent at its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Key(pub u64);
+
+impl Key {
+    /// The segment that every rank owns from the start; offsets count from its first byte.
+    pub const SEGMENT: Key = Key(0);
+    /// The whole address space of the peer; offsets are addresses.
+    pub const ANY: Key = Key(u64::MAX);
+}
+
+/// A place in the memory of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// The extent.
+    pub key: Key,
+    /// Bytes from the start of the extent; an address with [`Key::ANY`].
+    pub offset: u64,
+}
+
+/// Names an operation that is not complete yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// How far a one-sided operation came when its call returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Posted {
+    /// Remotely complete: the data is where it was to go.
+    Done,
+    /// Under way; [`Sink::complete`] will name the ticket. Until then the local memory is
+    /// in use.
+    Pending(Ticket),
+}
+
+/// Whether a message was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Sent {
+    /// Taken: it will be delivered, after every request sent to this peer before it.
+    Yes,
+    /// No room now. Poll, then try again.
+    Full,
+}
+
+/// What a message carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Meaning to the layer above; below [`Message::KINDS`].
+    pub kind: u8,
+    /// The handler's number.
+    pub tag: u16,
+    /// At most [`Caps::max_args`].
+    pub args: &'a [u64],
+    /// At most [`Caps::max_payload`] bytes.
+    pub payload: &'a [u8],
+}
+
+impl Message<'_> {
+    /// The layer above may use kinds from 0 to this, exclusive.
+    pub const KINDS: u8 = 12;
+}
+
+/// A message that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// Who sent it.
+    pub from: Rank,
+    /// As sent.
+    pub kind: u8,
+    /// As sent.
+    pub tag: u16,
+    /// As sent.
+    pub args: &'a [u64],
+    /// As sent; the bytes are gone when the call returns.
+    pub payload: &'a [u8],
+}
+
+/// Where the handler of a request puts its reply.
+pub trait ReplyPort {
+    /// Sends a reply to the request being delivered. Always taken: a conduit that has no
+    /// room keeps it and takes no further request from that peer meanwhile, so no handler
+    /// ever waits and memory stays bounded at one reply a peer.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLong`], [`Error::TooManyArgs`].
+    fn reply(&mut self, message: &Message<'_>) -> Result<(), Error>;
+}
+
+/// What a poll hands up.
+pub trait Sink {
+    /// A request arrived. Requests of one peer arrive in the order sent.
+    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort);
+    /// A reply arrived. Replies of one peer arrive in the order sent; nothing may be sent
+    /// in answer.
+    fn reply(&mut self, delivery: Delivery<'_>);
+    /// A pending operation ended.
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>);
+    /// A peer broke a rule; nothing of its message was delivered.
+    fn malformed(&mut self, error: Error);
+}
+
+/// Who is about to sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleeper {
+    /// The service thread, until a message comes.
+    Service,
+    /// The service thread while the application looks after messages itself: it is not
+    /// called for each message, only by [`Conduit::wake`] or the end of the time.
+    Nap,
+    /// An application thread, until a message comes or its memory changes.
+    Application,
+}
+
+/// How a peer stands to the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Taking part.
+    Present,
+    /// Ended in good order.
+    Left,
+    /// Ended otherwise.
+    Lost,
+}
+
+/// The bell of a mapped peer: whoever stores into its memory looks here afterwards.
+#[derive(Debug)]
+pub struct Door {
+    /// Not zero in the [`Door::MEMORY`] bit: somebody sleeps until memory changes.
+    pub bell: Word32,
+}
+
+impl Door {
+    /// A thread of the rank sleeps until its memory changes.
+    pub const MEMORY: u32 = 4;
+}
+
+/// A network as Hydrant sees it.
+///
+/// All calls may come from any thread. A conduit never calls back into its caller but
+/// through the [`Sink`] given to [`poll`](Self::poll).
+pub trait Conduit: Send + Sync {
+    /// This process.
+    fn rank(&self) -> Rank;
+
+    /// Processes in the job.
+    fn size(&self) -> u32;
+
+    /// What the conduit can do.
+    fn caps(&self) -> &Caps;
+
+    /// The segment of `peer`, if it is mapped here (own rank: always).
+    fn window(&self, peer: Rank) -> Option<&Window>;
+
+    /// The bell of `peer`, if its segment is mapped here.
+    fn door(&self, peer: Rank) -> Option<&Door>;
+
+    /// Makes `len` bytes of the own segment usable, zeroed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the system has no such memory; nothing is kept then.
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error>;
+
+    /// Gives the memory of a committed part back to the system.
+    fn decommit(&self, offset: usize, len: usize);
+
+    /// Makes own memory usable by peers, under the key returned.
+    ///
+    /// # Safety
+    /// The memory stays allocated, and nothing but this conduit touches it other than
+    /// through shared-memory accesses, until [`deregister`](Self::deregister) returned.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] when there are too many extents.
+    unsafe fn register(&self, addr: *mut u8, len: usize) -> Result<Key, Error>;
+
+    /// Revokes a key. When it returns no peer touches the memory any more.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`] if the key is not in force.
+    fn deregister(&self, key: Key) -> Result<(), Error>;
+
+    /// Writes own memory to a peer's, one-sidedly.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes until the operation is complete. With
+    /// [`Key::ANY`], the peer can bear the change of its memory.
+    ///
+    /// # Errors
+    /// What the access itself finds: [`Error::Revoked`], [`Error::OutOfExtent`],
+    /// [`Error::BadAddress`], [`Error::PeerLost`].
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+    ) -> Result<Posted, Error>;
+
+    /// Reads a peer's memory into own, one-sidedly.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, by nobody else, until the operation is complete.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<Posted, Error>;
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`], [`Error::MessageTooLong`], [`Error::TooManyArgs`].
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
+
+    /// Requests sent to `peer` that its handlers have finished with, and sent at all.
+    fn handled(&self, peer: Rank) -> (u64, u64);
+
+    /// Delivers what has arrived; how many things that were. Returns at once if another
+    /// thread is polling.
+    fn poll(&self, sink: &mut dyn Sink) -> usize;
+
+    /// Blocks until something arrives, `ready` says yes, somebody [wakes](Self::wake) this
+    /// rank or the time is over. It may return early. `ready` is asked after peers can see
+    /// that somebody sleeps, so nothing can be missed.
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool);
+
+    /// Wakes every sleeper of `peer`, the own rank included.
+    fn wake(&self, peer: Rank);
+
+    /// How `peer` stands to the job. Costs a load.
+    fn standing(&self, peer: Rank) -> Standing;
+
+    /// Counts up whenever some rank's standing changes. Costs a load.
+    fn changes(&self) -> u64;
+
+    /// Tells the peers that this rank ends: in good order, or not.
+    fn leave(&self, orderly: bool);
+
+    /// Time since the job started, on the clock of the conduit.
+    fn now(&self) -> Duration;
+}

@@ -1,0 +1,117 @@
+//! What can go wrong in a conduit.
+
+use std::io;
+
+use crate::Rank;
+
+/// Why a conduit could not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer ended, was killed or cannot be reached any more.
+    #[error("rank {0} is lost: its process ended while others still needed it")]
+    PeerLost(Rank),
+
+    /// The key names no extent, or one that was deregistered.
+    #[error("rank {peer} holds no registration under key {key:#x} (revoked, or never made)")]
+    Revoked {
+        /// Whose memory was asked for.
+        peer: Rank,
+        /// The key that was used.
+        key: u64,
+    },
+
+    /// The access leaves the extent.
+    #[error("{len} bytes at offset {offset} leave an extent of {extent} bytes of rank {peer}")]
+    OutOfExtent {
+        /// Whose memory was asked for.
+        peer: Rank,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes in the extent.
+        extent: u64,
+    },
+
+    /// Memory that is not mapped, or not with the rights the access needs.
+    #[error("{len} bytes at address {addr:#x} of rank {peer} are not mapped or not permitted")]
+    BadAddress {
+        /// Whose memory was asked for.
+        peer: Rank,
+        /// First address.
+        addr: u64,
+        /// Bytes asked for.
+        len: u64,
+    },
+
+    /// A table or a limit is used up.
+    #[error("no more {what}: the limit is {limit} ({remedy})")]
+    Exhausted {
+        /// What ran out.
+        what: &'static str,
+        /// How many there may be.
+        limit: u64,
+        /// How to raise it.
+        remedy: &'static str,
+    },
+
+    /// No memory left for the segment.
+    #[error("no memory for {wanted} bytes: {available} bytes are available")]
+    OutOfMemory {
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes available.
+        available: u64,
+    },
+
+    /// A message is longer than the conduit carries.
+    #[error("a message of {len} bytes is above the limit of {limit}")]
+    MessageTooLong {
+        /// Bytes of payload.
+        len: usize,
+        /// Most bytes a message carries.
+        limit: usize,
+    },
+
+    /// A message has more arguments than the conduit carries.
+    #[error("{count} arguments are above the limit of {limit}")]
+    TooManyArgs {
+        /// Arguments given.
+        count: usize,
+        /// Most arguments a message carries.
+        limit: usize,
+    },
+
+    /// A peer sent something that follows no rule.
+    #[error("rank {peer} sent a malformed message: {what}")]
+    Malformed {
+        /// Who sent it.
+        peer: Rank,
+        /// What was wrong.
+        what: &'static str,
+    },
+
+    /// The ranks cannot be joined by this conduit.
+    #[error("{0}")]
+    Unreachable(String),
+
+    /// The system refused.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        cause: String,
+    },
+}
+
+impl Error {
+    /// The system refused `what`.
+    pub fn system(what: &'static str, cause: impl Into<io::Error>) -> Self {
+        Self::System {
+            what,
+            cause: cause.into().to_string(),
+        }
+    }
+}

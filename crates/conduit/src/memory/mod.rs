@@ -1,0 +1,12 @@
+//! Views of memory that other processes may touch at the same time.
+//!
+//! Memory that peers write to is never lent out as `&[T]`: a reference would promise that
+//! nobody else writes. A [`Window`] copies in and out instead, in a way that stays defined
+//! when both sides of the copy race: see [`copy`](self) below for how.
+
+#![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
+
+mod copy;
+mod window;
+
+pub use window::{Fault, Window, Word32};

@@ -1,0 +1,303 @@
+//! A mapped stretch of shared memory.
+
+use std::{
+    any::Any,
+    fmt, mem,
+    ops::Deref,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64},
+    },
+};
+
+use bytemuck::Pod;
+
+use super::copy;
+
+/// Why a window refused an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The access leaves the window.
+    OutOfBounds,
+    /// The address is not a multiple of the type's alignment.
+    Misaligned,
+}
+
+/// A stretch of memory that other threads and processes may read and write at any time.
+///
+/// It can be copied into and out of, and its aligned words used as atomics. It keeps the
+/// mapping it lies in alive. A copy that races with another gives torn data, nothing worse.
+#[derive(Clone)]
+pub struct Window {
+    base: NonNull<u8>,
+    len: usize,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: every access goes through relaxed atomics or opaque copies, which any number of
+// threads may make at once; `keep` is Send + Sync itself.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Window({:p}, {} bytes)", self.base, self.len)
+    }
+}
+
+impl Window {
+    /// A view of `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// 1. The bytes are mapped, readable and writable for as long as `keep` lives.
+    /// 2. Nobody holds a reference to them: all accesses in this process go through windows
+    ///    (or are atomic, or opaque to the compiler).
+    /// 3. They are initialized.
+    pub unsafe fn new(base: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { base, len, keep }
+    }
+
+    /// A window over zeroed memory of this process alone, aligned to 64 bytes.
+    pub fn private(len: usize) -> Self {
+        #[repr(C, align(64))]
+        struct Line([AtomicU64; 8]);
+        let lines: Arc<Vec<Line>> = Arc::new(
+            (0..len.div_ceil(64))
+                .map(|_| Line([const { AtomicU64::new(0) }; 8]))
+                .collect(),
+        );
+        let base = NonNull::from(lines.as_slice()).cast::<u8>();
+        // SAFETY: (1) the vector is never resized and lives in `keep`; (2) it is made of
+        // atomics, and only this window reaches them; (3) it is zeroed.
+        unsafe { Self::new(base, len, lines) }
+    }
+
+    /// Bytes in view.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is in view.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte, in this process.
+    #[inline]
+    pub fn addr(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+
+    /// The first byte, for `unsafe` code above that vouches for its own accesses.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// A smaller window.
+    pub fn part(&self, offset: usize, len: usize) -> Option<Window> {
+        let base = self.at(offset, len).ok()?;
+        // SAFETY: a part of what the conditions hold for; `at` checked that it is one.
+        Some(unsafe { Self::new(base, len, Arc::clone(&self.keep)) })
+    }
+
+    /// Copies `data` in.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    #[inline]
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
+        let dst = self.at(offset, data.len())?;
+        // SAFETY: `data` is borrowed; `at` checked that the target lies in the window. They
+        // do not overlap, for nobody holds a reference into the window.
+        unsafe { copy::store(dst.as_ptr(), data.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies `data.len()` bytes out.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    #[inline]
+    pub fn read(&self, offset: usize, data: &mut [u8]) -> Result<(), Fault> {
+        let src = self.at(offset, data.len())?;
+        // SAFETY: as in `write`.
+        unsafe { copy::load(data.as_mut_ptr(), src.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Stores one value.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    #[inline]
+    pub fn store<T: Pod>(&self, offset: usize, value: T) -> Result<(), Fault> {
+        self.write(offset, bytemuck::bytes_of(&value))
+    }
+
+    /// Loads one value.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    #[inline]
+    pub fn load<T: Pod>(&self, offset: usize) -> Result<T, Fault> {
+        let mut value = T::zeroed();
+        self.read(offset, bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Sets `len` bytes to `value`.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), Fault> {
+        let dst = self.at(offset, len)?;
+        // SAFETY: `at` checked that the target lies in the window.
+        unsafe { copy::fill(dst.as_ptr(), value, len) };
+        Ok(())
+    }
+
+    /// The 32-bit word at `offset`.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    #[inline]
+    pub fn atomic_u32(&self, offset: usize) -> Result<&AtomicU32, Fault> {
+        // SAFETY: `word` checked bounds and alignment; windows are only accessed atomically.
+        self.word::<u32>(offset)
+            .map(|at| unsafe { AtomicU32::from_ptr(at.as_ptr()) })
+    }
+
+    /// The 64-bit word at `offset`.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    #[inline]
+    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, Fault> {
+        // SAFETY: `word` checked bounds and alignment; windows are only accessed atomically.
+        self.word::<u64>(offset)
+            .map(|at| unsafe { AtomicU64::from_ptr(at.as_ptr()) })
+    }
+
+    /// The 32-bit word at `offset`, checked once and kept.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn word32(&self, offset: usize) -> Result<Word32, Fault> {
+        Ok(Word32 {
+            word: self.word::<AtomicU32>(offset)?,
+            _keep: Arc::clone(&self.keep),
+        })
+    }
+
+    /// Whether `len` bytes at `offset` share a byte with `other`.
+    #[inline]
+    pub fn overlaps(&self, offset: usize, len: usize, other: &[u8]) -> bool {
+        let here = self.addr().wrapping_add(offset);
+        let there = other.as_ptr().addr();
+        here < there.wrapping_add(other.len()) && there < here.wrapping_add(len)
+    }
+
+    /// The address of `len` bytes at `offset`, if the window holds them.
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Fault> {
+        // In this order neither side can overflow.
+        if len > self.len || offset > self.len - len {
+            return Err(Fault::OutOfBounds);
+        }
+        // SAFETY: offset <= len of the mapping, just checked.
+        Ok(unsafe { self.base.add(offset) })
+    }
+
+    #[inline]
+    fn word<T>(&self, offset: usize) -> Result<NonNull<T>, Fault> {
+        let at = self.at(offset, mem::size_of::<T>())?.cast::<T>();
+        if at.is_aligned() {
+            Ok(at)
+        } else {
+            Err(Fault::Misaligned)
+        }
+    }
+}
+
+/// A 32-bit word of a window, checked when it was taken.
+pub struct Word32 {
+    word: NonNull<AtomicU32>,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: it gives out nothing but `&AtomicU32`.
+unsafe impl Send for Word32 {}
+// SAFETY: as above.
+unsafe impl Sync for Word32 {}
+
+impl Deref for Word32 {
+    type Target = AtomicU32;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        // SAFETY: in bounds and aligned when taken from a window, whose mapping is kept.
+        unsafe { self.word.as_ref() }
+    }
+}
+
+impl fmt::Debug for Word32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Word32({:p})", self.word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn copies_of_every_length_and_alignment_arrive() {
+        let window = Window::private(512);
+        let data: Vec<u8> = (0..200).map(|i| i as u8 ^ 0x5a).collect();
+        for offset in [0, 1, 4, 7, 8, 63] {
+            for len in 0..data.len() {
+                window.fill(0, 512, 0).unwrap();
+                window.write(offset, &data[..len]).unwrap();
+                let mut back = vec![0; len];
+                window.read(offset, &mut back).unwrap();
+                assert_eq!(back, data[..len], "offset {offset} len {len}");
+                let mut beyond = [1];
+                window.read(offset + len, &mut beyond).unwrap();
+                assert_eq!(beyond, [0], "offset {offset} len {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_reached() {
+        let window = Window::private(64);
+        assert_eq!(window.write(60, &[0; 5]), Err(Fault::OutOfBounds));
+        assert_eq!(
+            window.read(usize::MAX, &mut [0; 2]),
+            Err(Fault::OutOfBounds)
+        );
+        assert_eq!(window.fill(1, usize::MAX, 0), Err(Fault::OutOfBounds));
+        assert!(window.part(1, 64).is_none());
+        assert_eq!(window.atomic_u64(60).err(), Some(Fault::OutOfBounds));
+        assert_eq!(window.atomic_u64(4).err(), Some(Fault::Misaligned));
+        assert!(window.write(64, &[]).is_ok());
+    }
+
+    #[test]
+    fn words_and_parts_are_views_of_the_same_memory() {
+        let window = Window::private(64);
+        let part = window.part(8, 16).unwrap();
+        part.store(0, 7_u64).unwrap();
+        assert_eq!(window.atomic_u64(8).unwrap().load(Relaxed), 7);
+        let word = window.word32(8).unwrap();
+        word.store(9, Relaxed);
+        assert_eq!(part.load::<u32>(0).unwrap(), 9);
+    }
+}
