@@ -195,6 +195,13 @@ pub trait Conduit: Send + Sync {
     /// [`Error::OutOfMemory`] when the system has no such memory; nothing is kept then.
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error>;
 
+    /// As [`commit`](Self::commit), in huge pages if the system has them: how many bytes
+    /// are. Offset and length are multiples of the huge page, 2 MiB.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error>;
+
     /// Gives the memory of a committed part back to the system.
     fn decommit(&self, offset: usize, len: usize);
 
@@ -264,7 +271,11 @@ pub trait Conduit: Send + Sync {
     /// that somebody sleeps, so nothing can be missed.
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool);
 
-    /// Wakes every sleeper of `peer`, the own rank included.
+    /// Wakes the sleepers of `peer` that its [`Door`] shows; called after a store to its
+    /// memory.
+    fn ring(&self, peer: Rank);
+
+    /// Wakes every sleeper of `peer`, the own rank included, shown or not.
     fn wake(&self, peer: Rank);
 
     /// How `peer` stands to the job. Costs a load.

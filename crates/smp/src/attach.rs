@@ -1,0 +1,179 @@
+//! Joining the ranks of a host.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use hydrant_conduit::{Error, Rank};
+use hydrant_launch::Bootstrap;
+
+use crate::{
+    Smp,
+    conduit::Shared,
+    foreign::Foreign,
+    layout::{MAGIC, Shape, header},
+    mapping::{self, Mapping},
+    rendezvous::{self, Invitation},
+};
+
+/// What the conduit may be told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes each rank owns of the segments: address space; memory follows use.
+    pub segment: usize,
+    /// Messages a ring holds; rounded up to a power of two.
+    pub slots: usize,
+    /// Bytes of payload a ring holds; a message carries a quarter of it.
+    pub payload: usize,
+    /// Extents a rank may have registered at once.
+    pub extents: usize,
+    /// How memory outside the segments is reached.
+    pub foreign: Foreign,
+    /// How long to wait for the other ranks.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment: 1 << 30,
+            slots: 256,
+            payload: 64 << 10,
+            extents: 4096,
+            foreign: Foreign::Auto,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Most ranks of one job: what a card's bits and the hazards' words can say.
+const MAX_RANKS: u32 = 4096;
+
+/// Joins the ranks that `bootstrap` knows, all on this host. Collective.
+///
+/// Rank 0's options hold for all, but for the timeout and the way to foreign memory.
+///
+/// # Errors
+/// [`Error::Unreachable`] if a rank is on another host or does not come in time.
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
+    let rank = bootstrap.rank();
+    let ranks = bootstrap.size();
+    if ranks > MAX_RANKS {
+        return Err(Error::Exhausted {
+            what: "ranks on one host",
+            limit: u64::from(MAX_RANKS),
+            remedy: "start fewer",
+        });
+    }
+    let (shape, file) = if rank == 0 {
+        host(bootstrap, options)?
+    } else {
+        visit(bootstrap, options)?
+    };
+    let mapping = Mapping::new(file, &shape)?;
+    let whole = mapping.window(0, 128);
+    if rank == 0 {
+        let _ = whole.store(header::MAGIC, MAGIC);
+    }
+    let mut shared = Shared::new(Rank(rank), shape, mapping, options.foreign)?;
+    shared.present();
+    fence(bootstrap)?;
+    if whole.load::<u64>(header::MAGIC) != Ok(MAGIC) {
+        let what = "the shared file is not of this version of hydrant";
+        return Err(Error::Unreachable(what.to_owned()));
+    }
+    shared.meet();
+    Smp::new(shared)
+}
+
+/// Rank 0: makes the file and hands it out.
+fn host(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, OwnedFd), Error> {
+    let shape = Shape {
+        ranks: u64::from(bootstrap.size()),
+        slots: options.slots.clamp(8, 1 << 20).next_power_of_two() as u64,
+        payload: options
+            .payload
+            .clamp(1 << 10, 64 << 20)
+            .next_multiple_of(64) as u64,
+        segment: options.segment.next_multiple_of(4096) as u64,
+        extents: options.extents.clamp(1, 1 << 20) as u64,
+    };
+    let file = mapping::create(&shape)?;
+    let (host, invitation) = rendezvous::open()?;
+    put(bootstrap, &invitation, &shape)?;
+    fence(bootstrap)?;
+    check_hosts(bootstrap)?;
+    host.serve(file.as_fd(), shape.ranks(), options.timeout)?;
+    Ok((shape, file))
+}
+
+/// The others: fetch it.
+fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, OwnedFd), Error> {
+    put_host(bootstrap)?;
+    fence(bootstrap)?;
+    check_hosts(bootstrap)?;
+    let bad = || Error::Unreachable("rank 0 published an unreadable invitation".to_owned());
+    let card = get(bootstrap, 0, "smp")?;
+    let (shape, invitation) = card.split_at_checked(size_of::<Shape>()).ok_or_else(bad)?;
+    let shape: Shape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
+    let invitation = Invitation::from_bytes(invitation).ok_or_else(bad)?;
+    let file = rendezvous::join(&invitation, bootstrap.rank(), options.timeout)?;
+    Ok((shape, file))
+}
+
+fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) -> Result<(), Error> {
+    let card = [bytemuck::bytes_of(shape), &invitation.to_bytes()].concat();
+    bootstrap.put("smp", &card).map_err(unreachable)?;
+    put_host(bootstrap)
+}
+
+fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+    bootstrap
+        .put("host", this_host().as_bytes())
+        .map_err(unreachable)
+}
+
+/// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all.
+fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+    let here = this_host();
+    let others = if bootstrap.rank() == 0 {
+        1..bootstrap.size()
+    } else {
+        0..1
+    };
+    for other in others {
+        if get(bootstrap, other, "host")? != here.as_bytes() {
+            return Err(Error::Unreachable(format!(
+                "ranks {} and {other} are on different hosts, and this version joins only ranks \
+                 of one host: start them all on one",
+                bootstrap.rank()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Names the running kernel: the same for two processes if and only if they share it.
+fn this_host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_else(|_| {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        })
+}
+
+fn get(bootstrap: &mut dyn Bootstrap, from: u32, key: &str) -> Result<Vec<u8>, Error> {
+    bootstrap.get(from, key).map_err(unreachable)
+}
+
+fn fence(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+    bootstrap.fence().map_err(unreachable)
+}
+
+fn unreachable(cause: hydrant_launch::Error) -> Error {
+    Error::Unreachable(cause.to_string())
+}

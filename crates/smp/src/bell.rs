@@ -1,0 +1,200 @@
+//! How a sleeping rank is woken.
+//!
+//! Every rank has a bell word. A thread that goes to sleep sets its bit (it *arms* the bell),
+//! looks once more whether there is something to do, and waits on the word as a futex.
+//! Whoever gave a rank something to do looks at its bell afterwards and, if it is armed,
+//! clears the bit and wakes the sleepers.
+//!
+//! "Store, then look" on one side and "arm, then look" on the other need a full fence each,
+//! or both could miss. The sleeper pays for both: `membarrier` makes every running thread of
+//! the job pass a fence, so the other side needs none and a message costs one load of a line
+//! that nobody writes while things flow. Where there is no `membarrier`, sleeps are short.
+
+use std::{
+    num::NonZeroU32,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+        compiler_fence, fence,
+    },
+    time::Duration,
+};
+
+use hydrant_conduit::Door;
+use rustix::{
+    thread::{MembarrierCommand, futex, membarrier},
+    time::{ClockId, Timespec, clock_gettime},
+};
+
+/// The service thread sleeps until a message comes.
+const SERVICE: u32 = 1;
+/// Application threads sleep until a message comes.
+const APPLICATION: u32 = 2;
+/// Which sleepers a wake is for, when it is for all.
+const EVERYONE: u32 = u32::MAX;
+
+/// Sleeps end after this where nobody can be sure to be woken.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Who sleeps, as bits of the bell.
+#[derive(Clone, Copy)]
+pub(crate) enum Armed {
+    /// Woken by messages, if no application thread sleeps.
+    Service,
+    /// Woken by messages and stores, before the service thread.
+    Application,
+    /// Woken by [`wake`] alone.
+    Nothing,
+}
+
+/// Takes part in the asymmetric fence; whether that worked.
+pub(crate) fn enroll() -> bool {
+    membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+}
+
+/// Called after a message was published: wakes whoever sleeps for it.
+#[inline]
+pub(crate) fn ring(bell: &AtomicU32) {
+    // The processor may still reorder; the sleeper's membarrier sees to that.
+    compiler_fence(SeqCst);
+    if bell.load(Relaxed) != 0 {
+        ring_armed(bell);
+    }
+}
+
+#[cold]
+fn ring_armed(bell: &AtomicU32) {
+    let armed = bell.load(SeqCst);
+    if armed & APPLICATION != 0 {
+        bell.fetch_and(!(APPLICATION | Door::MEMORY), SeqCst);
+        wake_bits(bell, APPLICATION);
+    } else if armed & SERVICE != 0 {
+        bell.fetch_and(!SERVICE, SeqCst);
+        wake_bits(bell, SERVICE);
+    }
+}
+
+/// Wakes every sleeper.
+pub(crate) fn wake(bell: &AtomicU32) {
+    bell.store(0, SeqCst);
+    wake_bits(bell, EVERYONE);
+}
+
+fn wake_bits(bell: &AtomicU32, bits: u32) {
+    if let Some(bits) = NonZeroU32::new(bits) {
+        let _ = futex::wake_bitset(bell, futex::Flags::empty(), i32::MAX as u32, bits);
+    }
+}
+
+/// Sleeps until rung, until `timeout`, or not at all if `ready` says so once the bell is
+/// armed. May end early. `asymmetric`: every rank has [`enroll`]ed.
+pub(crate) fn sleep(
+    bell: &AtomicU32,
+    armed: Armed,
+    timeout: Option<Duration>,
+    asymmetric: bool,
+    ready: &mut dyn FnMut() -> bool,
+) {
+    let (bits, class) = match armed {
+        Armed::Service => (SERVICE, SERVICE),
+        Armed::Application => (APPLICATION | Door::MEMORY, APPLICATION),
+        Armed::Nothing => (0, SERVICE),
+    };
+    let expected = bell.fetch_or(bits, SeqCst) | bits;
+    let fenced = asymmetric && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+    fence(SeqCst);
+    // A bit that stays set after "ready" only costs the next ringer a needless wake.
+    if ready() {
+        return;
+    }
+    let timeout = if fenced || bits == 0 {
+        timeout
+    } else {
+        Some(timeout.map_or(SHORT, |timeout| timeout.min(SHORT)))
+    };
+    let deadline = timeout.and_then(|timeout| {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.checked_add(Timespec::try_from(timeout).ok()?)
+    });
+    let class = NonZeroU32::new(class).unwrap_or(NonZeroU32::MIN);
+    // An error means woken, late, or that the bell changed: all are reasons to look again.
+    let _ = futex::wait_bitset(
+        bell,
+        futex::Flags::empty(),
+        expected,
+        deadline.as_ref(),
+        class,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, atomic::AtomicBool},
+        thread,
+    };
+
+    use super::*;
+
+    /// Hands a token back and forth through sleeps; a lost wake would hang it.
+    #[test]
+    fn no_wake_is_lost() {
+        let asymmetric = enroll();
+        let bells = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let turns = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        const ROUNDS: u32 = 20_000;
+        thread::scope(|scope| {
+            for me in 0..2 {
+                let (bells, turns) = (Arc::clone(&bells), Arc::clone(&turns));
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        let expected = if me == 0 { round - 1 } else { round };
+                        let mut arrived = || turns[me].load(Relaxed) >= expected;
+                        while !arrived() {
+                            sleep(
+                                &bells[me],
+                                Armed::Application,
+                                None,
+                                asymmetric,
+                                &mut arrived,
+                            );
+                        }
+                        turns[1 - me].store(round, Relaxed);
+                        ring(&bells[1 - me]);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn messages_wake_the_application_first() {
+        let bell = AtomicU32::new(0);
+        let served = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let long = Some(Duration::from_millis(200));
+                while bell.load(SeqCst) & APPLICATION == 0 {
+                    thread::yield_now();
+                }
+                sleep(&bell, Armed::Service, long, true, &mut || false);
+                served.store(true, SeqCst);
+            });
+            sleep(&bell, Armed::Application, None, true, &mut || {
+                scope.spawn(|| {
+                    while bell.load(SeqCst) & SERVICE == 0 {
+                        thread::yield_now();
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                    ring(&bell);
+                });
+                false
+            });
+        });
+        assert_ne!(
+            bell.load(SeqCst) & SERVICE,
+            0,
+            "only the application was rung for"
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! Taking messages out of the rings.
+
+use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
+
+use crate::{
+    conduit::Shared,
+    layout::Lane,
+    mapping::MappedRing,
+    ring::{Head, MAX_ARGS, Reader, Writer},
+    transfer,
+};
+
+/// Messages taken from one ring before the next peer's turn.
+const TURN: usize = 64;
+
+/// The receiving side of a rank: one thread at a time holds it.
+pub(crate) struct Inbox {
+    peers: Vec<Option<Box<Peer>>>,
+}
+
+/// The rings with one peer.
+struct Peer {
+    requests: Reader<MappedRing>,
+    replies: Reader<MappedRing>,
+    back: Back,
+    /// It broke a rule: nothing more is read from it.
+    broken: bool,
+}
+
+/// The way back to a peer: replies leave only from here, so they need no lock.
+struct Back {
+    peer: Rank,
+    writer: Writer<MappedRing>,
+    /// A reply that found no room. While it is here no request of the peer is taken, so
+    /// there is never a second one.
+    stuck: Option<Stuck>,
+}
+
+/// A reply, kept.
+struct Stuck {
+    kind: u8,
+    tag: u16,
+    args: Vec<u64>,
+    payload: Vec<u8>,
+}
+
+impl Back {
+    fn push(&mut self, shared: &Shared, message: &Message<'_>) {
+        let sent = (self.writer).push(message.kind, message.tag, message.args, message.payload);
+        if sent {
+            shared.ring_bell(self.peer);
+        } else {
+            self.stuck = Some(Stuck {
+                kind: message.kind,
+                tag: message.tag,
+                args: message.args.to_vec(),
+                payload: message.payload.to_vec(),
+            });
+        }
+    }
+
+    /// Whether requests may be taken: no reply waits.
+    fn clear(&mut self, shared: &Shared) -> bool {
+        if let Some(stuck) = self.stuck.take() {
+            let Stuck {
+                kind,
+                tag,
+                ref args,
+                ref payload,
+            } = stuck;
+            if !self.writer.push(kind, tag, args, payload) {
+                self.stuck = Some(stuck);
+                return false;
+            }
+            shared.ring_bell(self.peer);
+        }
+        true
+    }
+}
+
+/// Where the handler of one request puts its reply.
+struct Port<'a> {
+    shared: &'a Shared,
+    back: &'a mut Back,
+}
+
+impl ReplyPort for Port<'_> {
+    fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
+        self.shared.check(message)?;
+        if self.back.stuck.is_some() {
+            // One reply a request; the layer above sees to it.
+            return Err(Error::Exhausted {
+                what: "replies to one request",
+                limit: 1,
+                remedy: "reply once",
+            });
+        }
+        self.back.push(self.shared, message);
+        Ok(())
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Self {
+            peers: (0..ranks).map(|_| None).collect(),
+        }
+    }
+
+    /// Delivers what has arrived.
+    pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        let mut count = 0;
+        for (word, opened) in shared.opened().iter().enumerate() {
+            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
+            while bits != 0 {
+                let from = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if let Some(peer) = self.peer(shared, from) {
+                    count += peer.poll(shared, sink);
+                }
+            }
+        }
+        count
+    }
+
+    /// Whether a poll would find something.
+    pub(crate) fn waiting(&mut self, shared: &Shared) -> bool {
+        for (word, opened) in shared.opened().iter().enumerate() {
+            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
+            while bits != 0 {
+                let from = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if let Some(peer) = self.peer(shared, from)
+                    && !peer.broken
+                    && (peer.replies.waiting()
+                        || peer.requests.waiting()
+                        || peer.back.stuck.is_some())
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn peer(&mut self, shared: &Shared, from: usize) -> Option<&mut Peer> {
+        let slot = self.peers.get_mut(from)?;
+        Some(slot.get_or_insert_with(|| {
+            let me = shared.rank.index();
+            let ring = |to, from, lane| {
+                let place = shared.shape.ring(to, from, lane);
+                MappedRing::new(&shared.mapping, place, &shared.shape)
+            };
+            let peer = Rank(from as u32);
+            shared.open(peer);
+            Box::new(Peer {
+                requests: Reader::new(ring(me, from, Lane::Request)),
+                replies: Reader::new(ring(me, from, Lane::Reply)),
+                back: Back {
+                    peer,
+                    writer: Writer::new(ring(from, me, Lane::Reply)),
+                    stuck: None,
+                },
+                broken: false,
+            })
+        }))
+    }
+}
+
+impl Peer {
+    fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        if self.broken {
+            return 0;
+        }
+        let count = self.poll_replies(shared, sink);
+        count + self.poll_requests(shared, sink)
+    }
+
+    #[inline]
+    fn poll_replies(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        let from = self.back.peer;
+        for count in 0..TURN {
+            let taken = match self.replies.take() {
+                Ok(Some(taken)) => taken,
+                Ok(None) => {
+                    self.replies.tell();
+                    return count;
+                }
+                Err(malformed) => return self.give_up(malformed.0, sink),
+            };
+            let payload = self
+                .replies
+                .memory()
+                .payload(taken.offset, taken.head.payload);
+            let delivery = delivery(from, &taken.head, &taken.args, payload);
+            if delivery.kind < Message::KINDS {
+                sink.reply(delivery);
+            } else {
+                transfer::answered(shared, &delivery, sink);
+            }
+            self.replies.finish(&taken);
+        }
+        TURN
+    }
+
+    #[inline]
+    fn poll_requests(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        let from = self.back.peer;
+        for count in 0..TURN {
+            if !self.back.clear(shared) {
+                return count;
+            }
+            let taken = match self.requests.take() {
+                Ok(Some(taken)) => taken,
+                Ok(None) => {
+                    self.requests.tell();
+                    return count;
+                }
+                Err(malformed) => return self.give_up(malformed.0, sink),
+            };
+            let payload = self
+                .requests
+                .memory()
+                .payload(taken.offset, taken.head.payload);
+            let delivery = delivery(from, &taken.head, &taken.args, payload);
+            let mut port = Port {
+                shared,
+                back: &mut self.back,
+            };
+            if delivery.kind < Message::KINDS {
+                sink.request(delivery, &mut port);
+            } else if let Err(malformed) = transfer::serve(shared, &delivery, &mut port) {
+                sink.malformed(malformed);
+            }
+            self.requests.finish(&taken);
+        }
+        TURN
+    }
+
+    #[cold]
+    fn give_up(&mut self, what: &'static str, sink: &mut dyn Sink) -> usize {
+        self.broken = true;
+        sink.malformed(Error::Malformed {
+            peer: self.back.peer,
+            what,
+        });
+        1
+    }
+}
+
+fn delivery<'a>(
+    from: Rank,
+    head: &Head,
+    args: &'a [u64; MAX_ARGS],
+    payload: &'a [u8],
+) -> Delivery<'a> {
+    Delivery {
+        from,
+        kind: head.kind,
+        tag: head.tag,
+        args: &args[..head.count],
+        payload,
+    }
+}

@@ -1,0 +1,188 @@
+//! Where everything lies in the shared file.
+//!
+//! ```text
+//! 0        header page: magic, count of changes of standing
+//! 4096     cards, one a rank: standing, pid, bell, who opened a channel to it
+//!          extents, a table a rank: what it registered
+//!          hazards, a row a rank: which extents it is touching right now
+//!          channels, [to][from]: request ring, reply ring
+//!          segments, one a rank, each at a multiple of 2 MiB
+//! ```
+//!
+//! The file is sparse: what nobody touches costs nothing.
+
+use std::mem::size_of;
+
+use crate::{
+    extents::{Entry, HAZARDS},
+    ring::{Consumed, Slot},
+};
+
+/// Says that the file is ours, and which layout it has.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hydrant1");
+
+/// Alignment of segments: the huge page of x86-64 and AArch64.
+pub(crate) const HUGE: usize = 2 << 20;
+
+const PAGE: usize = 4096;
+
+/// Offsets in the header page.
+pub(crate) mod header {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const CHANGES: usize = 64;
+}
+
+/// Offsets in a card.
+pub(crate) mod card {
+    pub(crate) const STANDING: usize = 0;
+    pub(crate) const PID: usize = 4;
+    /// 1 if the rank's process takes part in `membarrier`.
+    pub(crate) const ASYMMETRIC: usize = 8;
+    /// Looked at after every message and store: alone on its line.
+    pub(crate) const BELL: usize = 64;
+    /// A bit for each rank that ever sent to this one.
+    pub(crate) const OPENED: usize = 128;
+}
+
+/// What the layout follows from; the same at every rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Shape {
+    pub(crate) ranks: u64,
+    /// Messages in a ring; a power of two.
+    pub(crate) slots: u64,
+    /// Bytes of payload in a ring; a multiple of 64.
+    pub(crate) payload: u64,
+    /// Bytes of a segment.
+    pub(crate) segment: u64,
+    /// Extents a rank may have registered.
+    pub(crate) extents: u64,
+}
+
+/// Which of the two rings of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lane {
+    Request = 0,
+    Reply = 1,
+}
+
+impl Shape {
+    pub(crate) fn ranks(&self) -> usize {
+        self.ranks as usize
+    }
+
+    fn card_bytes(&self) -> usize {
+        (card::OPENED + self.ranks().div_ceil(64) * 8).next_multiple_of(128)
+    }
+
+    pub(crate) fn card(&self, rank: usize) -> usize {
+        PAGE + rank * self.card_bytes()
+    }
+
+    fn extents_at(&self) -> usize {
+        (PAGE + self.ranks() * self.card_bytes()).next_multiple_of(PAGE)
+    }
+
+    fn extents_bytes(&self) -> usize {
+        (self.extents as usize * size_of::<Entry>()).next_multiple_of(PAGE)
+    }
+
+    /// The table of `rank`'s extents.
+    pub(crate) fn extents(&self, rank: usize) -> usize {
+        self.extents_at() + rank * self.extents_bytes()
+    }
+
+    fn hazards_at(&self) -> usize {
+        self.extents(self.ranks())
+    }
+
+    /// The row of `rank`'s hazards.
+    pub(crate) fn hazards(&self, rank: usize) -> usize {
+        self.hazards_at() + rank * HAZARDS * 8
+    }
+
+    fn channels_at(&self) -> usize {
+        self.hazards(self.ranks()).next_multiple_of(PAGE)
+    }
+
+    fn ring_bytes(&self) -> usize {
+        (size_of::<Consumed>() + self.slots as usize * size_of::<Slot>() + self.payload as usize)
+            .next_multiple_of(PAGE)
+    }
+
+    /// The ring from `from` to `to`: where its `Consumed`, slots and payload begin.
+    pub(crate) fn ring(&self, to: usize, from: usize, lane: Lane) -> (usize, usize, usize) {
+        let number = (to * self.ranks() + from) * 2 + lane as usize;
+        let consumed = self.channels_at() + number * self.ring_bytes();
+        let slots = consumed + size_of::<Consumed>();
+        (
+            consumed,
+            slots,
+            slots + self.slots as usize * size_of::<Slot>(),
+        )
+    }
+
+    fn segments_at(&self) -> usize {
+        (self.channels_at() + self.ranks() * self.ranks() * 2 * self.ring_bytes())
+            .next_multiple_of(HUGE)
+    }
+
+    /// The segment of `rank`.
+    pub(crate) fn segment(&self, rank: usize) -> usize {
+        self.segments_at() + rank * (self.segment as usize).next_multiple_of(HUGE)
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn total(&self) -> usize {
+        self.segment(self.ranks())
+    }
+
+    /// Bytes a rank costs that nobody spoke to: its card, and the first page of the tables
+    /// it uses.
+    pub(crate) fn bytes_per_rank(&self) -> usize {
+        self.card_bytes() + HAZARDS * 8
+    }
+
+    /// Bytes of address space of a pair that speaks both ways, both lanes.
+    pub(crate) fn bytes_per_pair(&self) -> usize {
+        4 * self.ring_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        let shape = Shape {
+            ranks: 67,
+            slots: 256,
+            payload: 65536,
+            segment: 3 << 20,
+            extents: 4096,
+        };
+        let mut parts = vec![(0, PAGE)];
+        let n = shape.ranks();
+        parts.extend((0..n).map(|r| (shape.card(r), card::OPENED + n.div_ceil(64) * 8)));
+        parts.extend((0..n).map(|r| (shape.extents(r), 4096 * size_of::<Entry>())));
+        parts.extend((0..n).map(|r| (shape.hazards(r), HAZARDS * 8)));
+        for to in 0..n {
+            for from in 0..n {
+                for lane in [Lane::Request, Lane::Reply] {
+                    let (consumed, slots, payload) = shape.ring(to, from, lane);
+                    assert_eq!(consumed % 64, 0);
+                    assert_eq!(slots % 64, 0);
+                    parts.push((consumed, payload + 65536 - consumed));
+                }
+            }
+        }
+        parts.extend((0..n).map(|r| (shape.segment(r), 3 << 20)));
+        parts.sort_unstable();
+        for pair in parts.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+        }
+        let last = parts[parts.len() - 1];
+        assert!(last.0 + last.1 <= shape.total());
+    }
+}

@@ -1,0 +1,68 @@
+//! The header word of a slot.
+//!
+//! ```text
+//! 63      48 47      44 43      40 39      24 23             0
+//! |  lap    |  kind    |  count   |   tag    |    payload    |
+//! ```
+
+use super::MAX_ARGS;
+
+/// Most bytes of payload the header can say.
+pub(super) const MAX_PAYLOAD: usize = (1 << 24) - 1;
+
+/// What a header says, but for the lap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    /// Four bits, the user's.
+    pub(crate) kind: u8,
+    /// The user's.
+    pub(crate) tag: u16,
+    /// Arguments in the slot.
+    pub(crate) count: usize,
+    /// Bytes of payload in the byte ring.
+    pub(crate) payload: usize,
+}
+
+/// A header that no writer of this program makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+impl Head {
+    pub(super) fn encode(self, lap: u16) -> u64 {
+        debug_assert!(self.kind < 16 && self.count <= MAX_ARGS && self.payload <= MAX_PAYLOAD);
+        u64::from(lap) << 48
+            | u64::from(self.kind) << 44
+            | (self.count as u64) << 40
+            | u64::from(self.tag) << 24
+            | self.payload as u64
+    }
+
+    /// # Errors
+    /// [`Malformed`] if it names more arguments than a slot has.
+    pub(super) fn decode(word: u64) -> Result<Self, Malformed> {
+        let count = (word >> 40 & 0xf) as usize;
+        if count > MAX_ARGS {
+            return Err(Malformed("more arguments than a slot holds"));
+        }
+        Ok(Self {
+            kind: (word >> 44 & 0xf) as u8,
+            tag: (word >> 24) as u16,
+            count,
+            payload: (word & MAX_PAYLOAD as u64) as usize,
+        })
+    }
+
+    /// The lap a header was written in.
+    #[inline]
+    pub(super) fn lap(word: u64) -> u16 {
+        (word >> 48) as u16
+    }
+}
+
+/// The lap in which the slot of message number `index` is written. Counted from one, so
+/// that the zeroed ring holds no message of the first lap; it may wrap, for a slot only
+/// ever holds this lap or the one before.
+#[inline]
+pub(super) fn lap_of(index: u64, slots: u64) -> u16 {
+    (index / slots + 1) as u16
+}

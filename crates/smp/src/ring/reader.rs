@@ -1,0 +1,112 @@
+//! The receiving end of a ring.
+
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+
+use super::{Head, MAX_ARGS, Malformed, Slots, cursor, header};
+
+/// The one reader of a ring.
+pub(crate) struct Reader<S> {
+    memory: S,
+    /// Messages taken.
+    head: u64,
+    /// Position behind the last payload taken.
+    payload: u64,
+    /// Messages told to the writer.
+    told: u64,
+}
+
+/// A message in the ring. Its payload stays in place until [`Reader::finish`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// What the header says, checked.
+    pub(crate) head: Head,
+    /// The arguments; those behind `head.count` are zero.
+    pub(crate) args: [u64; MAX_ARGS],
+    /// Offset of the payload in the byte ring; `head.payload` bytes lie there.
+    pub(crate) offset: usize,
+    end: u64,
+}
+
+impl<S: Slots> Reader<S> {
+    /// The reader of a ring that nothing was taken from yet.
+    pub(crate) fn new(memory: S) -> Self {
+        Self {
+            memory,
+            head: 0,
+            payload: 0,
+            told: 0,
+        }
+    }
+
+    /// The ring's memory.
+    pub(crate) fn memory(&self) -> &S {
+        &self.memory
+    }
+
+    /// The next message, if it is there.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the writer broke a rule; the ring cannot be read further.
+    #[inline]
+    pub(crate) fn take(&self) -> Result<Option<Taken>, Malformed> {
+        let slots = self.memory.slots();
+        let capacity = slots.len() as u64;
+        let slot = &slots[(self.head & (capacity - 1)) as usize];
+        let word = slot.header.load(Acquire);
+        if Head::lap(word) != header::lap_of(self.head, capacity) {
+            return Ok(None);
+        }
+        let head = Head::decode(word)?;
+        let mut args = [0; MAX_ARGS];
+        for (arg, word) in args.iter_mut().zip(&slot.args).take(head.count) {
+            *arg = word.load(Relaxed);
+        }
+        let (offset, end) = if head.payload == 0 {
+            (0, self.payload)
+        } else {
+            let place = cursor::place(self.payload, head.payload, self.memory.payload_len())
+                .ok_or(Malformed("a payload longer than the ring"))?;
+            (place.offset, place.end)
+        };
+        Ok(Some(Taken {
+            head,
+            args,
+            offset,
+            end,
+        }))
+    }
+
+    /// Whether a message is there.
+    #[inline]
+    pub(crate) fn waiting(&self) -> bool {
+        let slots = self.memory.slots();
+        let capacity = slots.len() as u64;
+        let word = slots[(self.head & (capacity - 1)) as usize]
+            .header
+            .load(Acquire);
+        Head::lap(word) == header::lap_of(self.head, capacity)
+    }
+
+    /// Done with the message that [`take`](Self::take) gave.
+    #[inline]
+    pub(crate) fn finish(&mut self, taken: &Taken) {
+        self.head += 1;
+        self.payload = taken.end;
+        if self.head - self.told >= (self.memory.slots().len() as u64 / 8).max(1)
+            || taken.head.payload != 0
+        {
+            self.tell();
+        }
+    }
+
+    /// Tells the writer how far the reader came.
+    #[inline]
+    pub(crate) fn tell(&mut self) {
+        if self.told != self.head {
+            self.told = self.head;
+            let consumed = self.memory.consumed();
+            consumed.payload.store(self.payload, Release);
+            consumed.slots.store(self.head, Release);
+        }
+    }
+}

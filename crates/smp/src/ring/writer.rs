@@ -1,0 +1,92 @@
+//! The sending end of a ring.
+
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+
+use super::{
+    Head, Slots,
+    cursor::{self, Place},
+    header,
+};
+
+/// The one writer of a ring.
+pub(crate) struct Writer<S> {
+    memory: S,
+    /// Messages published.
+    tail: u64,
+    /// Position behind the last payload.
+    payload: u64,
+    /// What the reader had finished with when last looked.
+    seen: u64,
+    seen_payload: u64,
+}
+
+impl<S: Slots> Writer<S> {
+    /// The writer of a ring that nothing was written to yet.
+    pub(crate) fn new(memory: S) -> Self {
+        debug_assert!(memory.slots().len().is_power_of_two());
+        Self {
+            memory,
+            tail: 0,
+            payload: 0,
+            seen: 0,
+            seen_payload: 0,
+        }
+    }
+
+    /// Messages the reader has finished with, and messages published.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.memory.consumed().slots.load(Acquire), self.tail)
+    }
+
+    /// Publishes a message; `false` if there is no room for it now.
+    ///
+    /// The caller has checked the limits: at most `MAX_ARGS` arguments and a quarter of the
+    /// byte ring of payload.
+    #[inline]
+    pub(crate) fn push(&mut self, kind: u8, tag: u16, args: &[u64], payload: &[u8]) -> bool {
+        let slots = self.memory.slots();
+        let capacity = slots.len() as u64;
+        if self.tail - self.seen == capacity {
+            self.seen = self.memory.consumed().slots.load(Acquire);
+            if self.tail - self.seen >= capacity {
+                return false;
+            }
+        }
+        if !payload.is_empty() {
+            match self.room(payload.len()) {
+                Some(place) => {
+                    self.memory.write_payload(place.offset, payload);
+                    self.payload = place.end;
+                }
+                None => return false,
+            }
+        }
+        let slot = &self.memory.slots()[(self.tail & (capacity - 1)) as usize];
+        for (word, arg) in slot.args.iter().zip(args) {
+            word.store(*arg, Relaxed);
+        }
+        let head = Head {
+            kind,
+            tag,
+            count: args.len(),
+            payload: payload.len(),
+        };
+        slot.header
+            .store(head.encode(header::lap_of(self.tail, capacity)), Release);
+        self.tail += 1;
+        true
+    }
+
+    /// A place for `len` bytes that the reader is done with.
+    fn room(&mut self, len: usize) -> Option<Place> {
+        let ring = self.memory.payload_len();
+        let place = cursor::place(self.payload, len, ring)?;
+        if place.end - self.seen_payload > ring as u64 {
+            self.seen_payload = self.memory.consumed().payload.load(Acquire);
+            if place.end.saturating_sub(self.seen_payload) > ring as u64 {
+                return None;
+            }
+        }
+        Some(place)
+    }
+}
