@@ -1,0 +1,259 @@
+//! Which service the environment offers.
+
+use std::env;
+
+use crate::{Error, Kind};
+
+/// A service found in the environment, with what is needed to reach it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nobody launched this process.
+    Alone,
+    /// PMI-1 on an inherited file descriptor.
+    Pmi1Fd {
+        /// The descriptor.
+        fd: i32,
+        /// This process's rank.
+        rank: u32,
+        /// The size of the job.
+        size: u32,
+    },
+    /// PMI-1 over TCP; the server tells rank and size.
+    Pmi1Port {
+        /// Where the server listens, as `host:port`.
+        address: String,
+        /// Who this process is to the server.
+        id: u32,
+    },
+    /// PMIx; libpmix reads what it needs from the environment by itself.
+    Pmix,
+}
+
+/// The process's environment, an empty variable being none.
+pub(crate) fn process_environment(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Chooses the service for `kind` from the variables that `lookup` gives.
+pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Result<Found, Error> {
+    match kind {
+        Kind::Alone => Ok(Found::Alone),
+        Kind::Pmi1 => pmi1(&lookup)?.ok_or_else(|| Error::LauncherUnusable {
+            seen: "PMI-1 was asked for".into(),
+            why: "neither PMI_FD nor PMI_PORT with PMI_ID is set".into(),
+            fix: "start the job with `hydrant run`, `mpiexec.hydra` or `srun --mpi=pmi2`".into(),
+        }),
+        Kind::Pmix if has_pmix(&lookup) => Ok(Found::Pmix),
+        Kind::Pmix => Err(Error::LauncherUnusable {
+            seen: "PMIx was asked for".into(),
+            why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
+            fix: "start the job with `mpirun` of Open MPI or `srun --mpi=pmix`".into(),
+        }),
+        Kind::Auto => match pmi1(&lookup)? {
+            Some(found) => Ok(found),
+            None if has_pmix(&lookup) => Ok(Found::Pmix),
+            None => refuse_silent_launchers(&lookup).map(|()| Found::Alone),
+        },
+    }
+}
+
+fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Found>, Error> {
+    if let Some(fd) = number(lookup, "PMI_FD", "the number of a file descriptor")? {
+        let required = |name| {
+            number(lookup, name, "a number")?.ok_or_else(|| Error::LauncherUnusable {
+                seen: "PMI_FD is set".into(),
+                why: format!("{name} is not"),
+                fix: "start the job with `hydrant run`, `mpiexec.hydra` or `srun --mpi=pmi2`"
+                    .into(),
+            })
+        };
+        let (rank, size) = (required("PMI_RANK")?, required("PMI_SIZE")?);
+        if rank >= size {
+            return Err(Error::RankOutOfRange { rank, size });
+        }
+        let fd = i32::try_from(fd).map_err(|_| Error::BadVariable {
+            name: "PMI_FD".into(),
+            value: fd.to_string(),
+            expected: "the number of a file descriptor",
+        })?;
+        return Ok(Some(Found::Pmi1Fd { fd, rank, size }));
+    }
+    match (lookup("PMI_PORT"), number(lookup, "PMI_ID", "a number")?) {
+        (Some(address), Some(id)) => Ok(Some(Found::Pmi1Port { address, id })),
+        _ => Ok(None),
+    }
+}
+
+fn has_pmix(lookup: &impl Fn(&str) -> Option<String>) -> bool {
+    lookup("PMIX_NAMESPACE").is_some() && lookup("PMIX_RANK").is_some()
+}
+
+/// Errs when somebody started several of us without a way to find each other.
+fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
+    const RUN: &str = "or run `hydrant run -n N PROGRAM` on one host; a job of one must be asked for \
+                       (HYDRANT_BOOTSTRAP=alone)";
+    // Within a step, the step's count is the one that holds for this process.
+    let slurm = if lookup("SLURM_STEP_NUM_TASKS").is_some() {
+        "SLURM_STEP_NUM_TASKS"
+    } else {
+        "SLURM_NTASKS"
+    };
+    let launchers = [
+        (
+            slurm,
+            "Slurm",
+            "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`",
+        ),
+        (
+            "OMPI_COMM_WORLD_SIZE",
+            "Open MPI",
+            "start it with an `mpirun` that serves PMIx",
+        ),
+        (
+            "PMI_SIZE",
+            "PMI",
+            "start it with `mpiexec.hydra` or `srun --mpi=pmi2`, which set PMI_FD",
+        ),
+    ];
+    for (variable, launcher, fix) in launchers {
+        let Some(ranks) = number(lookup, variable, "a number of ranks")? else {
+            continue;
+        };
+        if ranks > 1 {
+            return Err(Error::LauncherUnusable {
+                seen: format!("{launcher} says that this job has {ranks} ranks ({variable}={ranks})"),
+                why: "it gives them no service to find each other by (neither PMI_FD nor PMIX_NAMESPACE is set)"
+                    .into(),
+                fix: format!("{fix}, {RUN}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn number(
+    lookup: &impl Fn(&str) -> Option<String>,
+    name: &str,
+    expected: &'static str,
+) -> Result<Option<u32>, Error> {
+    lookup(name)
+        .map(|value| {
+            value.parse().map_err(|_| Error::BadVariable {
+                name: name.into(),
+                value,
+                expected,
+            })
+        })
+        .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<'a>(variables: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| {
+            variables
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        }
+    }
+
+    fn auto(variables: &[(&str, &str)]) -> Result<Found, Error> {
+        detect(Kind::Auto, with(variables))
+    }
+
+    #[test]
+    fn the_order_is_fd_then_port_then_pmix_then_alone() {
+        let fd = [("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "3")];
+        let port = [("PMI_PORT", "host:99"), ("PMI_ID", "2")];
+        let pmix = [
+            ("PMIX_NAMESPACE", "job"),
+            ("PMIX_RANK", "0"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+        ];
+        let all = [&fd[..], &port[..], &pmix[..]].concat();
+        assert_eq!(
+            auto(&all).unwrap(),
+            Found::Pmi1Fd {
+                fd: 5,
+                rank: 1,
+                size: 3
+            }
+        );
+        let all = [&port[..], &pmix[..]].concat();
+        assert_eq!(
+            auto(&all).unwrap(),
+            Found::Pmi1Port {
+                address: "host:99".into(),
+                id: 2
+            }
+        );
+        assert_eq!(auto(&pmix).unwrap(), Found::Pmix);
+        assert_eq!(auto(&[]).unwrap(), Found::Alone);
+        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), Found::Alone);
+        assert_eq!(
+            detect(Kind::Pmix, with(&[&fd[..], &pmix[..]].concat())).unwrap(),
+            Found::Pmix
+        );
+    }
+
+    #[test]
+    fn a_launcher_without_a_service_is_an_error_that_names_the_fix() {
+        for (variable, fix) in [
+            ("SLURM_NTASKS", "srun --mpi=pmi2"),
+            ("SLURM_STEP_NUM_TASKS", "srun --mpi=pmi2"),
+            ("OMPI_COMM_WORLD_SIZE", "mpirun"),
+            ("PMI_SIZE", "mpiexec.hydra"),
+        ] {
+            let error = auto(&[(variable, "4")]).unwrap_err();
+            assert!(matches!(error, Error::LauncherUnusable { .. }));
+            let text = error.to_string();
+            assert!(
+                text.contains(fix) && text.contains(&format!("{variable}=4")),
+                "{text}"
+            );
+            assert_eq!(auto(&[(variable, "1")]).unwrap(), Found::Alone);
+        }
+    }
+
+    #[test]
+    fn a_step_of_one_in_a_larger_allocation_is_alone() {
+        let step = [("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_TASKS", "1")];
+        assert_eq!(auto(&step).unwrap(), Found::Alone);
+    }
+
+    #[test]
+    fn bad_variables_are_named() {
+        for variables in [
+            &[("PMI_FD", "five")][..],
+            &[
+                ("PMI_FD", "4294967295"),
+                ("PMI_RANK", "0"),
+                ("PMI_SIZE", "1"),
+            ],
+            &[("PMI_FD", "5"), ("PMI_RANK", "-1"), ("PMI_SIZE", "1")],
+            &[("SLURM_NTASKS", "many")],
+        ] {
+            let error = auto(variables).unwrap_err();
+            assert!(matches!(error, Error::BadVariable { .. }), "{error}");
+        }
+        let error = auto(&[("PMI_FD", "5"), ("PMI_RANK", "0")]).unwrap_err();
+        assert!(error.to_string().contains("PMI_SIZE"), "{error}");
+        let error = auto(&[("PMI_FD", "5"), ("PMI_RANK", "3"), ("PMI_SIZE", "3")]).unwrap_err();
+        assert!(matches!(error, Error::RankOutOfRange { rank: 3, size: 3 }));
+    }
+
+    #[test]
+    fn a_kind_that_is_asked_for_and_not_there_is_an_error() {
+        assert!(matches!(
+            detect(Kind::Pmi1, with(&[])),
+            Err(Error::LauncherUnusable { .. })
+        ));
+        assert!(matches!(
+            detect(Kind::Pmix, with(&[])),
+            Err(Error::LauncherUnusable { .. })
+        ));
+    }
+}

@@ -1,0 +1,309 @@
+//! The few functions of libpmix that a rank needs, found at run time.
+//!
+//! The layouts are those of `pmix_common.h`, which the PMIx standard's ABI
+//! fixes for versions 2 to 5; `tests/pmix_layout.rs` compares them with a C
+//! compiler's where the headers are installed.
+#![allow(unsafe_code, reason = "libpmix is C, and is opened at run time")]
+
+use std::error::Error as _;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use libloading::Library;
+
+use crate::Error;
+
+const MAX_NSPACE: usize = 255;
+const MAX_KEY: usize = 511;
+const RANK_WILDCARD: u32 = u32::MAX - 1;
+const SCOPE_GLOBAL: u8 = 3;
+const TYPE_BOOL: u16 = 1;
+const TYPE_UINT32: u16 = 14;
+const TYPE_BYTE_OBJECT: u16 = 27;
+const SUCCESS: c_int = 0;
+
+/// The status of a get for what nobody put.
+pub(super) const NOT_FOUND: c_int = -46;
+
+const JOB_SIZE: &CStr = c"pmix.job.size";
+const COLLECT_DATA: &CStr = c"pmix.collect";
+const IMMEDIATE: &CStr = c"pmix.immediate";
+
+/// `pmix_proc_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Proc {
+    nspace: [u8; MAX_NSPACE + 1],
+    pub(super) rank: u32,
+}
+
+impl Proc {
+    /// Another process of the same job.
+    pub(super) fn with_rank(&self, rank: u32) -> Proc {
+        Proc { rank, ..*self }
+    }
+}
+
+/// `pmix_byte_object_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ByteObject {
+    bytes: *mut u8,
+    size: usize,
+}
+
+/// The union in `pmix_value_t`, with the members that are used here.
+#[repr(C)]
+union Data {
+    flag: bool,
+    uint32: u32,
+    object: ByteObject,
+    /// As large as the largest member of all, `pmix_envar_t`.
+    all: [u64; 3],
+}
+
+/// `pmix_value_t`
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: Data,
+}
+
+/// `pmix_info_t`
+#[repr(C)]
+struct Info {
+    key: [u8; MAX_KEY + 1],
+    flags: u32,
+    value: Value,
+}
+
+const _: () = {
+    assert!(size_of::<Proc>() == 260);
+    assert!(size_of::<Value>() == 32);
+    assert!(size_of::<Info>() == 552);
+    assert!(mem::offset_of!(Value, data) == 8);
+    assert!(mem::offset_of!(Info, flags) == 512);
+    assert!(mem::offset_of!(Info, value) == 520);
+};
+
+impl Info {
+    /// A directive that is `true`.
+    fn directive(name: &CStr) -> Info {
+        let mut key = [0; MAX_KEY + 1];
+        key[..name.count_bytes()].copy_from_slice(name.to_bytes());
+        let mut data = Data { all: [0; 3] };
+        data.flag = true;
+        Info {
+            key,
+            flags: 0,
+            value: Value {
+                kind: TYPE_BOOL,
+                data,
+            },
+        }
+    }
+}
+
+/// A status of PMIx that is not success, with libpmix's words for it.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) code: c_int,
+    pub(super) text: String,
+}
+
+/// Libpmix, open for the life of the process.
+pub(super) struct Pmix {
+    init: unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> c_int,
+    put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int,
+    commit: unsafe extern "C" fn() -> c_int,
+    fence: unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int,
+    get: unsafe extern "C" fn(
+        *const Proc,
+        *const c_char,
+        *const Info,
+        usize,
+        *mut *mut Value,
+    ) -> c_int,
+    abort: unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> c_int,
+    finalize: unsafe extern "C" fn(*const Info, usize) -> c_int,
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+}
+
+impl Pmix {
+    /// Opens `path`, or whichever of the usual names there is.
+    pub(super) fn open(path: Option<&Path>) -> Result<Pmix, Error> {
+        let tried: Vec<PathBuf> = match path {
+            Some(path) => vec![path.to_owned()],
+            None => vec!["libpmix.so.2".into(), "libpmix.so".into()],
+        };
+        let mut why = String::new();
+        for name in &tried {
+            // SAFETY: opening runs the initializers of the library, which is
+            // the system's libpmix or the one the user names, and needs nothing of us.
+            match unsafe { Library::new(name) }.and_then(Pmix::symbols) {
+                Ok(pmix) => return Ok(pmix),
+                Err(e) => {
+                    // The loader's own words are in the source.
+                    why = e
+                        .source()
+                        .map_or_else(|| e.to_string(), |said| said.to_string());
+                }
+            }
+        }
+        Err(Error::NoLibpmix { tried, why })
+    }
+
+    fn symbols(library: Library) -> Result<Pmix, libloading::Error> {
+        // SAFETY: each symbol is given the type that `pmix.h` declares for it,
+        // and the library stays open (below), so that the pointers stay good.
+        let pmix = unsafe {
+            Pmix {
+                init: *library.get(c"PMIx_Init")?,
+                put: *library.get(c"PMIx_Put")?,
+                commit: *library.get(c"PMIx_Commit")?,
+                fence: *library.get(c"PMIx_Fence")?,
+                get: *library.get(c"PMIx_Get")?,
+                abort: *library.get(c"PMIx_Abort")?,
+                finalize: *library.get(c"PMIx_Finalize")?,
+                error_string: *library.get(c"PMIx_Error_string")?,
+            }
+        };
+        // It starts threads of its own and cannot be unloaded under them.
+        mem::forget(library);
+        Ok(pmix)
+    }
+
+    /// Joins; gives this process's name, which holds its rank.
+    pub(super) fn init(&self) -> Result<Proc, Status> {
+        let mut me = Proc {
+            nspace: [0; MAX_NSPACE + 1],
+            rank: 0,
+        };
+        // SAFETY: `me` is a pmix_proc_t to write; no infos are allowed.
+        self.check(unsafe { (self.init)(&mut me, ptr::null_mut(), 0) })?;
+        Ok(me)
+    }
+
+    /// How many ranks the job of `me` has.
+    pub(super) fn job_size(&self, me: &Proc) -> Result<u32, Status> {
+        let whole_job = me.with_rank(RANK_WILDCARD);
+        self.get_with(&whole_job, JOB_SIZE, &[], |value| {
+            if value.kind != TYPE_UINT32 {
+                return None;
+            }
+            // SAFETY: the type says which member of the union was written.
+            Some(unsafe { value.data.uint32 })
+        })
+    }
+
+    /// Puts bytes for every rank of the job to get after a commit and a fence.
+    pub(super) fn put(&self, key: &CStr, value: &[u8]) -> Result<(), Status> {
+        let object = ByteObject {
+            bytes: value.as_ptr().cast_mut(),
+            size: value.len(),
+        };
+        let mut value = Value {
+            kind: TYPE_BYTE_OBJECT,
+            data: Data { object },
+        };
+        // SAFETY: the key ends in a zero, and the value is a byte object whose
+        // bytes outlive the call; libpmix copies them and writes to none.
+        self.check(unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &mut value) })
+    }
+
+    /// Waits for every rank of the job and collects what they put.
+    pub(super) fn fence(&self) -> Result<(), Status> {
+        // SAFETY: takes nothing.
+        self.check(unsafe { (self.commit)() })?;
+        let collect = [Info::directive(COLLECT_DATA)];
+        // SAFETY: no processes mean all of the job, and `collect` is an array
+        // of as many pmix_info_t as are said.
+        self.check(unsafe { (self.fence)(ptr::null(), 0, collect.as_ptr(), collect.len()) })
+    }
+
+    /// The bytes that `from` put, or the status without waiting for a put to come.
+    pub(super) fn get(&self, from: &Proc, key: &CStr) -> Result<Vec<u8>, Status> {
+        self.get_with(from, key, &[Info::directive(IMMEDIATE)], |value| {
+            if value.kind != TYPE_BYTE_OBJECT {
+                return None;
+            }
+            // SAFETY: the type says which member of the union was written.
+            let object = unsafe { value.data.object };
+            if object.bytes.is_null() {
+                return Some(Vec::new());
+            }
+            // SAFETY: libpmix allocated `size` bytes at `bytes` with malloc and
+            // gave them to us; they are copied before they are freed, once.
+            unsafe {
+                let bytes = std::slice::from_raw_parts(object.bytes, object.size).to_vec();
+                libc::free(object.bytes.cast::<c_void>());
+                Some(bytes)
+            }
+        })
+    }
+
+    /// Gets a value, has `read` take what it holds, and frees it.
+    fn get_with<R>(
+        &self,
+        from: &Proc,
+        key: &CStr,
+        infos: &[Info],
+        read: impl FnOnce(&Value) -> Option<R>,
+    ) -> Result<R, Status> {
+        let mut value: *mut Value = ptr::null_mut();
+        // SAFETY: the key ends in a zero, `infos` is an array of as many
+        // pmix_info_t as are said, and `value` is a place for the pointer.
+        self.check(unsafe {
+            (self.get)(from, key.as_ptr(), infos.as_ptr(), infos.len(), &mut value)
+        })?;
+        // SAFETY: on success the pointer is null or to a pmix_value_t that is
+        // ours until we free it.
+        let read = unsafe { value.as_ref() }.and_then(read);
+        // SAFETY: libpmix allocated the value with malloc; what it pointed to
+        // is `read`'s to free. Free takes a null pointer too.
+        unsafe { libc::free(value.cast::<c_void>()) };
+        read.ok_or_else(|| Status {
+            code: SUCCESS,
+            text: "a value of an unexpected type".into(),
+        })
+    }
+
+    /// Ends the job.
+    pub(super) fn abort(&self, status: i32, why: &CStr) -> Result<(), Status> {
+        // SAFETY: the text ends in a zero; no processes mean the whole job.
+        self.check(unsafe { (self.abort)(status, why.as_ptr(), ptr::null_mut(), 0) })
+    }
+
+    /// Leaves the job.
+    pub(super) fn finalize(&self) -> Result<(), Status> {
+        // SAFETY: no infos are allowed.
+        self.check(unsafe { (self.finalize)(ptr::null(), 0) })
+    }
+
+    fn check(&self, code: c_int) -> Result<(), Status> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: gives a string that libpmix owns and never frees, or null.
+        let text = unsafe {
+            let text = (self.error_string)(code);
+            if text.is_null() {
+                c"no words for it"
+            } else {
+                CStr::from_ptr(text)
+            }
+        };
+        Err(Status {
+            code,
+            text: text.to_string_lossy().into_owned(),
+        })
+    }
+}
+
+/// `text` for C, up to its first zero.
+pub(super) fn c_text(text: &str) -> CString {
+    let bytes: Vec<u8> = text.bytes().take_while(|&b| b != 0).collect();
+    CString::new(bytes).unwrap_or_default()
+}

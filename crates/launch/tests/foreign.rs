@@ -1,0 +1,239 @@
+//! Joining under the launchers of others, and finding that one cannot be used.
+
+mod support;
+
+use std::process::{Command, ExitCode};
+
+use support::{check_exchange, missing, need, role, run, test};
+
+fn main() -> ExitCode {
+    let tests = vec![
+        test("hydra_serves_pmi1", || hydra(&[])),
+        test("hydra_serves_pmi1_over_tcp", || hydra(&["-pmi-port"])),
+        test("hydra_hears_of_an_abort", hydra_abort),
+        test("openmpi_serves_pmix", openmpi),
+        test("openmpi_hears_of_an_abort", openmpi_abort),
+        test(
+            "openmpi_without_libpmix_is_an_error",
+            openmpi_without_libpmix,
+        ),
+        test("nobody_is_a_job_of_one", alone),
+        test("a_launcher_without_a_service_is_an_error", unusable),
+        test("a_closed_or_foreign_pmi_fd_is_an_error", bad_fd),
+        test("a_pmi_port_without_a_listener_is_an_error", bad_port),
+        test("a_dead_launcher_is_an_error", dead_launcher),
+        test("a_pmix_launcher_that_is_gone_is_an_error", dead_pmix),
+        test("pmix_layouts_are_those_of_the_headers", pmix_layout),
+    ];
+    support::main(|_, _| None, tests)
+}
+
+/// This binary in a role, as a command with no launcher's variables but those given.
+fn bare(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let command = role(arguments);
+    let mut bare = Command::new(&command[0]);
+    bare.args(&command[1..])
+        .env_clear()
+        .envs(variables.iter().copied());
+    bare
+}
+
+fn hydra(options: &[&str]) {
+    let Some(mpiexec) = need("mpiexec.hydra", "mpich") else {
+        return;
+    };
+    for size in [1, 2, 7] {
+        let output = run(Command::new(&mpiexec)
+            .args(options)
+            .args(["-n", &size.to_string()])
+            .args(role(&["exchange"])));
+        check_exchange(&output, "pmi1", size);
+    }
+}
+
+fn hydra_abort() {
+    let Some(mpiexec) = need("mpiexec.hydra", "mpich") else {
+        return;
+    };
+    let output = run(Command::new(mpiexec)
+        .args(["-n", "3"])
+        .args(role(&["abort"])));
+    assert_eq!(output.status.code(), Some(41), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("complete"));
+}
+
+fn mpirun(size: u32) -> Option<Command> {
+    let mpirun = need("mpirun.openmpi", "openmpi-bin")?;
+    let mut command = Command::new(mpirun);
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(["--oversubscribe", "-n", &size.to_string()]);
+    Some(command)
+}
+
+fn openmpi() {
+    for size in [1, 2, 7] {
+        let Some(mut command) = mpirun(size) else {
+            return;
+        };
+        check_exchange(&run(command.args(role(&["exchange"]))), "pmix", size);
+    }
+}
+
+fn openmpi_abort() {
+    let Some(mut command) = mpirun(3) else { return };
+    let output = run(command.args(role(&["abort"])));
+    assert!(!output.status.success(), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("complete"));
+}
+
+fn openmpi_without_libpmix() {
+    let Some(mut command) = mpirun(1) else { return };
+    let output = run(command.args(role(&["no-libpmix"])));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        text.contains("/no/such/libpmix.so") && text.contains("libpmix2"),
+        "{text}"
+    );
+}
+
+fn alone() {
+    let output = run(&mut bare(&["exchange"], &[]));
+    check_exchange(&output, "alone", 1);
+}
+
+fn unusable() {
+    for (variables, fix) in [
+        (
+            &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")][..],
+            "srun --mpi=pmi2",
+        ),
+        (
+            &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")],
+            "mpirun",
+        ),
+        (&[("PMI_SIZE", "2"), ("PMI_RANK", "1")], "mpiexec.hydra"),
+    ] {
+        fails_with(bare(&["join"], variables), fix);
+    }
+}
+
+#[track_caller]
+fn fails_with(mut command: Command, expected: &str) {
+    let output = run(&mut command);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(expected), "{text}");
+}
+
+fn bad_fd() {
+    let with_fd = |fd| {
+        bare(
+            &["join"],
+            &[("PMI_FD", fd), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
+        )
+    };
+    fails_with(with_fd("77"), "descriptor 77 is not an open socket");
+    fails_with(with_fd("0"), "descriptor 0 is not an open socket");
+    fails_with(with_fd("seven"), "PMI_FD is `seven`");
+}
+
+fn bad_port() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("has an address").to_string();
+    drop(listener);
+    fails_with(
+        bare(&["join"], &[("PMI_PORT", &address), ("PMI_ID", "0")]),
+        &address,
+    );
+    fails_with(
+        bare(
+            &["join"],
+            &[("PMI_PORT", "no port at all"), ("PMI_ID", "0")],
+        ),
+        "no port at all",
+    );
+}
+
+/// A server that answers once and then closes, and one that talks nonsense.
+fn dead_launcher() {
+    use std::io::{Read, Write};
+    for (answer, expected) in [
+        (&b"cmd=initack rc=0\ncmd=set size=2\n"[..], "was lost"),
+        (b"GET / HTTP/1.1\n", "broke the PMI-1 protocol"),
+        (
+            b"cmd=initack rc=0\ncmd=set size=2\ncmd=set rank=2\ncmd=set debug=0\n",
+            "rank 2 is not in this job",
+        ),
+        (b"cmd=\xff\n", "not UTF-8"),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("has an address").to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut buffer = [0; 256];
+            let _ = stream.read(&mut buffer);
+            stream.write_all(answer).expect("a client that reads");
+        });
+        fails_with(
+            bare(&["join"], &[("PMI_PORT", &address), ("PMI_ID", "0")]),
+            expected,
+        );
+        server.join().expect("the server does not panic");
+    }
+}
+
+fn dead_pmix() {
+    let variables = [("PMIX_NAMESPACE", "gone"), ("PMIX_RANK", "0")];
+    let output = run(&mut bare(&["join"], &variables));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("libpmix"), "{text}");
+}
+
+/// The layouts that `pmix/ffi.rs` asserts, as a C compiler sees them.
+fn pmix_layout() {
+    let header = "/usr/lib/x86_64-linux-gnu/pmix2/include/pmix.h";
+    if !std::path::Path::new(header).is_file() {
+        return missing(header, "libpmix-dev");
+    }
+    let Some(cc) = need("cc", "gcc") else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let source = dir.path().join("layout.c");
+    let program = "
+        #include <stddef.h>
+        #include <string.h>
+        #include <pmix.h>
+        _Static_assert(sizeof(pmix_proc_t) == 260 && offsetof(pmix_proc_t, rank) == 256, \"proc\");
+        _Static_assert(sizeof(pmix_value_t) == 32 && offsetof(pmix_value_t, data) == 8, \"value\");
+        _Static_assert(sizeof(pmix_byte_object_t) == 16 && offsetof(pmix_byte_object_t, size) == 8, \"object\");
+        _Static_assert(sizeof(pmix_info_t) == 552 && offsetof(pmix_info_t, flags) == 512, \"info\");
+        _Static_assert(offsetof(pmix_info_t, value) == 520, \"info\");
+        _Static_assert(sizeof(pmix_status_t) == 4 && sizeof(pmix_scope_t) == 1, \"scalars\");
+        _Static_assert(PMIX_BOOL == 1 && PMIX_UINT32 == 14 && PMIX_BYTE_OBJECT == 27, \"types\");
+        _Static_assert(PMIX_GLOBAL == 3 && PMIX_ERR_NOT_FOUND == -46, \"constants\");
+        _Static_assert((PMIX_RANK_WILDCARD) == UINT32_MAX - 1, \"wildcard\");
+        int main(void) {
+            return strcmp(PMIX_JOB_SIZE, \"pmix.job.size\") || strcmp(PMIX_COLLECT_DATA, \"pmix.collect\")
+                || strcmp(PMIX_IMMEDIATE, \"pmix.immediate\");
+        }
+    ";
+    std::fs::write(&source, program).expect("a file");
+    let binary = dir.path().join("layout");
+    let compiled = run(Command::new(cc)
+        .arg("-I/usr/lib/x86_64-linux-gnu/pmix2/include")
+        .arg(&source)
+        .arg("-o")
+        .arg(&binary));
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
+    assert!(
+        run(&mut Command::new(binary)).status.success(),
+        "the names of the attributes differ"
+    );
+}
