@@ -1,2 +1,75 @@
-//! Every check, runnable by hand: `cargo xtask <name>`.
-fn main() {}
+//! Every check of the project, runnable by hand: `cargo xtask <name>`.
+//!
+//! One named check for each thing CI does; `cargo xtask test` installs what is
+//! missing and runs them all, `cargo xtask list` names them. A check that ran
+//! nothing, or that lacks a tool, never counts as passed.
+
+mod cargo;
+mod check;
+mod command;
+mod deny;
+mod error;
+mod models;
+mod report;
+mod runners;
+mod setup;
+mod test;
+mod tool;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::check::Check;
+use crate::report::Format;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let rows = match cli.task {
+        Task::Check(check) => vec![check.report()],
+        Task::Setup => vec![setup::report()],
+        Task::Test => test::report_all(),
+        Task::List => {
+            list();
+            return ExitCode::SUCCESS;
+        }
+    };
+    report::print(&rows, cli.format);
+    if rows.iter().any(|row| row.result.fails()) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Every check of the project, one name each.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+
+    /// How the table at the end is printed: for people, or one JSON object a row
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    #[command(flatten)]
+    Check(Check),
+    /// Installs what the checks need and this machine lacks (apt, cargo install)
+    Setup,
+    /// Installs what is missing, then runs every check, whatever fails on the way
+    Test,
+    /// Names every task
+    List,
+}
+
+fn list() {
+    let command = Cli::command();
+    for task in command.get_subcommands() {
+        let about = task.get_about().map(ToString::to_string);
+        println!("{:<12} {}", task.get_name(), about.unwrap_or_default());
+    }
+}

@@ -1,0 +1,33 @@
+//! What cargo checks by itself: format, lints, documentation, release build.
+
+use crate::command::{cargo, run};
+use crate::error::Error;
+
+/// What a user runs: the `hydrant` command and the apps it finds by name.
+const SHIPPED: &str = "-p hydrant-cli -p hydrant-apps";
+
+/// The code is formatted.
+pub(crate) fn fmt() -> Result<Vec<String>, Error> {
+    run(cargo("fmt --all --check"))?;
+    Ok(vec![])
+}
+
+/// No lint warns, in any target of any crate.
+pub(crate) fn clippy() -> Result<Vec<String>, Error> {
+    run(cargo("clippy --workspace --all-targets -- -D warnings"))?;
+    Ok(vec![])
+}
+
+/// The documentation builds without a warning.
+pub(crate) fn doc() -> Result<Vec<String>, Error> {
+    let mut command = cargo("doc --workspace --no-deps");
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    run(command)?;
+    Ok(vec![])
+}
+
+/// The programs a user runs build in release.
+pub(crate) fn build() -> Result<Vec<String>, Error> {
+    run(cargo(&format!("build --release {SHIPPED}")))?;
+    Ok(vec![])
+}

@@ -1,0 +1,165 @@
+//! The checks: their names, what they need, and how one is run and reported.
+
+use std::time::Instant;
+
+use clap::Subcommand;
+
+use crate::error::Error;
+use crate::report::{self, Row, Verdict};
+use crate::tool::Tool;
+use crate::{cargo, deny, models, runners};
+
+/// One thing CI does. The doc comment of each is what `list` and `--help` say.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum Check {
+    /// The code is formatted (cargo fmt --check)
+    Fmt,
+    /// No lint warns, in any target of any crate
+    Clippy,
+    /// The documentation builds without a warning
+    Doc,
+    /// Licences, sources and duplicates of the dependencies; advisories where reachable
+    Deny,
+    /// The hydrant command and the apps build in release
+    Build,
+    /// Unit, property and multi-process tests of every crate
+    Unit,
+    /// The examples in the documentation run
+    DocTests,
+    /// Every interleaving of the lock-free code, by loom
+    Loom,
+    /// No undefined behaviour that miri can see, where miri is installed
+    Miri,
+    /// Ranks started by the real mpiexec.hydra and mpirun
+    Launchers,
+    /// A rank is killed in mid-flight, again and again, and nothing is left behind
+    KillLoop {
+        /// How many times
+        #[arg(long, default_value_t = DEFAULT_KILLS, value_parser = clap::value_parser!(u32).range(1..))]
+        times: u32,
+    },
+}
+
+const DEFAULT_KILLS: u32 = 100;
+
+impl Check {
+    /// All of them: what fails soonest first, what takes longest last.
+    pub(crate) fn all() -> Vec<Check> {
+        vec![
+            Check::Fmt,
+            Check::Clippy,
+            Check::Doc,
+            Check::Deny,
+            Check::Build,
+            Check::Unit,
+            Check::DocTests,
+            Check::Loom,
+            Check::Miri,
+            Check::Launchers,
+            Check::KillLoop {
+                times: DEFAULT_KILLS,
+            },
+        ]
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Check::Fmt => "fmt",
+            Check::Clippy => "clippy",
+            Check::Doc => "doc",
+            Check::Deny => "deny",
+            Check::Build => "build",
+            Check::Unit => "unit",
+            Check::DocTests => "doc-tests",
+            Check::Loom => "loom",
+            Check::Miri => "miri",
+            Check::Launchers => "launchers",
+            Check::KillLoop { .. } => "kill-loop",
+        }
+    }
+
+    /// What must be on the machine beyond cargo itself.
+    pub(crate) fn needs(&self) -> &'static [Tool] {
+        match self {
+            Check::Fmt => &[Tool::Rustfmt],
+            Check::Clippy => &[Tool::Cc, Tool::Clippy],
+            Check::Doc | Check::Build | Check::DocTests | Check::Loom => &[Tool::Cc],
+            Check::Deny => &[Tool::CargoDeny],
+            Check::Unit | Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
+            Check::Miri => &[Tool::Miri],
+            Check::Launchers => &[
+                Tool::Cc,
+                Tool::Nextest,
+                Tool::Hydra,
+                Tool::OpenMpi,
+                Tool::LibPmix,
+            ],
+        }
+    }
+
+    /// Whether `test` goes without it, saying so, on a machine that lacks its
+    /// tools. Only for what no package manager can bring.
+    pub(crate) fn is_optional(&self) -> bool {
+        *self == Check::Miri
+    }
+
+    /// Runs it under a heading and says how it went.
+    pub(crate) fn report(&self) -> Row {
+        let missing = missing(self.needs());
+        if missing.is_empty() {
+            return timed(self.name(), || self.run());
+        }
+        timed(self.name(), || Err(Error::Missing { tools: missing }))
+    }
+
+    fn run(&self) -> Result<Vec<String>, Error> {
+        match self {
+            Check::Fmt => cargo::fmt(),
+            Check::Clippy => cargo::clippy(),
+            Check::Doc => cargo::doc(),
+            Check::Deny => deny::dependencies(),
+            Check::Build => cargo::build(),
+            Check::Unit => runners::unit(),
+            Check::DocTests => runners::doc_tests(),
+            Check::Loom => models::loom(),
+            Check::Miri => models::miri(),
+            Check::Launchers => runners::launchers(),
+            Check::KillLoop { times } => runners::kill_loop(*times),
+        }
+    }
+}
+
+/// Those of `tools` this machine lacks.
+pub(crate) fn missing(tools: &[Tool]) -> Vec<Tool> {
+    let absent = tools.iter().filter(|tool| !tool.is_here());
+    absent.copied().collect()
+}
+
+/// Runs `work` under the heading `name` and makes a row of its end.
+///
+/// `work` gives back the lines worth repeating below the table.
+pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
+    report::heading(name);
+    let start = Instant::now();
+    let outcome = work();
+    let seconds = start.elapsed().as_secs_f64();
+    let (result, notes) = match outcome {
+        Ok(notes) => (Verdict::Passed, notes),
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            let verdict = if error.could_not_run() {
+                Verdict::CouldNotRun
+            } else {
+                Verdict::Failed
+            };
+            (verdict, vec![error.to_string()])
+        }
+    };
+    Row {
+        check: name,
+        result,
+        seconds,
+        notes,
+    }
+}

@@ -1,0 +1,163 @@
+//! Running commands at the workspace root, their output on standard error so
+//! that standard output holds the table alone.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Write, stderr};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::error::Error;
+
+/// The cargo that runs us, with arguments written as one would type them.
+pub(crate) fn cargo(arguments: &str) -> Command {
+    let mut command = at_root(&cargo_program());
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// The path of the cargo that runs us.
+pub(crate) fn cargo_program() -> String {
+    env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+}
+
+/// `program`, to be run where the workspace's `Cargo.toml` is.
+pub(crate) fn at_root(program: &str) -> Command {
+    let mut command = Command::new(program);
+    if let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() {
+        command.current_dir(root);
+    }
+    // Nothing a check starts may wait for somebody to answer it.
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs `command` to its end; anything but success is an error.
+pub(crate) fn run(mut command: Command) -> Result<(), Error> {
+    let name = announce(&command);
+    let status = command.stdout(stderr()).status();
+    let status = status.map_err(|source| Error::NotRun {
+        command: name.clone(),
+        source,
+    })?;
+    succeeded(name, status)
+}
+
+/// Runs `command` to its end and shows its output on the way, handing every
+/// line to `listen`. Gives back how it ended, success or not.
+pub(crate) fn run_listening(
+    command: Command,
+    listen: impl FnMut(&str),
+) -> Result<(String, ExitStatus), Error> {
+    let name = announce(&command);
+    match listened(command, listen) {
+        Ok(status) => Ok((name, status)),
+        Err(source) => Err(Error::NotRun {
+            command: name,
+            source,
+        }),
+    }
+}
+
+/// Whether `command` can be started and succeeds, its output thrown away.
+pub(crate) fn succeeds(mut command: Command) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// Success, or the error that says what ended how.
+pub(crate) fn succeeded(command: String, status: ExitStatus) -> Result<(), Error> {
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Failed { command, status })
+    }
+}
+
+fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    // Our own copies of the writing end; the reader sees no end while one is open.
+    drop(command);
+
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        stderr().write_all(&line)?;
+        listen(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    child.wait()
+}
+
+/// Shows the command as one would type it, and gives that back.
+fn announce(command: &Command) -> String {
+    let mut name = String::new();
+    for (key, value) in command.get_envs() {
+        if let Some(value) = value {
+            name += &format!("{}={} ", key.display(), quoted(&value.to_string_lossy()));
+        }
+    }
+    let program = Path::new(command.get_program());
+    name += &program.file_name().unwrap_or_default().to_string_lossy();
+    for argument in command.get_args() {
+        name.push(' ');
+        name += &quoted(&argument.to_string_lossy());
+    }
+    eprintln!("$ {name}");
+    name
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = at_root("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn both_streams_are_listened_to_in_order() {
+        let mut lines = Vec::new();
+        let script = "echo one; echo two >&2; printf three";
+        let listen = |line: &str| lines.push(line.to_owned());
+        let (_, status) = run_listening(shell(script), listen).unwrap();
+        assert!(status.success());
+        assert_eq!(lines, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_failing_command_is_named_with_its_status() {
+        let error = run(shell("exit 3")).unwrap_err();
+        assert!(!error.could_not_run());
+        assert_eq!(
+            error.to_string(),
+            "`sh -c 'exit 3'` ended with exit status: 3"
+        );
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_could_not_run() {
+        let error = run(at_root("hydrant-has-no-such-program")).unwrap_err();
+        assert!(error.could_not_run());
+    }
+
+    #[test]
+    fn words_a_shell_would_split_are_quoted() {
+        assert_eq!(quoted("--workspace"), "--workspace");
+        assert_eq!(quoted("test(kill_loop)"), "'test(kill_loop)'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,64 @@
+//! Why a check did not pass.
+
+use std::io;
+use std::process::ExitStatus;
+
+use crate::tool::Tool;
+
+/// Why a check did not pass.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// The command ran and was not content.
+    #[error("`{command}` ended with {status}")]
+    Failed {
+        /// The command as one would type it.
+        command: String,
+        /// What it ended with.
+        status: ExitStatus,
+    },
+    /// The command could not be started or listened to.
+    #[error("`{command}` could not be run: {source}")]
+    NotRun {
+        /// The command as one would type it.
+        command: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The command was content, but had nothing to do.
+    #[error("`{command}` found no test to run")]
+    NothingRan {
+        /// The command as one would type it.
+        command: String,
+    },
+    /// The machine lacks tools this check needs.
+    #[error("missing: {}", with_sources(.tools))]
+    Missing {
+        /// What is missing.
+        tools: Vec<Tool>,
+    },
+    /// Something could not be installed, and why.
+    #[error("{0}")]
+    NotInstalled(String),
+}
+
+impl Error {
+    /// Whether the check was refused its means, rather than run and found wanting.
+    pub(crate) fn could_not_run(&self) -> bool {
+        match self {
+            Error::Failed { .. } => false,
+            Error::NotRun { .. }
+            | Error::NothingRan { .. }
+            | Error::Missing { .. }
+            | Error::NotInstalled(_) => true,
+        }
+    }
+}
+
+/// The tools, each with what would bring it.
+pub(crate) fn with_sources(tools: &[Tool]) -> String {
+    let named = tools
+        .iter()
+        .map(|tool| format!("{} ({})", tool.name(), tool.source()));
+    named.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,46 @@
+//! The checks that run code under a model: loom and miri.
+
+use crate::command::cargo;
+use crate::error::Error;
+use crate::runners::libtest;
+use crate::tool::{Tool, miri_toolchain};
+
+/// Where the loom models are: package, and the prefix of their tests' names.
+const LOOM: [(&str, &str); 1] = [("hydrant-smp", "loom_")];
+
+/// How often a thread may be switched away against its will. Loom's documentation
+/// finds 2 or 3 enough for most bugs; without a bound models run for hours.
+const LOOM_MAX_PREEMPTIONS: &str = "3";
+
+/// Packages miri can run: no mapped files, no other processes.
+const MIRI: [&str; 1] = ["hydrant-conduit"];
+
+/// Every interleaving of the lock-free code.
+pub(crate) fn loom() -> Result<Vec<String>, Error> {
+    let mut results = Vec::new();
+    for (package, prefix) in LOOM {
+        let mut command = cargo("test --release --lib");
+        command.args(["-p", package, prefix]);
+        // A folder of its own: the flags would have everything else built anew.
+        command.args(["--target-dir", "target/loom"]);
+        command.env("RUSTFLAGS", "--cfg loom");
+        command.env("LOOM_MAX_PREEMPTIONS", LOOM_MAX_PREEMPTIONS);
+        results.extend(libtest(command)?);
+    }
+    Ok(results)
+}
+
+/// No undefined behaviour that miri can see.
+pub(crate) fn miri() -> Result<Vec<String>, Error> {
+    let Some(mut command) = miri_toolchain() else {
+        return Err(Error::Missing {
+            tools: vec![Tool::Miri],
+        });
+    };
+    command.arg("test");
+    for package in MIRI {
+        command.args(["-p", package]);
+    }
+    command.env("MIRIFLAGS", "-Zmiri-strict-provenance");
+    libtest(command)
+}

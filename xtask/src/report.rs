@@ -1,0 +1,172 @@
+//! What the person or the script at the other end sees: headings while checks
+//! run, and a table when they are done.
+
+use std::io::{IsTerminal, stderr};
+
+use clap::ValueEnum;
+use serde::{Serialize, Serializer};
+
+/// How the table is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns, with the runners' own summaries below.
+    Table,
+    /// One JSON object a row.
+    Json,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It ran and found nothing wrong.
+    Passed,
+    /// It ran and found something wrong.
+    Failed,
+    /// It lacked what it needs, or found nothing to run.
+    CouldNotRun,
+    /// It is optional and the machine has not got its tools.
+    LeftOut,
+}
+
+impl Verdict {
+    /// Whether the whole run is to end with a failure for it.
+    pub(crate) fn fails(self) -> bool {
+        matches!(self, Verdict::Failed | Verdict::CouldNotRun)
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Verdict::Passed => "passed",
+            Verdict::Failed => "failed",
+            Verdict::CouldNotRun => "could not run",
+            Verdict::LeftOut => "left out",
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.words())
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// The check's name.
+    pub(crate) check: &'static str,
+    /// How it ended.
+    pub(crate) result: Verdict,
+    /// How long it took.
+    pub(crate) seconds: f64,
+    /// The runner's summary, or why the check did not pass.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Announces a check, on standard error with everything else that is not the table.
+pub(crate) fn heading(name: &str) {
+    if stderr().is_terminal() {
+        eprintln!("\n\x1b[1m── {name} ──\x1b[0m");
+    } else {
+        eprintln!("\n== {name} ==");
+    }
+}
+
+/// Prints the table on standard output.
+pub(crate) fn print(rows: &[Row], format: Format) {
+    match format {
+        Format::Table => print!("\n{}", table(rows)),
+        Format::Json => {
+            for row in rows {
+                println!("{}", json(row));
+            }
+        }
+    }
+}
+
+fn json(row: &Row) -> serde_json::Value {
+    serde_json::json!({
+        "check": row.check,
+        "result": row.result,
+        "seconds": (row.seconds * 10.0).round() / 10.0,
+        "notes": row.notes,
+    })
+}
+
+fn table(rows: &[Row]) -> String {
+    let width = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
+    let check = width(&mut rows.iter().map(|row| row.check.len())).max("check".len());
+    let result = width(&mut rows.iter().map(|row| row.result.words().len())).max("result".len());
+
+    let mut text = format!(
+        "{:<check$}  {:<result$}  {:>8}\n",
+        "check", "result", "seconds"
+    );
+    for row in rows {
+        let words = row.result.words();
+        text += &format!(
+            "{:<check$}  {words:<result$}  {:>8.1}\n",
+            row.check, row.seconds
+        );
+    }
+    if rows.iter().any(|row| !row.notes.is_empty()) {
+        text.push('\n');
+    }
+    for row in rows {
+        for note in &row.notes {
+            text += &format!("{:<check$}  {note}\n", row.check);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        vec![
+            Row {
+                check: "fmt",
+                result: Verdict::Passed,
+                seconds: 0.52,
+                notes: vec![],
+            },
+            Row {
+                check: "launchers",
+                result: Verdict::CouldNotRun,
+                seconds: 0.0,
+                notes: vec!["missing: \"mpirun\"".into()],
+            },
+        ]
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_repeats_the_notes() {
+        let expected = "\
+check      result          seconds
+fmt        passed              0.5
+launchers  could not run       0.0
+
+launchers  missing: \"mpirun\"
+";
+        assert_eq!(table(&rows()), expected);
+    }
+
+    #[test]
+    fn json_has_one_complete_object_for_a_row() {
+        let object = json(&rows()[1]);
+        assert_eq!(object["check"], "launchers");
+        assert_eq!(object["result"], "could not run");
+        assert_eq!(object["seconds"], 0.0);
+        assert_eq!(object["notes"][0], "missing: \"mpirun\"");
+    }
+
+    #[test]
+    fn only_what_passed_or_was_optional_leaves_the_run_clean() {
+        assert!(!Verdict::Passed.fails());
+        assert!(!Verdict::LeftOut.fails());
+        assert!(Verdict::Failed.fails());
+        assert!(Verdict::CouldNotRun.fails());
+    }
+}

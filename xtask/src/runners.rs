@@ -1,0 +1,128 @@
+//! The checks that run tests: unit, documentation, real launchers, the kill loop.
+
+use std::process::Command;
+
+use crate::command::{cargo, run_listening, succeeded};
+use crate::error::Error;
+
+/// The tests that start ranks under other people's launchers, as a nextest filter.
+/// They are known by their names; `unit` runs all others, so that each test belongs
+/// to exactly one check.
+const LAUNCHER_TESTS: &str = "test(/mpiexec|mpirun|launcher/)";
+
+/// The test that kills a rank in mid-flight once; ignored in an ordinary run.
+const KILL_TEST: &str = "test(kill_loop)";
+
+/// Open MPI refuses root, more ranks than cores, and machines without ssh, unless told.
+/// mpich's hydra needs nothing of the kind.
+const LAUNCHER_SETTINGS: [(&str, &str); 4] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("OMPI_MCA_plm_rsh_agent", "sh"),
+];
+
+/// What nextest exits with when its filter matched no test.
+const NEXTEST_NO_TESTS: i32 = 4;
+
+/// Every test but those of the launchers.
+pub(crate) fn unit() -> Result<Vec<String>, Error> {
+    let mut command = cargo("nextest run --workspace");
+    command.args(["-E", &format!("not ({LAUNCHER_TESTS})")]);
+    nextest(command)
+}
+
+/// The examples in the documentation.
+pub(crate) fn doc_tests() -> Result<Vec<String>, Error> {
+    libtest(cargo("test --doc --workspace"))
+}
+
+/// The tests of the launchers, which must find them: none may skip itself.
+pub(crate) fn launchers() -> Result<Vec<String>, Error> {
+    let mut command = cargo("nextest run --workspace");
+    command.args(["-E", LAUNCHER_TESTS]);
+    command.env("HYDRANT_TEST_REQUIRE", "1");
+    command.envs(LAUNCHER_SETTINGS);
+    nextest(command)
+}
+
+/// The kill test, `times` over, in release.
+pub(crate) fn kill_loop(times: u32) -> Result<Vec<String>, Error> {
+    let mut command = cargo("nextest run -p hydrant-cli --release --run-ignored only");
+    command.args(["-E", KILL_TEST, "--stress-count", &times.to_string()]);
+    nextest(command)
+}
+
+/// Runs nextest and gives back its summary, with the failed tests that follow it.
+fn nextest(command: Command) -> Result<Vec<String>, Error> {
+    let mut summary = Vec::new();
+    let (command, status) = run_listening(command, |line| {
+        if line.trim_start().starts_with("Summary [") {
+            summary.clear();
+        } else if summary.is_empty() {
+            return;
+        }
+        summary.push(line.trim().to_owned());
+    })?;
+    if status.code() == Some(NEXTEST_NO_TESTS) {
+        return Err(Error::NothingRan { command });
+    }
+    succeeded(command, status)?;
+    Ok(summary)
+}
+
+/// Runs the standard test harness and gives back the results of each crate
+/// that has tests.
+pub(crate) fn libtest(command: Command) -> Result<Vec<String>, Error> {
+    let mut results = Vec::new();
+    let (command, status) = run_listening(command, |line| {
+        if ran_something(line) {
+            results.push(line.to_owned());
+        }
+    })?;
+    succeeded(command.clone(), status)?;
+    if results.is_empty() {
+        return Err(Error::NothingRan { command });
+    }
+    Ok(results)
+}
+
+/// Whether this line of the harness counts tests that ran.
+fn ran_something(line: &str) -> bool {
+    line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::at_root;
+
+    fn says(text: &str, status: i32) -> Command {
+        let mut command = at_root("sh");
+        command.args(["-c", &format!("printf '{text}'; exit {status}")]);
+        command
+    }
+
+    #[test]
+    fn the_summary_of_nextest_is_kept() {
+        let text = "    PASS [0.1s] a b\\n     Summary [0.1s] 1 test run: 1 passed\\n";
+        let summary = nextest(says(text, 0)).unwrap();
+        assert_eq!(summary, ["Summary [0.1s] 1 test run: 1 passed"]);
+    }
+
+    #[test]
+    fn nextest_without_tests_did_not_check_anything() {
+        let error = nextest(says("", NEXTEST_NO_TESTS)).unwrap_err();
+        assert!(matches!(error, Error::NothingRan { .. }));
+    }
+
+    #[test]
+    fn a_harness_that_ran_no_test_did_not_check_anything() {
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored\\n";
+        let error = libtest(says(none, 0)).unwrap_err();
+        assert!(matches!(error, Error::NothingRan { .. }));
+
+        let some = "test result: ok. 10 passed; 0 failed; 0 ignored\\n";
+        assert_eq!(libtest(says(some, 0)).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! Installing what the checks need: Debian packages where we may, crates and
+//! toolchain components always.
+
+use rustix::process::geteuid;
+
+use crate::check::{missing, timed};
+use crate::command::{at_root, cargo, run, succeeds};
+use crate::error::{Error, with_sources};
+use crate::report::Row;
+use crate::tool::{Source, Tool, on_path};
+
+/// Installs what is missing, under a heading of its own.
+pub(crate) fn report() -> Row {
+    timed("setup", install_missing)
+}
+
+/// Tries everything, even after something failed: half a machine runs more
+/// checks than none. What is still missing at the end is the error.
+fn install_missing() -> Result<Vec<String>, Error> {
+    let wanted = missing(&Tool::ALL);
+    let apt = |tool: &Tool| match tool.source() {
+        Source::Apt(package) => Some(package),
+        _ => None,
+    };
+    let packages: Vec<_> = wanted.iter().filter_map(apt).collect();
+    let mut problems = Vec::new();
+    let mut keep = |outcome: Result<(), Error>| {
+        problems.extend(outcome.err().map(|error| error.to_string()));
+    };
+
+    if !packages.is_empty() {
+        keep(apt_install(&packages));
+    }
+    for tool in &wanted {
+        match tool.source() {
+            Source::Component(name) => keep(add_component(name)),
+            Source::Crate(name, version) => keep(install_crate(name, version)),
+            Source::Apt(_) | Source::ByHand(_) => {}
+        }
+    }
+
+    let mut lacking = missing(&wanted);
+    lacking.retain(|tool| !matches!(tool.source(), Source::ByHand(_)));
+    if lacking.is_empty() {
+        return Ok(vec![]);
+    }
+    Err(Error::NotInstalled(format!(
+        "still missing: {}; {}",
+        with_sources(&lacking),
+        problems.join("; ")
+    )))
+}
+
+fn apt_install(packages: &[&str]) -> Result<(), Error> {
+    if !on_path("apt-get") {
+        return Err(Error::NotInstalled(format!(
+            "no apt-get on this system to install {} with",
+            packages.join(", ")
+        )));
+    }
+    let Some(prefix) = root_prefix() else {
+        return Err(Error::NotInstalled(format!(
+            "not allowed to install: run `apt-get install {}` as root",
+            packages.join(" ")
+        )));
+    };
+    // The lists may be old and yet good enough, so the install has the last word.
+    let updated = run(apt_get(&prefix, &["update", "--quiet"]));
+    let mut arguments = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
+    arguments.extend(packages);
+    run(apt_get(&prefix, &arguments)).or_else(|error| updated.and(Err(error)))
+}
+
+/// What to put before a command that needs root; `None` where there is no way.
+fn root_prefix() -> Option<Vec<&'static str>> {
+    if geteuid().is_root() {
+        return Some(vec![]);
+    }
+    let mut sudo = at_root("sudo");
+    sudo.args(["-n", "true"]);
+    succeeds(sudo).then(|| vec!["sudo", "-n"])
+}
+
+fn apt_get(prefix: &[&str], arguments: &[&str]) -> std::process::Command {
+    // Through `env`, because sudo hands no environment on.
+    let words = [
+        prefix,
+        &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"],
+        arguments,
+    ]
+    .concat();
+    let mut command = at_root(words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+fn add_component(name: &str) -> Result<(), Error> {
+    let mut command = at_root("rustup");
+    command.args(["component", "add", name]);
+    run(command)
+}
+
+fn install_crate(name: &str, version: &str) -> Result<(), Error> {
+    run(cargo(&format!("install --locked {name}@{version}")))
+}

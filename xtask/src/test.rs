@@ -1,0 +1,32 @@
+//! Everything: sets the machine up, then runs each check whatever became of
+//! the others.
+
+use crate::check::{Check, missing};
+use crate::error::with_sources;
+use crate::report::{Row, Verdict};
+use crate::setup;
+use crate::tool::Tool;
+
+/// One row for the setup and one for each check.
+pub(crate) fn report_all() -> Vec<Row> {
+    let mut rows = vec![setup::report()];
+    rows.extend(Check::all().iter().map(run_or_leave_out));
+    rows
+}
+
+fn run_or_leave_out(check: &Check) -> Row {
+    let lacking = missing(check.needs());
+    if check.is_optional() && !lacking.is_empty() {
+        return left_out(check, &lacking);
+    }
+    check.report()
+}
+
+fn left_out(check: &Check, lacking: &[Tool]) -> Row {
+    Row {
+        check: check.name(),
+        result: Verdict::LeftOut,
+        seconds: 0.0,
+        notes: vec![format!("not on this machine: {}", with_sources(lacking))],
+    }
+}

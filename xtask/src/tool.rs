@@ -1,0 +1,192 @@
+//! The tools checks need beyond cargo: how each is found, and what brings it.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::command::{at_root, cargo, succeeds};
+
+/// Something a check needs on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// The C compiler Rust links with, and the C ABI is tested with.
+    Cc,
+    /// `cargo fmt`.
+    Rustfmt,
+    /// `cargo clippy`.
+    Clippy,
+    /// The test runner.
+    Nextest,
+    /// The checker of dependencies.
+    CargoDeny,
+    /// The interpreter that sees undefined behaviour; nightly only.
+    Miri,
+    /// MPICH's launcher, which speaks PMI-1.
+    Hydra,
+    /// Open MPI's launcher, which speaks PMIx.
+    OpenMpi,
+    /// The library through which ranks speak PMIx.
+    LibPmix,
+}
+
+/// What brings a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A Debian package.
+    Apt(&'static str),
+    /// A crate with a binary; the version the checks are known to work with.
+    Crate(&'static str, &'static str),
+    /// A component of the Rust toolchain.
+    Component(&'static str),
+    /// Nothing this program installs by itself; what to type instead.
+    ByHand(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Apt(package) => write!(f, "apt-get install {package}"),
+            Source::Crate(name, version) => {
+                write!(f, "cargo install --locked {name}@{version}")
+            }
+            Source::Component(name) => write!(f, "rustup component add {name}"),
+            Source::ByHand(command) => f.write_str(command),
+        }
+    }
+}
+
+impl Tool {
+    /// All of them, in the order they are installed: the crates need the compiler.
+    pub(crate) const ALL: [Tool; 9] = [
+        Tool::Cc,
+        Tool::Hydra,
+        Tool::OpenMpi,
+        Tool::LibPmix,
+        Tool::Rustfmt,
+        Tool::Clippy,
+        Tool::Nextest,
+        Tool::CargoDeny,
+        Tool::Miri,
+    ];
+
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tool::Cc => "cc",
+            Tool::Rustfmt => "rustfmt",
+            Tool::Clippy => "clippy",
+            Tool::Nextest => "cargo-nextest",
+            Tool::CargoDeny => "cargo-deny",
+            Tool::Miri => "miri",
+            Tool::Hydra => "mpiexec.hydra of MPICH",
+            Tool::OpenMpi => "mpirun of Open MPI",
+            Tool::LibPmix => "libpmix.so.2",
+        }
+    }
+
+    /// What brings it.
+    pub(crate) fn source(self) -> Source {
+        match self {
+            Tool::Cc => Source::Apt("build-essential"),
+            Tool::Hydra => Source::Apt("mpich"),
+            Tool::OpenMpi => Source::Apt("openmpi-bin"),
+            Tool::LibPmix => Source::Apt("libpmix-dev"),
+            Tool::Rustfmt => Source::Component("rustfmt"),
+            Tool::Clippy => Source::Component("clippy"),
+            Tool::Nextest => Source::Crate("cargo-nextest", "0.9.114"),
+            Tool::CargoDeny => Source::Crate("cargo-deny", "0.20.2"),
+            Tool::Miri => Source::ByHand("rustup toolchain install nightly -c miri -c rust-src"),
+        }
+    }
+
+    /// Whether this machine has it.
+    pub(crate) fn is_here(self) -> bool {
+        match self {
+            Tool::Cc => on_path("cc"),
+            // Rustup leaves a `cargo-fmt` on the path that only complains, so ask.
+            Tool::Rustfmt => answers(cargo("fmt --version")),
+            Tool::Clippy => answers(cargo("clippy --version")),
+            // Cargo finds what it installed even where the path does not.
+            Tool::Nextest => answers(cargo("nextest --version")),
+            Tool::CargoDeny => answers(cargo("deny --version")),
+            Tool::Miri => miri_toolchain().is_some(),
+            Tool::Hydra => on_path("mpiexec.hydra"),
+            // `mpirun` alone may be MPICH's.
+            Tool::OpenMpi => on_path("mpirun.openmpi") || prints("mpirun", "--version", "Open MPI"),
+            Tool::LibPmix => {
+                let known = |ldconfig| prints(ldconfig, "-p", "libpmix.so.2");
+                known("ldconfig") || known("/sbin/ldconfig")
+            }
+        }
+    }
+}
+
+/// `cargo miri` of the toolchain in use or of the nightly one, whichever has it.
+pub(crate) fn miri_toolchain() -> Option<Command> {
+    let miri = |words: &[&str]| {
+        // By its name, since rustup's stand-in alone understands `+nightly`.
+        let mut command = at_root("cargo");
+        command.args(words);
+        command
+    };
+    let candidates = [&["miri"][..], &["+nightly", "miri"]];
+    let here = candidates.into_iter().find(|words| {
+        let mut question = miri(words);
+        question.arg("--version");
+        answers(question)
+    });
+    here.map(miri)
+}
+
+/// Whether an executable of this name is on the path.
+pub(crate) fn on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| is_executable(folder.join(name)))
+}
+
+fn is_executable(file: PathBuf) -> bool {
+    fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+fn answers(mut command: Command) -> bool {
+    // A question must not install a toolchain.
+    command.env("RUSTUP_AUTO_INSTALL", "0");
+    succeeds(command)
+}
+
+fn prints(program: &str, argument: &str, wanted: &str) -> bool {
+    let output = at_root(program).arg(argument).output();
+    output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_on_the_path() {
+        assert!(on_path("sh"));
+        assert!(!on_path("hydrant-has-no-such-program"));
+    }
+
+    #[test]
+    fn a_program_is_known_by_what_it_prints() {
+        assert!(prints("echo", "Open MPI 4", "Open MPI"));
+        assert!(!prints("echo", "HYDRA", "Open MPI"));
+        assert!(!prints("hydrant-has-no-such-program", "", ""));
+    }
+
+    #[test]
+    fn every_tool_of_every_check_can_be_set_up() {
+        for check in crate::check::Check::all() {
+            for tool in check.needs() {
+                assert!(Tool::ALL.contains(tool), "{} is not in ALL", tool.name());
+                let by_hand = matches!(tool.source(), Source::ByHand(_));
+                assert!(!by_hand || check.is_optional(), "{}", tool.name());
+            }
+        }
+    }
+}
