@@ -153,7 +153,8 @@ pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String
             } else {
                 Verdict::Failed
             };
-            (verdict, vec![error.to_string()])
+            let notes = error.to_string();
+            (verdict, notes.lines().map(str::to_owned).collect())
         }
     };
     Row {

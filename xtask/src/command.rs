@@ -39,7 +39,7 @@ pub(crate) fn run(mut command: Command) -> Result<(), Error> {
         command: name.clone(),
         source,
     })?;
-    succeeded(name, status)
+    succeeded(name, status, vec![]).map(drop)
 }
 
 /// Runs `command` to its end and shows its output on the way, handing every
@@ -64,12 +64,20 @@ pub(crate) fn succeeds(mut command: Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Success, or the error that says what ended how.
-pub(crate) fn succeeded(command: String, status: ExitStatus) -> Result<(), Error> {
+/// The command's summary, or the error that says what ended how.
+pub(crate) fn succeeded(
+    command: String,
+    status: ExitStatus,
+    summary: Vec<String>,
+) -> Result<Vec<String>, Error> {
     if status.success() {
-        Ok(())
+        Ok(summary)
     } else {
-        Err(Error::Failed { command, status })
+        Err(Error::Failed {
+            command,
+            status,
+            summary,
+        })
     }
 }
 

@@ -10,12 +10,14 @@ use crate::tool::Tool;
 #[non_exhaustive]
 pub(crate) enum Error {
     /// The command ran and was not content.
-    #[error("`{command}` ended with {status}")]
+    #[error("`{command}` ended with {status}{}", lines(.summary))]
     Failed {
         /// The command as one would type it.
         command: String,
         /// What it ended with.
         status: ExitStatus,
+        /// The lines of its own summary, where it has one.
+        summary: Vec<String>,
     },
     /// The command could not be started or listened to.
     #[error("`{command}` could not be run: {source}")]
@@ -53,6 +55,10 @@ impl Error {
             | Error::NotInstalled(_) => true,
         }
     }
+}
+
+fn lines(summary: &[String]) -> String {
+    summary.iter().map(|line| format!("\n{line}")).collect()
 }
 
 /// The tools, each with what would bring it.

@@ -53,22 +53,27 @@ pub(crate) fn kill_loop(times: u32) -> Result<Vec<String>, Error> {
     nextest(command)
 }
 
-/// Runs nextest and gives back its summary, with the failed tests that follow it.
+/// Runs nextest and gives back its summary, with the tests it names below that.
 fn nextest(command: Command) -> Result<Vec<String>, Error> {
     let mut summary = Vec::new();
     let (command, status) = run_listening(command, |line| {
-        if line.trim_start().starts_with("Summary [") {
-            summary.clear();
-        } else if summary.is_empty() {
-            return;
+        let line = line.trim();
+        if line.starts_with("Summary [") || !summary.is_empty() && names_a_failure(line) {
+            summary.push(line.to_owned());
         }
-        summary.push(line.trim().to_owned());
     })?;
     if status.code() == Some(NEXTEST_NO_TESTS) {
         return Err(Error::NothingRan { command });
     }
-    succeeded(command, status)?;
-    Ok(summary)
+    succeeded(command, status, summary)
+}
+
+/// Whether nextest says in this line how one test ended: `FAIL [   0.012s] …`,
+/// `SIGKILL [ …`, `TIMEOUT [ …`.
+fn names_a_failure(line: &str) -> bool {
+    let is_verdict = |word: &str| word.chars().all(|c| c.is_ascii_uppercase() || c == '-');
+    line.split_once(" [")
+        .is_some_and(|(word, _)| !word.is_empty() && is_verdict(word))
 }
 
 /// Runs the standard test harness and gives back the results of each crate
@@ -80,11 +85,10 @@ pub(crate) fn libtest(command: Command) -> Result<Vec<String>, Error> {
             results.push(line.to_owned());
         }
     })?;
-    succeeded(command.clone(), status)?;
-    if results.is_empty() {
+    if status.success() && results.is_empty() {
         return Err(Error::NothingRan { command });
     }
-    Ok(results)
+    succeeded(command, status, results)
 }
 
 /// Whether this line of the harness counts tests that ran.
@@ -108,6 +112,16 @@ mod tests {
         let text = "    PASS [0.1s] a b\\n     Summary [0.1s] 1 test run: 1 passed\\n";
         let summary = nextest(says(text, 0)).unwrap();
         assert_eq!(summary, ["Summary [0.1s] 1 test run: 1 passed"]);
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_kept_with_the_summary() {
+        let text =
+            "FAIL [0.1s] early\\nSummary [0.1s] 2 tests run\\n  FAIL [0.1s] a b\\n  noise\\n";
+        let error = nextest(says(text, 100)).unwrap_err();
+        assert!(!error.could_not_run());
+        let told = error.to_string();
+        assert!(told.ends_with("\nSummary [0.1s] 2 tests run\nFAIL [0.1s] a b"));
     }
 
     #[test]
