@@ -4,7 +4,6 @@
 use std::io::{IsTerminal, stderr};
 
 use clap::ValueEnum;
-use serde::{Serialize, Serializer};
 
 /// How the table is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,14 +43,8 @@ impl Verdict {
     }
 }
 
-impl Serialize for Verdict {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.words())
-    }
-}
-
 /// One line of the table.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Row {
     /// The check's name.
     pub(crate) check: &'static str,
@@ -87,7 +80,7 @@ pub(crate) fn print(rows: &[Row], format: Format) {
 fn json(row: &Row) -> serde_json::Value {
     serde_json::json!({
         "check": row.check,
-        "result": row.result,
+        "result": row.result.words(),
         "seconds": (row.seconds * 10.0).round() / 10.0,
         "notes": row.notes,
     })

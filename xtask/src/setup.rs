@@ -34,7 +34,7 @@ fn install_missing() -> Result<Vec<String>, Error> {
     for tool in &wanted {
         match tool.source() {
             Source::Component(name) => keep(add_component(name)),
-            Source::Crate(name, version) => keep(install_crate(name, version)),
+            Source::Crate(name, arguments) => keep(install_crate(name, arguments)),
             Source::Apt(_) | Source::ByHand(_) => {}
         }
     }
@@ -45,9 +45,9 @@ fn install_missing() -> Result<Vec<String>, Error> {
         return Ok(vec![]);
     }
     Err(Error::NotInstalled(format!(
-        "still missing: {}; {}",
+        "still missing: {}\n{}",
         with_sources(&lacking),
-        problems.join("; ")
+        problems.join("\n")
     )))
 }
 
@@ -100,6 +100,13 @@ fn add_component(name: &str) -> Result<(), Error> {
     run(command)
 }
 
-fn install_crate(name: &str, version: &str) -> Result<(), Error> {
-    run(cargo(&format!("install --locked {name}@{version}")))
+fn install_crate(name: &str, arguments: &[&str]) -> Result<(), Error> {
+    let mut command = cargo("install --locked");
+    command.arg(name).args(arguments);
+    // These tools wait for compilers and tests; building them fast is worth more
+    // than building fast ones.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    run(command)
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{at_root, cargo, succeeds};
@@ -28,7 +28,8 @@ pub(crate) enum Tool {
     Hydra,
     /// Open MPI's launcher, which speaks PMIx.
     OpenMpi,
-    /// The library through which ranks speak PMIx.
+    /// The library through which ranks speak PMIx, and the headers our copy of its
+    /// layouts is checked against.
     LibPmix,
 }
 
@@ -37,8 +38,9 @@ pub(crate) enum Tool {
 pub(crate) enum Source {
     /// A Debian package.
     Apt(&'static str),
-    /// A crate with a binary; the version the checks are known to work with.
-    Crate(&'static str, &'static str),
+    /// A crate with a binary, at a version that builds with the oldest Rust we
+    /// support, and further arguments of `cargo install`.
+    Crate(&'static str, &'static [&'static str]),
     /// A component of the Rust toolchain.
     Component(&'static str),
     /// Nothing this program installs by itself; what to type instead.
@@ -49,9 +51,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Apt(package) => write!(f, "apt-get install {package}"),
-            Source::Crate(name, version) => {
-                write!(f, "cargo install --locked {name}@{version}")
-            }
+            Source::Crate(name, _) => write!(f, "cargo install --locked {name}"),
             Source::Component(name) => write!(f, "rustup component add {name}"),
             Source::ByHand(command) => f.write_str(command),
         }
@@ -83,7 +83,7 @@ impl Tool {
             Tool::Miri => "miri",
             Tool::Hydra => "mpiexec.hydra of MPICH",
             Tool::OpenMpi => "mpirun of Open MPI",
-            Tool::LibPmix => "libpmix.so.2",
+            Tool::LibPmix => "libpmix.so.2 and its headers",
         }
     }
 
@@ -96,8 +96,12 @@ impl Tool {
             Tool::LibPmix => Source::Apt("libpmix-dev"),
             Tool::Rustfmt => Source::Component("rustfmt"),
             Tool::Clippy => Source::Component("clippy"),
-            Tool::Nextest => Source::Crate("cargo-nextest", "0.9.114"),
-            Tool::CargoDeny => Source::Crate("cargo-deny", "0.20.2"),
+            Tool::Nextest => Source::Crate(
+                "cargo-nextest@0.9.114",
+                // Without the part that updates itself, which is half of it.
+                &["--no-default-features", "--features=default-no-update"],
+            ),
+            Tool::CargoDeny => Source::Crate("cargo-deny@0.20.2", &[]),
             Tool::Miri => Source::ByHand("rustup toolchain install nightly -c miri -c rust-src"),
         }
     }
@@ -116,10 +120,7 @@ impl Tool {
             Tool::Hydra => on_path("mpiexec.hydra"),
             // `mpirun` alone may be MPICH's.
             Tool::OpenMpi => on_path("mpirun.openmpi") || prints("mpirun", "--version", "Open MPI"),
-            Tool::LibPmix => {
-                let known = |ldconfig| prints(ldconfig, "-p", "libpmix.so.2");
-                known("ldconfig") || known("/sbin/ldconfig")
-            }
+            Tool::LibPmix => has_libpmix(),
         }
     }
 }
@@ -149,6 +150,13 @@ pub(crate) fn on_path(name: &str) -> bool {
 
 fn is_executable(file: PathBuf) -> bool {
     fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+fn has_libpmix() -> bool {
+    let arch = env::consts::ARCH;
+    let header = format!("/usr/lib/{arch}-linux-gnu/pmix2/include/pmix.h");
+    let known = |ldconfig| prints(ldconfig, "-p", "libpmix.so.2");
+    (known("ldconfig") || known("/sbin/ldconfig")) && Path::new(&header).is_file()
 }
 
 fn answers(mut command: Command) -> bool {
