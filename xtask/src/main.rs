@@ -73,3 +73,26 @@ fn list() {
         println!("{:<12} {}", task.get_name(), about.unwrap_or_default());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_runs_every_check_under_the_name_it_is_called_by() {
+        let mut names: Vec<_> = Vec::new();
+        for check in Check::all() {
+            let cli = Cli::try_parse_from(["xtask", check.name()]).unwrap();
+            assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
+            names.push(check.name().to_owned());
+        }
+        names.extend(["setup", "test", "list"].map(str::to_owned));
+
+        let command = Cli::command();
+        let tasks = command.get_subcommands();
+        let tasks: Vec<_> = tasks.map(|task| task.get_name().to_owned()).collect();
+        for task in &tasks {
+            assert!(names.contains(task), "`test` forgets {task}");
+        }
+    }
+}
