@@ -128,7 +128,9 @@ pub trait Sink {
     /// A reply arrived. Replies of one peer arrive in the order sent; nothing may be sent
     /// in answer.
     fn reply(&mut self, delivery: Delivery<'_>);
-    /// A pending operation ended.
+    /// The local memory of a pending write may be used again: local completion.
+    fn local(&mut self, ticket: Ticket);
+    /// A pending operation ended: remote completion.
     fn complete(&mut self, ticket: Ticket, result: Result<(), Error>);
     /// A peer broke a rule; nothing of its message was delivered.
     fn malformed(&mut self, error: Error);
@@ -265,6 +267,10 @@ pub trait Conduit: Send + Sync {
     /// Delivers what has arrived; how many things that were. Returns at once if another
     /// thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
+
+    /// As [`poll`](Self::poll), but waits for its turn: when it returns, everything that had
+    /// arrived before the call was delivered. Not to be called from a [`Sink`].
+    fn drain(&self, sink: &mut dyn Sink) -> usize;
 
     /// Blocks until something arrives, `ready` says yes, somebody [wakes](Self::wake) this
     /// rank or the time is over. It may return early. `ready` is asked after peers can see

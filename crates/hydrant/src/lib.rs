@@ -1,1 +1,51 @@
 //! One-sided remote memory for the processes of one parallel job.
+//!
+//! The ranks of a job read and write each other's memory directly, call each other and
+//! compute together. [`run`] joins the job that the process was launched in:
+//!
+//! ```
+//! fn main() -> hydrant::Result<()> {
+//!     hydrant::run(|job| {
+//!         let field = job.alloc::<f64>(1 << 10)?; // every rank owns that many elements
+//!         let right = job.right();
+//!         field.put(right, 0, &[1.0, 2.0])?; // blocking: remotely complete
+//!         job.barrier()?;
+//!         assert_eq!(field.local()?.load(1)?, 2.0);
+//!         job.barrier()
+//!     })
+//! }
+//! ```
+//!
+//! | to | see |
+//! |---|---|
+//! | join, leave, abort | [`run`], [`Job`], [`JobBuilder`] |
+//! | own memory that peers reach | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
+//! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
+//! | change words atomically | [`Symmetric::fetch_add`] and its kin |
+//! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
+//! | run code elsewhere | [`Job::request_short`], [`Job::call`] |
+//! | compute together | [`Job::barrier`], [`Team`] |
+//! | set and count | [`Settings`], [`Counters`] |
+
+mod am;
+mod collective;
+mod counters;
+mod error;
+mod job;
+mod memory;
+mod progress;
+mod rma;
+pub mod settings;
+
+pub use am::{Function, Handler, HandlerContext, Limits};
+pub use bytemuck::{Pod, Zeroable};
+pub use collective::Team;
+pub use counters::Counters;
+pub use error::{Error, Result};
+pub use hydrant_conduit::{Caps, Rank};
+pub use hydrant_launch::Kind as Bootstrap;
+pub use hydrant_smp::Foreign;
+pub use job::{Job, JobBuilder, run};
+pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
+pub use rma::{AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
+pub use settings::Settings;

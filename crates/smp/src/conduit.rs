@@ -521,6 +521,20 @@ impl Conduit for Smp {
         self.shared.writer(peer).progress()
     }
 
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        loop {
+            let more = inbox.poll(&self.shared, sink);
+            count += more;
+            if more == 0 {
+                break;
+            }
+        }
+        drop(inbox);
+        count + transfer::advance(&self.shared, Some(sink))
+    }
+
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         if let Ok(mut inbox) = self.inbox.try_lock() {

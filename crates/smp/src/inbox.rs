@@ -6,7 +6,7 @@ use crate::{
     conduit::Shared,
     layout::Lane,
     mapping::MappedRing,
-    ring::{Head, MAX_ARGS, Reader, Writer},
+    ring::{Head, MAX_ARGS, Reader, Taken, Writer},
     transfer,
 };
 
@@ -23,6 +23,9 @@ struct Peer {
     requests: Reader<MappedRing>,
     replies: Reader<MappedRing>,
     back: Back,
+    /// A request whose reply is stuck: handled, but not finished with, so that "handled"
+    /// means that the reply was sent.
+    unfinished: Option<Taken>,
     /// It broke a rule: nothing more is read from it.
     broken: bool,
 }
@@ -162,6 +165,7 @@ impl Inbox {
                     writer: Writer::new(ring(from, me, Lane::Reply)),
                     stuck: None,
                 },
+                unfinished: None,
                 broken: false,
             })
         }))
@@ -211,6 +215,9 @@ impl Peer {
             if !self.back.clear(shared) {
                 return count;
             }
+            if let Some(taken) = self.unfinished.take() {
+                self.requests.finish(&taken);
+            }
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
@@ -233,7 +240,11 @@ impl Peer {
             } else if let Err(malformed) = transfer::serve(shared, &delivery, &mut port) {
                 sink.malformed(malformed);
             }
-            self.requests.finish(&taken);
+            if self.back.stuck.is_some() {
+                self.unfinished = Some(taken);
+            } else {
+                self.requests.finish(&taken);
+            }
         }
         TURN
     }

@@ -51,6 +51,8 @@ struct Transfer {
     /// Bytes asked for so far, and answered so far.
     asked: usize,
     answered: usize,
+    /// Every byte has left the local memory, and the layer above was told.
+    left: bool,
     failed: Option<Error>,
 }
 
@@ -116,6 +118,7 @@ pub(crate) unsafe fn access(
         len,
         asked: 0,
         answered: 0,
+        left: way == Way::In,
         failed: None,
     };
     transfers.open().insert(ticket, transfer);
@@ -173,6 +176,7 @@ impl<'a> Place<'a> {
 /// Sends as many pieces as there is room for, and ends the transfers with lost peers.
 pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize {
     let mut ended = Vec::new();
+    let mut left = Vec::new();
     let mut open = shared.transfers.open();
     for (&ticket, transfer) in open.iter_mut() {
         if let Err(lost) = transfer.ask(shared, ticket) {
@@ -182,6 +186,9 @@ pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize
         }
         if transfer.answered == transfer.len {
             ended.push(ticket);
+        } else if sink.is_some() && !transfer.left && transfer.asked == transfer.len {
+            transfer.left = true;
+            left.push(ticket);
         }
     }
     let Some(sink) = &mut sink else { return 0 };
@@ -191,6 +198,9 @@ pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize
     drop(open);
     let count = ended.len();
     shared.transfers.count.fetch_sub(count as u64, Relaxed);
+    for ticket in left {
+        sink.local(Ticket(ticket));
+    }
     for (ticket, failed) in ended {
         sink.complete(Ticket(ticket), failed.map_or(Ok(()), Err));
     }

@@ -225,6 +225,7 @@ impl Window {
 }
 
 /// A 32-bit word of a window, checked when it was taken.
+#[derive(Clone)]
 pub struct Word32 {
     word: NonNull<AtomicU32>,
     _keep: Arc<dyn Any + Send + Sync>,

@@ -31,7 +31,7 @@ mod model;
 mod tests;
 
 pub(crate) use header::{Head, Malformed};
-pub(crate) use reader::Reader;
+pub(crate) use reader::{Reader, Taken};
 pub(crate) use slots::{Consumed, Slot, Slots};
 pub(crate) use writer::Writer;
 

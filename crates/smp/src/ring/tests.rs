@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread};
 use hydrant_conduit::Window;
 use proptest::prelude::*;
 
-use super::{reader::Taken, *};
+use super::*;
 use crate::sync::Ordering::Relaxed;
 
 /// A ring on the heap.

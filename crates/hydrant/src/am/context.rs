@@ -1,0 +1,85 @@
+//! What a handler can do.
+
+use hydrant_conduit::{Message, ReplyPort};
+
+use super::{Handler, kind};
+use crate::{Error, Rank, Result, job::Core};
+
+/// A handler's view of the message it handles.
+pub struct HandlerContext<'a> {
+    pub(super) core: &'a Core,
+    pub(super) source: Rank,
+    /// `None` for replies, and once the reply was sent.
+    pub(super) port: Option<&'a mut dyn ReplyPort>,
+}
+
+impl HandlerContext<'_> {
+    /// Who sent the message.
+    pub fn source(&self) -> Rank {
+        self.source
+    }
+
+    /// The rank that handles it.
+    pub fn rank(&self) -> Rank {
+        self.core.rank
+    }
+
+    /// Whether [`reply_short`](Self::reply_short) or another reply can still be sent.
+    pub fn may_reply(&self) -> bool {
+        self.port.is_some()
+    }
+
+    /// Replies with arguments alone.
+    ///
+    /// # Errors
+    /// [`Error::NoReply`] in the handler of a reply, or after a reply;
+    /// [`Error::TooManyArgs`], [`Error::ForeignHandle`].
+    pub fn reply_short(&mut self, handler: Handler, args: &[u64]) -> Result<()> {
+        self.reply_medium(handler, args, &[])
+    }
+
+    /// Replies with arguments and a payload.
+    ///
+    /// # Errors
+    /// As [`reply_short`](Self::reply_short); [`Error::MessageTooLong`].
+    pub fn reply_medium(&mut self, handler: Handler, args: &[u64], payload: &[u8]) -> Result<()> {
+        if handler.job != self.core.id {
+            return Err(Error::ForeignHandle { what: "handler" });
+        }
+        self.send(&Message {
+            kind: kind::USER,
+            tag: handler.number,
+            args,
+            payload,
+        })
+    }
+
+    /// Puts `data` into symmetric memory of the source, then replies with arguments: they are
+    /// followed by the index of the first element put and their number.
+    ///
+    /// # Errors
+    /// As [`reply_short`](Self::reply_short) and
+    /// [`Symmetric::put`](crate::Symmetric::put).
+    pub fn reply_long<T: crate::Pod>(
+        &mut self,
+        handler: Handler,
+        args: &[u64],
+        memory: &crate::Symmetric<T>,
+        index: usize,
+        data: &[T],
+    ) -> Result<()> {
+        if self.port.is_none() {
+            return Err(Error::NoReply);
+        }
+        let args = super::request::long_args(args, index, data.len(), self.core)?;
+        memory.put(self.source, index, data)?;
+        self.reply_short(handler, &args)
+    }
+
+    pub(super) fn send(&mut self, message: &Message<'_>) -> Result<()> {
+        let port = self.port.as_mut().ok_or(Error::NoReply)?;
+        port.reply(message)?;
+        self.port = None;
+        Ok(())
+    }
+}

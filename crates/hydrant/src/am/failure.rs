@@ -1,0 +1,79 @@
+//! Telling the sender of a request how it failed.
+
+use hydrant_conduit::Delivery;
+
+use super::kind;
+use crate::{Error, job::Core};
+
+const UNKNOWN: u64 = 0;
+const PANICKED: u64 = 1;
+
+/// The call id of what is no call.
+const NO_CALL: u64 = u64::MAX;
+
+/// How a request failed.
+pub(super) enum Failure {
+    Unknown,
+    Panicked(String),
+}
+
+impl Failure {
+    /// Replies with the failure; a reply was not sent yet.
+    pub(super) fn report(
+        &self,
+        port: &mut dyn hydrant_conduit::ReplyPort,
+        request: &Delivery<'_>,
+        core: &Core,
+    ) {
+        let call = match request {
+            Delivery {
+                kind: kind::CALL,
+                args: [id, ..],
+                ..
+            } => *id,
+            _ => NO_CALL,
+        };
+        let (code, text) = match self {
+            Self::Unknown => (UNKNOWN, ""),
+            Self::Panicked(text) => (PANICKED, text.as_str()),
+        };
+        let mut end = text.len().min(core.conduit.caps().max_payload).min(1000);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let message = hydrant_conduit::Message {
+            kind: kind::FAILURE,
+            tag: request.tag,
+            args: &[code, call],
+            payload: &text.as_bytes()[..end],
+        };
+        if let Err(cause) = port.reply(&message) {
+            tracing::warn!(%cause, to = %request.from, "a failure could not be reported");
+        }
+    }
+}
+
+/// A report of a failure came.
+pub(super) fn received(core: &Core, delivery: &Delivery<'_>) {
+    let &[code, call] = delivery.args else {
+        return core.malformed(delivery.from, "a report of a failure without its arguments");
+    };
+    let error = read(delivery, code);
+    if call == NO_CALL {
+        core.am.fail(error);
+    } else if !core.am.calls.end(call, Err(error)) {
+        core.malformed(delivery.from, "the failure of a call that nobody made");
+    }
+}
+
+fn read(delivery: &Delivery<'_>, code: u64) -> Error {
+    let (rank, handler) = (delivery.from, delivery.tag);
+    match code {
+        UNKNOWN => Error::UnknownHandler { rank, handler },
+        _ => Error::HandlerPanicked {
+            rank,
+            handler,
+            message: String::from_utf8_lossy(delivery.payload).into_owned(),
+        },
+    }
+}

@@ -1,0 +1,122 @@
+//! Handing arrived messages to their handlers.
+
+use std::{
+    any::Any,
+    panic::{self, AssertUnwindSafe},
+};
+
+use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Ticket};
+
+use super::{HandlerContext, call, failure, failure::Failure, kind};
+use crate::{Rank, counters::Count, job::Core, progress};
+
+/// Where a poll puts what it finds.
+pub(crate) struct Pump<'a> {
+    pub(crate) core: &'a Core,
+}
+
+impl Sink for Pump<'_> {
+    #[inline]
+    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
+        let core = self.core;
+        core.tally.one(Count::Handled);
+        let failed = match delivery.kind {
+            // A call is handled by its function's handler, which replies with the result.
+            kind::USER | kind::CALL => run(core, &delivery, Some(port)),
+            _ => return core.malformed(delivery.from, "a request of unknown kind"),
+        };
+        if let Some((failure, Some(port))) = failed {
+            failure.report(port, &delivery, core);
+        }
+    }
+
+    #[inline]
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        let core = self.core;
+        core.tally.one(Count::Replies);
+        match delivery.kind {
+            kind::USER => {
+                if let Some((failure, _)) = run(core, &delivery, None) {
+                    // The reply was ours to handle: the failure is, too.
+                    core.am.fail(failed_here(core.rank, delivery.tag, failure));
+                }
+            }
+            kind::CALL => call::returned(core, &delivery),
+            kind::FAILURE => failure::received(core, &delivery),
+            _ => core.malformed(delivery.from, "a reply of unknown kind"),
+        }
+    }
+
+    fn local(&mut self, ticket: Ticket) {
+        self.core.pending.leave(ticket);
+    }
+
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.core.pending.complete(ticket, result);
+    }
+
+    fn malformed(&mut self, error: Error) {
+        self.core.tally.one(Count::Malformed);
+        tracing::error!(%error, "a message was thrown away");
+    }
+}
+
+impl Core {
+    /// A peer broke a rule of this layer.
+    #[cold]
+    pub(super) fn malformed(&self, peer: Rank, what: &'static str) {
+        Pump { core: self }.malformed(Error::Malformed { peer, what });
+    }
+}
+
+/// How a handler failed, and the way to say so, if it was not used.
+type Failed<'a> = Option<(Failure, Option<&'a mut dyn ReplyPort>)>;
+
+/// Runs a user's handler.
+#[inline]
+fn run<'a>(
+    core: &'a Core,
+    delivery: &Delivery<'_>,
+    port: Option<&'a mut dyn ReplyPort>,
+) -> Failed<'a> {
+    let Some(handler) = core.am.handler(delivery.tag) else {
+        return Some((Failure::Unknown, port));
+    };
+    let mut context = HandlerContext {
+        core,
+        source: delivery.from,
+        port,
+    };
+    let outcome = catch(|| handler(&mut context, delivery.args, delivery.payload));
+    match outcome {
+        Ok(()) => None,
+        Err(message) => {
+            core.tally.one(Count::Panics);
+            Some((Failure::Panicked(message), context.port))
+        }
+    }
+}
+
+/// Runs something of the user's as a handler; a panic becomes its message.
+#[inline]
+fn catch<R>(act: impl FnOnce() -> R) -> Result<R, String> {
+    panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act)))
+        .map_err(|cause| text(&*cause))
+}
+
+fn text(cause: &(dyn Any + Send)) -> String {
+    (cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .or_else(|| cause.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+fn failed_here(rank: Rank, handler: u16, failure: Failure) -> crate::Error {
+    match failure {
+        Failure::Panicked(message) => crate::Error::HandlerPanicked {
+            rank,
+            handler,
+            message,
+        },
+        _ => crate::Error::UnknownHandler { rank, handler },
+    }
+}

@@ -1,0 +1,5 @@
+//! Operations of many ranks together.
+
+mod team;
+
+pub use team::Team;

@@ -1,0 +1,213 @@
+//! What a rank did: counted always, at the cost of a cell.
+//!
+//! Each thread counts in a stripe of its own, so counting is an addition to memory that
+//! nobody else writes; a snapshot adds the stripes up.
+
+use std::{
+    array,
+    cell::Cell,
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Names each counter once: as an index for counting, as a field of the snapshot, and for
+/// people.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $index:ident $field:ident,)+) => {
+        /// Which counter.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Count { $($index),+ }
+
+        const COUNT: usize = [$(Count::$index),+].len();
+
+        /// A snapshot of what a rank did so far.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+        #[non_exhaustive]
+        pub struct Counters { $($(#[doc = $doc])+ pub $field: u64),+ }
+
+        impl Counters {
+            fn from_array(values: [u64; COUNT]) -> Self {
+                Self { $($field: values[Count::$index as usize]),+ }
+            }
+
+            /// The counters by name.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Puts of any kind, by value, strided and indexed ones counted once a piece.
+    Puts puts,
+    /// Bytes put.
+    PutBytes put_bytes,
+    /// Gets of any kind.
+    Gets gets,
+    /// Bytes got.
+    GetBytes get_bytes,
+    /// Puts and gets that went through the conduit, not by direct access.
+    Indirect indirect,
+    /// Atomic operations.
+    Atomics atomics,
+    /// Requests sent.
+    Requests requests,
+    /// Requests handled for peers.
+    Handled handled,
+    /// Replies handled.
+    Replies replies,
+    /// Times that a request found no room and waited.
+    Stalls stalls,
+    /// Handlers that panicked here.
+    Panics panics,
+    /// Messages of peers that followed no rule.
+    Malformed malformed,
+    /// Collectives, barriers included.
+    Collectives collectives,
+    /// Times that an application thread went to sleep in a wait.
+    Sleeps sleeps,
+    /// Times that the service thread found messages to handle.
+    Services services,
+    /// Bytes of symmetric memory in use.
+    HeapBytes heap_bytes,
+    /// Most bytes of symmetric memory ever in use.
+    HeapPeak heap_peak,
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows();
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in rows {
+            writeln!(f, "{name:<width$}  {value:>14}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Threads that have a stripe of their own; the rest share the last one.
+const STRIPES: usize = 32;
+
+/// The cells behind the counters.
+pub(crate) struct Tally {
+    stripes: Box<[Stripe; STRIPES]>,
+}
+
+/// Aligned so that no two threads count on one line.
+#[repr(align(128))]
+struct Stripe([AtomicU64; COUNT]);
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            stripes: Box::new(array::from_fn(|_| {
+                Stripe(array::from_fn(|_| AtomicU64::new(0)))
+            })),
+        }
+    }
+
+    /// Counts one.
+    #[inline]
+    pub(crate) fn one(&self, count: Count) {
+        self.add(count, 1);
+    }
+
+    /// Counts `more`.
+    #[inline]
+    pub(crate) fn add(&self, count: Count, more: u64) {
+        let stripe = STRIPE.with(Cell::get);
+        if stripe < STRIPES - 1 {
+            // This thread's alone: no read-modify-write is needed.
+            let cell = &self.stripes[stripe].0[count as usize];
+            cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
+        } else {
+            self.add_shared(count, more);
+        }
+    }
+
+    #[cold]
+    fn add_shared(&self, count: Count, more: u64) {
+        let hold = HOLD.try_with(|hold| hold.0).unwrap_or(usize::MAX);
+        let stripe = hold.min(STRIPES - 1);
+        STRIPE.with(|cell| cell.set(stripe));
+        self.stripes[stripe].0[count as usize].fetch_add(more, Relaxed);
+    }
+
+    /// Sets a value that is not a sum, from any thread: kept in the shared stripe.
+    pub(crate) fn set(&self, count: Count, value: u64) {
+        self.stripes[STRIPES - 1].0[count as usize].store(value, Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Counters {
+        Counters::from_array(array::from_fn(|count| {
+            (self.stripes.iter())
+                .map(|stripe| stripe.0[count].load(Relaxed))
+                .fold(0, u64::wrapping_add)
+        }))
+    }
+}
+
+/// Stripes that no living thread holds.
+static RETURNED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static FRESH: AtomicU64 = AtomicU64::new(0);
+
+/// A thread's right to its stripe, given back when it ends.
+struct Hold(usize);
+
+impl Hold {
+    fn take() -> Self {
+        let returned = RETURNED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        Self(returned.unwrap_or_else(|| FRESH.fetch_add(1, Relaxed) as usize))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Destructors that run after this one must not count on a stripe given away.
+        let _ = STRIPE.try_with(|stripe| stripe.set(usize::MAX));
+        RETURNED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self.0);
+    }
+}
+
+thread_local! {
+    /// The thread's stripe; `usize::MAX` before it has one.
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static HOLD: Hold = Hold::take();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_with_more_threads_than_stripes() {
+        let tally = Tally::new();
+        for _ in 0..3 {
+            thread::scope(|scope| {
+                for _ in 0..STRIPES + 8 {
+                    scope.spawn(|| (0..10_000).for_each(|_| tally.one(Count::Puts)));
+                }
+            });
+        }
+        assert_eq!(tally.snapshot().puts, 3 * (STRIPES as u64 + 8) * 10_000);
+    }
+
+    #[test]
+    fn rows_line_up() {
+        let text = Counters::default().to_string();
+        let lengths: Vec<usize> = text.lines().map(str::len).collect();
+        assert!(lengths.iter().all(|length| *length == lengths[0]), "{text}");
+    }
+}

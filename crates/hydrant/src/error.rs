@@ -1,0 +1,262 @@
+//! What can go wrong, and what to do about it.
+
+use crate::Rank;
+
+/// What a call of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why Hydrant could not do what was asked. Nothing was changed unless the variant says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such rank.
+    #[error("rank {rank} is out of range: the job has ranks 0 to {}", size - 1)]
+    RankOutOfRange {
+        /// The rank named.
+        rank: Rank,
+        /// Ranks in the job or team.
+        size: u32,
+    },
+
+    /// The elements named are not all there.
+    #[error("{count} elements at index {index} are out of bounds: there are {len}")]
+    OutOfBounds {
+        /// First element.
+        index: usize,
+        /// Elements named.
+        count: usize,
+        /// Elements that there are.
+        len: usize,
+    },
+
+    /// The address does not suit the type.
+    #[error("byte offset {offset} is not a multiple of {align}, the alignment of {what}")]
+    Misaligned {
+        /// Byte offset in the memory named.
+        offset: u64,
+        /// Alignment needed.
+        align: usize,
+        /// What needs it.
+        what: &'static str,
+    },
+
+    /// Elements without a size cannot be stored anywhere.
+    #[error("{what} has size zero, so no memory can hold it")]
+    ZeroSized {
+        /// The type.
+        what: &'static str,
+    },
+
+    /// Two buffers that must be apart share bytes.
+    #[error("the {len} bytes at {addr:#x} overlap the memory they were to be copied to or from")]
+    Overlap {
+        /// Address of the buffer given.
+        addr: usize,
+        /// Its bytes.
+        len: usize,
+    },
+
+    /// Slices that must be equally long are not.
+    #[error("{what}: {left} against {right}")]
+    LengthMismatch {
+        /// What does not fit together.
+        what: &'static str,
+        /// One length.
+        left: usize,
+        /// The other.
+        right: usize,
+    },
+
+    /// A message has more payload than the conduit carries.
+    #[error("a message of {len} bytes is above the limit of {limit} (see Job::limits)")]
+    MessageTooLong {
+        /// Bytes given.
+        len: usize,
+        /// Most bytes.
+        limit: usize,
+    },
+
+    /// A message has more arguments than the conduit carries.
+    #[error("{count} arguments are above the limit of {limit} (see Job::limits)")]
+    TooManyArgs {
+        /// Arguments given.
+        count: usize,
+        /// Most arguments.
+        limit: usize,
+    },
+
+    /// The target has no handler of this number.
+    #[error("rank {rank} has no handler number {handler}; was it registered by every rank?")]
+    UnknownHandler {
+        /// The rank asked.
+        rank: Rank,
+        /// The handler's number.
+        handler: u16,
+    },
+
+    /// The handler panicked; the message that caused it had no other effect.
+    #[error("handler number {handler} panicked on rank {rank}: {message}")]
+    HandlerPanicked {
+        /// Where it ran.
+        rank: Rank,
+        /// The handler's number.
+        handler: u16,
+        /// What it said.
+        message: String,
+    },
+
+    /// No room for another handler.
+    #[error("no more than {limit} handlers can be registered")]
+    TooManyHandlers {
+        /// Most handlers.
+        limit: usize,
+    },
+
+    /// A handler tried something that waits.
+    #[error("a handler may not wait: {what} was called from one")]
+    InHandler {
+        /// What was called.
+        what: &'static str,
+    },
+
+    /// A request's handler tried to reply a second time, or a reply's handler at all.
+    #[error("a handler may reply once, and only to a request")]
+    NoReply,
+
+    /// An argument or a result could not be put into bytes or back.
+    #[error("the {what} of a remote call cannot be encoded or decoded: {cause}")]
+    Codec {
+        /// Argument or result.
+        what: &'static str,
+        /// What the format said.
+        cause: String,
+    },
+
+    /// The ranks called a collective with different arguments.
+    #[error("ranks disagree in {operation}: rank {rank} {theirs}, rank {own} {ours}")]
+    CollectiveMismatch {
+        /// The collective.
+        operation: &'static str,
+        /// A rank that differs.
+        rank: Rank,
+        /// What it gave.
+        theirs: String,
+        /// This rank.
+        own: Rank,
+        /// What this rank gave.
+        ours: String,
+    },
+
+    /// The memory was freed.
+    #[error("this memory was freed")]
+    Freed,
+
+    /// The job is over.
+    #[error("the job that this belongs to is over")]
+    JobOver,
+
+    /// A handle or pointer of another job.
+    #[error("this {what} belongs to another job")]
+    ForeignHandle {
+        /// What it is.
+        what: &'static str,
+    },
+
+    /// A global pointer that this job never made.
+    #[error("this global pointer names nothing: {why}")]
+    ForgedPointer {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+
+    /// Memory lent to peers was taken back.
+    #[error("rank {rank} took the exposed memory back")]
+    Revoked {
+        /// Its owner.
+        rank: Rank,
+    },
+
+    /// Memory that is not mapped, or lacks the rights.
+    #[error("{len} bytes at address {addr:#x} of rank {rank} are not mapped or not permitted")]
+    BadAddress {
+        /// Whose memory.
+        rank: Rank,
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+    },
+
+    /// There is not so much memory.
+    #[error(
+        "no memory for {wanted} bytes on rank {rank}: {available} bytes are available ({remedy})"
+    )]
+    OutOfMemory {
+        /// Which rank lacks it.
+        rank: Rank,
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes there are.
+        available: u64,
+        /// How to get more.
+        remedy: &'static str,
+    },
+
+    /// A rank ended while this one still needed it.
+    #[error("rank {0} is lost: its process ended while others still needed it")]
+    PeerLost(Rank),
+
+    /// A setting has a value that it cannot have.
+    #[error("{name}={value} is not valid: expected {expected}")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: String,
+    },
+
+    /// The job could not be joined.
+    #[error("cannot join the job: {0}")]
+    Launch(#[from] hydrant_launch::Error),
+
+    /// The network failed.
+    #[error(transparent)]
+    Conduit(hydrant_conduit::Error),
+
+    /// A program's own failure, so that `?` works in a job's body.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps a program's own failure.
+    pub fn other(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(cause.into())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(cause: std::io::Error) -> Self {
+        Self::Other(Box::new(cause))
+    }
+}
+
+impl From<hydrant_conduit::Error> for Error {
+    fn from(error: hydrant_conduit::Error) -> Self {
+        use hydrant_conduit::Error as E;
+        match error {
+            E::PeerLost(rank) => Self::PeerLost(rank),
+            E::Revoked { peer, .. } => Self::Revoked { rank: peer },
+            E::BadAddress { peer, addr, len } => Self::BadAddress {
+                rank: peer,
+                addr,
+                len,
+            },
+            E::MessageTooLong { len, limit } => Self::MessageTooLong { len, limit },
+            E::TooManyArgs { count, limit } => Self::TooManyArgs { count, limit },
+            other => Self::Conduit(other),
+        }
+    }
+}

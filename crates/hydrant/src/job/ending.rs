@@ -1,0 +1,34 @@
+//! How a rank leaves.
+
+use std::{sync::Arc, thread::JoinHandle};
+
+use super::{Core, Job};
+use crate::Result;
+
+/// Waits until every rank's body has returned, answering them meanwhile.
+pub(super) fn wait_for_all(job: &Job) -> Result<()> {
+    job.barrier()
+}
+
+/// Tells the peers and the launcher, stops the service thread, and makes every handle that
+/// is left useless. `orderly`: every rank got here.
+pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, orderly: bool) {
+    core.progress.stop();
+    core.conduit.wake(core.rank);
+    if let Some(service) = service
+        && service.join().is_err()
+    {
+        tracing::error!(rank = %core.rank, "the service thread panicked");
+    }
+    core.memory.close();
+    core.conduit.leave(orderly);
+    if orderly {
+        let mut bootstrap = core.bootstrap();
+        if let Err(cause) = bootstrap.finalize() {
+            tracing::warn!(%cause, "the launcher did not take the goodbye");
+        }
+    }
+    if core.settings.counters {
+        eprintln!("counters of rank {}\n{}", core.rank, core.tally.snapshot());
+    }
+}

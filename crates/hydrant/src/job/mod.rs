@@ -1,0 +1,120 @@
+//! The job: who takes part, and how it begins and ends.
+
+mod builder;
+mod core;
+mod ending;
+
+use std::{process, sync::Arc};
+
+pub use builder::JobBuilder;
+pub(crate) use core::Core;
+
+use crate::{Counters, Rank, Result, Settings};
+
+/// Joins the job that this process belongs to and runs `body` in it.
+///
+/// Under `hydrant run`, `mpiexec`, `srun` or `mpirun` every rank runs the same `body`; a
+/// process that nobody launched is a job of one. The job ends in good order when every
+/// rank's `body` returned `Ok`: `run` waits for that. If `body` fails or panics, the others
+/// get [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
+///
+/// # Errors
+/// What `body` returns; [`Error::Launch`](crate::Error::Launch) or
+/// [`Error::Setting`](crate::Error::Setting) if the job cannot be joined.
+///
+/// # Panics
+/// If `body` does.
+pub fn run<R>(body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+    JobBuilder::new()?.run(body)
+}
+
+/// A job, as seen by one of its ranks. Any number of threads may use it at once.
+pub struct Job {
+    core: Arc<Core>,
+    world: crate::Team,
+}
+
+impl Job {
+    /// A builder that starts from the environment's settings.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting).
+    pub fn builder() -> Result<JobBuilder> {
+        JobBuilder::new()
+    }
+
+    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
+        let world = crate::Team::world(&core)?;
+        Ok(Self { core, world })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// This process.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        self.core.rank
+    }
+
+    /// Processes in the job.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.core.size
+    }
+
+    /// The next rank, around the ring.
+    pub fn right(&self) -> Rank {
+        Rank((self.rank().0 + 1) % self.size())
+    }
+
+    /// The rank before, around the ring.
+    pub fn left(&self) -> Rank {
+        Rank((self.rank().0 + self.size() - 1) % self.size())
+    }
+
+    /// All ranks, this one included.
+    pub fn ranks(&self) -> impl ExactSizeIterator<Item = Rank> + use<> {
+        (0..self.size()).map(Rank)
+    }
+
+    /// The ranks whose memory this one reaches directly: those of its host, itself included.
+    pub fn host_ranks(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.ranks()
+            .filter(|rank| self.core.conduit.window(*rank).is_some())
+    }
+
+    /// The team of all ranks.
+    pub fn world(&self) -> &crate::Team {
+        &self.world
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    /// What this rank did so far.
+    pub fn counters(&self) -> Counters {
+        self.core.tally.snapshot()
+    }
+
+    /// What the conduit under the job can do, and what it costs.
+    pub fn conduit(&self) -> &hydrant_conduit::Caps {
+        self.core.conduit.caps()
+    }
+
+    /// Ends the whole job with `status`, now: peers are told, the launcher is told, this
+    /// process exits.
+    pub fn abort(&self, status: i32) -> ! {
+        self.core.abort(status);
+        process::exit(status)
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job(rank {} of {})", self.rank(), self.size())
+    }
+}

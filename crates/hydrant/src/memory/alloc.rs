@@ -1,0 +1,250 @@
+//! Allocating and freeing symmetric memory.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::{Block, SYSTEM, Symmetric, heap::Heap};
+use crate::{Error, Job, Rank, Result, counters::Count, job::Core, progress};
+
+/// Whether an allocation lies in huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HugePages {
+    /// As the system likes.
+    #[default]
+    No,
+    /// If the system has them (`/sys/kernel/mm/transparent_hugepage/shmem_enabled` is
+    /// `advise`, `within_size` or `always`).
+    Try,
+    /// Or not at all.
+    Require,
+}
+
+/// How an allocation is to be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllocOptions {
+    /// The first byte's offset is a multiple of this power of two; at least a page.
+    pub align: usize,
+    /// Whether it lies in huge pages.
+    pub huge: HugePages,
+}
+
+/// The huge page that allocations are rounded to.
+const HUGE: usize = 2 << 20;
+
+/// What each rank tells the others of an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Ticket {
+    bytes: u64,
+    align: u64,
+    huge: u64,
+    number: u64,
+    /// How it went here: one of `outcome`.
+    outcome: u64,
+    /// Bytes that were available, if they did not suffice.
+    available: u64,
+}
+
+mod outcome {
+    pub(super) const DONE: u64 = 0;
+    /// The heap's address space is used up.
+    pub(super) const HEAP_FULL: u64 = 1;
+    /// The system has no such memory.
+    pub(super) const NO_MEMORY: u64 = 2;
+    /// The system has no such huge pages.
+    pub(super) const NO_HUGE: u64 = 3;
+    /// The system failed otherwise.
+    pub(super) const FAILED: u64 = 4;
+}
+
+impl Job {
+    /// Allocates symmetric memory: every rank owns `n` elements, all zero. Collective.
+    ///
+    /// # Errors
+    /// [`Error::ZeroSized`] for types without a size, [`Error::CollectiveMismatch`] if ranks
+    /// ask for different amounts, [`Error::OutOfMemory`] if some rank has not so much. Every
+    /// rank then gets an error and nothing is kept.
+    pub fn alloc<T: Pod>(&self, n: usize) -> Result<Symmetric<T>> {
+        self.alloc_with(n, AllocOptions::default())
+    }
+
+    /// As [`alloc`](Self::alloc), aligned and in huge pages as `options` say. Collective.
+    ///
+    /// # Errors
+    /// As there; [`Error::Misaligned`] if the alignment is not a power of two.
+    pub fn alloc_with<T: Pod>(&self, n: usize, options: AllocOptions) -> Result<Symmetric<T>> {
+        progress::may_wait("alloc")?;
+        let what = std::any::type_name::<T>();
+        if size_of::<T>() == 0 {
+            return Err(Error::ZeroSized { what });
+        }
+        let align = options.align.max(align_of::<T>());
+        if !align.is_power_of_two() {
+            return Err(Error::Misaligned {
+                offset: align as u64,
+                align: align.next_power_of_two(),
+                what: "an alignment that is a power of two",
+            });
+        }
+        let wanted = n.checked_mul(size_of::<T>());
+        let huge = options.huge != HugePages::No;
+        let align = if huge { align.max(HUGE) } else { align };
+        let core = self.core();
+        let number = core.memory.next_number();
+        let mut ticket = Ticket {
+            bytes: wanted.map_or(u64::MAX, |bytes| bytes as u64),
+            align: align as u64,
+            huge: options.huge as u64,
+            number,
+            outcome: outcome::HEAP_FULL,
+            available: core.memory.heap().largest_gap() as u64,
+        };
+        let place = wanted
+            .and_then(|bytes| Heap::footprint(bytes.max(1), align))
+            .and_then(|len| Some((core.memory.heap().take(len, align)?, len)));
+        if let Some((offset, len)) = place {
+            commit(core, SYSTEM + offset, len, options.huge, &mut ticket);
+        }
+        let verdict = self.agree(&ticket);
+        match (verdict, place) {
+            (Ok(()), Some((offset, footprint))) => {
+                let bytes = n * size_of::<T>();
+                let block = Block::new(core, number, SYSTEM + offset, bytes, footprint)?;
+                let block = Arc::new(block);
+                core.memory.insert(&block);
+                count(core);
+                Ok(Symmetric::new(block, n))
+            }
+            (verdict, place) => {
+                if let Some((offset, len)) = place {
+                    core.conduit.decommit(SYSTEM + offset, len);
+                    core.memory.heap().give(offset, len);
+                }
+                Err(verdict.err().unwrap_or(Error::Freed))
+            }
+        }
+    }
+
+    /// Frees symmetric memory. Collective: the memory is given back when every rank called.
+    ///
+    /// Clones of the handle, and pointers into the memory, are useless from then on.
+    ///
+    /// # Errors
+    /// [`Error::Freed`] if it was freed before, [`Error::ForeignHandle`] if it is another
+    /// job's, [`Error::CollectiveMismatch`] if ranks free different allocations.
+    pub fn free<T: Pod>(&self, memory: Symmetric<T>) -> Result<()> {
+        progress::may_wait("free")?;
+        let core = self.core();
+        let block = memory.block();
+        if block.job != core.id {
+            return Err(Error::ForeignHandle { what: "memory" });
+        }
+        block.check()?;
+        let numbers = self.world().all_gather_records(&block.number)?;
+        for (rank, number) in numbers.iter().enumerate() {
+            if *number != block.number {
+                return Err(Error::CollectiveMismatch {
+                    operation: "free",
+                    rank: Rank(rank as u32),
+                    theirs: format!("frees allocation {number}"),
+                    own: core.rank,
+                    ours: format!("frees allocation {}", block.number),
+                });
+            }
+        }
+        // Nobody puts into it any more: all are here.
+        block.free()?;
+        core.memory.remove(block.number);
+        core.conduit.decommit(block.offset, block.footprint);
+        core.memory
+            .heap()
+            .give(block.offset - SYSTEM, block.footprint);
+        count(core);
+        // Only now may the place be allocated anew and be written to by a peer.
+        self.barrier()
+    }
+
+    /// Whether every rank asked for the same and got it.
+    fn agree(&self, mine: &Ticket) -> Result<()> {
+        let own = self.rank();
+        let tickets = self.world().all_gather_records(mine)?;
+        for (rank, ticket) in tickets.iter().enumerate() {
+            let asks = |ticket: &Ticket| {
+                let Ticket {
+                    bytes,
+                    align,
+                    huge,
+                    number,
+                    ..
+                } = *ticket;
+                (bytes, align, huge, number)
+            };
+            if asks(ticket) != asks(mine) {
+                let wants = |t: &Ticket| {
+                    format!(
+                        "wants {} bytes aligned to {} as allocation {}",
+                        t.bytes, t.align, t.number
+                    )
+                };
+                return Err(Error::CollectiveMismatch {
+                    operation: "alloc",
+                    rank: Rank(rank as u32),
+                    theirs: wants(ticket),
+                    own,
+                    ours: wants(mine),
+                });
+            }
+        }
+        for (rank, ticket) in tickets.iter().enumerate() {
+            let remedy = match ticket.outcome {
+                outcome::DONE => continue,
+                outcome::HEAP_FULL => "raise HYDRANT_HEAP",
+                outcome::NO_MEMORY => "the system has no more",
+                outcome::NO_HUGE => {
+                    "in huge pages; see /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                }
+                _ => "the system refused; see the log",
+            };
+            return Err(Error::OutOfMemory {
+                rank: Rank(rank as u32),
+                wanted: ticket.bytes,
+                available: ticket.available,
+                remedy,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Gets real memory under the place, and notes on the ticket how that went.
+fn commit(core: &Core, offset: usize, len: usize, huge: HugePages, ticket: &mut Ticket) {
+    let committed = match huge {
+        HugePages::No => core.conduit.commit(offset, len).map(|()| len),
+        HugePages::Try => core.conduit.commit_huge(offset, len).map(|_| len),
+        HugePages::Require => core.conduit.commit_huge(offset, len),
+    };
+    match committed {
+        Ok(there) if there < len => {
+            ticket.outcome = outcome::NO_HUGE;
+            ticket.available = there as u64;
+        }
+        Ok(_) => ticket.outcome = outcome::DONE,
+        Err(hydrant_conduit::Error::OutOfMemory { available, .. }) => {
+            ticket.outcome = outcome::NO_MEMORY;
+            ticket.available = available;
+        }
+        Err(cause) => {
+            tracing::error!(%cause, "memory could not be committed");
+            ticket.outcome = outcome::FAILED;
+            ticket.available = 0;
+        }
+    }
+}
+
+/// Brings the counters of memory up to date.
+fn count(core: &Core) {
+    let (used, peak) = core.memory.heap().usage();
+    core.tally.set(Count::HeapBytes, used as u64);
+    core.tally.set(Count::HeapPeak, peak as u64);
+}

@@ -1,0 +1,177 @@
+//! An allocation: what a put or get needs, in one place.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU8, Ordering::Relaxed},
+};
+
+use hydrant_conduit::{Door, Window, Word32};
+
+use crate::{Error, Rank, Result, counters::Tally, job::Core};
+
+const LIVE: u8 = 0;
+const FREED: u8 = 1;
+const OVER: u8 = 2;
+
+/// A symmetric allocation as one rank sees it.
+///
+/// It holds no reference to the job, so that handles may be kept anywhere, handlers
+/// included, and the job still ends.
+pub(crate) struct Block {
+    /// Allocations are counted from one, alike at every rank.
+    pub(crate) number: u64,
+    /// Offset in every segment.
+    pub(crate) offset: usize,
+    /// Bytes that each rank owns.
+    pub(crate) len: usize,
+    /// Bytes that it takes of the heap.
+    pub(crate) footprint: usize,
+    pub(crate) rank: Rank,
+    pub(crate) job: u64,
+    pub(crate) tally: Arc<Tally>,
+    parts: Box<[Part]>,
+    core: Weak<Core>,
+    state: AtomicU8,
+}
+
+/// One rank's part of an allocation.
+pub(crate) struct Part {
+    /// Where it is mapped here, if it is, and whom to wake there.
+    pub(crate) mapped: Option<Mapped>,
+}
+
+/// A mapped part.
+pub(crate) struct Mapped {
+    pub(crate) window: Window,
+    bell: Word32,
+}
+
+impl Mapped {
+    /// Whether somebody there sleeps until memory changes. A load of a line that hardly ever
+    /// changes; the sleeper's side has the fence.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        self.bell.load(Relaxed) & Door::MEMORY != 0
+    }
+}
+
+impl Block {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        number: u64,
+        offset: usize,
+        len: usize,
+        footprint: usize,
+    ) -> Result<Self> {
+        let lost = || Error::other("the conduit's segment is shorter than the heap");
+        let part = |rank| {
+            let mapped = match (core.conduit.window(rank), core.conduit.door(rank)) {
+                (Some(window), Some(door)) => Some(Mapped {
+                    window: window.part(offset, len).ok_or_else(lost)?,
+                    bell: door.bell.clone(),
+                }),
+                _ => None,
+            };
+            Ok(Part { mapped })
+        };
+        Ok(Self {
+            number,
+            offset,
+            len,
+            footprint,
+            rank: core.rank,
+            job: core.id,
+            tally: Arc::clone(&core.tally),
+            parts: (0..core.size)
+                .map(|rank| part(Rank(rank)))
+                .collect::<Result<_>>()?,
+            core: Arc::downgrade(core),
+            state: AtomicU8::new(LIVE),
+        })
+    }
+
+    /// The part of `rank`.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::JobOver`], [`Error::RankOutOfRange`].
+    #[inline]
+    pub(crate) fn part(&self, rank: Rank) -> Result<&Part> {
+        if self.state.load(Relaxed) != LIVE {
+            return Err(self.ended());
+        }
+        match self.parts.get(rank.index()) {
+            Some(part) => Ok(part),
+            None => Err(self.no_rank(rank)),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Freed`], [`Error::JobOver`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.state.load(Relaxed) == LIVE {
+            Ok(())
+        } else {
+            Err(self.ended())
+        }
+    }
+
+    /// The job.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`].
+    pub(crate) fn core(&self) -> Result<Arc<Core>> {
+        self.core.upgrade().ok_or(Error::JobOver)
+    }
+
+    /// Called after a store to memory of `rank`: wakes who waits for that.
+    #[inline]
+    pub(crate) fn touched(&self, rank: Rank) {
+        if let Some(Part {
+            mapped: Some(mapped),
+        }) = self.parts.get(rank.index())
+            && mapped.is_watched()
+        {
+            self.wake(rank);
+        }
+    }
+
+    /// Wakes who sleeps until memory of `rank` changes.
+    #[cold]
+    pub(crate) fn wake(&self, rank: Rank) {
+        if let Some(core) = self.core.upgrade() {
+            core.conduit.ring(rank);
+        }
+    }
+
+    #[cold]
+    fn ended(&self) -> Error {
+        match self.state.load(Relaxed) {
+            FREED => Error::Freed,
+            _ => Error::JobOver,
+        }
+    }
+
+    #[cold]
+    fn no_rank(&self, rank: Rank) -> Error {
+        Error::RankOutOfRange {
+            rank,
+            size: self.parts.len() as u32,
+        }
+    }
+
+    /// Marks it freed.
+    ///
+    /// # Errors
+    /// [`Error::Freed`] if it is already, [`Error::JobOver`].
+    pub(super) fn free(&self) -> Result<()> {
+        self.state
+            .compare_exchange(LIVE, FREED, Relaxed, Relaxed)
+            .map(|_| ())
+            .map_err(|_| self.ended())
+    }
+
+    pub(super) fn close(&self) {
+        let _ = self.state.compare_exchange(LIVE, OVER, Relaxed, Relaxed);
+    }
+}

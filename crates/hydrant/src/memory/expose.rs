@@ -1,0 +1,135 @@
+//! Lending a buffer of one's own to the peers.
+
+#![allow(unsafe_code)] // registers memory whose lifetime the guard or its scope keeps
+
+use std::{marker::PhantomData, ptr::NonNull, sync::Arc};
+
+use bytemuck::Pod;
+use hydrant_conduit::{Key, Window};
+
+use super::{GlobalPtr, View, check_range};
+use crate::{Error, Job, Result, job::Core};
+
+/// The registration of a buffer; revoked when dropped, or by its scope.
+pub(crate) struct Loan {
+    core: Arc<Core>,
+    key: Key,
+}
+
+impl Loan {
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Ends the loan; when this returns no peer touches the buffer.
+    pub(crate) fn revoke(core: &Core, key: Key) {
+        // "Not in force" means that it was revoked before.
+        let _ = core.conduit.deregister(key);
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        Self::revoke(&self.core, self.key);
+    }
+}
+
+/// A buffer that peers may put to and get from, through its [`pointer`](Self::pointer).
+///
+/// Dropping the guard revokes every access and returns when none is under way.
+/// Made by [`Job::expose`], which owns the buffer, or
+/// [`Scope::expose`](crate::Scope::expose), which borrows it for the scope.
+pub struct Exposed<'a, T: Pod> {
+    // Before the buffer: the loan ends first.
+    loan: Loan,
+    window: Window,
+    len: usize,
+    owned: Option<Box<[T]>>,
+    _buffer: PhantomData<&'a mut [T]>,
+}
+
+impl Job {
+    /// Exposes a buffer to all ranks. Not collective; send them the
+    /// [`pointer`](Exposed::pointer).
+    ///
+    /// The guard owns the buffer, so that even a leaked guard leaves peers nothing else to
+    /// write to. To expose a borrowed buffer, see [`Scope::expose`](crate::Scope::expose).
+    ///
+    /// # Errors
+    /// [`Error::ZeroSized`], [`Error::Conduit`] if there are too many.
+    pub fn expose<T: Pod>(&self, buffer: impl Into<Box<[T]>>) -> Result<Exposed<'static, T>> {
+        let mut buffer = buffer.into();
+        // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
+        let mut exposed = unsafe { Exposed::new(self.core(), &mut buffer)? };
+        exposed.owned = Some(buffer);
+        Ok(exposed)
+    }
+}
+
+impl<'a, T: Pod> Exposed<'a, T> {
+    /// # Safety
+    /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
+    /// window reads or writes it.
+    pub(crate) unsafe fn new(core: &Arc<Core>, buffer: &mut [T]) -> Result<Self> {
+        if size_of::<T>() == 0 {
+            let what = std::any::type_name::<T>();
+            return Err(Error::ZeroSized { what });
+        }
+        let len = buffer.len();
+        let base = NonNull::from(buffer).cast::<u8>();
+        let bytes = len * size_of::<T>();
+        // SAFETY: the caller's promise covers the registration's whole life.
+        let key = unsafe { core.conduit.register(base.as_ptr(), bytes)? };
+        Ok(Self {
+            loan: Loan {
+                core: Arc::clone(core),
+                key,
+            },
+            // SAFETY: (1), (2) the caller's promise, and the window is only lent out with the
+            // guard; (3) it is a slice of `Pod`.
+            window: unsafe { Window::new(base, bytes, Arc::new(())) },
+            len,
+            owned: None,
+            _buffer: PhantomData,
+        })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.loan.key()
+    }
+
+    /// Elements exposed.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A pointer to element `index`, for peers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn pointer(&self, index: usize) -> Result<GlobalPtr<T>> {
+        check_range(index, 0, self.len)?;
+        let core = &self.loan.core;
+        let offset = (index * size_of::<T>()) as u64;
+        Ok(GlobalPtr::extent(core.id, core.rank, self.key().0, offset))
+    }
+
+    /// The buffer, while peers may be writing to it.
+    pub fn view(&self) -> View<'_, T> {
+        View::new(&self.window, self.len, None)
+    }
+}
+
+impl<T: Pod> Exposed<'static, T> {
+    /// Ends the exposure and gives the buffer back.
+    pub fn take_back(self) -> Box<[T]> {
+        let Self { loan, owned, .. } = self;
+        drop(loan);
+        owned.unwrap_or_default()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which parts of the symmetric heap are in use.
+//!
+//! Every rank does the same allocations in the same order, so every rank's heap gives the
+//! same offsets, and nothing need be told. First fit over a sorted list of gaps.
+
+/// Allocations are whole pages, so that their memory can be given back.
+const PAGE: usize = 4096;
+
+/// The heap's book.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    /// Gaps by offset; none is empty, no two touch.
+    gaps: Vec<(usize, usize)>,
+    used: usize,
+    peak: usize,
+}
+
+impl Heap {
+    pub(super) fn new(len: usize) -> Self {
+        let len = len / PAGE * PAGE;
+        Self {
+            gaps: if len == 0 { vec![] } else { vec![(0, len)] },
+            used: 0,
+            peak: 0,
+        }
+    }
+
+    /// What an allocation of `len` bytes takes.
+    pub(super) fn footprint(len: usize, align: usize) -> Option<usize> {
+        len.checked_next_multiple_of(align.max(PAGE))
+    }
+
+    /// A place for `len` bytes (a [footprint](Self::footprint)), aligned to a power of two.
+    pub(super) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+        let align = align.max(PAGE);
+        let (number, start) = self.gaps.iter().enumerate().find_map(|(number, gap)| {
+            let start = gap.0.checked_next_multiple_of(align)?;
+            (start.checked_add(len)? <= gap.0 + gap.1).then_some((number, start))
+        })?;
+        let (gap, size) = self.gaps[number];
+        let before = (gap, start - gap);
+        let after = (start + len, gap + size - (start + len));
+        let rest = [before, after].into_iter().filter(|(_, size)| *size > 0);
+        self.gaps.splice(number..=number, rest);
+        self.used += len;
+        self.peak = self.peak.max(self.used);
+        Some(start)
+    }
+
+    /// Gives a place back.
+    pub(super) fn give(&mut self, start: usize, len: usize) {
+        let number = self.gaps.partition_point(|gap| gap.0 < start);
+        self.gaps.insert(number, (start, len));
+        if number + 1 < self.gaps.len() && start + len == self.gaps[number + 1].0 {
+            self.gaps[number].1 += self.gaps.remove(number + 1).1;
+        }
+        if number > 0 && self.gaps[number - 1].0 + self.gaps[number - 1].1 == start {
+            self.gaps[number - 1].1 += self.gaps.remove(number).1;
+        }
+        self.used -= len;
+    }
+
+    /// Bytes in use, now and at most.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        (self.used, self.peak)
+    }
+
+    /// Bytes of the largest gap.
+    pub(super) fn largest_gap(&self) -> usize {
+        self.gaps.iter().map(|gap| gap.1).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a map of pages.
+        #[test]
+        fn places_never_overlap_and_all_come_back(
+            steps in prop::collection::vec((any::<bool>(), 1_usize..40_000, 0_u32..5), 1..200)
+        ) {
+            const LEN: usize = 64 * PAGE;
+            let mut heap = Heap::new(LEN);
+            let mut held: Vec<(usize, usize)> = Vec::new();
+            for (take, len, align) in steps {
+                if take {
+                    let align = PAGE << align;
+                    let len = Heap::footprint(len, align).unwrap();
+                    if let Some(start) = heap.take(len, align) {
+                        prop_assert_eq!(start % align, 0);
+                        prop_assert!(start + len <= LEN);
+                        for (other, size) in &held {
+                            prop_assert!(start + len <= *other || other + size <= start);
+                        }
+                        held.push((start, len));
+                    }
+                } else if !held.is_empty() {
+                    let (start, len) = held.swap_remove(len % held.len());
+                    heap.give(start, len);
+                }
+                prop_assert_eq!(heap.usage().0, held.iter().map(|place| place.1).sum::<usize>());
+            }
+            for (start, len) in held {
+                heap.give(start, len);
+            }
+            prop_assert_eq!(heap.largest_gap(), LEN);
+        }
+    }
+}

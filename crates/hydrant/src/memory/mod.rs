@@ -1,0 +1,54 @@
+//! Memory that peers can name.
+//!
+//! - [`Symmetric`]: allocated by all ranks together; the fast path.
+//! - [`Exposed`]: a buffer of the user's own, lent to peers until its guard goes.
+//! - [`GlobalPtr`]: names an element of either, and can be sent to any rank.
+//! - the whole address space, `unsafe`: [`Job::put_anywhere`](crate::Job::put_anywhere).
+//!
+//! # Why this is sound
+//!
+//! Peers write at any time, so no reference into memory that they can reach is ever given
+//! out by safe code: elements are copied in and out ([`View`]), by accesses that may race
+//! (see [`hydrant_conduit::memory`]). Elements are plain old data ([`Pod`](crate::Pod)), so
+//! whatever bytes a race leaves are a value. A buffer that is lent is either owned by the
+//! guard, so that leaking the guard leaks the buffer, or lent for a [scope](crate::Scope) that
+//! revokes it at its end whatever became of the guard. A handle that outlives its memory or
+//! its job is an error at its next use; the mapping itself lives as long as any handle.
+
+mod alloc;
+mod block;
+mod expose;
+mod heap;
+mod pointer;
+mod registry;
+mod symmetric;
+mod view;
+
+pub use alloc::{AllocOptions, HugePages};
+pub(crate) use block::Block;
+pub use expose::Exposed;
+pub(crate) use expose::Loan;
+pub use pointer::GlobalPtr;
+pub(crate) use pointer::Target;
+pub(crate) use registry::Registry;
+pub use symmetric::Symmetric;
+pub use view::View;
+pub(crate) use view::{fill, overlap};
+
+use crate::{Error, Result};
+
+/// Bytes at the start of each segment that Hydrant keeps for itself: what teams use for
+/// their collectives. A multiple of the huge page.
+pub(crate) const SYSTEM: usize = 8 << 20;
+
+/// Checks that `count` elements at `index` lie within `len`.
+///
+/// # Errors
+/// [`Error::OutOfBounds`], also where the sum would overflow.
+#[inline]
+pub(crate) fn check_range(index: usize, count: usize, len: usize) -> Result<()> {
+    if count > len || index > len - count {
+        return Err(Error::OutOfBounds { index, count, len });
+    }
+    Ok(())
+}

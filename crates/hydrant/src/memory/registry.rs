@@ -1,0 +1,79 @@
+//! The allocations of a job, by number.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use super::{Block, heap::Heap};
+use crate::{Error, Result};
+
+/// What a rank knows of the job's memory.
+pub(crate) struct Registry {
+    heap: Mutex<Heap>,
+    blocks: RwLock<Blocks>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    live: HashMap<u64, Arc<Block>>,
+    /// The next allocation's number: the same at every rank.
+    next: u64,
+    closed: bool,
+}
+
+impl Registry {
+    pub(crate) fn new(heap: usize) -> Self {
+        Self {
+            heap: Mutex::new(Heap::new(heap)),
+            blocks: RwLock::default(),
+        }
+    }
+
+    pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the next allocation, used up.
+    pub(super) fn next_number(&self) -> u64 {
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        blocks.next += 1;
+        blocks.next
+    }
+
+    pub(super) fn insert(&self, block: &Arc<Block>) {
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        blocks.live.insert(block.number, Arc::clone(block));
+    }
+
+    pub(super) fn remove(&self, number: u64) {
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        blocks.live.remove(&number);
+    }
+
+    /// The allocation of this number.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::ForgedPointer`], [`Error::JobOver`].
+    pub(crate) fn find(&self, number: u64) -> Result<Arc<Block>> {
+        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        match blocks.live.get(&number) {
+            Some(block) => Ok(Arc::clone(block)),
+            None if blocks.closed => Err(Error::JobOver),
+            None if number != 0 && number <= blocks.next => Err(Error::Freed),
+            None => Err(Error::ForgedPointer {
+                why: "no allocation has its number",
+            }),
+        }
+    }
+
+    /// The job is over: every handle is useless from now on.
+    pub(crate) fn close(&self) {
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        for block in blocks.live.values() {
+            block.close();
+        }
+        blocks.live.clear();
+        blocks.closed = true;
+    }
+}

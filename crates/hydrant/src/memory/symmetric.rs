@@ -1,0 +1,148 @@
+//! Memory that every rank owns a part of.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use bytemuck::Pod;
+
+use super::{Block, GlobalPtr, View, check_range};
+use crate::{Error, Rank, Result};
+
+/// A handle to symmetric memory: `len` elements on every rank. Made by
+/// [`Job::alloc`](crate::Job::alloc).
+///
+/// Clones name the same memory. Dropping a handle frees nothing: freeing is collective,
+/// [`Job::free`](crate::Job::free); what is not freed lives as long as the job.
+///
+/// The operations are the extended API of GASNet (Firehose §2): puts and gets
+/// ([`put`](Self::put)), with [signals](Self::put_signal),
+/// [strided](Self::put_strided) and [indexed](Self::put_indexed), and
+/// [atomics](Self::fetch_add).
+pub struct Symmetric<T> {
+    block: Arc<Block>,
+    len: usize,
+    _elements: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Symmetric<T> {
+    fn clone(&self) -> Self {
+        Self {
+            block: Arc::clone(&self.block),
+            len: self.len,
+            _elements: PhantomData,
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Symmetric<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = std::any::type_name::<T>();
+        write!(
+            f,
+            "Symmetric<{what}>(allocation {}, {} elements)",
+            self.block.number, self.len
+        )
+    }
+}
+
+impl<T: Pod> Symmetric<T> {
+    pub(crate) fn new(block: Arc<Block>, len: usize) -> Self {
+        Self {
+            block,
+            len,
+            _elements: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// Elements that each rank owns.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether each rank owns none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The byte offset of `count` elements at `index`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    #[inline]
+    pub(crate) fn offset(&self, index: usize, count: usize) -> Result<usize> {
+        check_range(index, count, self.len)?;
+        Ok(index * size_of::<T>())
+    }
+
+    /// This rank's part.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::JobOver`].
+    pub fn local(&self) -> Result<View<'_, T>> {
+        self.on(self.block.rank)?.ok_or(Error::JobOver)
+    }
+
+    /// The part of `rank`, if it can be reached directly: `None` on another host.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`], [`Error::Freed`], [`Error::JobOver`].
+    pub fn on(&self, rank: Rank) -> Result<Option<View<'_, T>>> {
+        let part = self.block.part(rank)?;
+        Ok((part.mapped.as_ref())
+            .map(|mapped| View::new(&mapped.window, self.len, Some((&self.block, rank)))))
+    }
+
+    /// A pointer to element `index` of `rank`, which any rank of the job may use.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`], [`Error::Freed`],
+    /// [`Error::JobOver`].
+    pub fn pointer(&self, rank: Rank, index: usize) -> Result<GlobalPtr<T>> {
+        self.block.part(rank)?;
+        // One past the end is a place to count back from, as with slices.
+        let offset = self.offset(index, 0)?;
+        Ok(GlobalPtr::symmetric(&self.block, rank, offset as u64))
+    }
+
+    /// This rank's part as a slice.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::JobOver`].
+    ///
+    /// # Safety
+    /// While the slice lives no rank writes to this part, and it is not freed.
+    #[allow(unsafe_code)] // a promise that only the caller can make
+    pub unsafe fn local_slice(&self) -> Result<&[T]> {
+        let at = self.local_start()?;
+        // SAFETY: mapped as long as `self.block`, aligned by allocation, and any bytes are a
+        // `Pod`; nobody writes meanwhile, says the caller.
+        Ok(unsafe { std::slice::from_raw_parts(at, self.len) })
+    }
+
+    /// This rank's part as a slice to write to.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::JobOver`].
+    ///
+    /// # Safety
+    /// While the slice lives nobody else reads or writes this part, other threads and
+    /// handles of this rank included, and it is not freed.
+    #[allow(unsafe_code, clippy::mut_from_ref)] // a promise that only the caller can make
+    pub unsafe fn local_slice_mut(&self) -> Result<&mut [T]> {
+        let at = self.local_start()?;
+        // SAFETY: as in `local_slice`; nobody else touches it, says the caller.
+        Ok(unsafe { std::slice::from_raw_parts_mut(at, self.len) })
+    }
+
+    fn local_start(&self) -> Result<*mut T> {
+        let part = self.block.part(self.block.rank)?;
+        let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
+        Ok(mapped.window.as_ptr().cast())
+    }
+}

@@ -1,0 +1,171 @@
+//! Direct access to memory that peers reach too.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use hydrant_conduit::Window;
+
+use super::check_range;
+use crate::{Error, Rank, Result, memory::Block};
+
+/// Elements of the own part, or of a part that is mapped here, for reading and writing
+/// while peers may do the same.
+///
+/// A read that races with a write of the same element may see a mixture of old and new
+/// bytes, unless the element is one aligned word of 4 or 8 bytes. Order is made by
+/// barriers, signals and messages.
+pub struct View<'a, T> {
+    window: &'a Window,
+    len: usize,
+    /// Whose memory it is, and whom to wake there.
+    owner: Option<(&'a Block, Rank)>,
+    _elements: PhantomData<T>,
+}
+
+impl<'a, T: Pod> View<'a, T> {
+    pub(super) fn new(window: &'a Window, len: usize, owner: Option<(&'a Block, Rank)>) -> Self {
+        Self {
+            window,
+            len,
+            owner,
+            _elements: PhantomData,
+        }
+    }
+
+    /// Elements in view.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One element.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    #[inline]
+    pub fn load(&self, index: usize) -> Result<T> {
+        check_range(index, 1, self.len)?;
+        (self.window.load(index * size_of::<T>())).map_err(|_| self.outside(index, 1))
+    }
+
+    /// Sets one element.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    #[inline]
+    pub fn store(&self, index: usize, value: T) -> Result<()> {
+        self.write(index, std::slice::from_ref(&value))
+    }
+
+    /// Copies elements out.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Overlap`].
+    #[inline]
+    pub fn read(&self, index: usize, into: &mut [T]) -> Result<()> {
+        check_range(index, into.len(), self.len)?;
+        let offset = index * size_of::<T>();
+        let bytes = bytemuck::cast_slice_mut(into);
+        if self.window.overlaps(offset, bytes.len(), bytes) {
+            return Err(overlap(bytes));
+        }
+        (self.window.read(offset, bytes)).map_err(|_| self.outside(index, into.len()))
+    }
+
+    /// Copies elements in.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Overlap`].
+    #[inline]
+    pub fn write(&self, index: usize, from: &[T]) -> Result<()> {
+        check_range(index, from.len(), self.len)?;
+        let offset = index * size_of::<T>();
+        let bytes = bytemuck::cast_slice(from);
+        if self.window.overlaps(offset, bytes.len(), bytes) {
+            return Err(overlap(bytes));
+        }
+        (self.window.write(offset, bytes)).map_err(|_| self.outside(index, from.len()))?;
+        self.touched();
+        Ok(())
+    }
+
+    /// All elements, copied.
+    pub fn to_vec(&self) -> Vec<T> {
+        let mut elements = vec![T::zeroed(); self.len];
+        let bytes = bytemuck::cast_slice_mut(&mut elements);
+        // In bounds: the window holds `len` elements.
+        let _ = self.window.read(0, bytes);
+        elements
+    }
+
+    /// Sets elements to one value.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn fill(&self, range: std::ops::Range<usize>, value: T) -> Result<()> {
+        let count = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
+        check_range(range.start, count, self.len)?;
+        fill(self.window, range.start, count, &value)
+            .map_err(|()| self.outside(range.start, count))?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Wakes who waits for this memory to change.
+    #[inline]
+    fn touched(&self) {
+        if let Some((block, rank)) = self.owner {
+            block.touched(rank);
+        }
+    }
+
+    #[cold]
+    fn outside(&self, index: usize, count: usize) -> Error {
+        Error::OutOfBounds {
+            index,
+            count,
+            len: self.len,
+        }
+    }
+}
+
+#[cold]
+pub(crate) fn overlap(bytes: &[u8]) -> Error {
+    Error::Overlap {
+        addr: bytes.as_ptr().addr(),
+        len: bytes.len(),
+    }
+}
+
+/// Sets `count` elements at `index` of a window to `value`.
+pub(crate) fn fill<T: Pod>(
+    window: &Window,
+    index: usize,
+    count: usize,
+    value: &T,
+) -> std::result::Result<(), ()> {
+    let bytes = bytemuck::bytes_of(value);
+    let start = index * size_of::<T>();
+    if bytes.iter().all(|byte| *byte == bytes[0]) {
+        return window
+            .fill(start, count * bytes.len(), bytes[0])
+            .map_err(|_| ());
+    }
+    // A pattern: written once in pieces of about a page.
+    let elements = (4096 / bytes.len()).clamp(1, count.max(1));
+    let pattern = bytes.repeat(elements);
+    let mut done = 0;
+    while done < count {
+        let now = elements.min(count - done);
+        let at = start + done * bytes.len();
+        (window.write(at, &pattern[..now * bytes.len()])).map_err(|_| ())?;
+        done += now;
+    }
+    Ok(())
+}

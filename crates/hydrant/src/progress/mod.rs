@@ -1,0 +1,146 @@
+//! Who looks after messages, and how waiting works.
+//!
+//! Each rank has one service thread, ARMCI's server. An application thread that waits looks
+//! after messages itself and leaves the service thread asleep; while the application
+//! computes, the service thread answers, looks on briefly, and blocks.
+
+mod pending;
+mod service;
+mod wait;
+
+use std::{
+    cell::Cell,
+    sync::{
+        Condvar, Mutex, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+pub(crate) use pending::Pending;
+pub(crate) use service::start_service;
+pub(crate) use wait::{For, On};
+
+use crate::{Error, Result};
+
+/// The state of a rank's progress.
+pub(crate) struct Progress {
+    /// Counts up while application threads look after messages.
+    attended: AtomicU64,
+    /// Application threads asleep in a wait.
+    asleep: AtomicU32,
+    /// The service thread waits until none is asleep.
+    parked: AtomicBool,
+    park: Mutex<()>,
+    unpark: Condvar,
+    stopped: AtomicBool,
+    /// How long a waiting thread spins.
+    pub(crate) spin: Duration,
+    /// More ranks than cores: whoever spins takes the core from the one it waits for.
+    pub(crate) crowded: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(ranks_here: usize, spin: Duration) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores.max(host_cores());
+        Self {
+            attended: AtomicU64::new(0),
+            asleep: AtomicU32::new(0),
+            parked: AtomicBool::new(false),
+            park: Mutex::new(()),
+            unpark: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            spin,
+            crowded: ranks_here > cores,
+        }
+    }
+
+    /// An application thread looks after messages. Exactness does not matter, cost does.
+    #[inline]
+    pub(crate) fn attend(&self) {
+        self.attended
+            .store(self.attended.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, SeqCst);
+        self.unpark_service();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(SeqCst)
+    }
+
+    /// An application thread goes to sleep, or comes back.
+    fn fall_asleep(&self) {
+        self.asleep.fetch_add(1, SeqCst);
+    }
+
+    fn awake(&self) {
+        if self.asleep.fetch_sub(1, SeqCst) == 1 && self.parked.load(SeqCst) {
+            self.unpark_service();
+        }
+    }
+
+    fn unpark_service(&self) {
+        let _held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        self.unpark.notify_all();
+    }
+
+    /// The service thread: waits until no application thread sleeps in a wait.
+    fn park_service(&self) {
+        let mut held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        self.parked.store(true, SeqCst);
+        while self.asleep.load(SeqCst) > 0 && !self.is_stopped() {
+            held = self
+                .unpark
+                .wait(held)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.parked.store(false, SeqCst);
+    }
+}
+
+/// Cores of the host: a rank bound to one core still shares nothing with one bound to
+/// another.
+fn host_cores() -> usize {
+    std::fs::read_to_string("/sys/devices/system/cpu/online").map_or(1, |text| {
+        (text.trim().split(','))
+            .filter_map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                Some(last.parse::<usize>().ok()? - first.parse::<usize>().ok()? + 1)
+            })
+            .sum()
+    })
+}
+
+thread_local! {
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a handler: within it nothing may wait.
+pub(crate) fn in_handler<R>(handler: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IN_HANDLER.with(|flag| flag.set(self.0));
+        }
+    }
+    let _restore = Restore(IN_HANDLER.with(|flag| flag.replace(true)));
+    handler()
+}
+
+/// # Errors
+/// [`Error::InHandler`] in a handler.
+#[inline]
+pub(crate) fn may_wait(what: &'static str) -> Result<()> {
+    if IN_HANDLER.with(Cell::get) {
+        Err(Error::InHandler { what })
+    } else {
+        Ok(())
+    }
+}

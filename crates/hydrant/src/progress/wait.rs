@@ -1,0 +1,208 @@
+//! Waiting: spin, then yield, then sleep.
+
+use std::{
+    hint, thread,
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{Sleeper, Standing};
+
+use crate::{Error, Rank, Result, am::Pump, counters::Count, job::Core};
+
+/// Whose end ends the wait.
+#[derive(Clone, Copy)]
+pub(crate) enum On<'a> {
+    /// One rank's.
+    Rank(Rank),
+    /// Any of these.
+    Ranks(&'a [Rank]),
+    /// Any rank's.
+    Anyone,
+    /// Nobody's: what is waited for happens in any case.
+    Nobody,
+}
+
+/// What ends the wait otherwise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Something that a message brings.
+    Message,
+    /// A word of own memory that a peer writes.
+    Memory,
+}
+
+/// Looks at the word between two polls, when a word is what is waited for.
+const LOOKS: u32 = 16;
+/// Polls between two looks at the clock.
+const POLLS: u32 = 32;
+/// Polls in a crowd before the core is yielded.
+const CROWDED_POLLS: u32 = 8;
+/// Yields before sleeping.
+const YIELDS: u32 = 4;
+const CROWDED_YIELDS: u32 = 16;
+
+impl Core {
+    /// Delivers what has arrived.
+    #[inline]
+    pub(crate) fn poll(&self) -> usize {
+        self.conduit.poll(&mut Pump { core: self })
+    }
+
+    /// Waits until `done`, looking after messages meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
+    #[inline]
+    pub(crate) fn wait(&self, on: On<'_>, what: For, mut done: impl FnMut() -> bool) -> Result<()> {
+        if done() {
+            return Ok(());
+        }
+        self.wait_long(on, what, &mut done)
+    }
+
+    fn wait_long<F: FnMut() -> bool>(&self, on: On<'_>, what: For, done: &mut F) -> Result<()> {
+        let mut patience = Patience::new(self);
+        let mut changes = None;
+        loop {
+            if what == For::Memory {
+                for _ in 0..LOOKS {
+                    if done() {
+                        return Ok(());
+                    }
+                    hint::spin_loop();
+                }
+            }
+            self.progress.attend();
+            let delivered = self.poll();
+            if done() {
+                return Ok(());
+            }
+            let now = self.conduit.changes();
+            if changes != Some(now) {
+                changes = Some(now);
+                if let Some(lost) = self.lost(on) {
+                    // What it did before it ended still counts.
+                    self.poll();
+                    return if done() {
+                        Ok(())
+                    } else {
+                        Err(Error::PeerLost(lost))
+                    };
+                }
+            }
+            if delivered > 0 {
+                patience.renew();
+                continue;
+            }
+            match patience.next() {
+                Rest::Spin => hint::spin_loop(),
+                Rest::Yield => thread::yield_now(),
+                Rest::Sleep => {
+                    self.nudge(on);
+                    self.tally.one(Count::Sleeps);
+                    self.progress.fall_asleep();
+                    self.conduit.wait(Sleeper::Application, None, &mut || {
+                        done() || changes != Some(self.conduit.changes())
+                    });
+                    self.progress.awake();
+                    patience.after_sleep();
+                }
+            }
+        }
+    }
+
+    /// Wakes the rank that is waited on: it was attending lately, so the message rang no
+    /// bell, but perhaps it computes by now.
+    fn nudge(&self, on: On<'_>) {
+        if let On::Rank(rank) = on
+            && rank != self.rank
+        {
+            self.conduit.wake(rank);
+        }
+    }
+
+    /// A rank that is waited on and has ended.
+    fn lost(&self, on: On<'_>) -> Option<Rank> {
+        let lost = |rank: &Rank| *rank != self.rank && self.has_ended(*rank);
+        match on {
+            On::Rank(rank) => Some(rank).filter(lost),
+            On::Ranks(ranks) => ranks.iter().copied().find(lost),
+            On::Anyone => (0..self.size).map(Rank).find(lost),
+            On::Nobody => None,
+        }
+    }
+
+    fn has_ended(&self, rank: Rank) -> bool {
+        self.conduit.standing(rank) != Standing::Present
+    }
+}
+
+/// What to do while there is nothing to do.
+enum Rest {
+    Spin,
+    Yield,
+    Sleep,
+}
+
+/// Decides how to rest.
+struct Patience {
+    polls: u32,
+    yields: u32,
+    crowded: bool,
+    spin: Duration,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(core: &Core) -> Self {
+        Self {
+            polls: 0,
+            yields: 0,
+            crowded: core.progress.crowded,
+            spin: core.progress.spin,
+            since: None,
+        }
+    }
+
+    /// Something came: begin anew.
+    fn renew(&mut self) {
+        self.polls = 0;
+        self.yields = 0;
+        self.since = None;
+    }
+
+    /// Woken: look around, but sleep again soon.
+    fn after_sleep(&mut self) {
+        self.yields = 0;
+        self.polls = 0;
+        self.since = None;
+    }
+
+    fn next(&mut self) -> Rest {
+        self.polls += 1;
+        if self.crowded {
+            if self.polls < CROWDED_POLLS {
+                return Rest::Spin;
+            }
+            self.yields += 1;
+            return if self.yields <= CROWDED_YIELDS {
+                Rest::Yield
+            } else {
+                Rest::Sleep
+            };
+        }
+        if !self.polls.is_multiple_of(POLLS) {
+            return Rest::Spin;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.spin {
+            return Rest::Spin;
+        }
+        self.yields += 1;
+        if self.yields <= YIELDS {
+            Rest::Yield
+        } else {
+            Rest::Sleep
+        }
+    }
+}

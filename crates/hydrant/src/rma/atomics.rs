@@ -1,0 +1,257 @@
+//! Atomic operations on elements of symmetric memory.
+//!
+//! The processor does them, on the mapped word, whoever asks, the owner included: so there
+//! is one answer. All are sequentially consistent.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use bytemuck::Pod;
+
+use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
+
+mod sealed {
+    pub trait Sealed: Copy {
+        /// An atomic of the element's width.
+        type Word;
+        fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&Self::Word>;
+        fn load(word: &Self::Word) -> Self;
+        fn store(word: &Self::Word, value: Self);
+        fn swap(word: &Self::Word, value: Self) -> Self;
+        fn compare_swap(word: &Self::Word, expected: Self, value: Self) -> Result<Self, Self>;
+        fn fetch_add(word: &Self::Word, value: Self) -> Self;
+    }
+
+    pub trait Bits: Sealed {
+        fn fetch_and(word: &Self::Word, value: Self) -> Self;
+        fn fetch_or(word: &Self::Word, value: Self) -> Self;
+        fn fetch_xor(word: &Self::Word, value: Self) -> Self;
+    }
+}
+
+/// `u32`, `i32`, `u64` and `i64`: every atomic operation.
+pub trait AtomicInteger: Pod + sealed::Bits {}
+
+/// `f32` and `f64`: load, store, swap, and addition by compare-and-swap.
+pub trait AtomicFloat: Pod + sealed::Sealed {}
+
+macro_rules! integer {
+    ($type:ty, $atomic:ty, $word:ident) => {
+        impl sealed::Sealed for $type {
+            type Word = $atomic;
+            #[inline]
+            fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&$atomic> {
+                window.$word(offset).ok()
+            }
+            #[inline]
+            fn load(word: &$atomic) -> Self {
+                word.load(SeqCst) as $type
+            }
+            #[inline]
+            fn store(word: &$atomic, value: Self) {
+                word.store(value as _, SeqCst);
+            }
+            #[inline]
+            fn swap(word: &$atomic, value: Self) -> Self {
+                word.swap(value as _, SeqCst) as $type
+            }
+            #[inline]
+            fn compare_swap(word: &$atomic, expected: Self, value: Self) -> Result<Self, Self> {
+                word.compare_exchange(expected as _, value as _, SeqCst, SeqCst)
+                    .map(|old| old as $type)
+                    .map_err(|old| old as $type)
+            }
+            #[inline]
+            fn fetch_add(word: &$atomic, value: Self) -> Self {
+                word.fetch_add(value as _, SeqCst) as $type
+            }
+        }
+        impl sealed::Bits for $type {
+            #[inline]
+            fn fetch_and(word: &$atomic, value: Self) -> Self {
+                word.fetch_and(value as _, SeqCst) as $type
+            }
+            #[inline]
+            fn fetch_or(word: &$atomic, value: Self) -> Self {
+                word.fetch_or(value as _, SeqCst) as $type
+            }
+            #[inline]
+            fn fetch_xor(word: &$atomic, value: Self) -> Self {
+                word.fetch_xor(value as _, SeqCst) as $type
+            }
+        }
+        impl AtomicInteger for $type {}
+    };
+}
+
+macro_rules! float {
+    ($type:ty, $atomic:ty, $word:ident) => {
+        impl sealed::Sealed for $type {
+            type Word = $atomic;
+            #[inline]
+            fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&$atomic> {
+                window.$word(offset).ok()
+            }
+            fn load(word: &$atomic) -> Self {
+                Self::from_bits(word.load(SeqCst))
+            }
+            fn store(word: &$atomic, value: Self) {
+                word.store(value.to_bits(), SeqCst);
+            }
+            fn swap(word: &$atomic, value: Self) -> Self {
+                Self::from_bits(word.swap(value.to_bits(), SeqCst))
+            }
+            fn compare_swap(word: &$atomic, expected: Self, value: Self) -> Result<Self, Self> {
+                word.compare_exchange(expected.to_bits(), value.to_bits(), SeqCst, SeqCst)
+                    .map(Self::from_bits)
+                    .map_err(Self::from_bits)
+            }
+            fn fetch_add(word: &$atomic, value: Self) -> Self {
+                let mut old = word.load(SeqCst);
+                loop {
+                    let sum = (Self::from_bits(old) + value).to_bits();
+                    match word.compare_exchange_weak(old, sum, SeqCst, SeqCst) {
+                        Ok(old) => return Self::from_bits(old),
+                        Err(now) => old = now,
+                    }
+                }
+            }
+        }
+        impl AtomicFloat for $type {}
+    };
+}
+
+integer!(u32, AtomicU32, atomic_u32);
+integer!(i32, AtomicU32, atomic_u32);
+integer!(u64, AtomicU64, atomic_u64);
+integer!(i64, AtomicU64, atomic_u64);
+float!(f32, AtomicU32, atomic_u32);
+float!(f64, AtomicU64, atomic_u64);
+
+impl<T: Pod + sealed::Sealed> Symmetric<T> {
+    /// Does something to the word of an element.
+    #[inline]
+    pub(super) fn on_word<R>(
+        &self,
+        rank: Rank,
+        index: usize,
+        act: impl FnOnce(&T::Word) -> R,
+    ) -> Result<R> {
+        let block = self.block();
+        let part = block.part(rank)?;
+        let offset = self.offset(index, 1)?;
+        block.tally.one(Count::Atomics);
+        let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
+        match word {
+            Some(word) => Ok(act(word)),
+            None => Err(not_mapped(rank)),
+        }
+    }
+
+    /// As [`on_word`](Self::on_word), for what changes it.
+    #[inline]
+    fn change<R>(&self, rank: Rank, index: usize, act: impl FnOnce(&T::Word) -> R) -> Result<R> {
+        let old = self.on_word(rank, index, act)?;
+        self.block().touched(rank);
+        Ok(old)
+    }
+
+    /// Reads an element atomically.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn atomic_load(&self, rank: Rank, index: usize) -> Result<T> {
+        self.on_word(rank, index, T::load)
+    }
+
+    /// Sets an element atomically.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn atomic_store(&self, rank: Rank, index: usize, value: T) -> Result<()> {
+        self.change(rank, index, |word| T::store(word, value))
+    }
+
+    /// Sets an element and returns what it was.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn swap(&self, rank: Rank, index: usize, value: T) -> Result<T> {
+        self.change(rank, index, |word| T::swap(word, value))
+    }
+
+    /// Sets an element if it is `expected`, to the bit, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn compare_swap(&self, rank: Rank, index: usize, expected: T, value: T) -> Result<T> {
+        self.change(rank, index, |word| {
+            T::compare_swap(word, expected, value).unwrap_or_else(|old| old)
+        })
+    }
+
+    /// Adds to an element and returns what it was. Integers wrap.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn fetch_add(&self, rank: Rank, index: usize, value: T) -> Result<T> {
+        self.change(rank, index, |word| T::fetch_add(word, value))
+    }
+
+    /// Adds to an element. Integers wrap.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn add(&self, rank: Rank, index: usize, value: T) -> Result<()> {
+        self.change(rank, index, |word| {
+            T::fetch_add(word, value);
+        })
+    }
+}
+
+/// The operations on the bits of an integer, fetching and not.
+macro_rules! bit_operations {
+    ($($fetch:ident $plain:ident $what:literal,)+) => {
+        impl<T: AtomicInteger> Symmetric<T> {
+            $(
+                #[doc = concat!("Takes the ", $what, " of an element and `value`, and returns what it was.")]
+                ///
+                /// # Errors
+                /// As [`put`](Self::put).
+                #[inline]
+                pub fn $fetch(&self, rank: Rank, index: usize, value: T) -> Result<T> {
+                    self.change(rank, index, |word| T::$fetch(word, value))
+                }
+
+                #[doc = concat!("Takes the ", $what, " of an element and `value`.")]
+                ///
+                /// # Errors
+                /// As [`put`](Self::put).
+                #[inline]
+                pub fn $plain(&self, rank: Rank, index: usize, value: T) -> Result<()> {
+                    self.change(rank, index, |word| {
+                        T::$fetch(word, value);
+                    })
+                }
+            )+
+        }
+    };
+}
+
+bit_operations! {
+    fetch_and and "bitwise and",
+    fetch_or or "bitwise or",
+    fetch_xor xor "bitwise exclusive or",
+}
+
+#[cold]
+fn not_mapped(rank: Rank) -> Error {
+    Error::Conduit(hydrant_conduit::Error::Unreachable(format!(
+        "the memory of rank {rank} is not mapped here, and no conduit with atomics joins it"
+    )))
+}

@@ -1,0 +1,72 @@
+//! Accesses that go through the conduit.
+
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and waits until it is done
+
+use hydrant_conduit::{Posted, Remote};
+
+use crate::{Rank, Result, counters::Count, job::Core, progress};
+
+impl Core {
+    /// Writes to a peer's memory; remotely complete on return.
+    pub(crate) fn write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<()> {
+        progress::may_wait("a put that goes through the network")?;
+        self.tally.one(Count::Indirect);
+        // SAFETY: `data` is borrowed until `finish` returns, which it does only when the
+        // operation is complete. No key of this crate's safe API is `Key::ANY`.
+        let posted = unsafe { self.conduit.write(rank, to, data.as_ptr(), data.len())? };
+        self.note(posted);
+        self.finish(posted)
+    }
+
+    /// Reads a peer's memory.
+    pub(crate) fn read(&self, rank: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
+        progress::may_wait("a get that goes through the network")?;
+        self.tally.one(Count::Indirect);
+        // SAFETY: `data` is borrowed mutably until `finish` returns, which it does only when
+        // the operation is complete.
+        let posted = unsafe {
+            self.conduit
+                .read(rank, from, data.as_mut_ptr(), data.len())?
+        };
+        self.note(posted);
+        self.finish(posted)
+    }
+
+    /// Begins a write.
+    ///
+    /// # Safety
+    /// `data` stays as it is, readable, until the operation is complete.
+    pub(crate) unsafe fn begin_write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<Posted> {
+        self.tally.one(Count::Indirect);
+        // SAFETY: handed on.
+        let posted = unsafe { self.conduit.write(rank, to, data.as_ptr(), data.len())? };
+        self.note(posted);
+        Ok(posted)
+    }
+
+    /// Begins a read.
+    ///
+    /// # Safety
+    /// `data` is left alone until the operation is complete.
+    pub(crate) unsafe fn begin_read(
+        &self,
+        rank: Rank,
+        from: Remote,
+        data: &mut [u8],
+    ) -> Result<Posted> {
+        self.tally.one(Count::Indirect);
+        // SAFETY: handed on.
+        let posted = unsafe {
+            self.conduit
+                .read(rank, from, data.as_mut_ptr(), data.len())?
+        };
+        self.note(posted);
+        Ok(posted)
+    }
+
+    fn note(&self, posted: Posted) {
+        if posted != Posted::Done {
+            self.pending.post();
+        }
+    }
+}

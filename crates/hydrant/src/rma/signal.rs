@@ -1,0 +1,89 @@
+//! Puts that say when they have arrived, and waiting for that (OpenSHMEM's put with signal
+//! and wait-until).
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use bytemuck::Pod;
+
+use crate::{
+    Error, Job, Rank, Result,
+    memory::Symmetric,
+    progress::{self, For, On},
+};
+
+/// What a put does to its signal word once the data is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Sets it.
+    Set(u64),
+    /// Adds to it.
+    Add(u64),
+}
+
+impl<T: Pod> Symmetric<T> {
+    /// Puts `data`, then changes a word of `signals` on the same rank; who sees the word
+    /// changed sees the data.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), for either.
+    pub fn put_signal(
+        &self,
+        rank: Rank,
+        index: usize,
+        data: &[T],
+        signals: &Symmetric<u64>,
+        at: usize,
+        signal: Signal,
+    ) -> Result<()> {
+        // Nothing is put if the signal cannot be given.
+        signals.block().part(rank)?;
+        signals.offset(at, 1)?;
+        self.put(rank, index, data)?;
+        signals.signal(rank, at, signal)
+    }
+}
+
+impl Symmetric<u64> {
+    /// Changes a signal word of `rank`; who sees it changed sees what was put before.
+    ///
+    /// # Errors
+    /// As [`put`](Symmetric::put).
+    pub fn signal(&self, rank: Rank, at: usize, signal: Signal) -> Result<()> {
+        self.on_word(rank, at, |word| match signal {
+            Signal::Set(value) => word.store(value, Release),
+            Signal::Add(value) => {
+                word.fetch_add(value, AcqRel);
+            }
+        })?;
+        self.block().touched(rank);
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Waits until word `at` of this rank's part is as `enough` wants, and returns it. Looks
+    /// after messages meanwhile; sleeps when it takes long.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::InHandler`];
+    /// [`Error::PeerLost`] if some rank ends first.
+    pub fn wait_until(
+        &self,
+        signals: &Symmetric<u64>,
+        at: usize,
+        mut enough: impl FnMut(u64) -> bool,
+    ) -> Result<u64> {
+        progress::may_wait("wait_until")?;
+        if signals.block().job != self.core().id {
+            return Err(Error::ForeignHandle { what: "memory" });
+        }
+        signals.on_word(self.rank(), at, |word| {
+            let mut value = 0;
+            self.core().wait(On::Anyone, For::Memory, || {
+                value = word.load(Acquire);
+                enough(value)
+            })?;
+            Ok(value)
+        })?
+    }
+}

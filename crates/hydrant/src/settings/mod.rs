@@ -1,0 +1,226 @@
+//! Everything that can be set, in one place.
+//!
+//! Each setting is a `HYDRANT_*` variable and a method of
+//! [`JobBuilder`](crate::JobBuilder) that says the same; the builder wins. A variable that
+//! nobody knows is a warning, a bad value an error. [`Settings::rows`] tells the values in
+//! force and where each came from.
+
+mod size;
+mod table;
+
+use std::{collections::BTreeMap, env, time::Duration};
+
+use hydrant_launch::Kind;
+use hydrant_smp::Foreign;
+
+use crate::Error;
+
+pub use size::{format_bytes, parse_bytes};
+use table::TABLE;
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody said otherwise.
+    Default,
+    /// The environment.
+    Environment,
+    /// The program.
+    Builder,
+}
+
+/// One setting, for people.
+#[derive(Debug, Clone, serde::Serialize)]
+#[non_exhaustive]
+pub struct SettingRow {
+    /// The variable.
+    pub name: &'static str,
+    /// The value in force.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// What it means, in a sentence.
+    pub meaning: &'static str,
+}
+
+/// The values in force.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How ranks find each other.
+    pub bootstrap: Kind,
+    /// Bytes of memory each rank may allocate for the job.
+    pub heap: usize,
+    /// Whether a service thread answers while the application computes.
+    pub service: bool,
+    /// How long a waiting thread spins before it yields and sleeps.
+    pub spin: Duration,
+    /// How long to wait for the other ranks at the start.
+    pub join_timeout: Duration,
+    /// Messages that a ring between two ranks holds.
+    pub ring_slots: usize,
+    /// Bytes of payload that a ring holds; a message carries a quarter.
+    pub ring_payload: usize,
+    /// Buffers that a rank may have exposed at once.
+    pub extents: usize,
+    /// How memory outside the heap is reached.
+    pub foreign: Foreign,
+    /// Whether counters are printed at the end.
+    pub counters: bool,
+    /// What is logged to standard error, in the syntax of `tracing_subscriber::EnvFilter`.
+    pub log: String,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Settings {
+    /// The defaults, whatever the environment says.
+    pub fn new() -> Self {
+        Self {
+            bootstrap: Kind::Auto,
+            heap: table::default_heap(),
+            service: true,
+            spin: Duration::from_micros(50),
+            join_timeout: Duration::from_secs(60),
+            ring_slots: 256,
+            ring_payload: 64 << 10,
+            extents: 4096,
+            foreign: Foreign::Auto,
+            counters: false,
+            log: "warn".to_owned(),
+            origins: BTreeMap::new(),
+        }
+    }
+
+    /// The defaults, changed by the environment.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the first variable with a bad value.
+    pub fn from_env() -> Result<Self, Error> {
+        let vars = env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let value = value.to_string_lossy().into_owned();
+            name.starts_with("HYDRANT_").then_some((name, value))
+        });
+        Self::from_vars(vars)
+    }
+
+    /// As [`from_env`](Self::from_env), with the variables given.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
+        let mut settings = Self::new();
+        for (name, value) in vars {
+            match TABLE.iter().find(|setting| setting.name == name) {
+                Some(setting) => {
+                    (setting.set)(&mut settings, value.trim()).map_err(|expected| {
+                        Error::Setting {
+                            name: setting.name,
+                            value,
+                            expected,
+                        }
+                    })?;
+                    settings.origins.insert(setting.name, Origin::Environment);
+                }
+                None if table::belongs_to_others(&name) => {}
+                None => settings.warn_unknown(&name),
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Notes that the program itself set `name`.
+    pub(crate) fn built(&mut self, name: &'static str) {
+        self.origins.insert(name, Origin::Builder);
+    }
+
+    fn warn_unknown(&self, name: &str) {
+        let near = (TABLE.iter())
+            .map(|setting| setting.name)
+            .min_by_key(|known| table::distance(known, name))
+            .unwrap_or_default();
+        // Before the log is set up, for the log is one of the settings.
+        eprintln!("hydrant: warning: {name} is not a setting; did you mean {near}?");
+    }
+
+    /// Every setting: its value in force, where it came from and what it means.
+    pub fn rows(&self) -> Vec<SettingRow> {
+        (TABLE.iter())
+            .map(|setting| SettingRow {
+                name: setting.name,
+                value: (setting.show)(self),
+                origin: (self.origins.get(setting.name).copied()).unwrap_or(Origin::Default),
+                meaning: setting.meaning,
+            })
+            .collect()
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> Result<Settings, Error> {
+        Settings::from_vars([(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn values_come_from_the_environment() {
+        let settings = set("HYDRANT_HEAP", "3 MiB").unwrap();
+        assert_eq!(settings.heap, 3 << 20);
+        let row = (settings.rows().into_iter())
+            .find(|row| row.name == "HYDRANT_HEAP")
+            .unwrap();
+        assert_eq!(
+            (row.value.as_str(), row.origin),
+            ("3 MiB", Origin::Environment)
+        );
+    }
+
+    #[test]
+    fn bad_values_are_errors_that_name_the_variable() {
+        for (name, value) in [
+            ("HYDRANT_HEAP", "lots"),
+            ("HYDRANT_HEAP", "-1"),
+            ("HYDRANT_SERVICE", "maybe"),
+            ("HYDRANT_RING_SLOTS", "0"),
+            ("HYDRANT_RING_SLOTS", "99999999999"),
+            ("HYDRANT_BOOTSTRAP", "smoke-signals"),
+            ("HYDRANT_SMP_FOREIGN", "telepathy"),
+            ("HYDRANT_SPIN", "x"),
+            ("HYDRANT_JOIN_TIMEOUT", ""),
+            ("HYDRANT_EXTENTS", "0"),
+            ("HYDRANT_RING_PAYLOAD", "7"),
+            ("HYDRANT_COUNTERS", "2"),
+        ] {
+            let error = set(name, value).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name}={value}")), "{error}");
+            assert!(error.contains("expected"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_value_shown_can_be_set() {
+        for row in Settings::new().rows() {
+            let again = set(row.name, &row.value).unwrap();
+            let row_again = (again.rows().into_iter())
+                .find(|again| again.name == row.name)
+                .unwrap();
+            assert_eq!(row_again.value, row.value);
+            assert_eq!(row_again.origin, Origin::Environment);
+        }
+    }
+
+    #[test]
+    fn unknown_variables_are_no_error() {
+        assert!(set("HYDRANT_NO_SUCH_THING", "1").is_ok());
+    }
+}

@@ -1,0 +1,163 @@
+//! The settings, a row each.
+
+use std::time::Duration;
+
+use hydrant_smp::Foreign;
+
+use super::{Settings, format_bytes, parse_bytes};
+
+/// A setting: how it is called, set and shown.
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    /// Says what was expected if the text will not do.
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(super) show: fn(&Settings) -> String,
+}
+
+pub(super) const TABLE: &[Setting] = &[
+    Setting {
+        name: "HYDRANT_BOOTSTRAP",
+        meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
+        set: |s, text| {
+            let kind = text.parse().map_err(|_| "auto, alone, pmi1 or pmix")?;
+            s.bootstrap = kind;
+            Ok(())
+        },
+        show: |s| s.bootstrap.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_HEAP",
+        meaning: "bytes of symmetric memory that each rank may allocate; address space, memory follows use",
+        set: |s, text| bytes(text, 1 << 16, 1 << 46).map(|bytes| s.heap = bytes),
+        show: |s| format_bytes(s.heap as u64),
+    },
+    Setting {
+        name: "HYDRANT_SERVICE",
+        meaning: "whether a thread answers peers while the application computes",
+        set: |s, text| switch(text).map(|on| s.service = on),
+        show: |s| shown(s.service),
+    },
+    Setting {
+        name: "HYDRANT_SPIN",
+        meaning: "microseconds that a waiting thread spins before it yields and sleeps, where cores are free",
+        set: |s, text| {
+            number(text, 0, 10_000_000).map(|micros| s.spin = Duration::from_micros(micros as u64))
+        },
+        show: |s| s.spin.as_micros().to_string(),
+    },
+    Setting {
+        name: "HYDRANT_JOIN_TIMEOUT",
+        meaning: "seconds to wait for the other ranks at the start",
+        set: |s, text| {
+            number(text, 1, 86_400).map(|secs| s.join_timeout = Duration::from_secs(secs as u64))
+        },
+        show: |s| s.join_timeout.as_secs().to_string(),
+    },
+    Setting {
+        name: "HYDRANT_RING_SLOTS",
+        meaning: "messages that the ring from one rank to another holds (smp)",
+        set: |s, text| number(text, 8, 1 << 20).map(|slots| s.ring_slots = slots),
+        show: |s| s.ring_slots.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_RING_PAYLOAD",
+        meaning: "bytes of payload that a ring holds; a message carries a quarter of it (smp)",
+        set: |s, text| bytes(text, 1 << 10, 64 << 20).map(|bytes| s.ring_payload = bytes),
+        show: |s| format_bytes(s.ring_payload as u64),
+    },
+    Setting {
+        name: "HYDRANT_EXTENTS",
+        meaning: "buffers that a rank may have exposed at once",
+        set: |s, text| number(text, 1, 1 << 20).map(|extents| s.extents = extents),
+        show: |s| s.extents.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_SMP_FOREIGN",
+        meaning: "how memory outside the heap is reached: auto, process-vm or messages (smp)",
+        set: |s, text| {
+            s.foreign = text.parse()?;
+            Ok(())
+        },
+        show: |s| {
+            match s.foreign {
+                Foreign::Auto => "auto",
+                Foreign::ProcessVm => "process-vm",
+                Foreign::Messages => "messages",
+            }
+            .to_owned()
+        },
+    },
+    Setting {
+        name: "HYDRANT_COUNTERS",
+        meaning: "whether each rank prints its counters at the end",
+        set: |s, text| switch(text).map(|on| s.counters = on),
+        show: |s| shown(s.counters),
+    },
+    Setting {
+        name: "HYDRANT_LOG",
+        meaning: "what is logged to standard error: off, error, warn, info, debug, or a filter such as hydrant=debug",
+        set: |s, text| {
+            tracing_subscriber::EnvFilter::try_new(text)
+                .map_err(|cause| format!("a log filter ({cause})"))?;
+            s.log = text.to_owned();
+            Ok(())
+        },
+        show: |s| s.log.clone(),
+    },
+];
+
+/// Variables with our prefix that other parts of Hydrant read.
+pub(super) fn belongs_to_others(name: &str) -> bool {
+    name.starts_with("HYDRANT_RUN_") || name.starts_with("HYDRANT_TEST_")
+}
+
+/// Half of physical memory: allocations are checked against what is really available.
+pub(super) fn default_heap() -> usize {
+    let pages = rustix::system::sysinfo();
+    let total = pages.totalram as u64 * u64::from(pages.mem_unit);
+    ((total / 2).clamp(64 << 20, 1 << 40) as usize).next_multiple_of(2 << 20)
+}
+
+fn bytes(text: &str, least: u64, most: u64) -> Result<usize, String> {
+    parse_bytes(text)
+        .filter(|bytes| (least..=most).contains(bytes))
+        .map(|bytes| bytes as usize)
+        .ok_or_else(|| {
+            let (least, most) = (format_bytes(least), format_bytes(most));
+            format!("a number of bytes from {least} to {most}, such as 64M")
+        })
+}
+
+fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    (text.parse().ok())
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("a number from {least} to {most}"))
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "on" | "yes" | "true" => Ok(true),
+        "0" | "off" | "no" | "false" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
+}
+
+fn shown(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
+}
+
+/// How many letters two names differ in (Levenshtein), for "did you mean".
+pub(super) fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let cost = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
