@@ -9,17 +9,21 @@
 //! | started by | service | module |
 //! |---|---|---|
 //! | nobody | a job of one | `alone` |
-//! | `hydrant run`, `mpiexec.hydra`, `srun --mpi=pmi2` | the PMI-1 wire protocol | `pmi1` |
+//! | [`launcher`] (`hydrant run`), `mpiexec.hydra`, `srun --mpi=pmi2` | the PMI-1 wire protocol | `pmi1` |
 //! | `mpirun` of Open MPI, `srun --mpi=pmix` | libpmix, opened at run time | `pmix` |
 //! | a test | threads of one process | [`local`] |
 //!
 //! A launcher that is seen but cannot be used is an error that names the fix,
 //! never a silent job of one.
+//!
+//! [`launcher`] is the other side: it starts ranks on this host, serves them
+//! PMI-1, and sees to it that none of them outlives the job.
 
 mod alone;
 mod detect;
 mod error;
 mod join;
+pub mod launcher;
 mod local;
 mod pmi1;
 mod pmix;

@@ -92,7 +92,6 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// What [`escape`] was given; a `%` that it did not make stays as it is.
-#[cfg(test)]
 pub(crate) fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,0 +1,123 @@
+//! Which cores each rank may run on.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::Bind;
+
+/// The processors for each rank; none where a rank keeps all of the launcher's.
+pub(super) fn plan(bind: Bind, ranks: u32) -> Vec<Option<CpuSet>> {
+    // A machine with more processors than the set holds is left as it is.
+    let cores = sched_getaffinity(None)
+        .map(|allowed| cores(&allowed))
+        .unwrap_or_default();
+    let sets = assign(bind, ranks as usize, &cores);
+    sets.into_iter()
+        .map(|cpus| cpus.map(|cpus| to_set(&cpus)))
+        .collect()
+}
+
+/// The allowed processors, those of one core together: hyperthreads share what a rank needs.
+fn cores(allowed: &CpuSet) -> Vec<Vec<usize>> {
+    let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut order = Vec::new();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)) {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        let siblings = fs::read_to_string(path).unwrap_or_else(|_| cpu.to_string());
+        let core = cores.entry(siblings.clone()).or_default();
+        if core.is_empty() {
+            order.push(siblings);
+        }
+        core.push(cpu);
+    }
+    order
+        .iter()
+        .filter_map(|siblings| cores.remove(siblings))
+        .collect()
+}
+
+fn assign(bind: Bind, ranks: usize, cores: &[Vec<usize>]) -> Vec<Option<Vec<usize>>> {
+    let threads: usize = cores.iter().map(Vec::len).sum();
+    // With more ranks than cores, hyperthreads count as cores.
+    let units: Vec<Vec<usize>> = if ranks <= cores.len() || bind == Bind::Core {
+        cores.to_vec()
+    } else {
+        cores.iter().flatten().map(|&cpu| vec![cpu]).collect()
+    };
+    let everything =
+        cores.is_empty() || bind == Bind::None || (bind == Bind::Auto && ranks > threads);
+    (0..ranks)
+        .map(|rank| match bind {
+            _ if everything => None,
+            Bind::Core => Some(cores[rank % cores.len()].clone()),
+            _ if ranks >= units.len() => Some(units[rank % units.len()].clone()),
+            _ => {
+                let share = rank * units.len() / ranks..(rank + 1) * units.len() / ranks;
+                Some(units[share].concat())
+            }
+        })
+        .collect()
+}
+
+fn to_set(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn four_cores_of_two() -> Vec<Vec<usize>> {
+        vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]]
+    }
+
+    #[test]
+    fn shares_are_equal_and_apart() {
+        let cores = four_cores_of_two();
+        let two = assign(Bind::Auto, 2, &cores);
+        assert_eq!(two, [Some(vec![0, 4, 1, 5]), Some(vec![2, 6, 3, 7])]);
+        let three = assign(Bind::Share, 3, &cores);
+        assert_eq!(
+            three,
+            [Some(vec![0, 4]), Some(vec![1, 5]), Some(vec![2, 6, 3, 7])]
+        );
+        let four = assign(Bind::Auto, 4, &cores);
+        assert_eq!(four[3], Some(vec![3, 7]));
+    }
+
+    #[test]
+    fn with_more_ranks_than_cores_threads_count_and_then_nothing_is_bound() {
+        let cores = four_cores_of_two();
+        let eight = assign(Bind::Auto, 8, &cores);
+        let mut all: Vec<_> = eight.into_iter().flat_map(Option::unwrap).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert!(assign(Bind::Auto, 9, &cores).iter().all(Option::is_none));
+        assert!(assign(Bind::None, 2, &cores).iter().all(Option::is_none));
+        assert!(assign(Bind::Auto, 2, &[]).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn one_core_each_goes_round() {
+        let cores = four_cores_of_two();
+        let six = assign(Bind::Core, 6, &cores);
+        assert_eq!(six[0], Some(vec![0, 4]));
+        assert_eq!(six[5], Some(vec![1, 5]));
+        let nine = assign(Bind::Share, 9, &cores);
+        assert_eq!(nine[8], nine[0]);
+    }
+
+    #[test]
+    fn the_plan_for_this_machine_stays_within_what_is_allowed() {
+        let allowed = sched_getaffinity(None).unwrap();
+        for set in plan(Bind::Core, 5) {
+            let set = set.unwrap();
+            assert!(set.count() > 0);
+            assert!((0..CpuSet::MAX_CPU).all(|cpu| !set.is_set(cpu) || allowed.is_set(cpu)));
+        }
+    }
+}

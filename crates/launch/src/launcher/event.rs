@@ -1,0 +1,216 @@
+//! What the launcher tells its user while a job runs.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a rank ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with a status.
+    Exited(u8),
+    /// By a signal.
+    Killed(u8),
+}
+
+impl Ending {
+    /// The status a shell would give it.
+    pub fn status(self) -> u8 {
+        match self {
+            Ending::Exited(status) => status,
+            Ending::Killed(signal) => 128 | signal,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Exited(status) => write!(f, "ended with status {status}"),
+            Ending::Killed(signal) => match signal_name(i32::from(*signal)) {
+                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// Something a user should know of; its `Display` is one line.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A program of the workspace is missing or older than its sources, and is being built.
+    Building {
+        /// The program's file.
+        program: PathBuf,
+        /// The command.
+        command: String,
+    },
+    /// A rank failed.
+    Failed {
+        /// The rank.
+        rank: u32,
+        /// How it ended.
+        ending: Ending,
+        /// Whether it is the first, so that its status is the job's.
+        first: bool,
+    },
+    /// A rank asked for the end of the job.
+    Aborted {
+        /// The rank.
+        rank: u32,
+        /// The status it asked for.
+        status: u8,
+        /// Its reason, if it gave one.
+        why: Option<String>,
+    },
+    /// A rank sent what is not PMI-1.
+    Misspoke {
+        /// The rank.
+        rank: u32,
+        /// What was wrong.
+        why: String,
+    },
+    /// The job took too long.
+    TimedOut(Duration),
+    /// These ranks did not end in the grace after the first failure, and get SIGTERM.
+    Terminating(Vec<u32>),
+    /// These ranks ignored SIGTERM, or the user insisted, and they get SIGKILL.
+    Killing(Vec<u32>),
+    /// Processes that ranks had left behind were ended.
+    LeftBehind(usize),
+    /// What the ranks printed could not be written.
+    OutputLost(io::Error),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Building { program, command } => {
+                write!(f, "building {} ({command})", program.display())
+            }
+            Event::Failed {
+                rank,
+                ending,
+                first,
+            } => {
+                write!(f, "rank {rank} {ending}")?;
+                if *first {
+                    write!(
+                        f,
+                        "; it was the first to fail, and the job's status is {}",
+                        ending.status()
+                    )?;
+                }
+                Ok(())
+            }
+            Event::Aborted {
+                rank,
+                status,
+                why: Some(why),
+            } => {
+                write!(f, "rank {rank} ended the job with status {status}: {why}")
+            }
+            Event::Aborted {
+                rank,
+                status,
+                why: None,
+            } => {
+                write!(f, "rank {rank} ended the job with status {status}")
+            }
+            Event::Misspoke { rank, why } => {
+                write!(
+                    f,
+                    "rank {rank} sent what is not PMI-1, and the job ends: {why}"
+                )
+            }
+            Event::TimedOut(limit) => {
+                write!(
+                    f,
+                    "the job took longer than {} s and is ended",
+                    limit.as_secs_f64()
+                )
+            }
+            Event::Terminating(ranks) => {
+                write!(f, "{} did not end by themselves: SIGTERM", Ranks(ranks))
+            }
+            Event::Killing(ranks) => write!(f, "{} did not end: SIGKILL", Ranks(ranks)),
+            Event::LeftBehind(count) => {
+                write!(f, "{count} processes that the ranks left behind were ended")
+            }
+            Event::OutputLost(error) => {
+                write!(f, "what the ranks printed could not be written: {error}")
+            }
+        }
+    }
+}
+
+/// Ranks in a sentence, the long runs shortened.
+struct Ranks<'a>(&'a [u32]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
+        let mut first = true;
+        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
+            f.write_str(if first { "" } else { ", " })?;
+            first = false;
+            match run {
+                [one] => write!(f, "{one}")?,
+                [one, .., last] => write!(f, "{one}-{last}")?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_read_as_a_shell_counts_them() {
+        assert_eq!(
+            Ending::Killed(9).to_string(),
+            "was killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(Ending::Killed(9).status(), 137);
+        assert_eq!(Ending::Killed(40).to_string(), "was killed by signal 40");
+        assert_eq!(Ending::Exited(3).status(), 3);
+    }
+
+    #[test]
+    fn ranks_are_named_in_runs() {
+        assert_eq!(Ranks(&[2]).to_string(), "rank 2");
+        assert_eq!(
+            Ranks(&[0, 1, 2, 3, 7, 9, 10]).to_string(),
+            "ranks 0-3, 7, 9-10"
+        );
+    }
+}

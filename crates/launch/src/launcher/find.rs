@@ -1,0 +1,141 @@
+//! Finding the program a user named.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::{Event, LaunchError, Spec, workspace};
+
+/// The file to run: a path as given; else beside `hydrant`, where its workspace's
+/// own programs are built as needed; else in `PATH`.
+pub(super) fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, LaunchError> {
+    let name = spec.program.as_os_str();
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return if path.exists() {
+            runnable(path)
+        } else {
+            Err(not_found(name, vec![path]))
+        };
+    }
+    let mut looked = Vec::new();
+    if !name.is_empty()
+        && let Some(beside) = &spec.beside
+    {
+        let own = spec
+            .workspace
+            .as_deref()
+            .and_then(|root| workspace::Program::find(name, beside, root));
+        if let Some(own) = own {
+            own.build_if_stale(report)?;
+        }
+        let path = beside.join(name);
+        if path.is_file() {
+            return runnable(path);
+        }
+        looked.push(path);
+    }
+    in_path(name, looked)
+}
+
+fn in_path(name: &OsStr, mut looked: Vec<PathBuf>) -> Result<PathBuf, LaunchError> {
+    let mut refused = None;
+    let path = env::var_os("PATH").unwrap_or_default();
+    for directory in env::split_paths(&path).filter(|_| !name.is_empty()) {
+        let candidate = directory.join(name);
+        if candidate.is_file() {
+            // As in a shell, a file that may not be run hides none behind it.
+            match runnable(candidate.clone()) {
+                Ok(path) => return Ok(path),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        if !looked.contains(&candidate) {
+            looked.push(candidate);
+        }
+    }
+    Err(refused.unwrap_or_else(|| not_found(name, looked)))
+}
+
+fn not_found(name: &OsStr, looked: Vec<PathBuf>) -> LaunchError {
+    LaunchError::NotFound {
+        program: name.to_owned(),
+        looked,
+    }
+}
+
+fn runnable(path: PathBuf) -> Result<PathBuf, LaunchError> {
+    if !path.is_file() {
+        return Err(LaunchError::NotAFile(path));
+    }
+    match rustix::fs::access(&path, Access::EXEC_OK) {
+        Ok(()) => Ok(with_slash(path)),
+        Err(source) => Err(LaunchError::NotExecutable {
+            path,
+            source: source.into(),
+        }),
+    }
+}
+
+/// A path that nobody looks up again: one from an empty or relative `PATH` entry may have no slash.
+fn with_slash(path: PathBuf) -> PathBuf {
+    if path.as_os_str().as_bytes().contains(&b'/') {
+        path
+    } else {
+        Path::new(".").join(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn find(spec: &Spec) -> Result<PathBuf, LaunchError> {
+        program(spec, &mut |_| {})
+    }
+
+    #[test]
+    fn beside_comes_before_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spec = Spec::new(1, "true");
+        assert!(find(&spec).unwrap().ends_with("bin/true"));
+        spec.beside = Some(directory.path().into());
+        assert!(find(&spec).unwrap().ends_with("bin/true"));
+        let own = directory.path().join("true");
+        fs::write(&own, "#!/bin/sh\n").unwrap();
+        assert!(matches!(find(&spec), Err(LaunchError::NotExecutable { path, .. }) if path == own));
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(&spec).unwrap(), own);
+    }
+
+    #[test]
+    fn what_is_nowhere_says_where_it_was_looked_for() {
+        let mut spec = Spec::new(1, "no-such-program");
+        spec.beside = Some("/beside".into());
+        let error = find(&spec).unwrap_err();
+        assert_eq!(error.status(), 127);
+        let text = error.to_string();
+        assert!(
+            text.contains("/beside/no-such-program") && text.contains("/bin/no-such-program"),
+            "{text}"
+        );
+        let error = find(&Spec::new(1, "./no/such")).unwrap_err();
+        assert!(
+            matches!(error, LaunchError::NotFound { looked, .. } if looked == [Path::new("./no/such")])
+        );
+        assert!(matches!(
+            find(&Spec::new(1, "")),
+            Err(LaunchError::NotFound { .. })
+        ));
+        assert!(matches!(
+            find(&Spec::new(1, "/tmp/")),
+            Err(LaunchError::NotAFile(_))
+        ));
+    }
+}

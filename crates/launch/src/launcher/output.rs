@@ -1,0 +1,239 @@
+//! What ranks print, line by line with the rank before each.
+
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+/// A line longer than this comes out in pieces, each a line.
+const MAX_LINE: usize = 1 << 20;
+
+/// One of the launcher's own streams.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// The threads that carry what ranks print, one for each stream.
+#[derive(Debug)]
+pub(super) struct Output {
+    closing: PipeWriter,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Output {
+    /// Begins to carry: for each rank in turn, what it prints and what it complains.
+    pub(super) fn carry(out: Vec<PipeReader>, err: Vec<PipeReader>) -> io::Result<Output> {
+        let (closed, closing) = io::pipe()?;
+        let mut threads = Vec::new();
+        for (stream, pipes) in [(Stream::Out, out), (Stream::Err, err)] {
+            let carrier = Carrier::new(stream, pipes, closed.try_clone()?)?;
+            let name = format!("hydrant-{stream:?}").to_lowercase();
+            threads.push(
+                thread::Builder::new()
+                    .name(name)
+                    .spawn(move || carrier.run())?,
+            );
+        }
+        Ok(Output { closing, threads })
+    }
+
+    /// Waits until all that was printed is written, every rank being gone.
+    ///
+    /// The first error of writing, but not that nobody read: then ranks had SIGPIPE.
+    pub(super) fn finish(self) -> io::Result<()> {
+        drop(self.closing);
+        let mut result = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+            if let Err(error) = ended
+                && error.kind() != io::ErrorKind::BrokenPipe
+                && result.is_ok()
+            {
+                result = Err(error);
+            }
+        }
+        result
+    }
+}
+
+/// Carries one stream of all ranks.
+struct Carrier {
+    stream: Stream,
+    sources: Vec<Source>,
+    closing: PipeReader,
+}
+
+struct Source {
+    pipe: PipeReader,
+    lines: Lines,
+}
+
+impl Carrier {
+    fn new(stream: Stream, pipes: Vec<PipeReader>, closing: PipeReader) -> io::Result<Carrier> {
+        let mut sources = Vec::with_capacity(pipes.len());
+        for (rank, pipe) in pipes.into_iter().enumerate() {
+            rustix::io::ioctl_fionbio(&pipe, true)?;
+            sources.push(Source {
+                pipe,
+                lines: Lines::new(rank),
+            });
+        }
+        Ok(Carrier {
+            stream,
+            sources,
+            closing,
+        })
+    }
+
+    /// An error drops the pipes, so that ranks that go on printing get SIGPIPE.
+    fn run(mut self) -> io::Result<()> {
+        while !self.sources.is_empty() {
+            let mut fds: Vec<PollFd<'_>> = std::iter::once(self.closing.as_fd())
+                .chain(self.sources.iter().map(|source| source.pipe.as_fd()))
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let closing = !fds[0].revents().is_empty();
+            let mut ready = fds[1..]
+                .iter()
+                .map(|fd| closing || !fd.revents().is_empty())
+                .collect::<Vec<_>>();
+            let mut text = Vec::new();
+            let mut ended = Vec::with_capacity(ready.len());
+            for (source, ready) in self.sources.iter_mut().zip(ready.drain(..)) {
+                ended.push(ready && source.take(closing, &mut text));
+            }
+            write_all(self.stream, &text)?;
+            let mut ended = ended.into_iter();
+            self.sources.retain(|_| !ended.next().unwrap_or(false));
+            if closing {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    /// Adds the whole lines that came to `text`; true when there will be no more.
+    ///
+    /// One read, so that no rank keeps the others waiting, but `all` at the end.
+    fn take(&mut self, all: bool, text: &mut Vec<u8>) -> bool {
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            match self.pipe.read(&mut buffer) {
+                Ok(n) if n > 0 => {
+                    self.lines.feed(&buffer[..n], text);
+                    if !all {
+                        return false;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && !all => return false,
+                _ => {
+                    self.lines.finish(text);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// Cuts bytes into lines and puts the rank before each.
+struct Lines {
+    prefix: Vec<u8>,
+    partial: Vec<u8>,
+}
+
+impl Lines {
+    fn new(rank: usize) -> Lines {
+        Lines {
+            prefix: format!("[{rank}] ").into_bytes(),
+            partial: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+        for piece in bytes.split_inclusive(|&b| b == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.partial.len() >= MAX_LINE {
+                self.finish(text);
+            }
+        }
+    }
+
+    /// Lets go of a line, also of one without its newline.
+    fn finish(&mut self, text: &mut Vec<u8>) {
+        if self.partial.is_empty() {
+            return;
+        }
+        text.extend_from_slice(&self.prefix);
+        text.append(&mut self.partial);
+        if !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+    }
+}
+
+fn write_all(stream: Stream, mut text: &[u8]) -> io::Result<()> {
+    let (out, err) = (io::stdout(), io::stderr());
+    let fd = match stream {
+        Stream::Out => out.as_fd(),
+        Stream::Err => err.as_fd(),
+    };
+    while !text.is_empty() {
+        match rustix::io::write(fd, text) {
+            Ok(n) => text = &text[n..],
+            Err(Errno::INTR) => {}
+            // Whoever gave us the stream may have made it non-blocking.
+            Err(Errno::AGAIN) => wait_for_room(fd)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn wait_for_room(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_the_last_one_gets_its_newline() {
+        let mut lines = Lines::new(12);
+        let mut text = Vec::new();
+        lines.feed(b"one\ntw", &mut text);
+        assert_eq!(text, b"[12] one\n");
+        lines.feed(b"o\n\nthr\xff", &mut text);
+        lines.finish(&mut text);
+        lines.finish(&mut text);
+        assert_eq!(text, b"[12] one\n[12] two\n[12] \n[12] thr\xff\n");
+    }
+
+    #[test]
+    fn an_endless_line_comes_out_in_pieces() {
+        let mut lines = Lines::new(0);
+        let mut text = Vec::new();
+        for _ in 0..3 {
+            lines.feed(&vec![b'x'; MAX_LINE / 2], &mut text);
+        }
+        assert_eq!(text.len(), MAX_LINE + b"[0] \n".len());
+        assert!(text.ends_with(b"x\n"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Starting all ranks of a job, or none.
+
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CpuSet;
+
+use super::child::{self, Setup};
+use super::connection::Connection;
+use super::guard::{Guard, MARK};
+use super::output::Output;
+use super::server::Server;
+use super::signals::Signals;
+use super::supervise;
+use super::{LaunchError, Prefix, Spec, bind, stdin};
+
+/// Descriptors that the launcher needs beside those for ranks, with room to spare.
+const OWN_FILES: u64 = 64;
+
+/// A job whose ranks have begun.
+pub(super) struct Job {
+    pub(super) ranks: Vec<Rank>,
+    pub(super) server: Server,
+    pub(super) signals: Signals,
+    pub(super) guard: Guard,
+    pub(super) output: Option<Output>,
+}
+
+/// A rank's process.
+#[derive(Debug)]
+pub(super) struct Rank {
+    pub(super) pid: Pid,
+    pub(super) running: bool,
+    /// Its socket, until either side closes it.
+    pub(super) connection: Option<Connection>,
+}
+
+/// Starts every rank of `program`; if one cannot be started, the others are killed.
+pub(super) fn start(spec: &Spec, program: &Path) -> Result<Job, LaunchError> {
+    let files = allow_files(spec.ranks)?;
+    // What ranks leave behind becomes our child, and can be found.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(LaunchError::system("adopting what ranks leave behind"))?;
+    let name = job_name().map_err(LaunchError::system("drawing a name for the job"))?;
+    let signals = Signals::hear().map_err(LaunchError::system("listening for signals"))?;
+    let mut guard = Guard::start(&name).map_err(LaunchError::system("starting the job's guard"))?;
+
+    let mut ranks = Vec::with_capacity(spec.ranks as usize);
+    let mut pipes = Pipes::default();
+    for (rank, cpus) in (0..).zip(bind::plan(spec.bind, spec.ranks)) {
+        let command = command(spec, program, rank, &name);
+        let begun = Begin {
+            command,
+            cpus,
+            signals: &signals,
+            files: &files,
+        }
+        .begin(rank, &mut pipes);
+        match begun {
+            Ok(rank) => {
+                guard.watch(rank.pid);
+                ranks.push(rank);
+            }
+            Err(source) => {
+                supervise::kill_all(&ranks, guard.pid());
+                guard.dismiss();
+                return Err(LaunchError::NotStarted {
+                    rank,
+                    program: program.into(),
+                    source,
+                });
+            }
+        }
+    }
+    let output = match spec.prefix {
+        Prefix::Rank => Output::carry(pipes.out, pipes.err).map(Some),
+        Prefix::None => Ok(None),
+    };
+    match output {
+        Ok(output) => Ok(Job {
+            ranks,
+            server: Server::new(name, spec.ranks),
+            signals,
+            guard,
+            output,
+        }),
+        Err(source) => {
+            supervise::kill_all(&ranks, guard.pid());
+            guard.dismiss();
+            Err(LaunchError::System {
+                doing: "starting the threads that carry output",
+                source,
+            })
+        }
+    }
+}
+
+/// The read ends of the pipes that ranks print to, in the order of ranks.
+#[derive(Default)]
+struct Pipes {
+    out: Vec<PipeReader>,
+    err: Vec<PipeReader>,
+}
+
+struct Begin<'a> {
+    command: Command,
+    cpus: Option<CpuSet>,
+    signals: &'a Signals,
+    files: &'a Rlimit,
+}
+
+impl Begin<'_> {
+    fn begin(mut self, rank: u32, pipes: &mut Pipes) -> io::Result<Rank> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let connection = Connection::new(ours)?;
+        let setup = Setup {
+            pmi: OwnedFd::from(theirs),
+            cpus: self.cpus,
+            mask: self.signals.before(),
+            files: *self.files,
+        };
+        self.command.stdin(stdin::of_rank(rank));
+        let mut child = child::spawn(self.command, setup)?;
+        pipes.out.extend(
+            child
+                .stdout
+                .take()
+                .map(|pipe| PipeReader::from(OwnedFd::from(pipe))),
+        );
+        pipes.err.extend(
+            child
+                .stderr
+                .take()
+                .map(|pipe| PipeReader::from(OwnedFd::from(pipe))),
+        );
+        let pid = pid_of(&child)?;
+        if let Some(to) = child.stdin.take() {
+            stdin::carry(to)?;
+        }
+        Ok(Rank {
+            pid,
+            running: true,
+            connection: Some(connection),
+        })
+    }
+}
+
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| io::Error::other(format!("the system gave it the process id {}", child.id())))
+}
+
+fn command(spec: &Spec, program: &Path, rank: u32, job: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(&spec.arguments);
+    child::forget_other_launchers(&mut command);
+    command
+        .env("PMI_RANK", rank.to_string())
+        .env("PMI_SIZE", spec.ranks.to_string())
+        .env(MARK, job);
+    if spec.prefix == Prefix::Rank {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    command
+}
+
+/// A name that no other job has, for the key-value space and the processes' mark.
+fn job_name() -> io::Result<String> {
+    let mut random = [0; 8];
+    crate::fill_random(&mut random)?;
+    Ok(format!(
+        "hydrant-{}-{:016x}",
+        std::process::id(),
+        u64::from_ne_bytes(random)
+    ))
+}
+
+/// Raises the limit on open files for the launcher, and gives the one that ranks get.
+fn allow_files(ranks: u32) -> Result<Rlimit, LaunchError> {
+    let before = getrlimit(Resource::Nofile);
+    let need = 3 * u64::from(ranks) + OWN_FILES;
+    let limit = before.maximum.unwrap_or(u64::MAX);
+    if limit < need {
+        return Err(LaunchError::TooFewFiles { ranks, need, limit });
+    }
+    if before.current.is_some_and(|current| current < need) {
+        let raised = Rlimit {
+            current: Some(need),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, raised)
+            .map_err(LaunchError::system("raising the limit on open files"))?;
+    }
+    Ok(before)
+}
