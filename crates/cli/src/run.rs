@@ -1,0 +1,88 @@
+//! `hydrant run`: starts the ranks of a job on this host.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
+
+/// Start the ranks of a job on this host
+///
+/// PROGRAM is a path or a name. A name is looked for beside the hydrant command, where
+/// Hydrant's own programs (cannon, bitonic) are built when they are missing, and then in PATH.
+///
+/// Each rank may be a program on Hydrant, or any other that speaks PMI-1, such as one of MPICH.
+/// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
+/// then have the grace to end by themselves. Nothing that a rank starts outlives the job.
+///
+/// Exit status: 0 when all ranks end with 0; the first failing rank's status, which is 128 + N
+/// for signal N; 124 after --timeout; 125 when the job could not be started, 126 when the program
+/// could not be run, 127 when it was not found.
+#[derive(Args)]
+#[command(override_usage = "hydrant run -n <N> [OPTIONS] <PROGRAM> [ARGUMENTS]...")]
+pub(crate) struct Arguments {
+    /// How many ranks to start
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    ranks: u32,
+
+    /// What stands before each line of output: `rank` as in `[3] `, or `none` to leave it untouched
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    prefix: Prefix,
+
+    /// Which cores each rank may run on: one `core` each, a `share` of them each, or all (`none`);
+    /// `auto` is share when there is a core for every rank, and none otherwise
+    #[arg(long, value_name = "HOW", default_value_t)]
+    bind: Bind,
+
+    /// How long ranks may take to end by themselves once one has failed
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    grace: Duration,
+
+    /// How long the whole job may take
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// The program that every rank runs, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Runs the job; its status is this command's.
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    let mut command = arguments.command.into_iter();
+    let mut spec = Spec::new(arguments.ranks, command.next().unwrap_or_default());
+    spec.arguments = command.collect();
+    spec.prefix = arguments.prefix;
+    spec.bind = arguments.bind;
+    spec.grace = arguments.grace;
+    spec.timeout = arguments.timeout;
+    spec.beside = env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(Path::to_owned));
+    spec.workspace = Some(workspace());
+    match launcher::run(&spec, &mut |event| eprintln!("hydrant run: {event}")) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("hydrant run: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// Where this command was built, which it may have left since.
+fn workspace() -> PathBuf {
+    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.pop();
+    root.pop();
+    root
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "it is a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
