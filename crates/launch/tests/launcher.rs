@@ -10,7 +10,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hydrant_launch::launcher::{self, Bind, Prefix, Spec};
 use hydrant_launch::{Error, Kind, join};
@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         test("ranks_begin_as_the_launcher_did", inherited),
         test("launchers_nest", nested),
         test("what_cannot_run_is_an_error", cannot_run),
+        test("programs_of_the_workspace_are_built", workspace),
         test("idle_takes_no_processor", idle),
         test("sixty_four_ranks_exchange", many),
     ];
@@ -59,7 +60,7 @@ fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// `[-n N] [--none] [--core] [--grace S] [--timeout S] PROGRAM ARGUMENTS`
+/// `[-n N] [--none] [--core] [--grace S] [--timeout S] [--beside D] [--workspace D] PROGRAM ARGUMENTS`
 fn launcher_role(arguments: &[String]) -> ExitCode {
     let mut spec = Spec::new(2, "");
     let mut rest = arguments.iter();
@@ -71,6 +72,8 @@ fn launcher_role(arguments: &[String]) -> ExitCode {
             "--none" => spec.prefix = Prefix::None,
             "--core" => spec.bind = Bind::Core,
             "--grace" => spec.grace = seconds(value()),
+            "--beside" => spec.beside = Some(value().into()),
+            "--workspace" => spec.workspace = Some(value().into()),
             "--timeout" => spec.timeout = Some(seconds(value())),
             program => {
                 spec.program = program.into();
@@ -710,6 +713,69 @@ fn cannot_run() {
         command.args(["-c", limited, "sh"]).args(job),
         125,
         "the limit is 70",
+    );
+}
+
+/// A workspace and a cargo that are scripts: what is run, and when.
+fn workspace() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |rest: &str| {
+        directory
+            .path()
+            .join(rest)
+            .to_str()
+            .expect("UTF-8")
+            .to_owned()
+    };
+    let (sources, beside) = (path("apps/src/bin"), path("target/release"));
+    fs::create_dir_all(&sources).expect("a folder");
+    fs::create_dir_all(&beside).expect("a folder");
+    fs::write(path("target/CACHEDIR.TAG"), "").expect("a file");
+    fs::write(path("apps/src/bin/app.rs"), "").expect("a file");
+    let script = format!(
+        "#!/bin/sh\necho ran $@ >&2\n[ -z \"$FAIL\" ] || exit 101\n\
+         printf '#!/bin/sh\\necho app\\n' >{beside}/app; chmod +x {beside}/app; \
+         echo {beside}/app: {sources}/app.rs >{beside}/app.d\n"
+    );
+    fs::write(path("cargo"), script).expect("a file");
+    let status = Command::new("chmod").args(["+x", &path("cargo")]).status();
+    assert!(status.expect("chmod").success());
+    let job = || {
+        let mut job = launch(
+            &["--beside", &beside, "--workspace", &path(""), "-n", "1"],
+            &["app"],
+        );
+        job.env("CARGO", path("cargo"));
+        job
+    };
+    let build = "build --release -p hydrant-apps --bin app";
+    ends_with(
+        job().env("FAIL", "1"),
+        125,
+        &format!("`cargo {build}` failed, so that app could not be built"),
+    );
+    let output = ends_with(
+        &mut job(),
+        0,
+        &format!("ran {build} --target-dir {}", path("target")),
+    );
+    assert_eq!(out(&output), "[0] app\n");
+    assert_eq!(
+        err(&ends_with(&mut job(), 0, "")),
+        "",
+        "it is there and is not built again"
+    );
+    let source = fs::File::options()
+        .write(true)
+        .open(path("apps/src/bin/app.rs"))
+        .expect("a file");
+    source
+        .set_modified(SystemTime::now() + Duration::from_secs(60))
+        .expect("a time");
+    ends_with(
+        &mut job(),
+        0,
+        &format!("building {beside}/app (cargo {build})"),
     );
 }
 

@@ -244,6 +244,7 @@ fn misspoke(rank: u32, why: String) -> Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmi1::wire::MAX_LINE;
 
     fn server(size: u32) -> Server {
         Server::new("job".into(), size)
@@ -388,5 +389,53 @@ mod tests {
         assert_eq!(s.line(2, b"cmd=barrier_in"), []);
         assert_eq!(s.ended(2), []);
         assert_eq!(s.line(0, b"cmd=barrier_in"), [send(0, out.into())]);
+    }
+
+    proptest::proptest! {
+        /// Whatever ranks send, each barrier lets out exactly those that are in it,
+        /// and every other line has at most one answer.
+        #[test]
+        fn no_line_breaks_the_server(
+            lines in proptest::collection::vec((0..3u32, line()), 0..60)
+        ) {
+            let mut s = server(3);
+            let mut inside = Vec::new();
+            for (rank, line) in lines {
+                let effects = s.line(rank, &line);
+                let released = effects.len() > 1;
+                if line == b"cmd=barrier_in" && effects.is_empty() && !s.ranks[rank as usize].in_multiple {
+                    inside.push(rank);
+                }
+                if released {
+                    inside.push(rank);
+                    inside.sort_unstable();
+                    let out: Vec<_> = effects.iter().map(|e| match e {
+                        Effect::Send { rank, .. } => *rank,
+                        other => panic!("{other:?}"),
+                    }).collect();
+                    assert_eq!(out, std::mem::take(&mut inside));
+                }
+                for effect in &effects {
+                    if let Effect::Send { line, .. } = effect {
+                        assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
+                        assert!(line.len() <= 2 * MAX_LINE, "{line}");
+                    }
+                }
+                if effects.iter().any(|e| matches!(e, Effect::Abort { .. } | Effect::Misspoke { .. })) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn line() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+        use proptest::prelude::*;
+        prop_oneof![
+            8 => Just(b"cmd=barrier_in".to_vec()),
+            2 => "cmd=(put|get) kvsname=job key=[ab]( value=[a-z]{0,3})?".prop_map(String::into_bytes),
+            1 => "m?cmd=[a-z_]{0,9}( [a-z]{0,3}=[a-z0-9-]{0,5}){0,3}".prop_map(String::into_bytes),
+            1 => Just(b"endcmd".to_vec()),
+            1 => proptest::collection::vec(any::<u8>(), 0..20),
+        ]
     }
 }

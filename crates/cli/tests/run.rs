@@ -1,0 +1,86 @@
+//! `hydrant run` as a user types it. What the launcher does with ranks is
+//! tested beside it, in `crates/launch/tests`.
+
+use std::process::{Command, Output};
+
+fn hydrant(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .arg("run")
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn fails(arguments: &[&str], status: i32, message: &str) {
+    let output = hydrant(arguments);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    assert!(text.contains(message), "no `{message}` in {text}");
+}
+
+#[test]
+fn every_rank_runs_the_program_with_its_own_arguments() {
+    let output = hydrant(&["-n", "2", "echo", "-n", "4", "--grace", "--", "x"]);
+    assert!(output.status.success());
+    let mut lines: Vec<_> = out(&output).lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    // echo's own -n leaves out the newline, which the prefix puts back.
+    assert_eq!(lines, ["[0] 4 --grace -- x", "[1] 4 --grace -- x"]);
+    let output = hydrant(&[
+        "--prefix", "none", "-n", "1", "--", "printf", "%s", "--help",
+    ]);
+    assert_eq!(out(&output), "--help");
+}
+
+#[test]
+fn the_status_is_the_first_failing_ranks() {
+    fails(
+        &["-n", "3", "sh", "-c", "exit $PMI_RANK"],
+        1,
+        "hydrant run: rank 1 ended with status 1",
+    );
+    fails(
+        &["-n", "1", "sh", "-c", "kill -9 $$"],
+        137,
+        "rank 0 was killed by signal 9 (SIGKILL)",
+    );
+    fails(
+        &["-n", "1", "--timeout", "0.1", "sleep", "600"],
+        124,
+        "longer than 0.1 s",
+    );
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    fails(&["-n", "0", "true"], 2, "0 is not in 1..=4096");
+    fails(&["-n", "4097", "true"], 2, "4097 is not in 1..=4096");
+    fails(&["-n", "many", "true"], 2, "many");
+    fails(&["true"], 2, "--ranks");
+    fails(&["-n", "1"], 2, "PROGRAM");
+    fails(
+        &["-n", "1", "--bind", "sideways", "true"],
+        2,
+        "auto, core, share, none",
+    );
+    fails(&["-n", "1", "--prefix", "all", "true"], 2, "rank, none");
+    fails(&["-n", "1", "--grace=-1", "true"], 2, "--grace");
+    fails(
+        &["-n", "1", "--timeout", "soon", "true"],
+        2,
+        "a number of seconds",
+    );
+    fails(&["-n", "1", "--graze", "1", "true"], 2, "--graze");
+}
+
+#[test]
+fn a_program_that_is_not_there_says_where_it_was_looked_for() {
+    let beside = env!("CARGO_BIN_EXE_hydrant").replace("/hydrant", "/no-such-program");
+    fails(&["-n", "2", "no-such-program"], 127, &beside);
+    fails(&["-n", "2", "/dev/null"], 126, "/dev/null is not a file");
+}
