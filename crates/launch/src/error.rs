@@ -34,7 +34,7 @@ pub enum Error {
     #[error("`{0}` is no way to join a job; there are auto, alone, pmi1 and pmix")]
     UnknownKind(String),
 
-    /// [`join`](crate::join) was called twice; a launcher lets a process join once.
+    /// [`join()`](crate::join()) was called twice; a launcher lets a process join once.
     #[error("this process has joined its job before, and a launcher lets each process join once")]
     AlreadyJoined,
 

@@ -1,6 +1,6 @@
 //! How the ranks of a job start and find each other.
 //!
-//! A rank calls [`join`] and gets a [`Bootstrap`]: its rank, the size of the
+//! A rank calls [`join()`] and gets a [`Bootstrap`]: its rank, the size of the
 //! job, and a small key-value space in which ranks leave each other the few
 //! bytes (an address, a file descriptor's owner, the job's secret) that they
 //! need before their conduit carries anything. What is behind it depends on
@@ -11,7 +11,7 @@
 //! | nobody | a job of one | `alone` |
 //! | [`launcher`] (`hydrant run`), `mpiexec.hydra`, `srun --mpi=pmi2` | the PMI-1 wire protocol | `pmi1` |
 //! | `mpirun` of Open MPI, `srun --mpi=pmix` | libpmix, opened at run time | `pmix` |
-//! | a test | threads of one process | [`local`] |
+//! | a test | threads of one process | [`local()`] |
 //!
 //! A launcher that is seen but cannot be used is an error that names the fix,
 //! never a silent job of one.
@@ -100,7 +100,7 @@ pub trait Bootstrap: Send {
     }
 }
 
-/// Which service [`join`] shall use.
+/// Which service [`join()`] shall use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

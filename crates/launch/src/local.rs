@@ -23,7 +23,7 @@ pub fn local(n: u32) -> Vec<LocalBootstrap> {
         .collect()
 }
 
-/// One rank's part of a job made by [`local`].
+/// One rank's part of a job made by [`local()`].
 #[derive(Debug)]
 pub struct LocalBootstrap {
     rank: u32,

@@ -88,8 +88,8 @@ pub(super) fn supervise(job: Job, spec: &Spec, report: &mut dyn FnMut(Event)) ->
         passed_on: Vec::new(),
     };
     while supervisor.ranks.iter().any(|rank| rank.running) {
-        supervisor.wait();
-        supervisor.serve();
+        let speaking = supervisor.wait();
+        supervisor.serve(&speaking);
         supervisor.take_signals();
         supervisor.advance();
     }
@@ -97,20 +97,18 @@ pub(super) fn supervise(job: Job, spec: &Spec, report: &mut dyn FnMut(Event)) ->
 }
 
 impl Supervisor<'_> {
-    /// Sleeps until a rank speaks, a signal comes or a deadline passes.
-    fn wait(&self) {
-        let signals = PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN);
-        let connections = self
-            .ranks
-            .iter()
-            .filter_map(|rank| rank.connection.as_ref());
-        let mut fds: Vec<PollFd<'_>> = std::iter::once(signals)
-            .chain(connections.map(|connection| {
-                let mut flags = PollFlags::IN;
-                flags.set(PollFlags::OUT, connection.wants_to_send());
-                PollFd::from_borrowed_fd(connection.fd(), flags)
-            }))
-            .collect();
+    /// Sleeps until a rank speaks, a signal comes or a deadline passes; gives the ranks that speak.
+    fn wait(&self) -> Vec<usize> {
+        let connections = self.ranks.iter().enumerate();
+        let (indices, connections): (Vec<usize>, Vec<_>) = connections
+            .filter_map(|(index, rank)| Some((index, rank.connection.as_ref()?)))
+            .unzip();
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
+        fds.extend(connections.into_iter().map(|connection| {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, connection.wants_to_send());
+            PollFd::from_borrowed_fd(connection.fd(), flags)
+        }));
         let stage = match self.stage {
             Stage::Grace(until) | Stage::Terminating(until) => Some(until),
             Stage::Running | Stage::Killing => None,
@@ -119,12 +117,19 @@ impl Supervisor<'_> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         // An interrupted or refused wait only makes the loop go round.
-        let _ = poll(&mut fds, left.as_ref());
+        if poll(&mut fds, left.as_ref()).is_err() {
+            return Vec::new();
+        }
+        let ready = indices.into_iter().zip(&fds[1..]);
+        ready
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(index, _)| index)
+            .collect()
     }
 
-    /// Answers what ranks have sent.
-    fn serve(&mut self) {
-        for index in 0..self.ranks.len() {
+    /// Answers what these ranks have sent.
+    fn serve(&mut self, ranks: &[usize]) {
+        for &index in ranks {
             let rank = index as u32;
             let Some(connection) = &mut self.ranks[index].connection else {
                 continue;
@@ -213,7 +218,7 @@ impl Supervisor<'_> {
             ended.extend(self.ended_ranks());
         }
         // What a rank said before it ended comes before its end.
-        self.serve();
+        self.serve(&(0..self.ranks.len()).collect::<Vec<_>>());
         // Deaths come before exits, which may be their consequence.
         ended.sort_by_key(|(_, ending)| matches!(ending, Ending::Exited(_)));
         for (index, ending) in ended {

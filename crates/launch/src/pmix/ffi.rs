@@ -1,7 +1,7 @@
 //! The few functions of libpmix that a rank needs, found at run time.
 //!
 //! The layouts are those of `pmix_common.h`, which the PMIx standard's ABI
-//! fixes for versions 2 to 5; `tests/pmix_layout.rs` compares them with a C
+//! fixes for versions 2 to 5; `tests/foreign.rs` compares them with a C
 //! compiler's where the headers are installed.
 #![allow(unsafe_code, reason = "libpmix is C, and is opened at run time")]
 
