@@ -44,6 +44,14 @@ impl<'a, T: Pod> View<'a, T> {
         self.len == 0
     }
 
+    /// The address of the first element, for whoever wants to answer for the access: the rank
+    /// that owns it, and every other, may read and write there at any time, and a free takes
+    /// the memory away.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut T {
+        self.window.as_ptr().cast()
+    }
+
     /// One element.
     ///
     /// # Errors
