@@ -1,10 +1,16 @@
 //! The `hydrant` command.
 
+mod completions;
+mod format;
+mod info;
+mod machine;
 mod run;
+mod table;
+mod units;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// One-sided remote memory for the ranks of a parallel job.
 #[derive(Parser)]
@@ -17,10 +23,27 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    /// Show this machine's conduits and limits, and every setting with its origin
+    Info(info::InfoArgs),
+    /// Print a script that lets a shell complete this command
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Info(arguments) => status(info::run(&arguments)),
+        Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),
+    }
+}
+
+/// The status to end with, the error told.
+fn status<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hydrant: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

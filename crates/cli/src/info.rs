@@ -1,0 +1,248 @@
+//! `hydrant info`: what Hydrant finds on this machine, and every setting in force.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use hydrant::Settings;
+use hydrant::settings::{Origin, SettingRow};
+use serde::Serialize;
+
+use crate::format::Format;
+use crate::machine::{Fact, Machine};
+use crate::table::{Align, Table};
+
+/// What `hydrant info` may be told.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// How to print it: tables, or one JSON object a line.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Why not everything could be printed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InfoError {
+    /// Standard output is closed or full.
+    #[error("cannot print: {0}")]
+    Print(#[source] io::Error),
+    /// No setting is in force while one is bad.
+    #[error("the settings cannot be used: {0}")]
+    Setting(#[source] hydrant::Error),
+}
+
+/// One line of what is printed; as JSON, one object.
+#[derive(Debug, Serialize)]
+struct Line {
+    section: &'static str,
+    name: String,
+    value: String,
+    /// Where a setting's value came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    meaning: String,
+}
+
+impl Line {
+    fn of(section: &'static str, fact: Fact) -> Self {
+        let (name, meaning) = (fact.name.to_owned(), fact.meaning.to_owned());
+        Line {
+            section,
+            name,
+            value: fact.value,
+            origin: None,
+            meaning,
+        }
+    }
+}
+
+impl From<SettingRow> for Line {
+    fn from(row: SettingRow) -> Self {
+        let origin = match row.origin {
+            Origin::Default => "default",
+            Origin::Environment => "environment",
+            Origin::Builder => "builder",
+            _ => "elsewhere",
+        };
+        Line {
+            section: "settings",
+            name: row.name.to_owned(),
+            value: row.value,
+            origin: Some(origin.to_owned()),
+            meaning: row.meaning.to_owned(),
+        }
+    }
+}
+
+/// Prints everything; then, if a setting in the environment is bad, that it is.
+pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
+    let mut lines = lines();
+    let settings = Settings::from_env();
+    if let Ok(settings) = &settings {
+        lines.extend(settings.rows().into_iter().map(Line::from));
+    }
+    print(args, &lines).map_err(InfoError::Print)?;
+    settings.map(drop).map_err(InfoError::Setting)
+}
+
+fn print(args: &InfoArgs, lines: &[Line]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Json => {
+            for line in lines {
+                writeln!(out, "{}", serde_json::to_string(line)?)?;
+            }
+        }
+        Format::Table => write!(out, "{}", tables(lines))?,
+    }
+    out.flush()
+}
+
+fn lines() -> Vec<Line> {
+    let machine = Machine::here();
+    let mut lines = Vec::new();
+    lines.extend(conduits().map(|fact| Line::of("conduits", fact)));
+    lines.extend(
+        machine
+            .facts()
+            .into_iter()
+            .map(|fact| Line::of("machine", fact)),
+    );
+    lines.extend(
+        machine
+            .limits()
+            .into_iter()
+            .map(|fact| Line::of("limits", fact)),
+    );
+    let environment = |name: &str| std::env::var(name).ok();
+    lines.extend(launchers(environment).map(|fact| Line::of("launcher", fact)));
+    lines
+}
+
+/// The conduits there are, and why one is absent.
+fn conduits() -> impl Iterator<Item = Fact> {
+    [
+        ("smp", "available", "ranks of one host, by shared memory"),
+        ("verbs", "absent: not built yet", "RDMA NICs, by libibverbs"),
+        ("sim", "absent: not built yet", "a network in virtual time"),
+    ]
+    .into_iter()
+    .map(|(name, value, meaning)| Fact {
+        name,
+        value: value.to_owned(),
+        meaning,
+    })
+}
+
+/// Which launcher's variables are seen: they decide how a program started here would join a job.
+fn launchers(environment: impl Fn(&str) -> Option<String>) -> impl Iterator<Item = Fact> {
+    [
+        (
+            "PMI-1",
+            ["PMI_FD", "PMI_PORT"],
+            "hydrant run, mpiexec.hydra, srun --mpi=pmi2",
+        ),
+        (
+            "PMIx",
+            ["PMIX_NAMESPACE", "PMIX_RANK"],
+            "mpirun of Open MPI, srun --mpi=pmix",
+        ),
+        (
+            "Slurm",
+            ["SLURM_STEP_ID", "SLURM_PROCID"],
+            "offers PMI-1 or PMIx if told to by --mpi",
+        ),
+    ]
+    .map(|(name, variables, meaning)| {
+        let seen = variables.map(|variable| Some(format!("{variable}={}", environment(variable)?)));
+        let seen: Vec<String> = seen.into_iter().flatten().collect();
+        let value = if seen.is_empty() {
+            "not seen".to_owned()
+        } else {
+            seen.join(" ")
+        };
+        Fact {
+            name,
+            value,
+            meaning,
+        }
+    })
+    .into_iter()
+}
+
+/// A table for each section.
+fn tables(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for section in lines.chunk_by(|a, b| a.section == b.section) {
+        let columns = [
+            ("name", Align::Left),
+            ("value", Align::Left),
+            ("origin", Align::Left),
+            ("meaning", Align::Left),
+        ];
+        let mut table = Table::new(section[0].section, &columns);
+        for line in section {
+            let origin = line.origin.clone().unwrap_or_default();
+            table.row([
+                line.name.clone(),
+                line.value.clone(),
+                origin,
+                line.meaning.clone(),
+            ]);
+        }
+        text += &format!("{table}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_section_is_there_once_and_json_is_one_object_a_line() {
+        let lines = lines();
+        let text = tables(&lines);
+        for section in ["conduits", "machine", "limits", "launcher"] {
+            assert_eq!(
+                text.lines().filter(|line| *line == section).count(),
+                1,
+                "{section}"
+            );
+        }
+        let smp = serde_json::to_value(&lines[0]).unwrap();
+        assert_eq!(smp["name"], "smp");
+        assert_eq!(smp["value"], "available");
+        assert!(smp.get("origin").is_none());
+    }
+
+    #[test]
+    fn a_launcher_is_seen_by_its_variables() {
+        let environment = |name: &str| (name == "PMI_FD").then(|| "7".to_owned());
+        let values: Vec<String> = launchers(environment).map(|fact| fact.value).collect();
+        assert_eq!(values, ["PMI_FD=7", "not seen", "not seen"]);
+    }
+
+    #[test]
+    fn a_setting_says_where_it_came_from() {
+        let variable = ("HYDRANT_HEAP".to_owned(), "1G".to_owned());
+        let settings = Settings::from_vars([variable]).unwrap();
+        let lines: Vec<Line> = settings.rows().into_iter().map(Line::from).collect();
+        let heap = lines
+            .iter()
+            .find(|line| line.name == "HYDRANT_HEAP")
+            .unwrap();
+        assert_eq!(heap.origin.as_deref(), Some("environment"));
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.origin.as_deref() == Some("default"))
+        );
+    }
+
+    #[test]
+    fn an_absent_conduit_says_why() {
+        for fact in conduits().filter(|fact| fact.value != "available") {
+            assert!(fact.value.starts_with("absent: "), "{fact:?}");
+        }
+    }
+}
