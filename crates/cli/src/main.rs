@@ -1,9 +1,11 @@
 //! The `hydrant` command.
 
+mod bench;
 mod completions;
 mod format;
 mod info;
 mod machine;
+mod plot;
 mod run;
 mod table;
 mod units;
@@ -23,6 +25,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    /// Measure what operations cost beside what the bare machine does
+    Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    BenchRank(bench::RankArgs),
     /// Show this machine's conduits and limits, and every setting with its origin
     Info(info::InfoArgs),
     /// Print a script that lets a shell complete this command
@@ -32,6 +38,8 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Bench(arguments) => status(bench::run(&arguments)),
+        Command::BenchRank(arguments) => status(bench::run_rank(&arguments)),
         Command::Info(arguments) => status(info::run(&arguments)),
         Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),
     }

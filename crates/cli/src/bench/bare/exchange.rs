@@ -1,0 +1,140 @@
+//! What two processes need at least to tell each other something: a cache line that changes hands.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::window::{ACK, PING, PONG, SLOTS, STREAM, Window};
+
+/// How many lines the reader of a stream takes before it says so.
+const TAKEN: u64 = 64;
+
+/// How a bare loop waits for the other process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Both have a core: spin.
+    Spin,
+    /// They share a core: give it up.
+    Yield,
+}
+
+impl Wait {
+    #[inline(always)]
+    fn until(self, ready: impl Fn() -> bool) {
+        while !ready() {
+            match self {
+                Wait::Spin => spin_loop(),
+                Wait::Yield => rustix::thread::sched_yield(),
+            }
+        }
+    }
+}
+
+/// The leading end of the two-word ping-pong; `turn` is carried from call to call on both ends.
+pub(crate) fn ping(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
+    let (ping, pong) = (window.word(PING), window.word(PONG));
+    let first = *turn;
+    // One untimed round trip: the other end is here when the clock starts.
+    let mut start = Instant::now();
+    for i in 0..=count {
+        if i == 1 {
+            start = Instant::now();
+        }
+        let now = first + i + 1;
+        ping.store(now, Ordering::Release);
+        wait.until(|| pong.load(Ordering::Acquire) == now);
+    }
+    *turn = first + count + 1;
+    start.elapsed()
+}
+
+/// The answering end of [`ping`].
+pub(crate) fn pong(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
+    let (ping, pong) = (window.word(PING), window.word(PONG));
+    for _ in 0..=count {
+        *turn += 1;
+        wait.until(|| ping.load(Ordering::Acquire) == *turn);
+        pong.store(*turn, Ordering::Release);
+    }
+}
+
+/// The writing end of a stream of lines through a ring, the least a one-way message can cost: the
+/// time until the reader has said that it took all of them.
+pub(crate) fn send_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
+    let ack = window.word(ACK);
+    let (first, last) = (*turn, *turn + count);
+    let start = Instant::now();
+    for now in first..last {
+        if now >= SLOTS {
+            wait.until(|| ack.load(Ordering::Acquire) + SLOTS > now);
+        }
+        let line = STREAM + (now % SLOTS) as usize;
+        window
+            .word_at(line, 1)
+            .store(black_box(now), Ordering::Relaxed);
+        window.word(line).store(now + 1, Ordering::Release);
+    }
+    wait.until(|| ack.load(Ordering::Acquire) == last);
+    *turn = last;
+    start.elapsed()
+}
+
+/// The reading end of [`send_lines`].
+pub(crate) fn take_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
+    let ack = window.word(ACK);
+    let last = *turn + count;
+    while *turn < last {
+        let line = STREAM + (*turn % SLOTS) as usize;
+        wait.until(|| window.word(line).load(Ordering::Acquire) == *turn + 1);
+        black_box(window.word_at(line, 1).load(Ordering::Relaxed));
+        *turn += 1;
+        if turn.is_multiple_of(TAKEN) || *turn == last {
+            ack.store(*turn, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::WINDOW;
+    use super::*;
+
+    #[test]
+    fn ping_pong_keeps_step_from_batch_to_batch() {
+        let here = Window::create(WINDOW).unwrap();
+        let [process, descriptor] = here.address();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let there = Window::open(process, descriptor, WINDOW).unwrap();
+                let mut turn = 0;
+                for count in [1, 5, 1000] {
+                    pong(&there, &mut turn, count, Wait::Yield);
+                }
+            });
+            let mut turn = 0;
+            for count in [1, 5, 1000] {
+                assert!(ping(&here, &mut turn, count, Wait::Yield) > Duration::ZERO);
+            }
+            assert_eq!(turn, 1009, "every batch has one untimed round trip");
+        });
+    }
+
+    #[test]
+    fn stream_delivers_every_line_both_ways_round_the_ring() {
+        let here = Window::create(WINDOW).unwrap();
+        let [process, descriptor] = here.address();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let there = Window::open(process, descriptor, WINDOW).unwrap();
+                let mut turn = 0;
+                take_lines(&there, &mut turn, 1000, Wait::Yield);
+                send_lines(&there, &mut turn, 77, Wait::Yield);
+                assert_eq!(turn, 1077);
+            });
+            let mut turn = 0;
+            send_lines(&here, &mut turn, 1000, Wait::Yield);
+            take_lines(&here, &mut turn, 77, Wait::Yield);
+            assert_eq!(turn, 1077);
+        });
+    }
+}

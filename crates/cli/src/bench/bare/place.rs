@@ -1,0 +1,168 @@
+//! Bare copies to and from one place in memory.
+
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+/// Mapped memory that nobody else touches while it is measured, for bare copies; its first word
+/// may be shared, as an atomic.
+#[derive(Debug)]
+pub(crate) struct Place {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Place {
+    /// # Safety
+    /// As long as the place is used:
+    /// 1. `len` bytes at `base` stay mapped for reading and writing;
+    /// 2. nobody else, of this process or another, reads or writes them while one of the methods
+    ///    runs, but for the first word, and that only atomically, beside [`Place::word`];
+    /// 3. `base` is a multiple of 8.
+    pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
+        Place { base, len }
+    }
+
+    /// Copies `from` to the start of the place, so often.
+    pub(crate) fn copy_in(&self, from: &[u64], count: u64) -> Duration {
+        let bytes = size_of_val(from);
+        assert!(bytes <= self.len);
+        let start = Instant::now();
+        for _ in 0..count {
+            let from = black_box(from.as_ptr()).cast::<u8>();
+            // SAFETY: `from` is a slice of so many bytes and the place has as many (1, checked
+            // above); a slice of private memory is no part of a place (2).
+            unsafe { std::ptr::copy_nonoverlapping(from, self.base, black_box(bytes)) }
+        }
+        start.elapsed()
+    }
+
+    /// Copies the start of the place into `to`, so often.
+    pub(crate) fn copy_out(&self, to: &mut [u64], count: u64) -> Duration {
+        let bytes = size_of_val(to);
+        assert!(bytes <= self.len);
+        let start = Instant::now();
+        for _ in 0..count {
+            let to = black_box(to.as_mut_ptr()).cast::<u8>();
+            // SAFETY: as in `copy_in`, the other way; every value of bytes is a u64.
+            unsafe { std::ptr::copy_nonoverlapping(self.base, to, black_box(bytes)) }
+        }
+        start.elapsed()
+    }
+
+    /// Copies rows of `row` words, one after the other in `from`, to places that start `stride`
+    /// words apart; so often.
+    pub(crate) fn copy_rows_in(
+        &self,
+        from: &[u64],
+        row: usize,
+        stride: usize,
+        count: u64,
+    ) -> Duration {
+        let rows = from.len() / row;
+        assert!(row <= stride && rows * stride * size_of::<u64>() <= self.len);
+        let start = Instant::now();
+        for _ in 0..count {
+            let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
+            for at in 0..rows {
+                // SAFETY: at * row + row <= rows * row <= the length of `from`, and at * stride +
+                // row <= rows * stride <= that of the place (1, checked above), which is aligned
+                // for words (3) and apart (2).
+                unsafe {
+                    let (from, to) = (from.add(at * row), to.add(at * stride));
+                    std::ptr::copy_nonoverlapping(from, to, black_box(row));
+                }
+            }
+        }
+        start.elapsed()
+    }
+
+    /// Copies rows the other way.
+    pub(crate) fn copy_rows_out(
+        &self,
+        to: &mut [u64],
+        row: usize,
+        stride: usize,
+        count: u64,
+    ) -> Duration {
+        let rows = to.len() / row;
+        assert!(row <= stride && rows * stride * size_of::<u64>() <= self.len);
+        let start = Instant::now();
+        for _ in 0..count {
+            let (from, to) = (self.base.cast::<u64>(), black_box(to.as_mut_ptr()));
+            for at in 0..rows {
+                // SAFETY: as in `copy_rows_in`.
+                unsafe {
+                    let (from, to) = (from.add(at * stride), to.add(at * row));
+                    std::ptr::copy_nonoverlapping(from, to, black_box(row));
+                }
+            }
+        }
+        start.elapsed()
+    }
+
+    /// Sets so many bytes at the start of the place, so often.
+    pub(crate) fn fill(&self, bytes: usize, count: u64) -> Duration {
+        assert!(bytes <= self.len);
+        let start = Instant::now();
+        for i in 0..count {
+            // SAFETY: the place has so many bytes (1), and they are ours (2).
+            unsafe { self.base.write_bytes(black_box(i as u8), black_box(bytes)) }
+        }
+        start.elapsed()
+    }
+
+    /// The first word, as an atomic.
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        assert!(size_of::<u64>() <= self.len);
+        // SAFETY: the place has a word (1), aligned (3), which all use atomically (2); no other
+        // method runs meanwhile, for it would take this thread.
+        unsafe { AtomicU64::from_ptr(self.base.cast()) }
+    }
+
+    /// Stores a word at the start of the place, so often.
+    pub(crate) fn store(&self, count: u64) -> Duration {
+        assert!(size_of::<u64>() <= self.len);
+        let start = Instant::now();
+        for i in 0..count {
+            // SAFETY: the place has a word (1) that is ours (2) and aligned (3).
+            unsafe { self.base.cast::<u64>().write_volatile(black_box(i)) }
+        }
+        start.elapsed()
+    }
+
+    /// Loads the word at the start of the place, so often.
+    pub(crate) fn load(&self, count: u64) -> Duration {
+        assert!(size_of::<u64>() <= self.len);
+        let start = Instant::now();
+        for _ in 0..count {
+            // SAFETY: the place has a word (1) that is ours (2) and aligned (3).
+            black_box(unsafe { self.base.cast::<u64>().read_volatile() });
+        }
+        start.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_copies_reach_the_place_and_come_back() {
+        let mut memory = vec![0u64; 64];
+        // SAFETY: 1. and 3. a vector of words, alive until the end; 2. touched below only
+        // after the place's last use.
+        let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
+        let from: Vec<u64> = (0..64).collect();
+        place.copy_rows_in(&from[..8], 2, 16, 1);
+        let mut back = vec![9u64; 20];
+        place.copy_out(&mut back, 2);
+        assert_eq!(back[..3], [0, 1, 0]);
+        assert_eq!(back[15..19], [0, 2, 3, 0]);
+        place.copy_rows_out(&mut back[..4], 2, 16, 1);
+        assert_eq!(back[..4], [0, 1, 2, 3]);
+        place.copy_in(&from[..4], 1);
+        place.fill(8, 2);
+        assert_eq!(memory[..4], [0x0101_0101_0101_0101, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,37 @@
+//! Barriers.
+
+use super::super::ensemble::{Ensemble, timed};
+use super::super::row::{Goal, Row};
+use super::ping_pong;
+
+/// With more ranks than cores every rank has to get its core once for each barrier, which takes at
+/// least a handover of the core; ten of them for each rank of a core is far below the time slice
+/// that one rank loses when another spins in its place.
+pub(super) const HANDOVERS: f64 = 10.0;
+
+/// All ranks.
+pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let job = e.job;
+    let ranks = job.size();
+    let case = format!("barrier, {ranks} ranks");
+    let mut turn = 0;
+    let medians = e.together(
+        &case,
+        [&mut |count| ping_pong(e, &mut turn, count), &mut |count| {
+            timed(count, |_| job.barrier())
+        }],
+    )?;
+    let goal = match ranks {
+        2 if e.crowding <= 1.0 => Some(Goal::AtMostTimes(1.3)),
+        _ if e.crowding > 1.0 => Some(Goal::AtMostTimes(HANDOVERS * e.crowding)),
+        _ => None,
+    };
+    if let Some([bare, whole]) = medians {
+        e.row(
+            Row::new("barrier", case, "ns", whole)
+                .against(bare)
+                .goal_if(goal),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What the ranks measure: one file for each bench.
+
+pub(super) mod am;
+pub(super) mod atomics;
+pub(super) mod barrier;
+pub(super) mod cost;
+pub(super) mod rma;
+
+use std::time::Duration;
+
+use hydrant::Symmetric;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::bare::{self, Place, Wait};
+use super::ensemble::{Ensemble, PARTNER};
+
+/// Longer than a rank spins before it sleeps.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// This rank's part in the bare ping-pong of rank 0 and its partner. With more ranks than cores
+/// the two share a core meanwhile, so that it is handed over twice in a round trip.
+pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant::Result<Duration> {
+    let (leads, answers) = (e.rank() == 0, e.rank() == PARTNER.0);
+    if !leads && !answers {
+        return Ok(Duration::ZERO);
+    }
+    let elsewhere = match e.wait {
+        Wait::Spin => None,
+        Wait::Yield => {
+            // The others have given up spinning by then, and sleep.
+            std::thread::sleep(SETTLE);
+            Some(move_to(e.core)?)
+        }
+    };
+    let mut took = Duration::ZERO;
+    match leads {
+        true => took = bare::ping(&e.window, turn, count, e.wait),
+        false => bare::pong(&e.window, turn, count, e.wait),
+    }
+    if let Some(cores) = elsewhere {
+        sched_setaffinity(None, &cores).map_err(std::io::Error::from)?;
+    }
+    Ok(took)
+}
+
+/// Moves this thread to one core. The cores it was allowed before.
+fn move_to(core: usize) -> std::io::Result<CpuSet> {
+    let before = sched_getaffinity(None)?;
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only)?;
+    Ok(before)
+}
+
+/// The partner's part, for bare access to the very memory that Hydrant's operations reach.
+///
+/// # Safety
+/// As [`Place::new`], for the whole part.
+#[allow(unsafe_code)]
+pub(super) unsafe fn far_place(memory: &Symmetric<u64>) -> hydrant::Result<Place> {
+    let far = memory.on(PARTNER)?;
+    let far =
+        far.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
+    // SAFETY: 1. and 2. by the caller; 3. words are aligned.
+    Ok(unsafe { Place::new(far.as_ptr().cast(), far.len() * size_of::<u64>()) })
+}

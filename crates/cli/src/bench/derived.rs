@@ -1,0 +1,105 @@
+//! Rows that take several jobs to make: what one rank more costs, what a crowd does to the time.
+
+use super::row::{Goal, Row};
+
+/// The rows that follow from `rows`, each to stand after the rows it is made of.
+pub(crate) fn insert(rows: &mut Vec<Row>) {
+    growth(rows, "am", |ranks| {
+        format!("call the next, {ranks} ranks at once")
+    });
+    growth(rows, "barrier", |ranks| format!("barrier, {ranks} ranks"));
+    memory(rows);
+}
+
+/// Twice the ranks on as many cores may take twice the time, and half as much again for noise.
+const GROWTH: f64 = 3.0;
+
+/// Eight ranks beside four. With a core for each there is no growth to judge.
+fn growth(rows: &mut Vec<Row>, bench: &str, case: impl Fn(u32) -> String) {
+    let at = |rows: &[Row], ranks| {
+        rows.iter()
+            .position(|row| row.bench == bench && row.case == case(ranks))
+    };
+    if let (Some(four), Some(eight)) = (at(rows, 4), at(rows, 8)) {
+        let (before, after) = (rows[four].median, rows[eight].median);
+        let row = Row::new(bench, format!("{} beside 4", case(8)), "ns", after).against(before);
+        let crowded = rows[four].goal.is_some();
+        let last = rows
+            .iter()
+            .rposition(|row| row.bench == bench)
+            .unwrap_or(eight);
+        rows.insert(
+            last + 1,
+            row.goal_if(crowded.then_some(Goal::AtMostTimes(GROWTH))),
+        );
+    }
+}
+
+/// The memory of n ranks is n times that of a rank and n (n − 1) / 2 times that of a pair: two
+/// sizes of job tell the two apart.
+fn memory(rows: &mut Vec<Row>) {
+    let of = |rows: &[Row], ranks: u32| {
+        rows.iter()
+            .find(|row| row.case == format!("memory, {ranks} ranks"))
+            .map(|row| row.median / f64::from(ranks))
+    };
+    let (Some(two), Some(eight)) = (of(rows, 2), of(rows, 8)) else {
+        return;
+    };
+    let pair = (eight - two) / 3.0;
+    let rank = two - pair / 2.0;
+    let last = rows
+        .iter()
+        .rposition(|row| row.case.starts_with("memory, "))
+        .unwrap_or(0);
+    rows.insert(
+        last + 1,
+        Row::new("cost", "memory for each rank", "bytes", rank),
+    );
+    rows.insert(
+        last + 2,
+        Row::new("cost", "memory for each pair of ranks", "bytes", pair),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_rank_and_of_a_pair_are_told_apart() {
+        let of = |ranks: f64| ranks * 1000.0 + ranks * (ranks - 1.0) / 2.0 * 64.0;
+        let mut rows = vec![
+            Row::new("cost", "memory, 2 ranks", "bytes", of(2.0)),
+            Row::new("cost", "memory, 8 ranks", "bytes", of(8.0)),
+            Row::new("cost", "start-up, 2 ranks", "ns", 1e6),
+        ];
+        insert(&mut rows);
+        assert_eq!(rows.len(), 5);
+        assert_eq!(
+            (rows[2].case.as_str(), rows[2].median),
+            ("memory for each rank", 1000.0)
+        );
+        assert_eq!(
+            (rows[3].case.as_str(), rows[3].median),
+            ("memory for each pair of ranks", 64.0)
+        );
+    }
+
+    #[test]
+    fn growth_is_judged_where_it_was_crowded() {
+        let rows = |goal: Option<Goal>| {
+            let row = |ranks: u32, time: f64| {
+                Row::new("barrier", format!("barrier, {ranks} ranks"), "ns", time)
+                    .against(1000.0)
+                    .goal_if(goal)
+            };
+            let mut rows = vec![row(4, 5e3), row(8, 16e3)];
+            insert(&mut rows);
+            rows.pop()
+        };
+        let crowded = rows(Some(Goal::AtMostTimes(20.0))).unwrap();
+        assert_eq!((crowded.ratio, crowded.met), (Some(3.2), Some(false)));
+        assert_eq!(rows(None).unwrap().met, None);
+    }
+}

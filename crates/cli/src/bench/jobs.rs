@@ -1,0 +1,153 @@
+//! Starts the jobs of a bench, one after the other, and gathers what they measured.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::BenchArgs;
+use super::measure::median;
+use super::rank::RankArgs;
+use super::report::{Event, Receiver};
+use super::row::Row;
+use super::suite::{self, Step};
+
+/// Why a job measured nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JobError {
+    /// The command does not find its own program.
+    #[error("cannot find the program of this command, to start it as ranks: {0}")]
+    OwnProgram(#[source] io::Error),
+    /// No pipe could be made, or what came through it was no event.
+    #[error("cannot hear from the ranks: {0}")]
+    Hear(#[source] io::Error),
+    /// A process could not be started.
+    #[error("cannot start a job of {ranks} ranks: {why}")]
+    Start {
+        /// Its size.
+        ranks: u32,
+        /// What the system says.
+        #[source]
+        why: io::Error,
+    },
+    /// A job failed; its ranks have said why.
+    #[error("a job of {ranks} ranks failed ({status}); what it says is above")]
+    Failed {
+        /// Its size.
+        ranks: u32,
+        /// Its status.
+        status: ExitStatus,
+    },
+}
+
+/// Runs every step of the bench. The rows, in the order they were measured.
+pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError> {
+    let mut receiver = Receiver::new().map_err(JobError::Hear)?;
+    let steps = suite::steps(args.bench, args.n);
+    let bar = progress(steps.len() as u64);
+    let mut rows = Vec::new();
+    for step in steps {
+        match step {
+            Step::Measure(suite, ranks) => {
+                let words = RankArgs::measure(suite, &receiver.path(), cores, args);
+                rows.extend(run_job(ranks, words, &mut receiver, &bar)?);
+            }
+            Step::StartUp(ranks) => {
+                bar.set_message(format!("start-up of {ranks} ranks"));
+                rows.push(start_up(ranks, args.quick)?);
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// A bar on standard error if somebody sees it. It is drawn when the ranks say what comes next,
+/// which they do between two measurements, and never by itself.
+fn progress(steps: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs, {elapsed}  {msg}");
+    match style {
+        Ok(style) => ProgressBar::new(steps).with_style(style),
+        Err(_) => ProgressBar::hidden(),
+    }
+}
+
+/// One job whose ranks measure.
+fn run_job(
+    ranks: u32,
+    words: Vec<String>,
+    receiver: &mut Receiver,
+    bar: &ProgressBar,
+) -> Result<Vec<Row>, JobError> {
+    let over = receiver.own_sender().map_err(JobError::Hear)?;
+    std::thread::scope(|scope| {
+        let rows = scope.spawn(move || {
+            let mut rows = Vec::new();
+            loop {
+                match receiver.next()? {
+                    Event::Next(what) => bar.set_message(what),
+                    Event::Row(row) => rows.push(row),
+                    Event::Over => return Ok(rows),
+                }
+            }
+        });
+        let ended = launch(ranks, words);
+        over.tell(&Event::Over).map_err(JobError::Hear)?;
+        let rows = rows
+            .join()
+            .map_err(|_| JobError::Hear(io::Error::other("the receiver panicked")))?;
+        ended?;
+        rows.map_err(JobError::Hear)
+    })
+}
+
+/// From the start of `hydrant run` to its end, the ranks doing nothing but start and end a job;
+/// beside it, as many plain processes of the same program started at once.
+fn start_up(ranks: u32, quick: bool) -> Result<Row, JobError> {
+    let program = own_program()?;
+    let start = |why| JobError::Start { ranks, why };
+    let (mut bare, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..if quick { 1 } else { 5 } {
+        let begin = Instant::now();
+        let children: Vec<_> = (0..ranks)
+            .map(|_| {
+                Command::new(&program)
+                    .arg("--version")
+                    .stdout(Stdio::null())
+                    .spawn()
+            })
+            .collect();
+        for child in children {
+            child.and_then(|mut child| child.wait()).map_err(start)?;
+        }
+        bare.push(begin.elapsed().as_secs_f64() * 1e9);
+        let begin = Instant::now();
+        launch(ranks, RankArgs::nothing())?;
+        ours.push(begin.elapsed().as_secs_f64() * 1e9);
+    }
+    let case = format!("start and end, {ranks} ranks");
+    Ok(Row::new("cost", case, "ns", median(&mut ours)).against(median(&mut bare)))
+}
+
+/// A whole job of this program's ranks. It goes through the command a user would give, since the
+/// launcher takes the process that calls it over.
+fn launch(ranks: u32, words: Vec<String>) -> Result<(), JobError> {
+    let program = own_program()?;
+    let mut run = Command::new(&program);
+    run.args(["run", "-n", &ranks.to_string()])
+        .arg(&program)
+        .args(words)
+        .stdin(Stdio::null());
+    let status = run.status().map_err(|why| JobError::Start { ranks, why })?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(JobError::Failed { ranks, status }),
+    }
+}
+
+fn own_program() -> Result<PathBuf, JobError> {
+    std::env::current_exe().map_err(JobError::OwnProgram)
+}

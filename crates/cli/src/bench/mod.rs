@@ -1,0 +1,152 @@
+//! `hydrant bench`: what Hydrant's operations cost beside what the bare machine does.
+//!
+//! The command starts itself again as the ranks of a job, through the launcher `hydrant run` uses,
+//! as the hidden command `bench-rank`. Rank 0 leads the measurement and tells every row to the
+//! command through a pipe; the command prints and draws. [`measure`] times, [`bare`] is what
+//! everything is set beside, [`cases`] has one file for each bench.
+
+#[allow(unsafe_code)]
+mod bare;
+mod cases;
+mod derived;
+mod ensemble;
+mod jobs;
+mod measure;
+mod peers;
+mod picture;
+mod print;
+mod rank;
+mod report;
+mod row;
+mod suite;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::format::Format;
+use crate::machine::Machine;
+
+use jobs::JobError;
+use row::Row;
+
+pub(crate) use peers::PEER;
+pub(crate) use rank::{BenchError, RankArgs, run as run_rank};
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bench {
+    /// Put and get, blocking and not, by value, strided; fill.
+    Rma,
+    /// Active messages and remote calls: round trips and floods.
+    Am,
+    /// Atomics on a peer's word.
+    Atomics,
+    /// Barriers with 2, 4 and 8 ranks.
+    Barrier,
+    /// What a rank costs: memory, start-up, idle time.
+    Cost,
+    /// All of them.
+    All,
+}
+
+/// What `hydrant bench` may be told.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    #[arg(value_enum)]
+    bench: Bench,
+    /// The number of ranks.
+    #[arg(short, value_name = "RANKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
+    n: u32,
+    /// How to print the rows: a table, or one JSON object a line.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Draw the rows into this file, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// How many repetitions to take the median of.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    reps: Option<u32>,
+    /// Fewer sizes and repetitions: to see that it works, not how fast.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A job could not be started, or failed.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The result could not be printed.
+    #[error("cannot print the result: {0}")]
+    Print(#[source] io::Error),
+    /// The picture could not be drawn.
+    #[error("cannot draw into {}: {why}", path.display())]
+    Plot {
+        /// The file asked for.
+        path: PathBuf,
+        /// What was in the way.
+        why: String,
+    },
+}
+
+/// Measures, prints and draws.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
+    let machine = Machine::here();
+    if let Some(path) = &args.plot {
+        writable(path)?;
+    }
+    let mut rows = jobs::measure(args, machine.cores_allowed as u32)?;
+    derived::insert(&mut rows);
+    print(args, &machine, &rows).map_err(RunError::Print)?;
+    if let Some(path) = &args.plot {
+        draw(path, &rows, &machine)?;
+    }
+    Ok(())
+}
+
+fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Json => {
+            for row in rows {
+                writeln!(out, "{}", serde_json::to_string(row)?)?;
+            }
+        }
+        Format::Table => {
+            writeln!(out, "{}\n", print::header(machine, args.n))?;
+            write!(out, "{}", print::tables(rows, &peers::figures()?))?;
+        }
+    }
+    out.flush()
+}
+
+/// Minutes of measuring are not to end at a folder that is not there.
+fn writable(path: &Path) -> Result<(), RunError> {
+    match std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+    {
+        Ok(_) => Ok(()),
+        Err(error) => Err(RunError::Plot {
+            path: path.to_owned(),
+            why: error.to_string(),
+        }),
+    }
+}
+
+fn draw(path: &Path, rows: &[Row], machine: &Machine) -> Result<(), RunError> {
+    let failed = |why: String| RunError::Plot {
+        path: path.to_owned(),
+        why,
+    };
+    let peers = peers::figures().map_err(|error| failed(error.to_string()))?;
+    let figure = picture::figure(rows, &peers, machine.line());
+    figure
+        .write(path)
+        .map_err(|error| failed(error.to_string()))
+}

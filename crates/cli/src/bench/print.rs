@@ -1,0 +1,143 @@
+//! Rows as a reader sees them: a table for each bench, its references explained under it.
+
+use crate::machine::Machine;
+use crate::table::{Align, Table};
+use crate::units;
+
+use super::peers::{self, Figure, PEER};
+use super::row::Row;
+
+/// The lines over the tables: what was measured on.
+pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
+    let crowded = match machine.cores_allowed {
+        cores if (cores as u32) < ranks => format!(
+            "\nmore ranks than cores ({ranks} on {cores}): bare references wait by sched_yield, goals are not judged"
+        ),
+        _ => String::new(),
+    };
+    format!("{}{crowded}", machine.line())
+}
+
+/// One table for each bench, in the order of the rows.
+pub(crate) fn tables(rows: &[Row], figures: &[Figure]) -> String {
+    let mut text = String::new();
+    for rows in rows.chunk_by(|a, b| a.bench == b.bench) {
+        text += &table(rows, figures).to_string();
+        text += reference(&rows[0].bench);
+        text += "\n";
+    }
+    text
+}
+
+fn table(rows: &[Row], figures: &[Figure]) -> Table {
+    let mut table = Table::new(
+        rows[0].bench.clone(),
+        &[
+            ("case", Align::Left),
+            ("bytes", Align::Right),
+            ("median", Align::Right),
+            ("reference", Align::Right),
+            ("ratio", Align::Right),
+            ("goal", Align::Left),
+            ("met", Align::Left),
+            (PEER, Align::Right),
+        ],
+    );
+    for row in rows {
+        let with_unit = |figure| figure_in_words(figure, &row.unit);
+        let met = match row.met {
+            Some(true) => "✓",
+            Some(false) => "✗",
+            None => "",
+        };
+        table.row([
+            row.case.clone(),
+            row.bytes
+                .map_or_else(String::new, |bytes| units::bytes(bytes as f64)),
+            with_unit(row.median),
+            row.reference.map_or_else(String::new, with_unit),
+            row.ratio.map_or_else(String::new, units::digits),
+            row.goal.clone().unwrap_or_default(),
+            met.to_owned(),
+            peers::beside(figures, row).map_or_else(String::new, with_unit),
+        ]);
+    }
+    table
+}
+
+/// Times and sizes in the unit that fits them, all else as it was measured.
+fn figure_in_words(figure: f64, unit: &str) -> String {
+    match unit {
+        "ns" => units::nanos(figure),
+        "bytes" => units::bytes(figure),
+        unit => format!("{} {unit}", units::digits(figure)),
+    }
+}
+
+/// What the reference of a bench is.
+fn reference(bench: &str) -> &'static str {
+    match bench {
+        "rma" => "  reference: the same bytes by a bare copy between the same two places\n",
+        "am" => {
+            "  reference: round trips, a bare two-word ping-pong of cache lines between the processes;\n  \
+             floods, a bare stream of cache lines through a ring\n"
+        }
+        "atomics" => "  reference: the processor's own instruction on the same word\n",
+        "barrier" => {
+            "  reference: with a core for each rank, a bare two-word ping-pong of cache lines between two\n  \
+             processes; with more, the same with sched_yield between two that share a core\n"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Goal;
+    use super::*;
+
+    #[test]
+    fn rows_become_one_table_for_each_bench_with_marks_and_the_peer() {
+        let rows = [
+            Row::new("rma", "put", "ns", 3.25)
+                .bytes(8)
+                .against(3.0)
+                .goal(Goal::Within(2.0, "ns")),
+            Row::new("rma", "put bandwidth", "GB/s", 40.0)
+                .bytes(65536)
+                .against(50.0)
+                .goal(Goal::AtLeastTimes(0.98)),
+            Row::new("cost", "memory for each rank", "bytes", 1_048_576.0),
+        ];
+        let text = tables(&rows, &peers::figures().unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "rma");
+        assert!(lines[1].ends_with("GASNet-EX smp"), "{text}");
+        assert!(
+            lines[3].contains("✓") && lines[3].ends_with("3 ns"),
+            "{text}"
+        );
+        assert!(
+            lines[4].contains("✗") && lines[4].ends_with("47.0 GB/s"),
+            "{text}"
+        );
+        let ends = |line: &str, cell: &str| {
+            line.find(cell)
+                .map(|at| line[..at].chars().count() + cell.chars().count())
+        };
+        assert_eq!(
+            ends(lines[1], "median"),
+            ends(lines[3], "3.25 ns"),
+            "{text}"
+        );
+        assert_eq!(
+            ends(lines[1], "median"),
+            ends(lines[4], "40.0 GB/s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\ncost\n") && text.contains("1 MiB"),
+            "{text}"
+        );
+    }
+}

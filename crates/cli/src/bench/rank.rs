@@ -1,0 +1,113 @@
+//! The ranks' side: the hidden command that `hydrant bench` starts its jobs with.
+
+use std::io;
+
+use clap::{Args, ValueEnum};
+use hydrant::Job;
+
+use super::BenchArgs;
+use super::cases;
+use super::ensemble::{Ensemble, Setup};
+use super::measure::Plan;
+use super::suite::Suite;
+
+/// Why a rank could not measure, other than by a failure of Hydrant.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// The memory for the bare references could not be made or found.
+    #[error("cannot share memory for the bare references: {0}")]
+    Window(#[source] io::Error),
+    /// The way back to `hydrant bench` is closed.
+    #[error("cannot report to `hydrant bench`: {0}")]
+    Report(#[source] io::Error),
+    /// The memory in use could not be read.
+    #[error("cannot read the memory in use from /proc/self/smaps_rollup: {0}")]
+    Memory(#[source] io::Error),
+}
+
+impl From<BenchError> for hydrant::Error {
+    fn from(error: BenchError) -> Self {
+        hydrant::Error::other(error)
+    }
+}
+
+/// What the ranks are told; written by `hydrant bench`, not by people.
+#[derive(Debug, Args)]
+pub(crate) struct RankArgs {
+    /// What to measure.
+    #[arg(value_enum)]
+    suite: Suite,
+    /// Where to report to.
+    #[arg(long, default_value = "/dev/null")]
+    report: String,
+    /// Cores the job may use.
+    #[arg(long, default_value_t = 1)]
+    cores: u32,
+    /// How many repetitions.
+    #[arg(long)]
+    reps: Option<u32>,
+    /// Fewer sizes.
+    #[arg(long)]
+    quick: bool,
+}
+
+impl RankArgs {
+    /// The words of the command line that have ranks measure `suite` and report.
+    pub(crate) fn measure(
+        suite: Suite,
+        report: &str,
+        cores: u32,
+        bench: &BenchArgs,
+    ) -> Vec<String> {
+        let mut words = Self::words(suite);
+        words.extend([format!("--report={report}"), format!("--cores={cores}")]);
+        words.extend(bench.reps.map(|reps| format!("--reps={reps}")));
+        words.extend(bench.quick.then(|| "--quick".to_owned()));
+        words
+    }
+
+    /// The words that have ranks do nothing.
+    pub(crate) fn nothing() -> Vec<String> {
+        Self::words(Suite::Nothing)
+    }
+
+    fn words(suite: Suite) -> Vec<String> {
+        let name = suite
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned());
+        ["bench-rank".to_owned()].into_iter().chain(name).collect()
+    }
+}
+
+/// One rank, from start to end.
+pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
+    let before = match args.suite {
+        Suite::Memory => cases::cost::memory()?,
+        _ => 0,
+    };
+    hydrant::run(|job| measure(job, args, before))
+}
+
+fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
+    if args.suite == Suite::Nothing {
+        return job.barrier();
+    }
+    let plan = Plan::new(args.reps.map(|reps| reps as usize), args.quick);
+    let setup = Setup {
+        report: &args.report,
+        cores: args.cores,
+        plan,
+        quick: args.quick,
+    };
+    let ensemble = Ensemble::new(job, &setup)?;
+    match args.suite {
+        Suite::Rma => cases::rma::run(&ensemble),
+        Suite::Am => cases::am::run(&ensemble),
+        Suite::Crowd => cases::am::crowd(&ensemble),
+        Suite::Atomics => cases::atomics::run(&ensemble),
+        Suite::Barrier => cases::barrier::run(&ensemble),
+        Suite::Memory => cases::cost::job_memory(&ensemble, before),
+        Suite::Idle => cases::cost::idle(&ensemble),
+        Suite::Nothing => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! One measured row: what every benchmark prints, as JSON or in a table.
+
+use serde::{Deserialize, Serialize};
+
+/// A measurement beside its reference; the shape every benchmark of Hydrant keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// The benchmark: `rma`, `am`, …
+    pub(crate) bench: String,
+    /// What was done.
+    pub(crate) case: String,
+    /// Bytes moved by one operation, where it moves any.
+    pub(crate) bytes: Option<u64>,
+    /// The unit of `median` and `reference`.
+    pub(crate) unit: String,
+    /// Median over the repetitions.
+    pub(crate) median: f64,
+    /// Median of the bare reference, from the same run.
+    pub(crate) reference: Option<f64>,
+    /// `median / reference`.
+    pub(crate) ratio: Option<f64>,
+    /// What is to be reached, in words.
+    pub(crate) goal: Option<String>,
+    /// Whether this run reached it.
+    pub(crate) met: Option<bool>,
+}
+
+impl Row {
+    /// A row in `unit` without reference or goal.
+    pub(crate) fn new(bench: &str, case: impl Into<String>, unit: &str, median: f64) -> Self {
+        Row {
+            bench: bench.to_owned(),
+            case: case.into(),
+            bytes: None,
+            unit: unit.to_owned(),
+            median,
+            reference: None,
+            ratio: None,
+            goal: None,
+            met: None,
+        }
+    }
+
+    /// The bytes one operation moves.
+    pub(crate) fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// The bare figure beside it.
+    pub(crate) fn against(mut self, reference: f64) -> Self {
+        self.reference = Some(reference);
+        self.ratio = (reference > 0.0).then(|| self.median / reference);
+        self
+    }
+
+    /// What is to be reached; judged at once, so call it after [`Row::against`].
+    pub(crate) fn goal(mut self, goal: Goal) -> Self {
+        self.met = goal.met(self.median, self.reference);
+        self.goal = Some(goal.words());
+        self
+    }
+
+    /// As [`Row::goal`] if there is one.
+    pub(crate) fn goal_if(self, goal: Option<Goal>) -> Self {
+        match goal {
+            Some(goal) => self.goal(goal),
+            None => self,
+        }
+    }
+}
+
+/// What a measurement is to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// At most so many units above the reference.
+    Within(f64, &'static str),
+    /// At most so many times the reference.
+    AtMostTimes(f64),
+    /// At least so many times the reference.
+    AtLeastTimes(f64),
+    /// At most so much, whatever the reference.
+    AtMost(f64, &'static str),
+    /// At most so many times the reference, and at most so much where the reference itself is.
+    AtMostTimesAnd(f64, f64, &'static str),
+}
+
+impl Goal {
+    fn words(self) -> String {
+        match self {
+            Goal::Within(extra, unit) => format!("within {extra} {unit} of bare"),
+            Goal::AtMostTimes(times) => format!("≤ {times} × reference"),
+            Goal::AtLeastTimes(times) => format!("≥ {times} × reference"),
+            Goal::AtMost(most, unit) => format!("≤ {most} {unit}"),
+            Goal::AtMostTimesAnd(times, most, unit) => {
+                format!("≤ {times} × reference, ≤ {most} {unit} where bare is")
+            }
+        }
+    }
+
+    /// `None` where the reference it needs is missing.
+    fn met(self, median: f64, reference: Option<f64>) -> Option<bool> {
+        match self {
+            Goal::Within(extra, _) => reference.map(|bare| median - bare <= extra),
+            Goal::AtMostTimes(times) => reference.map(|bare| median <= times * bare),
+            Goal::AtLeastTimes(times) => reference.map(|bare| median >= times * bare),
+            Goal::AtMost(most, _) => Some(median <= most),
+            Goal::AtMostTimesAnd(times, most, _) => {
+                reference.map(|bare| median <= times * bare && (median <= most || bare > most))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_the_agreed_keys_in_order_and_null_where_none() {
+        let row = Row::new("rma", "put", "ns", 3.5).bytes(8).against(3.0);
+        let text = serde_json::to_string(&row).unwrap();
+        assert_eq!(
+            text,
+            r#"{"bench":"rma","case":"put","bytes":8,"unit":"ns","median":3.5,"reference":3.0,"ratio":1.1666666666666667,"goal":null,"met":null}"#
+        );
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+    }
+
+    #[test]
+    fn goals_are_judged_against_the_reference_of_the_same_row() {
+        let row = |median, reference, goal| {
+            Row::new("b", "c", "ns", median)
+                .against(reference)
+                .goal(goal)
+        };
+        assert_eq!(row(5.0, 3.0, Goal::Within(2.0, "ns")).met, Some(true));
+        assert_eq!(row(5.1, 3.0, Goal::Within(2.0, "ns")).met, Some(false));
+        assert_eq!(row(98.0, 100.0, Goal::AtLeastTimes(0.98)).met, Some(true));
+        assert_eq!(row(97.0, 100.0, Goal::AtLeastTimes(0.98)).met, Some(false));
+        assert_eq!(row(130.0, 100.0, Goal::AtMostTimes(1.3)).met, Some(true));
+        let both = Goal::AtMostTimesAnd(1.5, 500.0, "ns");
+        assert_eq!(row(480.0, 330.0, both).met, Some(true));
+        assert_eq!(
+            row(520.0, 400.0, both).met,
+            Some(false),
+            "above 500 though bare is below"
+        );
+        assert_eq!(
+            row(700.0, 600.0, both).met,
+            Some(true),
+            "bare does not allow 500"
+        );
+        assert_eq!(row(950.0, 600.0, both).met, Some(false));
+    }
+
+    #[test]
+    fn a_goal_without_its_reference_is_not_judged() {
+        let row = Row::new("b", "c", "ns", 1.0).goal(Goal::AtMostTimes(2.0));
+        assert_eq!(row.met, None);
+        assert_eq!(
+            Row::new("b", "c", "ns", 36.0)
+                .goal(Goal::AtMost(35.0, "ns"))
+                .met,
+            Some(false)
+        );
+    }
+}

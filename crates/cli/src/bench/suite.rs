@@ -1,0 +1,103 @@
+//! Which jobs a bench is made of.
+
+use clap::ValueEnum;
+
+use super::Bench;
+
+/// What the ranks of one job measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// One-sided operations.
+    Rma,
+    /// Messages between two ranks.
+    Am,
+    /// Remote calls of all ranks at once.
+    Crowd,
+    /// Atomics.
+    Atomics,
+    /// Barriers.
+    Barrier,
+    /// Memory of the ranks.
+    Memory,
+    /// CPU time of ranks that wait.
+    Idle,
+    /// Nothing: the job starts and ends.
+    Nothing,
+}
+
+/// One step of a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A job whose ranks measure.
+    Measure(Suite, u32),
+    /// Jobs that do nothing, timed from outside.
+    StartUp(u32),
+}
+
+/// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
+/// job, have their own numbers of ranks.
+pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
+    use Step::{Measure, StartUp};
+    match bench {
+        Bench::Rma => vec![Measure(Suite::Rma, n)],
+        Bench::Am => vec![
+            Measure(Suite::Am, n),
+            Measure(Suite::Crowd, 4),
+            Measure(Suite::Crowd, 8),
+        ],
+        Bench::Atomics => vec![Measure(Suite::Atomics, n)],
+        Bench::Barrier => {
+            let mut sizes = vec![n, 4, 8];
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes
+                .into_iter()
+                .map(|ranks| Measure(Suite::Barrier, ranks))
+                .collect()
+        }
+        Bench::Cost => vec![
+            Measure(Suite::Memory, 2),
+            Measure(Suite::Memory, 8),
+            StartUp(2),
+            StartUp(8),
+            StartUp(64),
+            Measure(Suite::Idle, 2),
+        ],
+        Bench::All => [
+            Bench::Rma,
+            Bench::Am,
+            Bench::Atomics,
+            Bench::Barrier,
+            Bench::Cost,
+        ]
+        .into_iter()
+        .flat_map(|bench| steps(bench, n))
+        .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_every_bench_and_no_job_is_measured_twice() {
+        let all = steps(Bench::All, 2);
+        for bench in [
+            Bench::Rma,
+            Bench::Am,
+            Bench::Atomics,
+            Bench::Barrier,
+            Bench::Cost,
+        ] {
+            assert!(
+                steps(bench, 2).iter().all(|step| all.contains(step)),
+                "{bench:?}"
+            );
+        }
+        for (at, step) in all.iter().enumerate() {
+            assert!(!all[..at].contains(step), "{step:?}");
+        }
+        assert_eq!(steps(Bench::Barrier, 4).len(), 2);
+    }
+}

@@ -1,0 +1,159 @@
+//! Pictures of measurements, as SVG: size sweeps with lines, and single figures as dots.
+//!
+//! Both axes of time are logarithmic: nanoseconds and milliseconds stand in one picture. Legends
+//! and values stand beside the plotting area, never on it, so no text covers a line.
+
+mod axis;
+mod dots;
+mod sweep;
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+const WIDTH: u32 = 1080;
+const HEADER: u32 = 64;
+const SWEEP_HEIGHT: u32 = 430;
+const DOT_HEIGHT: u32 = 24;
+const DOTS_MARGIN: u32 = 96;
+const INK: RGBColor = RGBColor(40, 40, 40);
+const FAINT: RGBColor = RGBColor(222, 222, 222);
+
+/// Okabe and Ito's colours, told apart by all readers; black is kept for references.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(140, 110, 60),
+    RGBColor(110, 110, 110),
+];
+
+/// A picture: panels below one another under a title.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    /// The line on top.
+    pub(crate) title: String,
+    /// The smaller line under it: the machine, the run.
+    pub(crate) subtitle: String,
+    /// From top to bottom.
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// A part of a picture.
+#[derive(Debug)]
+pub(crate) enum Panel {
+    /// Nanoseconds over bytes.
+    Sweep {
+        /// Over the panel.
+        title: String,
+        /// In the order of the legend.
+        series: Vec<Series>,
+    },
+    /// One figure a line.
+    Dots {
+        /// Over the panel.
+        title: String,
+        /// From top to bottom.
+        dots: Vec<Dot>,
+    },
+}
+
+/// A line of a sweep.
+#[derive(Debug)]
+pub(crate) struct Series {
+    /// As in the legend.
+    pub(crate) name: String,
+    /// What kind of figures these are.
+    pub(crate) kind: Kind,
+    /// Series of the same colour number belong together: ours and its reference.
+    pub(crate) colour: usize,
+    /// Bytes and nanoseconds.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Whose figures a series shows, which decides how it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Measured of Hydrant: a full line with dots.
+    Ours,
+    /// The bare reference of the same run: a dashed line.
+    Reference,
+    /// Published or measured elsewhere: diamonds without a line.
+    Peer,
+}
+
+/// A line of a dot panel, in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Dot {
+    /// On the left.
+    pub(crate) name: String,
+    /// Hydrant's.
+    pub(crate) ours: f64,
+    /// The bare reference.
+    pub(crate) reference: Option<f64>,
+    /// A peer's.
+    pub(crate) peer: Option<f64>,
+}
+
+impl Panel {
+    fn height(&self) -> u32 {
+        match self {
+            Panel::Sweep { .. } => SWEEP_HEIGHT,
+            Panel::Dots { dots, .. } => DOTS_MARGIN + DOT_HEIGHT * dots.len() as u32,
+        }
+    }
+}
+
+impl Figure {
+    /// Writes the picture to `path`.
+    pub(crate) fn write(&self, path: &Path) -> Drawn {
+        let height = HEADER + self.panels.iter().map(Panel::height).sum::<u32>();
+        let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (header, mut rest) = root.split_vertically(HEADER);
+        header.draw(&Text::new(self.title.clone(), (16, 14), font(22.0)))?;
+        header.draw(&Text::new(self.subtitle.clone(), (16, 42), font(13.0)))?;
+        for panel in &self.panels {
+            let (area, below) = rest.split_vertically(panel.height());
+            rest = below;
+            area.draw(&Text::new(title(panel).to_owned(), (16, 10), font(16.0)))?;
+            let (_, area) = area.split_vertically(28);
+            match panel {
+                Panel::Sweep { series, .. } => sweep::draw(&area, series)?,
+                Panel::Dots { dots, .. } => dots::draw(&area, dots)?,
+            }
+        }
+        root.present()?;
+        Ok(())
+    }
+}
+
+fn title(panel: &Panel) -> &str {
+    match panel {
+        Panel::Sweep { title, .. } | Panel::Dots { title, .. } => title,
+    }
+}
+
+fn font(size: f64) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&INK)
+}
+
+fn diamond(at: (i32, i32), colour: RGBColor) -> Polygon<(i32, i32)> {
+    let (x, y) = at;
+    Polygon::new(
+        [(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6)],
+        colour.filled(),
+    )
+}
+
+fn anchored(style: TextStyle<'static>, side: HPos) -> TextStyle<'static> {
+    style.pos(Pos::new(side, VPos::Center))
+}
