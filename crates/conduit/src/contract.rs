@@ -146,6 +146,9 @@ pub enum Sleeper {
     Nap,
     /// An application thread, until a message comes or its memory changes.
     Application,
+    /// As [`Application`](Self::Application), or until a peer has taken requests: there may be
+    /// room for another, and [`Conduit::handled`] may have changed.
+    Room,
 }
 
 /// How a peer stands to the job.

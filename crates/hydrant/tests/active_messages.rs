@@ -88,7 +88,10 @@ fn calls_return_values_errors_and_panics() {
         let long = job.function(|_, len: usize| vec![1_u8; len])?;
         let peer = job.right();
         let me = job.rank();
-        assert_eq!(job.call(peer, &double, &"ab".to_owned())?, format!("abab for {me}"));
+        assert_eq!(
+            job.call(peer, &double, &"ab".to_owned())?,
+            format!("abab for {me}")
+        );
         assert_eq!(job.call(peer, &fail, &false)?, 7);
         match job.call(peer, &fail, &true) {
             Err(Error::HandlerPanicked { rank, message, .. }) => {
@@ -101,7 +104,10 @@ fn calls_return_values_errors_and_panics() {
         let limit = job.limits().max_medium;
         assert_eq!(job.call(peer, &long, &1000)?.len(), 1000);
         let too_long = job.call(peer, &long, &(limit + 1));
-        assert!(matches!(too_long, Err(Error::MessageTooLong { .. })), "{too_long:?}");
+        assert!(
+            matches!(too_long, Err(Error::MessageTooLong { .. })),
+            "{too_long:?}"
+        );
         job.barrier()
     });
 }
@@ -130,9 +136,15 @@ fn long_messages_bring_their_data() {
         let add = job.handler({
             let (memory, sum) = (memory.clone(), Arc::clone(&sum));
             move |_, args, _| {
-                let [scale, index, count] = *args else { panic!("{args:?}") };
+                let [scale, index, count] = *args else {
+                    panic!("{args:?}")
+                };
                 let mut data = vec![0; count as usize];
-                memory.local().unwrap().read(index as usize, &mut data).unwrap();
+                memory
+                    .local()
+                    .unwrap()
+                    .read(index as usize, &mut data)
+                    .unwrap();
                 let total: u32 = data.iter().sum();
                 sum.fetch_add(scale * u64::from(total), SeqCst);
             }

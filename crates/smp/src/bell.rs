@@ -30,6 +30,9 @@ use rustix::{
 const SERVICE: u32 = 1;
 /// Application threads sleep until a message comes.
 const APPLICATION: u32 = 2;
+/// Whoever sleeps also waits for a peer to take messages out of a ring. (4 is the contract's
+/// [`Door::MEMORY`].)
+const ROOM: u32 = 8;
 /// Which sleepers a wake is for, when it is for all.
 const EVERYONE: u32 = u32::MAX;
 
@@ -55,9 +58,20 @@ pub(crate) fn enroll() -> bool {
 /// Called after a message was published: wakes whoever sleeps for it.
 #[inline]
 pub(crate) fn ring(bell: &AtomicU32) {
+    ring_for(bell, u32::MAX);
+}
+
+/// Called after messages were taken from a ring: wakes whoever sleeps for the room.
+#[inline]
+pub(crate) fn ring_for_room(bell: &AtomicU32) {
+    ring_for(bell, ROOM);
+}
+
+#[inline]
+fn ring_for(bell: &AtomicU32, bits: u32) {
     // The processor may still reorder; the sleeper's membarrier sees to that.
     compiler_fence(SeqCst);
-    if bell.load(Relaxed) != 0 {
+    if bell.load(Relaxed) & bits != 0 {
         ring_armed(bell);
     }
 }
@@ -66,10 +80,10 @@ pub(crate) fn ring(bell: &AtomicU32) {
 fn ring_armed(bell: &AtomicU32) {
     let armed = bell.load(SeqCst);
     if armed & APPLICATION != 0 {
-        bell.fetch_and(!(APPLICATION | Door::MEMORY), SeqCst);
+        bell.fetch_and(!(APPLICATION | Door::MEMORY | ROOM), SeqCst);
         wake_bits(bell, APPLICATION);
     } else if armed & SERVICE != 0 {
-        bell.fetch_and(!SERVICE, SeqCst);
+        bell.fetch_and(!(SERVICE | ROOM), SeqCst);
         wake_bits(bell, SERVICE);
     }
 }
@@ -87,11 +101,13 @@ fn wake_bits(bell: &AtomicU32, bits: u32) {
 }
 
 /// Sleeps until rung, until `timeout`, or not at all if `ready` says so once the bell is
-/// armed. May end early. `asymmetric`: every rank has [`enroll`]ed.
+/// armed. May end early. `room`: also rung when a peer takes messages out of a ring.
+/// `asymmetric`: every rank has [`enroll`]ed.
 pub(crate) fn sleep(
     bell: &AtomicU32,
     armed: Armed,
     timeout: Option<Duration>,
+    room: bool,
     asymmetric: bool,
     ready: &mut dyn FnMut() -> bool,
 ) {
@@ -100,6 +116,7 @@ pub(crate) fn sleep(
         Armed::Application => (APPLICATION | Door::MEMORY, APPLICATION),
         Armed::Nothing => (0, SERVICE),
     };
+    let bits = if room { bits | ROOM } else { bits };
     let expected = bell.fetch_or(bits, SeqCst) | bits;
     let fenced = asymmetric && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     fence(SeqCst);
@@ -155,6 +172,7 @@ mod tests {
                                 &bells[me],
                                 Armed::Application,
                                 None,
+                                false,
                                 asymmetric,
                                 &mut arrived,
                             );
@@ -177,10 +195,10 @@ mod tests {
                 while bell.load(SeqCst) & APPLICATION == 0 {
                     thread::yield_now();
                 }
-                sleep(&bell, Armed::Service, long, true, &mut || false);
+                sleep(&bell, Armed::Service, long, false, true, &mut || false);
                 served.store(true, SeqCst);
             });
-            sleep(&bell, Armed::Application, None, true, &mut || {
+            sleep(&bell, Armed::Application, None, false, true, &mut || {
                 scope.spawn(|| {
                     while bell.load(SeqCst) & SERVICE == 0 {
                         thread::yield_now();

@@ -24,6 +24,7 @@ use crate::{
     extents::{self, Entry, HAZARDS, Handle},
     foreign::{Foreign, SelfCopy, Way},
     inbox::Inbox,
+    latch::{self, Latch},
     layout::{HUGE, Lane, Shape, card, header},
     mapping::{MappedRing, Mapping},
     ring::{MAX_ARGS, Writer},
@@ -41,7 +42,7 @@ mod standing {
 /// The conduit between ranks of one host.
 pub struct Smp {
     shared: Arc<Shared>,
-    inbox: Mutex<Inbox>,
+    inbox: Latch<Inbox>,
     /// Extents of this rank that are free to be granted.
     free: Mutex<Free>,
     /// Last: it stops before the rest goes.
@@ -67,7 +68,7 @@ pub(crate) struct Shared {
     cards: Vec<Window>,
     standings: Vec<Word32>,
     header: Window,
-    outgoing: Vec<OnceLock<Mutex<Writer<MappedRing>>>>,
+    outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
     foreign: Foreign,
     /// The kernel would not copy: by messages from now on.
     forbidden: Vec<AtomicBool>,
@@ -276,17 +277,23 @@ impl Shared {
     }
 
     #[inline]
-    fn writer(&self, peer: Rank) -> MutexGuard<'_, Writer<MappedRing>> {
+    fn writer(&self, peer: Rank) -> latch::Guard<'_, Writer<MappedRing>> {
         let writer = self.outgoing[peer.index()].get_or_init(|| {
             self.open(peer);
             let place = (self.shape).ring(peer.index(), self.rank.index(), Lane::Request);
-            Mutex::new(Writer::new(MappedRing::new(
+            Latch::new(Writer::new(MappedRing::new(
                 &self.mapping,
                 place,
                 &self.shape,
             )))
         });
-        writer.lock().unwrap_or_else(PoisonError::into_inner)
+        writer.lock()
+    }
+
+    /// Called when messages were taken out of a ring of `peer`.
+    #[inline]
+    pub(crate) fn ring_for_room(&self, peer: Rank) {
+        bell::ring_for_room(&self.doors[peer.index()].bell);
     }
 
     #[inline]
@@ -327,7 +334,7 @@ impl Smp {
             move |peer| shared.gone(peer)
         })?;
         Ok(Self {
-            inbox: Mutex::new(Inbox::new(shared.shape.ranks())),
+            inbox: Latch::new(Inbox::new(shared.shape.ranks())),
             free: Mutex::new(Free {
                 back: Vec::new(),
                 fresh: 0,
@@ -522,7 +529,7 @@ impl Conduit for Smp {
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = self.inbox.lock();
         let mut count = 0;
         loop {
             let more = inbox.poll(&self.shared, sink);
@@ -537,7 +544,7 @@ impl Conduit for Smp {
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
-        if let Ok(mut inbox) = self.inbox.try_lock() {
+        if let Some(mut inbox) = self.inbox.try_lock() {
             count = inbox.poll(&self.shared, sink);
         }
         if self.shared.transfers.any() {
@@ -550,8 +557,13 @@ impl Conduit for Smp {
         let shared = &self.shared;
         let armed = match sleeper {
             Sleeper::Service => Armed::Service,
-            Sleeper::Application => Armed::Application,
+            Sleeper::Application | Sleeper::Room => Armed::Application,
             Sleeper::Nap => Armed::Nothing,
+        };
+        let room = match sleeper {
+            Sleeper::Room => true,
+            Sleeper::Nap => false,
+            Sleeper::Service | Sleeper::Application => self.inbox.lock().is_stuck(),
         };
         // Transfers by message may wait for room, of which no bell tells.
         let timeout = if shared.transfers.any() {
@@ -563,14 +575,9 @@ impl Conduit for Smp {
             &shared.doors[shared.rank.index()].bell,
             armed,
             timeout,
+            room,
             shared.caps.asymmetric_fence,
-            &mut || {
-                ready()
-                    || sleeper != Sleeper::Nap
-                        && (self.inbox.lock())
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .waiting(shared)
-            },
+            &mut || ready() || sleeper != Sleeper::Nap && self.inbox.lock().waiting(shared),
         );
     }
 

@@ -136,14 +136,18 @@ impl Inbox {
                 if let Some(peer) = self.peer(shared, from)
                     && !peer.broken
                     && (peer.replies.waiting()
-                        || peer.requests.waiting()
-                        || peer.back.stuck.is_some())
+                        || peer.requests.waiting() && peer.back.stuck.is_none())
                 {
                     return true;
                 }
             }
         }
         false
+    }
+
+    /// Whether a reply waits for room.
+    pub(crate) fn is_stuck(&self) -> bool {
+        (self.peers.iter().flatten()).any(|peer| peer.back.stuck.is_some())
     }
 
     #[inline]
@@ -188,7 +192,9 @@ impl Peer {
             let taken = match self.replies.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    self.replies.tell();
+                    if self.replies.tell() {
+                        shared.ring_for_room(from);
+                    }
                     return count;
                 }
                 Err(malformed) => return self.give_up(malformed.0, sink),
@@ -203,7 +209,9 @@ impl Peer {
             } else {
                 transfer::answered(shared, &delivery, sink);
             }
-            self.replies.finish(&taken);
+            if self.replies.finish(&taken) {
+                shared.ring_for_room(from);
+            }
         }
         TURN
     }
@@ -216,12 +224,14 @@ impl Peer {
                 return count;
             }
             if let Some(taken) = self.unfinished.take() {
-                self.requests.finish(&taken);
+                self.finish(shared, &taken);
             }
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    self.requests.tell();
+                    if self.requests.tell() {
+                        shared.ring_for_room(from);
+                    }
                     return count;
                 }
                 Err(malformed) => return self.give_up(malformed.0, sink),
@@ -243,10 +253,18 @@ impl Peer {
             if self.back.stuck.is_some() {
                 self.unfinished = Some(taken);
             } else {
-                self.requests.finish(&taken);
+                self.finish(shared, &taken);
             }
         }
         TURN
+    }
+
+    /// Done with a request.
+    #[inline]
+    fn finish(&mut self, shared: &Shared, taken: &Taken) {
+        if self.requests.finish(taken) {
+            shared.ring_for_room(self.back.peer);
+        }
     }
 
     #[cold]

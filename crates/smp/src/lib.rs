@@ -22,6 +22,8 @@ mod foreign;
 #[cfg(not(loom))]
 mod inbox;
 #[cfg(not(loom))]
+mod latch;
+#[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
 mod mapping;

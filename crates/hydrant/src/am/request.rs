@@ -79,7 +79,7 @@ impl Job {
         let core = self.core();
         for rank in self.ranks() {
             let (_, sent) = core.conduit.handled(rank);
-            core.wait(On::Rank(rank), For::Message, || {
+            core.wait(On::Rank(rank), For::Room, || {
                 core.conduit.handled(rank).0 >= sent
             })?;
         }
@@ -113,7 +113,7 @@ impl Core {
     fn request_with_patience(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         self.tally.one(Count::Stalls);
         let mut failed = None;
-        self.wait(On::Rank(rank), For::Message, || {
+        self.wait(On::Rank(rank), For::Room, || {
             match self.conduit.send(rank, message) {
                 Ok(sent) => sent == Sent::Yes,
                 Err(error) => {

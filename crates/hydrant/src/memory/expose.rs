@@ -76,8 +76,8 @@ impl<'a, T: Pod> Exposed<'a, T> {
             return Err(Error::ZeroSized { what });
         }
         let len = buffer.len();
+        let bytes = size_of_val(buffer);
         let base = NonNull::from(buffer).cast::<u8>();
-        let bytes = len * size_of::<T>();
         // SAFETY: the caller's promise covers the registration's whole life.
         let key = unsafe { core.conduit.register(base.as_ptr(), bytes)? };
         Ok(Self {

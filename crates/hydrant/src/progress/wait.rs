@@ -29,6 +29,8 @@ pub(crate) enum For {
     Message,
     /// A word of own memory that a peer writes.
     Memory,
+    /// Requests being taken by a peer.
+    Room,
 }
 
 /// Looks at the word between two polls, when a word is what is waited for.
@@ -101,7 +103,11 @@ impl Core {
                     self.nudge(on);
                     self.tally.one(Count::Sleeps);
                     self.progress.fall_asleep();
-                    self.conduit.wait(Sleeper::Application, None, &mut || {
+                    let sleeper = match what {
+                        For::Room => Sleeper::Room,
+                        For::Message | For::Memory => Sleeper::Application,
+                    };
+                    self.conduit.wait(sleeper, None, &mut || {
                         done() || changes != Some(self.conduit.changes())
                     });
                     self.progress.awake();

@@ -35,7 +35,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 /// The shortest exact form: `64 KiB`, `1234`.
 pub fn format_bytes(bytes: u64) -> String {
     (UNITS.iter())
-        .find(|(_, scale)| bytes >= *scale && bytes % scale == 0)
+        .find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale))
         .map_or_else(
             || bytes.to_string(),
             |(unit, scale)| format!("{} {unit}", bytes / scale),

@@ -87,26 +87,29 @@ impl<S: Slots> Reader<S> {
         Head::lap(word) == header::lap_of(self.head, capacity)
     }
 
-    /// Done with the message that [`take`](Self::take) gave.
+    /// Done with the message that [`take`](Self::take) gave; whether the writer was told.
     #[inline]
-    pub(crate) fn finish(&mut self, taken: &Taken) {
+    pub(crate) fn finish(&mut self, taken: &Taken) -> bool {
         self.head += 1;
         self.payload = taken.end;
         if self.head - self.told >= (self.memory.slots().len() as u64 / 8).max(1)
             || taken.head.payload != 0
         {
-            self.tell();
+            return self.tell();
         }
+        false
     }
 
-    /// Tells the writer how far the reader came.
+    /// Tells the writer how far the reader came; `false` if it knew.
     #[inline]
-    pub(crate) fn tell(&mut self) {
-        if self.told != self.head {
+    pub(crate) fn tell(&mut self) -> bool {
+        let news = self.told != self.head;
+        if news {
             self.told = self.head;
             let consumed = self.memory.consumed();
             consumed.payload.store(self.payload, Release);
             consumed.slots.store(self.head, Release);
         }
+        news
     }
 }

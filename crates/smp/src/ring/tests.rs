@@ -97,7 +97,9 @@ proptest! {
                         reader.finish(&taken);
                     }
                 }
-                Step::Tell => reader.tell(),
+                Step::Tell => {
+                    reader.tell();
+                }
             }
         }
         while let Some(taken) = reader.take().unwrap() {
