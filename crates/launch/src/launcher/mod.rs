@@ -26,6 +26,7 @@ mod spec;
 mod start;
 mod stdin;
 mod supervise;
+mod sweep;
 mod workspace;
 
 pub use error::LaunchError;

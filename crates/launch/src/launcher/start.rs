@@ -15,8 +15,7 @@ use super::guard::{Guard, MARK};
 use super::output::Output;
 use super::server::Server;
 use super::signals::Signals;
-use super::supervise;
-use super::{LaunchError, Prefix, Spec, bind, stdin};
+use super::{LaunchError, Prefix, Spec, bind, stdin, sweep};
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
@@ -66,7 +65,7 @@ pub(super) fn start(spec: &Spec, program: &Path) -> Result<Job, LaunchError> {
                 ranks.push(rank);
             }
             Err(source) => {
-                supervise::kill_all(&ranks, guard.pid());
+                sweep::kill_all(&ranks, guard.pid());
                 guard.dismiss();
                 return Err(LaunchError::NotStarted {
                     rank,
@@ -89,7 +88,7 @@ pub(super) fn start(spec: &Spec, program: &Path) -> Result<Job, LaunchError> {
             output,
         }),
         Err(source) => {
-            supervise::kill_all(&ranks, guard.pid());
+            sweep::kill_all(&ranks, guard.pid());
             guard.dismiss();
             Err(LaunchError::System {
                 doing: "starting the threads that carry output",

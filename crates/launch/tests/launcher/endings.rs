@@ -1,0 +1,207 @@
+//! How jobs end, and that nothing outlives them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use crate::harness::{begin, ends_with, err, is_alive, out, send, shell, until};
+use crate::support::run;
+
+pub(crate) fn first_failure() {
+    // Rank 2 fails at once; rank 0 fails later, within the grace, and is told of.
+    let script = "case $PMI_RANK in 2) exit 5;; 0) sleep 0.3; exit 6;; esac";
+    let output = ends_with(
+        &mut shell(&["-n", "3", "--grace", "60"], script),
+        5,
+        "rank 2 ended with status 5; it was the first to fail, and the job's status is 5",
+    );
+    assert!(
+        err(&output).contains("rank 0 ended with status 6\n"),
+        "{}",
+        err(&output)
+    );
+    ends_with(&mut shell(&["-n", "3"], "exit 0"), 0, "");
+}
+
+pub(crate) fn killed_rank() {
+    let script = "[ $PMI_RANK = 1 ] && kill -9 $$; exit 0";
+    ends_with(
+        &mut shell(&["-n", "3"], script),
+        137,
+        "rank 1 was killed by signal 9 (SIGKILL)",
+    );
+    // That others fail because of it must not hide it, though all is seen at once.
+    for _ in 0..20 {
+        let script = "read line || exit 9; kill -9 $$";
+        let command = &mut shell(&["-n", "2"], script);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a launcher");
+        child
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(b"go\n")
+            .expect("rank 0 reads");
+        let output = child.wait_with_output().expect("an end");
+        assert!(
+            matches!(output.status.code(), Some(9 | 137)),
+            "{}",
+            err(&output)
+        );
+    }
+}
+
+pub(crate) fn grace() {
+    let script = "[ $PMI_RANK = 1 ] && exit 4; sleep 600";
+    let output = ends_with(
+        &mut shell(&["-n", "4", "--grace", "0.2"], script),
+        4,
+        "the job's status is 4",
+    );
+    assert!(
+        err(&output).contains("ranks 0, 2-3 did not end by themselves"),
+        "{}",
+        err(&output)
+    );
+    // The ends that the launcher caused are no failures of their own.
+    assert!(!err(&output).contains("SIGTERM)"), "{}", err(&output));
+}
+
+pub(crate) fn stubborn() {
+    let script = "[ $PMI_RANK = 1 ] && exit 4; trap '' TERM; while :; do sleep 1; done";
+    ends_with(
+        &mut shell(&["-n", "2", "--grace", "0.1"], script),
+        4,
+        "rank 0 did not end: SIGKILL",
+    );
+}
+
+pub(crate) fn signals() {
+    for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"] {
+        let script = format!(
+            "trap 'echo got {signal}; exit 0' {signal}; echo ready; while :; do sleep 0.01; done"
+        );
+        let (child, _) = begin(&mut shell(&["-n", "2"], &script), 2);
+        send(signal, &child.id().to_string());
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(0), "{signal}: {}", err(&output));
+        let text = out(&output);
+        assert_eq!(
+            text.matches(&format!("got {signal}")).count(),
+            2,
+            "{signal}: {text}"
+        );
+    }
+    // Untrapped, it is the status, told once.
+    let (child, _) = begin(&mut shell(&["-n", "3"], "echo ready; exec sleep 600"), 3);
+    send("INT", &child.id().to_string());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(
+        err(&output).matches("SIGINT").count(),
+        1,
+        "{}",
+        err(&output)
+    );
+    // Stopped and continued, with its ranks.
+    let (child, pids) = begin(&mut shell(&["-n", "2"], "echo $$; exec sleep 600"), 2);
+    let launcher = child.id().to_string();
+    let state = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next())
+    };
+    send("TSTP", &launcher);
+    until(|| state(&launcher) == Some('T') && pids.iter().all(|pid| state(pid) == Some('T')));
+    send("CONT", &launcher);
+    until(|| state(&launcher) != Some('T') && pids.iter().all(|pid| state(pid) == Some('S')));
+    send("TERM", &launcher);
+    assert_eq!(
+        child.wait_with_output().expect("an end").status.code(),
+        Some(143)
+    );
+}
+
+pub(crate) fn second_interrupt() {
+    let script = "trap 'echo again' INT; echo ready; while :; do sleep 0.01; done";
+    let (mut child, _) = begin(&mut shell(&["-n", "1"], script), 1);
+    let launcher = child.id().to_string();
+    send("INT", &launcher);
+    let mut answer = [0; 10];
+    child
+        .stdout
+        .as_mut()
+        .expect("a pipe")
+        .read_exact(&mut answer)
+        .expect("the trap prints");
+    assert_eq!(&answer, b"[0] again\n");
+    send("INT", &launcher);
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(137), "{}", err(&output));
+}
+
+pub(crate) fn timeout() {
+    ends_with(
+        &mut shell(&["-n", "2", "--timeout", "0.2"], "exec sleep 600"),
+        124,
+        "longer than 0.2 s",
+    );
+    ends_with(
+        &mut shell(&["-n", "2", "--timeout", "600"], "exit 0"),
+        0,
+        "",
+    );
+}
+
+/// What ranks fork, in sessions and process groups of its own, with and without an end to wait for.
+const FORKING: &str = "sleep 601 & setsid sleep 602 & (setsid sh -c 'trap \"\" TERM HUP; echo $$; \
+                       while :; do sleep 1; done' &) ; echo $!";
+
+pub(crate) fn nothing_left() {
+    for (rest, status) in [
+        ("wait_for_the_pids; exit 0", 0),
+        ("exit 3", 3),
+        ("kill -9 $$", 137),
+    ] {
+        let script = format!(
+            "{FORKING}; {}",
+            rest.replace("wait_for_the_pids", "sleep 0.2")
+        );
+        let output = run(&mut shell(&["-n", "2", "--grace", "0.1"], &script));
+        assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+        assert!(
+            err(&output).contains("left behind were ended"),
+            "{}",
+            err(&output)
+        );
+        for line in out(&output).lines() {
+            let pid = line.split_once("] ").expect("a prefix").1;
+            assert!(!is_alive(pid), "{pid} is alive");
+        }
+    }
+}
+
+pub(crate) fn killed_launcher() {
+    let script = format!("{FORKING}; echo $$; exec sleep 603");
+    let (mut child, pids) = begin(&mut shell(&["-n", "2"], &script), 6);
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    let guard = child_named("hydrant-guard", child.id());
+    child.kill().expect("it is ours");
+    assert_eq!(child.wait().expect("an end").signal(), Some(9));
+    until(|| pids.iter().all(|pid| !is_alive(pid)) && !is_alive(&guard));
+}
+
+pub(crate) fn child_named(name: &str, parent: u32) -> String {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let head = format!("({name}) ");
+    entries
+        .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
+        .find(|stat| stat.contains(&head) && stat.split(' ').nth(3) == Some(&parent.to_string()))
+        .and_then(|stat| stat.split(' ').next().map(str::to_owned))
+        .expect("the guard runs")
+}

@@ -1,0 +1,52 @@
+//! Jobs under Hydrant's own launcher. This binary is the launcher, as
+//! `--role launcher OPTIONS`, and its ranks; a shell plays most programs.
+
+mod endings;
+mod harness;
+mod roles;
+mod serving;
+mod starting;
+mod streams;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+use support::test;
+
+fn main() -> ExitCode {
+    let tests = vec![
+        test("ranks_exchange", serving::ranks_exchange),
+        test("a_program_of_mpich_runs", serving::mpich_program),
+        test("the_first_failure_is_the_status", endings::first_failure),
+        test("a_killed_rank_is_the_status", endings::killed_rank),
+        test("ranks_that_go_on_are_ended_after_the_grace", endings::grace),
+        test("ranks_that_ignore_sigterm_are_killed", endings::stubborn),
+        test("an_abort_is_the_status", serving::abort),
+        test(
+            "a_rank_that_ends_fails_the_fence_of_the_others",
+            serving::lost_in_fence,
+        ),
+        test("malformed_commands_end_the_job", serving::malformed),
+        test("rank_0_has_the_input", streams::input),
+        test("output_has_the_rank_before_whole_lines", streams::prefixed),
+        test("output_without_prefix_is_untouched", streams::unprefixed),
+        test("the_launcher_ends_when_nobody_reads", streams::nobody_reads),
+        test("signals_are_passed_on", endings::signals),
+        test("a_second_interrupt_kills", endings::second_interrupt),
+        test("a_job_may_take_too_long", endings::timeout),
+        test("nothing_is_left_behind", endings::nothing_left),
+        test(
+            "nothing_outlives_a_killed_launcher",
+            endings::killed_launcher,
+        ),
+        test("ranks_are_bound", starting::bound),
+        test("ranks_begin_as_the_launcher_did", starting::inherited),
+        test("launchers_nest", serving::nested),
+        test("what_cannot_run_is_an_error", starting::cannot_run),
+        test("programs_of_the_workspace_are_built", starting::workspace),
+        test("idle_takes_no_processor", starting::idle),
+        test("sixty_four_ranks_join", serving::many),
+    ];
+    support::main(roles::roles, tests)
+}

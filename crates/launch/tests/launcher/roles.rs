@@ -1,0 +1,96 @@
+//! What this binary is when it is not the tests.
+
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use hydrant_launch::launcher::{self, Bind, Prefix, Spec};
+use hydrant_launch::{Error, Kind, join};
+
+use crate::support::{HANG, finish};
+
+/// The roles of this binary beside the shared ones.
+pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
+    Some(match role {
+        "launcher" => launcher_role(arguments),
+        "leave" => finish(leave()),
+        "say" => say(arguments),
+        _ => return None,
+    })
+}
+
+/// `[-n N] [--none] [--core] [--grace S] [--timeout S] [--beside D] [--workspace D] PROGRAM ARGUMENTS`
+pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
+    let mut spec = Spec::new(2, "");
+    let mut rest = arguments.iter();
+    let seconds = |text: &String| Duration::from_secs_f64(text.parse().expect("seconds"));
+    while let Some(word) = rest.next() {
+        let mut value = || rest.next().expect("a value");
+        match word.as_str() {
+            "-n" => spec.ranks = value().parse().expect("a number"),
+            "--none" => spec.prefix = Prefix::None,
+            "--core" => spec.bind = Bind::Core,
+            "--grace" => spec.grace = seconds(value()),
+            "--beside" => spec.beside = Some(value().into()),
+            "--workspace" => spec.workspace = Some(value().into()),
+            "--timeout" => spec.timeout = Some(seconds(value())),
+            program => {
+                spec.program = program.into();
+                spec.arguments = rest.by_ref().map(Into::into).collect();
+            }
+        }
+    }
+    match launcher::run(&spec, &mut |event| eprintln!("launcher: {event}")) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("launcher: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// Rank 1 ends without a word while the others are in a fence.
+pub(crate) fn leave() -> Result<String, Error> {
+    let mut me = join(Kind::Auto)?;
+    me.fence()?;
+    if me.rank() == 1 {
+        return Ok("left".into());
+    }
+    me.fence()?;
+    Ok("the fence was complete".into())
+}
+
+/// Sends the arguments as they are on PMI_FD and prints the answer, or waits for its end.
+pub(crate) fn say(arguments: &[String]) -> ExitCode {
+    let number = env::var("PMI_FD")
+        .ok()
+        .and_then(|fd| fd.parse().ok())
+        .expect("PMI_FD");
+    let mut stream = own(number);
+    for text in arguments {
+        stream
+            .write_all(text.replace("\\n", "\n").as_bytes())
+            .expect("the launcher reads");
+    }
+    let mut answer = [0; 4096];
+    if let Ok(n @ 1..) = stream.read(&mut answer) {
+        print!("{}", String::from_utf8_lossy(&answer[..n]));
+        return ExitCode::SUCCESS;
+    }
+    thread::sleep(HANG);
+    ExitCode::SUCCESS
+}
+
+/// The file behind the number of a descriptor.
+#[allow(
+    unsafe_code,
+    reason = "a rank that speaks PMI-1 badly has no library for it"
+)]
+pub(crate) fn own(number: i32) -> fs::File {
+    // SAFETY: the launcher opened it for this process, which uses it nowhere else.
+    unsafe { fs::File::from_raw_fd(number) }
+}
