@@ -39,10 +39,11 @@ fn every_rank_runs_the_program_with_its_own_arguments() {
 
 #[test]
 fn the_status_is_the_first_failing_ranks() {
+    let script = "[ $PMI_RANK != 1 ] || exit 5";
     fails(
-        &["-n", "3", "sh", "-c", "exit $PMI_RANK"],
-        1,
-        "hydrant run: rank 1 ended with status 1",
+        &["-n", "3", "sh", "-c", script],
+        5,
+        "hydrant run: rank 1 ended with status 5",
     );
     fails(
         &["-n", "1", "sh", "-c", "kill -9 $$"],

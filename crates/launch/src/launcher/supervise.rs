@@ -21,9 +21,12 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the first bad exit waits for the news of a rank that died just before.
 ///
-/// A dying process closes its sockets before its parent can see it dead, so a
+/// A dying process closes its files before its parent can see it dead, so a
 /// rank that fails because of that may be seen first.
-const SETTLE: Duration = Duration::from_millis(10);
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// How often it looks for that news.
+const SETTLE_STEP: Duration = Duration::from_millis(2);
 
 /// How far the end of a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,12 +203,16 @@ impl Supervisor<'_> {
 
     fn reap(&mut self) {
         let mut ended = self.ended_ranks();
-        let any_exit = ended.iter().any(|(_, ending)| ending.status() != 0);
-        let any_kill = ended
-            .iter()
-            .any(|(_, ending)| matches!(ending, Ending::Killed(_)));
-        if self.status.is_none() && any_exit && !any_kill {
-            thread::sleep(SETTLE);
+        let begun = Instant::now();
+        while self.status.is_none()
+            && ended.iter().any(|(_, ending)| ending.status() != 0)
+            && !ended
+                .iter()
+                .any(|(_, ending)| matches!(ending, Ending::Killed(_)))
+            && self.ranks.iter().any(|rank| rank.running)
+            && begun.elapsed() < SETTLE
+        {
+            thread::sleep(SETTLE_STEP);
             ended.extend(self.ended_ranks());
         }
         // What a rank said before it ended comes before its end.
