@@ -116,6 +116,34 @@ impl Tally {
         self.add(count, 1);
     }
 
+    /// Counts a put of so many bytes, if this thread has a stripe; [`add`](Self::add) gets it
+    /// one.
+    #[inline]
+    pub(crate) fn try_put(&self, bytes: usize) -> bool {
+        self.try_two(Count::Puts, Count::PutBytes, bytes)
+    }
+
+    /// As [`try_put`](Self::try_put), of a get.
+    #[inline]
+    pub(crate) fn try_get(&self, bytes: usize) -> bool {
+        self.try_two(Count::Gets, Count::GetBytes, bytes)
+    }
+
+    #[inline]
+    fn try_two(&self, operations: Count, bytes: Count, len: usize) -> bool {
+        let stripe = STRIPE.with(Cell::get);
+        let own = stripe < STRIPES - 1;
+        if own {
+            let cells = &self.stripes[stripe].0;
+            // As in `add`.
+            let cell = &cells[operations as usize];
+            cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+            let cell = &cells[bytes as usize];
+            cell.store(cell.load(Relaxed).wrapping_add(len as u64), Relaxed);
+        }
+        own
+    }
+
     /// Counts `more`.
     #[inline]
     pub(crate) fn add(&self, count: Count, more: u64) {

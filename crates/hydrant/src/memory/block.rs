@@ -34,7 +34,8 @@ pub(crate) struct Block {
     state: AtomicU8,
 }
 
-/// One rank's part of an allocation.
+/// One rank's part of an allocation. A line, so that finding one is a shift.
+#[repr(align(64))]
 pub(crate) struct Part {
     /// Where it is mapped here, if it is, and whom to wake there.
     pub(crate) mapped: Option<Mapped>,
@@ -89,6 +90,15 @@ impl Block {
             core: Arc::downgrade(core),
             state: AtomicU8::new(LIVE),
         })
+    }
+
+    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here.
+    #[inline]
+    pub(crate) fn reach(&self, rank: Rank) -> Option<&Mapped> {
+        if self.state.load(Relaxed) != LIVE {
+            return None;
+        }
+        self.parts.get(rank.index())?.mapped.as_ref()
     }
 
     /// The part of `rank`.

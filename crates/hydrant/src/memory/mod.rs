@@ -25,7 +25,7 @@ mod symmetric;
 mod view;
 
 pub use alloc::{AllocOptions, HugePages};
-pub(crate) use block::Block;
+pub(crate) use block::{Block, Mapped};
 pub use expose::Exposed;
 pub(crate) use expose::Loan;
 pub use pointer::GlobalPtr;

@@ -6,7 +6,7 @@ use hydrant_conduit::{Key, Remote};
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Block, Symmetric, fill, overlap},
+    memory::{Block, Mapped, Symmetric, fill, overlap},
 };
 
 impl<T: Pod> Symmetric<T> {
@@ -18,25 +18,15 @@ impl<T: Pod> Symmetric<T> {
     /// where it is to be put, [`Error::Freed`], [`Error::JobOver`], [`Error::PeerLost`].
     #[inline]
     pub fn put(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
-        let block = self.block();
-        let part = block.part(rank)?;
-        let offset = self.offset(index, data.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
-        block.tally.one(Count::Puts);
-        block.tally.add(Count::PutBytes, bytes.len() as u64);
-        let Some(mapped) = &part.mapped else {
-            return self.put_indirect(rank, offset, bytes);
-        };
-        if mapped.window.overlaps(offset, bytes.len(), bytes) {
-            return Err(overlap(bytes));
+        if let Some((mapped, offset)) = self.reach(rank, index, data.len())
+            && !mapped.window.overlaps(offset, bytes.len(), bytes)
+            && self.block().tally.try_put(bytes.len())
+            && mapped.window.write(offset, bytes).is_ok()
+        {
+            return self.after_store(mapped, rank);
         }
-        if mapped.window.write(offset, bytes).is_err() {
-            return Err(self.outside(index, data.len()));
-        }
-        if mapped.is_watched() {
-            block.wake(rank);
-        }
-        Ok(())
+        self.put_slow(rank, index, data)
     }
 
     /// Gets elements of `rank`, from element `index` on, into `data`.
@@ -45,23 +35,16 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn get(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
-        let block = self.block();
-        let part = block.part(rank)?;
-        let offset = self.offset(index, data.len())?;
-        let count = data.len();
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-        block.tally.one(Count::Gets);
-        block.tally.add(Count::GetBytes, bytes.len() as u64);
-        let Some(mapped) = &part.mapped else {
-            return self.get_indirect(rank, offset, bytes);
-        };
-        if mapped.window.overlaps(offset, bytes.len(), bytes) {
-            return Err(overlap(bytes));
+        if let Some((mapped, offset)) = self.reach(rank, index, data.len()) {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+            if !mapped.window.overlaps(offset, bytes.len(), bytes)
+                && self.block().tally.try_get(bytes.len())
+                && mapped.window.read(offset, bytes).is_ok()
+            {
+                return Ok(());
+            }
         }
-        if mapped.window.read(offset, bytes).is_err() {
-            return Err(self.outside(index, count));
-        }
-        Ok(())
+        self.get_slow(rank, index, data)
     }
 
     /// Puts one element.
@@ -70,7 +53,13 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn put_value(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-        self.put(rank, index, std::slice::from_ref(&value))
+        if let Some((mapped, offset)) = self.reach(rank, index, 1)
+            && self.block().tally.try_put(size_of::<T>())
+            && mapped.window.store(offset, value).is_ok()
+        {
+            return self.after_store(mapped, rank);
+        }
+        self.put_slow(rank, index, std::slice::from_ref(&value))
     }
 
     /// Gets one element.
@@ -79,8 +68,83 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get).
     #[inline]
     pub fn get_value(&self, rank: Rank, index: usize) -> Result<T> {
+        if let Some((mapped, offset)) = self.reach(rank, index, 1)
+            && self.block().tally.try_get(size_of::<T>())
+            && let Ok(value) = mapped.window.load(offset)
+        {
+            return Ok(value);
+        }
+        self.get_value_slow(rank, index)
+    }
+
+    /// The fast path's checks: where the elements are mapped, if all is well with them.
+    #[inline]
+    fn reach(&self, rank: Rank, index: usize, count: usize) -> Option<(&Mapped, usize)> {
+        let mapped = self.block().reach(rank)?;
+        if count > self.len() || index > self.len() - count {
+            return None;
+        }
+        Some((mapped, index * size_of::<T>()))
+    }
+
+    #[inline]
+    fn after_store(&self, mapped: &Mapped, rank: Rank) -> Result<()> {
+        if mapped.is_watched() {
+            self.block().wake(rank);
+        }
+        Ok(())
+    }
+
+    /// Every other put: the checks once more, for what they find, and all ways to put.
+    #[cold]
+    #[inline(never)]
+    fn put_slow(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
+        let block = self.block();
+        let part = block.part(rank)?;
+        let offset = self.offset(index, data.len())?;
+        let bytes: &[u8] = bytemuck::cast_slice(data);
+        if let Some(mapped) = &part.mapped
+            && mapped.window.overlaps(offset, bytes.len(), bytes)
+        {
+            return Err(overlap(bytes));
+        }
+        block.tally.add(Count::Puts, 1);
+        block.tally.add(Count::PutBytes, bytes.len() as u64);
+        let Some(mapped) = &part.mapped else {
+            return block.core()?.write(rank, place(block, offset), bytes);
+        };
+        if mapped.window.write(offset, bytes).is_err() {
+            return Err(self.outside(index, data.len()));
+        }
+        self.after_store(mapped, rank)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_slow(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
+        let block = self.block();
+        let part = block.part(rank)?;
+        let count = data.len();
+        let offset = self.offset(index, count)?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+        if let Some(mapped) = &part.mapped
+            && mapped.window.overlaps(offset, bytes.len(), bytes)
+        {
+            return Err(overlap(bytes));
+        }
+        block.tally.add(Count::Gets, 1);
+        block.tally.add(Count::GetBytes, bytes.len() as u64);
+        let Some(mapped) = &part.mapped else {
+            return block.core()?.read(rank, place(block, offset), bytes);
+        };
+        (mapped.window.read(offset, bytes)).map_err(|_| self.outside(index, count))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_value_slow(&self, rank: Rank, index: usize) -> Result<T> {
         let mut value = T::zeroed();
-        self.get(rank, index, std::slice::from_mut(&mut value))?;
+        self.get_slow(rank, index, std::slice::from_mut(&mut value))?;
         Ok(value)
     }
 
@@ -99,25 +163,14 @@ impl<T: Pod> Symmetric<T> {
             .add(Count::PutBytes, (count * size_of::<T>()) as u64);
         let Some(mapped) = &part.mapped else {
             let pattern = vec![value; count];
-            return self.put_indirect(rank, offset, bytemuck::cast_slice(&pattern));
+            let bytes = bytemuck::cast_slice(&pattern);
+            return block.core()?.write(rank, place(block, offset), bytes);
         };
         if fill(&mapped.window, range.start, count, &value).is_err() {
             return Err(self.outside(range.start, count));
         }
         block.touched(rank);
         Ok(())
-    }
-
-    #[cold]
-    fn put_indirect(&self, rank: Rank, offset: usize, bytes: &[u8]) -> Result<()> {
-        let core = self.block().core()?;
-        core.write(rank, place(self.block(), offset), bytes)
-    }
-
-    #[cold]
-    fn get_indirect(&self, rank: Rank, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let core = self.block().core()?;
-        core.read(rank, place(self.block(), offset), bytes)
     }
 
     #[cold]
