@@ -1,5 +1,7 @@
 //! Taking messages out of the rings.
 
+use std::sync::atomic::Ordering::Acquire;
+
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 
 use crate::{
@@ -15,7 +17,10 @@ const TURN: usize = 64;
 
 /// The receiving side of a rank: one thread at a time holds it.
 pub(crate) struct Inbox {
-    peers: Vec<Option<Box<Peer>>>,
+    /// The peers that ever sent something.
+    peers: Vec<Peer>,
+    /// The bits of [`Shared::opened`] that have their peer in the list.
+    known: Vec<u64>,
 }
 
 /// The rings with one peer.
@@ -106,77 +111,83 @@ impl ReplyPort for Port<'_> {
 impl Inbox {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
-            peers: (0..ranks).map(|_| None).collect(),
+            peers: Vec::new(),
+            known: vec![0; ranks.div_ceil(64)],
         }
     }
 
     /// Delivers what has arrived.
+    #[inline]
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
-        let mut count = 0;
-        for (word, opened) in shared.opened().iter().enumerate() {
-            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
-            while bits != 0 {
-                let from = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if let Some(peer) = self.peer(shared, from) {
-                    count += peer.poll(shared, sink);
-                }
-            }
-        }
-        count
+        self.meet(shared);
+        (self.peers.iter_mut())
+            .map(|peer| peer.poll(shared, sink))
+            .sum()
     }
 
     /// Whether a poll would find something.
     pub(crate) fn waiting(&mut self, shared: &Shared) -> bool {
-        for (word, opened) in shared.opened().iter().enumerate() {
-            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
-            while bits != 0 {
-                let from = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if let Some(peer) = self.peer(shared, from)
-                    && !peer.broken
-                    && (peer.replies.waiting()
-                        || peer.requests.waiting() && peer.back.stuck.is_none())
-                {
-                    return true;
-                }
-            }
-        }
-        false
+        self.meet(shared);
+        self.peers.iter().any(|peer| {
+            !peer.broken
+                && (peer.replies.waiting() || peer.requests.waiting() && peer.back.stuck.is_none())
+        })
     }
 
     /// Whether a reply waits for room.
     pub(crate) fn is_stuck(&self) -> bool {
-        (self.peers.iter().flatten()).any(|peer| peer.back.stuck.is_some())
+        self.peers.iter().any(|peer| peer.back.stuck.is_some())
     }
 
+    /// Takes those in who have begun to send.
     #[inline]
-    fn peer(&mut self, shared: &Shared, from: usize) -> Option<&mut Peer> {
-        let slot = self.peers.get_mut(from)?;
-        Some(slot.get_or_insert_with(|| {
-            let me = shared.rank.index();
-            let ring = |to, from, lane| {
-                let place = shared.shape.ring(to, from, lane);
-                MappedRing::new(&shared.mapping, place, &shared.shape)
-            };
-            let peer = Rank(from as u32);
-            shared.open(peer);
-            Box::new(Peer {
-                requests: Reader::new(ring(me, from, Lane::Request)),
-                replies: Reader::new(ring(me, from, Lane::Reply)),
-                back: Back {
-                    peer,
-                    writer: Writer::new(ring(from, me, Lane::Reply)),
-                    stuck: None,
-                },
-                unfinished: None,
-                broken: false,
-            })
-        }))
+    fn meet(&mut self, shared: &Shared) {
+        for (word, (opened, known)) in shared.opened().iter().zip(&self.known).enumerate() {
+            let opened = opened.load(Acquire);
+            if opened != *known {
+                self.meet_new(shared, word, opened);
+                return self.meet(shared);
+            }
+        }
+    }
+
+    #[cold]
+    fn meet_new(&mut self, shared: &Shared, word: usize, opened: u64) {
+        let mut new = opened & !self.known[word];
+        self.known[word] = opened;
+        while new != 0 {
+            let from = word * 64 + new.trailing_zeros() as usize;
+            new &= new - 1;
+            if from < shared.shape.ranks() {
+                self.peers.push(Peer::new(shared, from));
+            }
+        }
     }
 }
 
 impl Peer {
+    fn new(shared: &Shared, from: usize) -> Self {
+        let me = shared.rank.index();
+        let ring = |to, from, lane| {
+            let place = shared.shape.ring(to, from, lane);
+            MappedRing::new(&shared.mapping, place, &shared.shape)
+        };
+        let peer = Rank(from as u32);
+        shared.open(peer);
+        Self {
+            requests: Reader::new(ring(me, from, Lane::Request)),
+            replies: Reader::new(ring(me, from, Lane::Reply)),
+            back: Back {
+                peer,
+                writer: Writer::new(ring(from, me, Lane::Reply)),
+                stuck: None,
+            },
+            unfinished: None,
+            broken: false,
+        }
+    }
+
+    #[inline]
     fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
         if self.broken {
             return 0;

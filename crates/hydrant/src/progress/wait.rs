@@ -35,10 +35,12 @@ pub(crate) enum For {
 
 /// Looks at the word between two polls, when a word is what is waited for.
 const LOOKS: u32 = 16;
-/// Polls between two looks at the clock.
-const POLLS: u32 = 32;
-/// Polls in a crowd before the core is yielded.
-const CROWDED_POLLS: u32 = 8;
+/// Polls in a row, when a message is what is waited for.
+const POLLS: u32 = 16;
+/// Rounds of these between two looks at the clock.
+const ROUNDS: u32 = 4;
+/// Rounds in a crowd before the core is yielded.
+const CROWDED_ROUNDS: u32 = 2;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -75,9 +77,16 @@ impl Core {
                 }
             }
             self.progress.attend();
-            let delivered = self.poll();
-            if done() {
-                return Ok(());
+            let mut delivered = 0;
+            for _ in 0..POLLS {
+                delivered += self.poll();
+                if done() {
+                    return Ok(());
+                }
+                if delivered == 0 && what != For::Message {
+                    break;
+                }
+                hint::spin_loop();
             }
             let now = self.conduit.changes();
             if changes != Some(now) {
@@ -152,7 +161,7 @@ enum Rest {
 
 /// Decides how to rest.
 struct Patience {
-    polls: u32,
+    rounds: u32,
     yields: u32,
     crowded: bool,
     spin: Duration,
@@ -162,7 +171,7 @@ struct Patience {
 impl Patience {
     fn new(core: &Core) -> Self {
         Self {
-            polls: 0,
+            rounds: 0,
             yields: 0,
             crowded: core.progress.crowded,
             spin: core.progress.spin,
@@ -172,7 +181,7 @@ impl Patience {
 
     /// Something came: begin anew.
     fn renew(&mut self) {
-        self.polls = 0;
+        self.rounds = 0;
         self.yields = 0;
         self.since = None;
     }
@@ -180,14 +189,14 @@ impl Patience {
     /// Woken: look around, but sleep again soon.
     fn after_sleep(&mut self) {
         self.yields = 0;
-        self.polls = 0;
+        self.rounds = 0;
         self.since = None;
     }
 
     fn next(&mut self) -> Rest {
-        self.polls += 1;
+        self.rounds += 1;
         if self.crowded {
-            if self.polls < CROWDED_POLLS {
+            if self.rounds < CROWDED_ROUNDS {
                 return Rest::Spin;
             }
             self.yields += 1;
@@ -197,7 +206,7 @@ impl Patience {
                 Rest::Sleep
             };
         }
-        if !self.polls.is_multiple_of(POLLS) {
+        if !self.rounds.is_multiple_of(ROUNDS) {
             return Rest::Spin;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
