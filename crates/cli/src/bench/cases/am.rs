@@ -13,7 +13,7 @@ use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
 use super::barrier::HANDOVERS;
-use super::ping_pong;
+use super::{look, ping_pong};
 
 /// Messages this rank has handled, and how many it has waited for.
 #[derive(Default)]
@@ -265,9 +265,4 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
         e.row(Row::new("am", case, "ns", ours).against(bare).goal_if(goal))?;
     }
     Ok(())
-}
-
-/// Keeps the compiler from leaving out what nobody looks at.
-fn look<T>(value: T) {
-    black_box(value);
 }
