@@ -67,22 +67,18 @@ impl Back {
         }
     }
 
-    /// Whether requests may be taken: no reply waits.
-    fn clear(&mut self, shared: &Shared) -> bool {
-        if let Some(stuck) = self.stuck.take() {
-            let Stuck {
-                kind,
-                tag,
-                ref args,
-                ref payload,
-            } = stuck;
-            if !self.writer.push(kind, tag, args, payload) {
-                self.stuck = Some(stuck);
-                return false;
-            }
+    /// Sends the reply that waits; `false` if there is still no room.
+    #[cold]
+    fn resend(&mut self, shared: &Shared) -> bool {
+        let Some(stuck) = &self.stuck else {
+            return true;
+        };
+        let sent = (self.writer).push(stuck.kind, stuck.tag, &stuck.args, &stuck.payload);
+        if sent {
+            self.stuck = None;
             shared.ring_bell(self.peer);
         }
-        true
+        sent
     }
 }
 
@@ -229,14 +225,11 @@ impl Peer {
 
     #[inline]
     fn poll_requests(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        if self.back.stuck.is_some() && !self.settle(shared) {
+            return 0;
+        }
         let from = self.back.peer;
         for count in 0..TURN {
-            if !self.back.clear(shared) {
-                return count;
-            }
-            if let Some(taken) = self.unfinished.take() {
-                self.finish(shared, &taken);
-            }
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
@@ -263,11 +256,21 @@ impl Peer {
             }
             if self.back.stuck.is_some() {
                 self.unfinished = Some(taken);
-            } else {
-                self.finish(shared, &taken);
+                return count + 1;
             }
+            self.finish(shared, &taken);
         }
         TURN
+    }
+
+    /// Sends the reply that waits and finishes with its request; `false` if it still waits.
+    #[cold]
+    fn settle(&mut self, shared: &Shared) -> bool {
+        let sent = self.back.resend(shared);
+        if sent && let Some(taken) = self.unfinished.take() {
+            self.finish(shared, &taken);
+        }
+        sent
     }
 
     /// Done with a request.
