@@ -52,7 +52,8 @@ impl Core {
         self.conduit.poll(&mut Pump { core: self })
     }
 
-    /// Waits until `done`, looking after messages meanwhile.
+    /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
+    /// said yes it is not asked again.
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
@@ -116,10 +117,15 @@ impl Core {
                         For::Room => Sleeper::Room,
                         For::Message | For::Memory => Sleeper::Application,
                     };
+                    let mut ended = false;
                     self.conduit.wait(sleeper, None, &mut || {
-                        done() || changes != Some(self.conduit.changes())
+                        ended = ended || done();
+                        ended || changes != Some(self.conduit.changes())
                     });
                     self.progress.awake();
+                    if ended {
+                        return Ok(());
+                    }
                     patience.after_sleep();
                 }
             }
