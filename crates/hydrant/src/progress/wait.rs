@@ -92,7 +92,7 @@ impl Core {
             let now = self.conduit.changes();
             if changes != Some(now) {
                 changes = Some(now);
-                if let Some(lost) = self.lost(on) {
+                if let Some(lost) = self.lost(on, what) {
                     // What it did before it ended still counts.
                     self.poll();
                     return if done() {
@@ -142,19 +142,23 @@ impl Core {
         }
     }
 
-    /// A rank that is waited on and has ended.
-    fn lost(&self, on: On<'_>) -> Option<Rank> {
-        let lost = |rank: &Rank| *rank != self.rank && self.has_ended(*rank);
+    /// A rank that is waited on and will not do what is waited for.
+    ///
+    /// A rank leaves in good order only once every rank is in the job's last barrier. It has
+    /// stored all that others wait for in their memory, but it answers no messages.
+    fn lost(&self, on: On<'_>, what: For) -> Option<Rank> {
+        let lost = |rank: &Rank| match self.conduit.standing(*rank) {
+            _ if *rank == self.rank => false,
+            Standing::Present => false,
+            Standing::Left => what != For::Memory,
+            Standing::Lost => true,
+        };
         match on {
             On::Rank(rank) => Some(rank).filter(lost),
             On::Ranks(ranks) => ranks.iter().copied().find(lost),
             On::Anyone => (0..self.size).map(Rank).find(lost),
             On::Nobody => None,
         }
-    }
-
-    fn has_ended(&self, rank: Rank) -> bool {
-        self.conduit.standing(rank) != Standing::Present
     }
 }
 
