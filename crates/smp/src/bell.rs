@@ -33,6 +33,11 @@ const APPLICATION: u32 = 2;
 /// Whoever sleeps also waits for a peer to take messages out of a ring. (4 is the contract's
 /// [`Door::MEMORY`].)
 const ROOM: u32 = 8;
+/// The bits that say who sleeps; those above count wakes, so that a sleeper that was woken
+/// before it slept sees another word than it expects, whoever armed the bell again since.
+const SLEEPERS: u32 = SERVICE | APPLICATION | Door::MEMORY | ROOM;
+/// One wake.
+const WAKE: u32 = SLEEPERS + 1;
 /// Which sleepers a wake is for, when it is for all.
 const EVERYONE: u32 = u32::MAX;
 
@@ -58,7 +63,7 @@ pub(crate) fn enroll() -> bool {
 /// Called after a message was published: wakes whoever sleeps for it.
 #[inline]
 pub(crate) fn ring(bell: &AtomicU32) {
-    ring_for(bell, u32::MAX);
+    ring_for(bell, SLEEPERS);
 }
 
 /// Called after messages were taken from a ring: wakes whoever sleeps for the room.
@@ -80,24 +85,35 @@ fn ring_for(bell: &AtomicU32, bits: u32) {
 fn ring_armed(bell: &AtomicU32) {
     let armed = bell.load(SeqCst);
     if armed & APPLICATION != 0 {
-        bell.fetch_and(!(APPLICATION | Door::MEMORY | ROOM), SeqCst);
-        wake_bits(bell, APPLICATION);
-    } else if armed & SERVICE != 0 {
-        bell.fetch_and(!(SERVICE | ROOM), SeqCst);
+        disarm(bell, APPLICATION | Door::MEMORY | ROOM);
+        // The bit may be of a thread that went back to work: then the service is next.
+        if wake_bits(bell, APPLICATION) > 0 {
+            return;
+        }
+    }
+    if armed & SERVICE != 0 {
+        disarm(bell, SERVICE | ROOM);
         wake_bits(bell, SERVICE);
     }
 }
 
 /// Wakes every sleeper.
 pub(crate) fn wake(bell: &AtomicU32) {
-    bell.store(0, SeqCst);
+    disarm(bell, SLEEPERS);
     wake_bits(bell, EVERYONE);
 }
 
-fn wake_bits(bell: &AtomicU32, bits: u32) {
-    if let Some(bits) = NonZeroU32::new(bits) {
-        let _ = futex::wake_bitset(bell, futex::Flags::empty(), i32::MAX as u32, bits);
-    }
+/// Clears bits and counts a wake.
+fn disarm(bell: &AtomicU32, bits: u32) {
+    let disarmed = |old: u32| Some((old & !bits).wrapping_add(WAKE));
+    let _ = bell.fetch_update(SeqCst, SeqCst, disarmed);
+}
+
+/// How many slept.
+fn wake_bits(bell: &AtomicU32, bits: u32) -> usize {
+    NonZeroU32::new(bits).map_or(0, |bits| {
+        futex::wake_bitset(bell, futex::Flags::empty(), i32::MAX as u32, bits).unwrap_or(0)
+    })
 }
 
 /// Sleeps until rung, until `timeout`, or not at all if `ready` says so once the bell is
