@@ -26,8 +26,8 @@ use crate::{
     inbox::Inbox,
     latch::{self, Latch},
     layout::{HUGE, Lane, Shape, card, header},
-    mapping::{MappedRing, MappedWords, Mapping},
-    ring::{MAX_ARGS, Writer},
+    mapping::{MappedRing, Mapping},
+    ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
     transfer::{self, Transfers},
     watch::Watch,
 };
@@ -67,8 +67,7 @@ pub(crate) struct Shared {
     doors: Vec<Door>,
     cards: Vec<Window>,
     standings: Vec<Word32>,
-    opened: MappedWords,
-    changes: MappedWords,
+    header: Window,
     outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
     foreign: Foreign,
     /// The kernel would not copy: by messages from now on.
@@ -101,7 +100,7 @@ impl Shared {
                 needs_registration: false,
                 any_address: true,
                 max_args: MAX_ARGS,
-                max_payload: shape.payload as usize / 4,
+                max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),
                 segment: shape.segment as usize,
                 bytes_per_rank: shape.bytes_per_rank(),
                 bytes_per_pair: shape.bytes_per_pair(),
@@ -123,8 +122,7 @@ impl Shared {
                 .map(|rank| word(rank, card::STANDING))
                 .collect::<Result<_, Error>>()?,
             cards,
-            opened: mapping.kept_words(shape.card(rank.index()) + card::OPENED, ranks.div_ceil(64)),
-            changes: mapping.kept_words(header::CHANGES, 1),
+            header: mapping.window(0, 128),
             outgoing: (0..ranks).map(|_| OnceLock::new()).collect(),
             foreign,
             forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
@@ -170,9 +168,10 @@ impl Shared {
     /// A bit for each rank that sends to this one.
     #[inline]
     pub(crate) fn opened(&self) -> &[AtomicU64] {
-        &self.opened
+        self.opened_at(self.rank)
     }
 
+    #[inline]
     fn opened_at(&self, rank: Rank) -> &[AtomicU64] {
         let ranks = self.shape.ranks();
         (self.mapping).words(
@@ -213,8 +212,10 @@ impl Shared {
     fn end(&self, rank: Rank, how: u32) {
         let word = &self.standings[rank.index()];
         let ended = |old| (old != standing::LEFT && old != standing::LOST).then_some(how);
-        if word.fetch_update(AcqRel, Acquire, ended).is_ok() {
-            self.changes[0].fetch_add(1, AcqRel);
+        if word.fetch_update(AcqRel, Acquire, ended).is_ok()
+            && let Ok(changes) = self.header.atomic_u64(header::CHANGES)
+        {
+            changes.fetch_add(1, AcqRel);
         }
     }
 
@@ -593,7 +594,10 @@ impl Conduit for Smp {
     }
 
     fn changes(&self) -> u64 {
-        self.shared.changes[0].load(Acquire)
+        self.shared
+            .header
+            .atomic_u64(header::CHANGES)
+            .map_or(0, |changes| changes.load(Acquire))
     }
 
     fn leave(&self, orderly: bool) {

@@ -136,14 +136,6 @@ impl Mapping {
         self.table(offset, count)
     }
 
-    /// A row of words, checked once and kept.
-    pub(crate) fn kept_words(self: &Arc<Self>, offset: usize, count: usize) -> MappedWords {
-        MappedWords {
-            words: NonNull::from(self.words(offset, count)),
-            _keep: Arc::clone(self),
-        }
-    }
-
     /// A table of extents.
     pub(crate) fn entries(&self, offset: usize, count: usize) -> &[crate::extents::Entry] {
         self.table(offset, count)
@@ -151,6 +143,9 @@ impl Mapping {
 
     /// Makes a part of the file usable: real, zeroed pages, or an error and no harm.
     pub(crate) fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        if len == 0 {
+            return Ok(()); // which the system would call an invalid length
+        }
         // One rank at a time, or each would count the same free memory as its own.
         let _turn = Turn::take(self.file.as_fd())?;
         let available = available_memory();
@@ -207,6 +202,9 @@ impl Mapping {
 
     /// Gives the pages of a part back; it reads as zero again.
     pub(crate) fn decommit(&self, offset: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(cause) = fs::fallocate(&self.file, flags, offset as u64, len as u64) {
             tracing::warn!(%cause, offset, len, "shared memory could not be given back");
@@ -235,27 +233,6 @@ unsafe impl Shareable for Consumed {}
 // SAFETY: a struct of atomics.
 unsafe impl Shareable for crate::extents::Entry {}
 
-/// A row of words in the shared file.
-pub(crate) struct MappedWords {
-    words: NonNull<[AtomicU64]>,
-    _keep: Arc<Mapping>,
-}
-
-// SAFETY: it gives out atomics; `_keep` is Send + Sync.
-unsafe impl Send for MappedWords {}
-// SAFETY: as above.
-unsafe impl Sync for MappedWords {}
-
-impl std::ops::Deref for MappedWords {
-    type Target = [AtomicU64];
-
-    #[inline]
-    fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
-        unsafe { self.words.as_ref() }
-    }
-}
-
 /// The memory of a ring in the shared file.
 pub(crate) struct MappedRing {
     slots: NonNull<[Slot]>,
@@ -283,9 +260,6 @@ impl MappedRing {
 
     /// The bytes of a payload that was published and is not finished with.
     pub(crate) fn payload(&self, offset: usize, len: usize) -> &[u8] {
-        if len == 0 {
-            return &[];
-        }
         assert!(offset <= self.payload.len() && len <= self.payload.len() - offset);
         // SAFETY: in bounds, checked. Between publishing and `Consumed` passing it, the
         // writer does not touch these bytes: that is the ring's protocol, which `model.rs`

@@ -30,7 +30,7 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use header::{Head, Malformed};
+pub(crate) use header::{Head, MAX_PAYLOAD, Malformed};
 pub(crate) use reader::{Reader, Taken};
 pub(crate) use slots::{Consumed, Slot, Slots};
 pub(crate) use writer::Writer;
