@@ -263,10 +263,11 @@ pub(crate) fn serve(
                     // SAFETY: the extent is in force, so its owner lent it for writing; with
                     // `Key::ANY` the peer vouched for the change.
                     unsafe { shared.self_copy.put(place.addr, delivery.payload) }
-                        .map_err(|()| status::BAD_ADDRESS)
+                        .map_err(|()| (status::BAD_ADDRESS, 0))
                 });
-            let args = [ticket, delivery.payload.len() as u64];
-            port.reply(&answer(WRITE, outcome, &args, &[]))
+            let (code, extent) = outcome.err().unwrap_or((status::DONE, 0));
+            let args = [ticket, delivery.payload.len() as u64, extent];
+            port.reply(&answer(WRITE, code, &args, &[]))
         }
         (READ, &[ticket, key, offset, len, at]) => {
             let len = usize::try_from(len)
@@ -282,37 +283,34 @@ pub(crate) fn serve(
                 .map_err(|error| status_of(&error))
                 .and_then(|place| {
                     (shared.self_copy.get(place.addr, &mut buffer))
-                        .map_err(|()| status::BAD_ADDRESS)
+                        .map_err(|()| (status::BAD_ADDRESS, 0))
                 });
-            if outcome.is_err() {
+            let (code, extent) = outcome.err().unwrap_or((status::DONE, 0));
+            if code != status::DONE {
                 buffer.clear();
             }
-            let args = [ticket, len as u64, at];
-            port.reply(&answer(READ, outcome, &args, &buffer))
+            let args = [ticket, len as u64, extent, at];
+            port.reply(&answer(READ, code, &args, &buffer))
         }
         _ => Err(malformed("an unknown kind of message")),
     }
 }
 
-fn answer<'a>(
-    kind: u8,
-    outcome: Result<(), u16>,
-    args: &'a [u64],
-    payload: &'a [u8],
-) -> Message<'a> {
+fn answer<'a>(kind: u8, tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message<'a> {
     Message {
         kind,
-        tag: outcome.err().unwrap_or(status::DONE),
+        tag,
         args,
         payload,
     }
 }
 
-fn status_of(error: &Error) -> u16 {
+/// How a piece ended, and how long its extent is.
+fn status_of(error: &Error) -> (u16, u64) {
     match error {
-        Error::OutOfExtent { .. } => status::OUT_OF_EXTENT,
-        Error::BadAddress { .. } => status::BAD_ADDRESS,
-        _ => status::REVOKED,
+        Error::OutOfExtent { extent, .. } => (status::OUT_OF_EXTENT, *extent),
+        Error::BadAddress { .. } => (status::BAD_ADDRESS, 0),
+        _ => (status::REVOKED, 0),
     }
 }
 
@@ -320,9 +318,9 @@ fn status_of(error: &Error) -> u16 {
 pub(crate) fn answered(shared: &Shared, delivery: &Delivery<'_>, sink: &mut dyn Sink) {
     let peer = delivery.from;
     let malformed = |what| Error::Malformed { peer, what };
-    let (ticket, len, at) = match (delivery.kind, delivery.args) {
-        (WRITE, &[ticket, len]) => (ticket, len as usize, 0),
-        (READ, &[ticket, len, at]) => (ticket, len as usize, at as usize),
+    let (ticket, len, extent, at) = match (delivery.kind, delivery.args) {
+        (WRITE, &[ticket, len, extent]) => (ticket, len as usize, extent, 0),
+        (READ, &[ticket, len, extent, at]) => (ticket, len as usize, extent, at as usize),
         _ => return sink.malformed(malformed("an unknown kind of reply")),
     };
     let mut open = shared.transfers.open();
@@ -348,7 +346,7 @@ pub(crate) fn answered(shared: &Shared, delivery: &Delivery<'_>, sink: &mut dyn 
         }
         status::DONE => {}
         code => {
-            let (offset, extent) = (transfer.remote.offset, 0);
+            let offset = transfer.remote.offset;
             transfer.failed.get_or_insert(match code {
                 status::OUT_OF_EXTENT => Error::OutOfExtent {
                     peer,
