@@ -8,12 +8,14 @@
 //! built above it, once, for all networks.
 //!
 //! The [`memory`] module holds the views of memory that other processes touch at the same
-//! time. The [`conformance`] module is the one suite that every implementation passes.
+//! time. The `conformance` module, under the feature of that name, is the one suite that
+//! every implementation passes.
 
 mod contract;
 mod error;
 mod rank;
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
 

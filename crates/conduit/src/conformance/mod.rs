@@ -1,1 +1,132 @@
 //! The one suite that every conduit passes.
+//!
+//! A [`Check`] is one promise of the [contract](crate::Conduit), tried on connected conduits
+//! that a [`Fixture`] starts as ranks of this process, each driven by a thread of its own.
+//! What arrives is compared with what the other side computed by itself. A conduit's crate
+//! has a test target without harness whose `main` is one call of [`main`]:
+//!
+//! ```ignore
+//! fn main() -> std::process::ExitCode {
+//!     hydrant_conduit::conformance::main(vec![("plain", Box::new(Plain)), …])
+//! }
+//! ```
+//!
+//! Ranks wait only by calling the conduit they drive, so that an implementation may let them
+//! take turns. No check asserts how long anything takes; a guard of many seconds ends what hangs.
+
+#![allow(unsafe_code)] // registers, writes and reads memory: in `memory` alone
+
+mod access;
+mod basics;
+mod endings;
+mod extents;
+mod flow;
+mod log;
+mod malformed;
+mod memory;
+mod messages;
+mod pattern;
+mod pending;
+mod segment;
+mod sleep;
+mod team;
+mod threads;
+mod wake;
+
+use std::{process::ExitCode, sync::Arc};
+
+use libtest_mimic::{Arguments, Trial};
+
+use crate::{Caps, Conduit, Rank};
+
+/// A conduit under test.
+pub trait Fixture: Send + Sync {
+    /// Conduits of a fresh job of so many ranks, connected, in the order of their ranks.
+    fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>>;
+
+    /// Most ranks it can start.
+    fn most_ranks(&self) -> u32 {
+        70
+    }
+
+    /// Whether a message that was taken by [`Conduit::send`] has arrived when that returns,
+    /// so that the peer's next [`Conduit::drain`] must deliver it.
+    fn arrives_at_once(&self) -> bool {
+        false
+    }
+
+    /// Makes `from` send `to` something that follows no rule; `false` if it has no way to.
+    fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
+        let _ = (from, to);
+        false
+    }
+}
+
+/// One promise of the contract.
+#[derive(Clone, Copy)]
+pub struct Check {
+    /// What a test of it is called.
+    pub name: &'static str,
+    /// The promise.
+    pub description: &'static str,
+    /// Whether it applies to a conduit of such capabilities.
+    pub applies: fn(&Caps) -> bool,
+    /// Tries it; panics if it is not kept.
+    pub run: fn(&dyn Fixture),
+}
+
+impl Check {
+    const fn new(name: &'static str, description: &'static str, run: fn(&dyn Fixture)) -> Self {
+        Self {
+            name,
+            description,
+            applies: |_| true,
+            run,
+        }
+    }
+
+    /// Only for conduits that reach any address.
+    const fn any_address(mut self) -> Self {
+        self.applies = |caps| caps.any_address;
+        self
+    }
+}
+
+/// Every check there is.
+pub fn checks() -> Vec<Check> {
+    [
+        basics::CHECKS,
+        segment::CHECKS,
+        access::CHECKS,
+        extents::CHECKS,
+        pending::CHECKS,
+        messages::CHECKS,
+        flow::CHECKS,
+        threads::CHECKS,
+        sleep::CHECKS,
+        wake::CHECKS,
+        endings::CHECKS,
+        malformed::CHECKS,
+    ]
+    .concat()
+}
+
+/// Runs every check on every fixture, as tests named `fixture::check`, with the arguments of
+/// a test binary. A check that does not apply to a fixture is shown as ignored.
+pub fn main(fixtures: Vec<(&'static str, Box<dyn Fixture>)>) -> ExitCode {
+    let mut trials = Vec::new();
+    for (fixture_name, fixture) in fixtures {
+        let fixture: Arc<dyn Fixture> = fixture.into();
+        let caps = fixture.start(1)[0].caps().clone();
+        for check in checks() {
+            let fixture = Arc::clone(&fixture);
+            let trial = Trial::test(format!("{fixture_name}::{}", check.name), move || {
+                eprintln!("{}: {}", check.name, check.description);
+                (check.run)(&*fixture);
+                Ok(())
+            });
+            trials.push(trial.with_ignored_flag(!(check.applies)(&caps)));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

@@ -35,12 +35,10 @@ pub(crate) enum For {
 
 /// Looks at the word between two polls, when a word is what is waited for.
 const LOOKS: u32 = 16;
-/// Polls in a row, when a message is what is waited for.
-const POLLS: u32 = 16;
-/// Rounds of these between two looks at the clock.
-const ROUNDS: u32 = 4;
-/// Rounds in a crowd before the core is yielded.
-const CROWDED_ROUNDS: u32 = 2;
+/// Polls between two looks at the clock.
+const POLLS: u32 = 32;
+/// Polls in a crowd before the core is yielded.
+const CROWDED_POLLS: u32 = 8;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -52,8 +50,7 @@ impl Core {
         self.conduit.poll(&mut Pump { core: self })
     }
 
-    /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
-    /// said yes it is not asked again.
+    /// Waits until `done`, looking after messages meanwhile.
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
@@ -78,16 +75,9 @@ impl Core {
                 }
             }
             self.progress.attend();
-            let mut delivered = 0;
-            for _ in 0..POLLS {
-                delivered += self.poll();
-                if done() {
-                    return Ok(());
-                }
-                if delivered == 0 && what != For::Message {
-                    break;
-                }
-                hint::spin_loop();
+            let delivered = self.poll();
+            if done() {
+                return Ok(());
             }
             let now = self.conduit.changes();
             if changes != Some(now) {
@@ -117,15 +107,10 @@ impl Core {
                         For::Room => Sleeper::Room,
                         For::Message | For::Memory => Sleeper::Application,
                     };
-                    let mut ended = false;
                     self.conduit.wait(sleeper, None, &mut || {
-                        ended = ended || done();
-                        ended || changes != Some(self.conduit.changes())
+                        done() || changes != Some(self.conduit.changes())
                     });
                     self.progress.awake();
-                    if ended {
-                        return Ok(());
-                    }
                     patience.after_sleep();
                 }
             }
@@ -171,7 +156,7 @@ enum Rest {
 
 /// Decides how to rest.
 struct Patience {
-    rounds: u32,
+    polls: u32,
     yields: u32,
     crowded: bool,
     spin: Duration,
@@ -181,7 +166,7 @@ struct Patience {
 impl Patience {
     fn new(core: &Core) -> Self {
         Self {
-            rounds: 0,
+            polls: 0,
             yields: 0,
             crowded: core.progress.crowded,
             spin: core.progress.spin,
@@ -191,7 +176,7 @@ impl Patience {
 
     /// Something came: begin anew.
     fn renew(&mut self) {
-        self.rounds = 0;
+        self.polls = 0;
         self.yields = 0;
         self.since = None;
     }
@@ -199,14 +184,14 @@ impl Patience {
     /// Woken: look around, but sleep again soon.
     fn after_sleep(&mut self) {
         self.yields = 0;
-        self.rounds = 0;
+        self.polls = 0;
         self.since = None;
     }
 
     fn next(&mut self) -> Rest {
-        self.rounds += 1;
+        self.polls += 1;
         if self.crowded {
-            if self.rounds < CROWDED_ROUNDS {
+            if self.polls < CROWDED_POLLS {
                 return Rest::Spin;
             }
             self.yields += 1;
@@ -216,7 +201,7 @@ impl Patience {
                 Rest::Sleep
             };
         }
-        if !self.rounds.is_multiple_of(ROUNDS) {
+        if !self.polls.is_multiple_of(POLLS) {
             return Rest::Spin;
         }
         let since = *self.since.get_or_insert_with(Instant::now);

@@ -1,0 +1,146 @@
+//! Who is there, what they can do, what time it is.
+
+use std::collections::HashSet;
+
+use crate::{Message, Rank, Standing};
+
+use super::{
+    Check, Fixture,
+    log::{Got, Log},
+    pattern,
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("ranks_1", "a job of one speaks to itself", |f| {
+        every_pair(f, 1)
+    }),
+    Check::new("ranks_2", "two ranks speak, each to each", |f| {
+        every_pair(f, 2)
+    }),
+    Check::new("ranks_3", "three ranks speak, each to each", |f| {
+        every_pair(f, 3)
+    }),
+    Check::new("ranks_8", "eight ranks speak, each to each", |f| {
+        every_pair(f, 8)
+    }),
+    Check::new(
+        "ranks_70",
+        "as many ranks as fit no single word of bits",
+        |f| every_pair(f, 70),
+    ),
+    Check::new(
+        "caps_agree",
+        "all ranks have the same capabilities and limits",
+        caps_agree,
+    ),
+    Check::new(
+        "clock",
+        "the clock never goes back, and goes forward",
+        clock,
+    ),
+    Check::new(
+        "all_present",
+        "all ranks take part from the start",
+        all_present,
+    ),
+];
+
+/// Every rank sends every rank, itself included, a few requests and gets each back.
+fn every_pair(fixture: &dyn Fixture, ranks: u32) {
+    const EACH: u64 = 3;
+    let ranks = ranks.min(fixture.most_ranks());
+    each(fixture, ranks, |me| {
+        let log = &mut Log::echoing();
+        let len = me.conduit.caps().max_payload.min(100);
+        let payload = |from: Rank, to: Rank, n| {
+            pattern::bytes(u64::from(from.0) << 32 | u64::from(to.0) << 8 | n, len)
+        };
+        for n in 0..EACH {
+            for peer in me.ranks() {
+                let payload = payload(me.rank(), peer, n);
+                me.send(log, peer, &numbered(n, &payload));
+            }
+        }
+        let all = EACH as usize * ranks as usize;
+        me.until(log, "every message", |log| {
+            log.requests.len() >= all && log.replies.len() >= all
+        });
+        me.meet(log);
+        me.linger(log);
+        for peer in me.ranks() {
+            let requests = log.requests_of(peer);
+            let replies: Vec<&Got> = log.replies.iter().filter(|got| got.from == peer).collect();
+            for n in 0..EACH {
+                let sent = payload(peer, me.rank(), n);
+                assert_eq!(
+                    *requests[n as usize],
+                    Got::expected(peer, &numbered(n, &sent))
+                );
+                let sent = payload(me.rank(), peer, n);
+                assert_eq!(
+                    *replies[n as usize],
+                    Got::expected(peer, &numbered(n, &sent))
+                );
+            }
+            assert_eq!(
+                (requests.len(), replies.len()),
+                (EACH as usize, EACH as usize)
+            );
+        }
+        assert!(log.malformed.is_empty(), "{:?}", log.malformed);
+    });
+}
+
+fn numbered<'a>(n: u64, payload: &'a [u8]) -> Message<'a> {
+    Message {
+        kind: 1,
+        tag: n as u16,
+        args: &[],
+        payload,
+    }
+}
+
+fn caps_agree(fixture: &dyn Fixture) {
+    let said = std::sync::Mutex::new(HashSet::new());
+    each(fixture, 3, |me| {
+        assert_eq!(me.conduit.size(), 3);
+        let caps = me.conduit.caps();
+        assert!(
+            caps.max_args > 0 && caps.max_payload > 0 && caps.segment > 0,
+            "{caps:?}"
+        );
+        said.lock()
+            .expect("no panic inside")
+            .insert(format!("{caps:?}"));
+        me.meet(&mut Log::new());
+    });
+    let said = said.into_inner().expect("no panic inside");
+    assert_eq!(said.len(), 1, "{said:#?}");
+}
+
+fn clock(fixture: &dyn Fixture) {
+    each(fixture, 2, |me: &Member<'_>| {
+        let first = me.conduit.now();
+        let mut last = first;
+        me.until(&mut Log::new(), "the clock to go on", |_| {
+            let now = me.conduit.now();
+            assert!(now >= last, "the clock went back from {last:?} to {now:?}");
+            last = now;
+            now - first > std::time::Duration::from_millis(5)
+        });
+        me.meet(&mut Log::new());
+    });
+}
+
+fn all_present(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        for peer in me.ranks() {
+            assert_eq!(me.conduit.standing(peer), Standing::Present);
+        }
+        let before = me.conduit.changes();
+        me.meet(&mut Log::new());
+        assert_eq!(me.conduit.changes(), before, "nothing changed");
+        me.meet(&mut Log::new());
+    });
+}

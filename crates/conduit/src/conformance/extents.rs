@@ -1,0 +1,389 @@
+//! Keys: what they open, and that they end.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    thread,
+};
+
+use crate::{Error, Key, Rank, Remote, Window};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    memory::{Arena, Lent, Place, bytes_of},
+    pattern::assert_same,
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "out_of_extent",
+        "an access that leaves its extent is refused, with its limits",
+        outside,
+    ),
+    Check::new(
+        "bad_address",
+        "an address that is not mapped, or read-only, is refused",
+        bad_address,
+    )
+    .any_address(),
+    Check::new(
+        "revoked",
+        "a key that was revoked opens nothing, for ever",
+        revoked,
+    ),
+    Check::new("forged", "a key that was never made opens nothing", forged),
+    Check::new("deregister_twice", "a key is revoked once", twice),
+    Check::new(
+        "exhausted",
+        "extents run out with an error, and come back",
+        exhausted,
+    ),
+    Check::new(
+        "nothing_lands_late",
+        "nobody touches memory after deregister returned",
+        hammer,
+    ),
+];
+
+fn outside(fixture: &dyn Fixture) {
+    const BEFORE: usize = 64;
+    const LEN: usize = 3000;
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let whole = Window::private(2 * BEFORE + LEN);
+        let part = whole.part(BEFORE, LEN).expect("a part");
+        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let key = Key(me.gather(log, lent.key.0)[me.right().index()]);
+        let segment = me.conduit.caps().segment;
+        let places = [
+            (key, 0, LEN + 1, LEN),
+            (key, LEN as u64, 1, LEN),
+            (key, LEN as u64 - 7, 8, LEN),
+            (key, 1, LEN, LEN),
+            (key, u64::MAX, 1, LEN),
+            (key, u64::MAX - 3, 8, LEN),
+            (key, (BEFORE as u64).wrapping_neg(), 8, LEN),
+            (Key::SEGMENT, segment as u64, 1, segment),
+            (Key::SEGMENT, segment as u64 - 3, 4, segment),
+            (Key::SEGMENT, u64::MAX - 1, 4, segment),
+        ];
+        for (key, offset, len, extent) in places {
+            let remote = Remote { key, offset };
+            let wrote = me.put(log, me.right(), remote, &vec![0xbb; len]);
+            let read = me.get(log, me.right(), remote, len).map(drop);
+            for outcome in [wrote, read] {
+                match outcome {
+                    Err(Error::OutOfExtent {
+                        peer,
+                        offset: at,
+                        len: bytes,
+                        extent: limit,
+                    }) => {
+                        assert_eq!((peer, at, bytes), (me.right(), offset, len as u64));
+                        assert_eq!(limit, extent as u64, "the limit that was told");
+                    }
+                    other => panic!("{len} bytes at {offset} of {key:?}: {other:?}"),
+                }
+            }
+        }
+        me.meet(log);
+        let bytes = bytes_of(&whole);
+        let untouched = [0; BEFORE];
+        assert_same(
+            &bytes[..BEFORE],
+            &untouched,
+            format_args!("before the extent"),
+        );
+        assert_same(
+            &bytes[BEFORE + LEN..],
+            &untouched,
+            format_args!("behind the extent"),
+        );
+        // Exactly up to its end is within.
+        let end = Remote {
+            key,
+            offset: LEN as u64 - 8,
+        };
+        me.put(log, me.right(), end, &[9; 8])
+            .expect("within the extent");
+        me.meet(log);
+        assert_eq!(bytes_of(&lent.window)[LEN - 8..], [9; 8]);
+        me.meet(log);
+    });
+}
+
+fn bad_address(fixture: &dyn Fixture) {
+    static READ_ONLY: [u8; 64] = [0x11; 64];
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let most = me.conduit.caps().max_payload;
+        let read_only = READ_ONLY.as_ptr().addr() as u64;
+        for (addr, len) in [
+            (8, 8),
+            (8, 3 * most + 1),
+            (1 << 63, 8),
+            (u64::MAX - 3, 8),
+            (read_only, 64),
+        ] {
+            let remote = Remote {
+                key: Key::ANY,
+                offset: addr,
+            };
+            let wrote = me.put(log, me.right(), remote, &vec![1; len]);
+            let read = me.get(log, me.right(), remote, len).map(drop);
+            let readable = addr == read_only;
+            assert!(
+                !readable || read.is_ok(),
+                "a constant can be read: {read:?}"
+            );
+            for outcome in [Some(wrote), (!readable).then_some(read)]
+                .into_iter()
+                .flatten()
+            {
+                match outcome {
+                    Err(Error::BadAddress {
+                        peer,
+                        addr: at,
+                        len: bytes,
+                    }) => {
+                        assert_eq!((peer, at, bytes), (me.right(), addr, len as u64));
+                    }
+                    other => panic!("{len} bytes at {addr:#x}: {other:?}"),
+                }
+            }
+        }
+        // All goes on as before.
+        let arena = Arena::new(me.conduit, Place::Anywhere, 64);
+        let to = arena.publish(me, log)[me.right().index()];
+        me.put(log, me.right(), to, &[5; 64])
+            .expect("within the arena");
+        me.meet(log);
+        assert_eq!(arena.bytes(), [5; 64]);
+        me.meet(log);
+    });
+}
+
+/// A write and a read under `key` must be refused.
+fn refused(me: &Member<'_>, log: &mut Log<'_>, peer: Rank, key: Key) {
+    let remote = Remote { key, offset: 0 };
+    let wrote = me.put(log, peer, remote, &[0xee; 100]);
+    let read = me.get(log, peer, remote, 100).map(drop);
+    for outcome in [wrote, read] {
+        match outcome {
+            Err(Error::Revoked {
+                peer: owner,
+                key: word,
+            }) => assert_eq!((owner, word), (peer, key.0)),
+            other => panic!("{key:?} of rank {peer}: {other:?}"),
+        }
+    }
+}
+
+fn revoked(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let mut old = Vec::new();
+        for round in 0..20 {
+            let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+            assert!(
+                ![Key::SEGMENT, Key::ANY].contains(&lent.key),
+                "{:?} has a meaning",
+                lent.key
+            );
+            let key = Key(me.gather(log, lent.key.0)[me.right().index()]);
+            let to = Remote { key, offset: 0 };
+            me.put(log, me.right(), to, &[round; 128])
+                .expect("within the extent");
+            me.meet(log);
+            assert_eq!(bytes_of(&lent.window), [round; 128]);
+            // Every key before this one stays shut although its entry may be in use again.
+            for key in &old {
+                assert_ne!(*key, to.key, "a key came back");
+                refused(me, log, me.right(), *key);
+            }
+            me.meet(log);
+            assert_eq!(
+                bytes_of(&lent.window),
+                [round; 128],
+                "an old key opened a new extent"
+            );
+            let window = lent.revoke();
+            old.push(key);
+            me.meet(log);
+            refused(me, log, me.right(), key);
+            me.meet(log);
+            assert_eq!(
+                bytes_of(&window),
+                [round; 128],
+                "a write under a revoked key landed"
+            );
+        }
+    });
+}
+
+fn forged(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+        let key = me.gather(log, lent.key.0)[me.right().index()];
+        let forgeries = [
+            key ^ 1,
+            key + 2,
+            key ^ 1 << 20,
+            key ^ 1 << 33,
+            key ^ 1 << 62,
+            1,
+            7 << 32,
+            u64::MAX - 1,
+        ];
+        for forgery in forgeries {
+            if ![key, Key::SEGMENT.0, Key::ANY.0].contains(&forgery) {
+                refused(me, log, me.right(), Key(forgery));
+            }
+        }
+        me.meet(log);
+        assert_eq!(bytes_of(&lent.window), [0; 128]);
+        me.meet(log);
+    });
+}
+
+fn twice(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let key = lent.key;
+        lent.revoke();
+        let again = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        for key in [
+            key,
+            Key::SEGMENT,
+            Key::ANY,
+            Key(again.key.0 ^ 1),
+            Key(1 << 63),
+        ] {
+            match me.conduit.deregister(key) {
+                Err(Error::Revoked { peer, key: word }) => {
+                    assert_eq!((peer, word), (me.rank(), key.0))
+                }
+                other => panic!("{key:?}: {other:?}"),
+            }
+        }
+        again.revoke();
+    });
+}
+
+fn exhausted(fixture: &dyn Fixture) {
+    /// A conduit that takes this many may take any number.
+    const MANY: usize = 1 << 17;
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let mut held = Vec::new();
+        let limit = loop {
+            match Lent::new(me.conduit, Window::private(64)) {
+                Ok(lent) if held.len() < MANY => held.push(lent),
+                Ok(_) => break None,
+                Err(Error::Exhausted { limit, .. }) => break Some(limit),
+                Err(other) => panic!("after {} extents: {other}", held.len()),
+            }
+        };
+        assert!(
+            limit.is_none_or(|limit| limit >= held.len() as u64),
+            "{limit:?}, {} taken",
+            held.len()
+        );
+        let mut keys: Vec<u64> = held.iter().map(|lent| lent.key.0).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), held.len(), "a key was given twice");
+        // One comes back for one that goes, again and again.
+        for _ in 0..10 {
+            held.swap_remove(held.len() / 2).revoke();
+            held.push(Lent::new(me.conduit, Window::private(64)).expect("one was given back"));
+            if limit.is_some() {
+                let error = Lent::new(me.conduit, Window::private(64)).err();
+                assert!(matches!(error, Some(Error::Exhausted { .. })), "{error:?}");
+            }
+        }
+        let last = held.last().expect("there are some");
+        let to = me.gather(log, last.key.0)[me.right().index()];
+        let to = Remote {
+            key: Key(to),
+            offset: 0,
+        };
+        me.put(log, me.right(), to, &[3; 64])
+            .expect("within the extent");
+        me.meet(log);
+        assert_eq!(bytes_of(&last.window), [3; 64]);
+        me.meet(log);
+    });
+}
+
+/// Rank 0 lends and takes back; rank 1 writes and rank 2 reads as fast as they can.
+fn hammer(fixture: &dyn Fixture) {
+    const ROUNDS: u32 = 150;
+    const LEN: usize = 32 << 10;
+    const SECRET: u8 = 0x5e;
+    let (published, over) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (landed, late) = (AtomicU64::new(0), AtomicU64::new(0));
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        if me.rank() == Rank(0) {
+            for round in 0..ROUNDS {
+                let window = Window::private(LEN);
+                let lent = Lent::new(me.conduit, window).expect("room for an extent");
+                let before = landed.load(SeqCst);
+                published.store(lent.key.0, SeqCst);
+                me.until(log, "the others to touch the extent", |_| {
+                    landed.load(SeqCst) > before
+                });
+                for _ in 0..round % 7 {
+                    me.conduit.poll(log);
+                }
+                let window = lent.revoke();
+                window.fill(0, LEN, SECRET).expect("in bounds");
+                for turn in 0..30 {
+                    me.conduit.poll(log);
+                    if turn % 10 == 0 {
+                        thread::yield_now();
+                    }
+                    let bytes = bytes_of(&window);
+                    assert_same(&bytes, &vec![SECRET; LEN], format_args!("after deregister"));
+                }
+            }
+            over.store(1, SeqCst);
+        } else {
+            while over.load(SeqCst) == 0 {
+                let remote = Remote {
+                    key: Key(published.load(SeqCst)),
+                    offset: 0,
+                };
+                me.conduit.poll(log);
+                if remote.key == Key(0) {
+                    continue;
+                }
+                let outcome = if me.rank() == Rank(1) {
+                    me.put(log, Rank(0), remote, &vec![1; LEN])
+                } else {
+                    me.get(log, Rank(0), remote, LEN).map(|bytes| {
+                        assert!(
+                            !bytes.contains(&SECRET),
+                            "read memory that was not lent any more"
+                        );
+                    })
+                };
+                match outcome {
+                    Ok(()) => landed.fetch_add(1, SeqCst),
+                    Err(Error::Revoked { .. }) => late.fetch_add(1, SeqCst),
+                    Err(other) => panic!("{other}"),
+                };
+                log.ended.clear();
+                log.local.clear();
+            }
+        }
+        me.meet(log);
+    });
+    assert!(
+        late.into_inner() > 0,
+        "no access ever came too late: nothing was tried"
+    );
+}

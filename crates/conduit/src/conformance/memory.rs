@@ -1,0 +1,252 @@
+//! Memory to write to, and one-sided operations that keep their buffers.
+
+use std::{
+    mem,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use crate::{Conduit, Error, Key, Posted, Rank, Remote, Ticket, Window};
+
+use super::{log::Log, team::Member};
+
+/// Memory under a key; revoked when dropped.
+pub(super) struct Lent<'a> {
+    conduit: &'a dyn Conduit,
+    pub(super) window: Window,
+    pub(super) key: Key,
+    revoked: bool,
+}
+
+impl<'a> Lent<'a> {
+    pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
+        // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
+        // accessed as shared memory.
+        let key = unsafe { conduit.register(window.as_ptr(), window.len())? };
+        Ok(Self {
+            conduit,
+            window,
+            key,
+            revoked: false,
+        })
+    }
+
+    /// Revokes the key; the memory is the owner's again.
+    pub(super) fn revoke(mut self) -> Window {
+        self.revoked = true;
+        self.conduit.deregister(self.key).expect("a key in force");
+        self.window.clone()
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if !self.revoked && self.conduit.deregister(self.key).is_err() {
+            // Nobody knows whether peers are done with it.
+            mem::forget(self.window.clone());
+        }
+    }
+}
+
+/// The ways to name memory of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Segment,
+    Extent,
+    Anywhere,
+}
+
+impl Place {
+    pub(super) const ALL: [Place; 3] = [Place::Segment, Place::Extent, Place::Anywhere];
+
+    /// Those that a conduit has.
+    pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = Place> + use<> {
+        let any_address = conduit.caps().any_address;
+        (Self::ALL.into_iter()).filter(move |place| *place != Place::Anywhere || any_address)
+    }
+}
+
+/// Own memory that peers reach.
+pub(super) struct Arena<'a> {
+    pub(super) window: Window,
+    pub(super) remote: Remote,
+    _lent: Option<Lent<'a>>,
+}
+
+impl<'a> Arena<'a> {
+    /// `len` zeroed bytes.
+    pub(super) fn new(conduit: &'a dyn Conduit, place: Place, len: usize) -> Self {
+        if place == Place::Segment {
+            let mine = conduit
+                .window(conduit.rank())
+                .expect("the own segment is mapped");
+            conduit.commit(0, len).expect("memory for a test");
+            let window = mine
+                .part(0, len)
+                .expect("a segment large enough for a test");
+            window.fill(0, len, 0).expect("in bounds");
+            let (key, offset) = (Key::SEGMENT, 0);
+            let remote = Remote { key, offset };
+            return Self {
+                window,
+                remote,
+                _lent: None,
+            };
+        }
+        let window = Window::private(len);
+        if place == Place::Anywhere {
+            let (key, offset) = (Key::ANY, window.addr() as u64);
+            let remote = Remote { key, offset };
+            return Self {
+                window,
+                remote,
+                _lent: None,
+            };
+        }
+        let lent = Lent::new(conduit, window.clone()).expect("room for an extent");
+        let (key, offset) = (lent.key, 0);
+        let remote = Remote { key, offset };
+        Self {
+            window,
+            remote,
+            _lent: Some(lent),
+        }
+    }
+
+    /// Tells all ranks where it is; collective. What they said, by rank.
+    pub(super) fn publish(&self, member: &Member<'_>, log: &mut Log<'_>) -> Vec<Remote> {
+        let keys = member.gather(log, self.remote.key.0);
+        let offsets = member.gather(log, self.remote.offset);
+        (keys.into_iter().zip(offsets))
+            .map(|(key, offset)| Remote {
+                key: Key(key),
+                offset,
+            })
+            .collect()
+    }
+
+    /// A copy of all of it.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        bytes_of(&self.window)
+    }
+}
+
+/// A copy of all of a window.
+pub(super) fn bytes_of(window: &Window) -> Vec<u8> {
+    let mut bytes = vec![0; window.len()];
+    window.read(0, &mut bytes).expect("in bounds");
+    bytes
+}
+
+/// A place further on.
+pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
+    let offset = remote.offset + bytes as u64;
+    Remote { offset, ..remote }
+}
+
+/// A one-sided operation and its buffer.
+pub(super) struct Flight {
+    buffer: Vec<u8>,
+    /// Where in the buffer the data begins: odd places are tried too.
+    lead: usize,
+    posted: Option<Posted>,
+}
+
+impl Flight {
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match self.posted {
+            Some(Posted::Pending(ticket)) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// Overwrites the data, which the conduit said it needs no more.
+    pub(super) fn scribble(&mut self) {
+        self.buffer.fill(0xdb);
+    }
+
+    fn data(mut self) -> Vec<u8> {
+        self.posted = None;
+        mem::take(&mut self.buffer).split_off(self.lead)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.ticket().is_some() {
+            // The conduit may still use it: better lost than wrong.
+            mem::forget(mem::take(&mut self.buffer));
+        }
+    }
+}
+
+impl Member<'_> {
+    /// Begins a write of a copy of `data`.
+    pub(super) fn post_write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<Flight, Error> {
+        let lead = lead();
+        let mut buffer = vec![0; lead];
+        buffer.extend_from_slice(data);
+        let mut flight = Flight {
+            buffer,
+            lead,
+            posted: None,
+        };
+        let from = flight.buffer[lead..].as_ptr();
+        // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
+        // address of a peer is a window of a test, or such that cannot be written to.
+        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len())? });
+        Ok(flight)
+    }
+
+    /// Begins a read of `len` bytes.
+    pub(super) fn post_read(&self, peer: Rank, from: Remote, len: usize) -> Result<Flight, Error> {
+        let lead = lead();
+        let mut flight = Flight {
+            buffer: vec![0x77; lead + len],
+            lead,
+            posted: None,
+        };
+        let to = flight.buffer[lead..].as_mut_ptr();
+        // SAFETY: as above; nobody else uses the buffer.
+        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len)? });
+        Ok(flight)
+    }
+
+    /// Waits for the end of an operation: what was written or read.
+    pub(super) fn land(&self, log: &mut Log<'_>, flight: Flight) -> Result<Vec<u8>, Error> {
+        if let Some(ticket) = flight.ticket() {
+            self.until(log, "a one-sided operation", |log| {
+                log.outcome(ticket).is_some()
+            });
+            log.outcome(ticket).expect("just seen")?;
+        }
+        Ok(flight.data())
+    }
+
+    pub(super) fn put(
+        &self,
+        log: &mut Log<'_>,
+        peer: Rank,
+        to: Remote,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let flight = self.post_write(peer, to, data)?;
+        self.land(log, flight).map(drop)
+    }
+
+    pub(super) fn get(
+        &self,
+        log: &mut Log<'_>,
+        peer: Rank,
+        from: Remote,
+        len: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let flight = self.post_read(peer, from, len)?;
+        self.land(log, flight)
+    }
+}
+
+/// 0 to 7, in turn.
+fn lead() -> usize {
+    static TURN: AtomicU64 = AtomicU64::new(0);
+    (TURN.fetch_add(1, Relaxed) % 8) as usize
+}

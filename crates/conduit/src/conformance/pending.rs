@@ -1,0 +1,244 @@
+//! Operations that go on after their call returned.
+
+use std::collections::HashSet;
+
+use crate::{Rank, Ticket};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    memory::{Arena, Flight, Place, beyond},
+    pattern::{self, assert_same},
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "tickets_unique",
+        "no two operations under way have one ticket",
+        tickets,
+    ),
+    Check::new(
+        "complete_once",
+        "every pending operation completes exactly once, after local",
+        once,
+    ),
+    Check::new(
+        "local_frees",
+        "after local completion the source is not looked at again",
+        frees,
+    ),
+];
+
+const FLIGHTS: usize = 24;
+
+/// Begins writes to and reads from all peers without polling: the places that were read
+/// hold `old`.
+fn launch(
+    me: &Member<'_>,
+    log: &mut Log<'_>,
+    arena: &Arena<'_>,
+    len: usize,
+) -> (Vec<Flight>, Vec<Flight>) {
+    let remotes = arena.publish(me, log);
+    let mut writes = Vec::new();
+    let mut reads = Vec::new();
+    for number in 0..FLIGHTS {
+        for peer in me.ranks() {
+            let at = (number * me.conduit.size() as usize + me.rank().index()) * len;
+            let to = beyond(remotes[peer.index()], at);
+            let data = pattern::bytes(seed(me.rank(), peer, number), len);
+            writes.push(me.post_write(peer, to, &data).expect("within the arena"));
+            let from = beyond(remotes[peer.index()], FLIGHTS * 3 * len);
+            reads.push(me.post_read(peer, from, len).expect("within the arena"));
+        }
+    }
+    (writes, reads)
+}
+
+fn seed(from: Rank, to: Rank, number: usize) -> u64 {
+    (u64::from(from.0) << 40) + (u64::from(to.0) << 20) + number as u64
+}
+
+/// An arena for [`launch`] among three ranks, and how long its pieces are: some of several
+/// messages, where there are any.
+fn arena<'a>(me: &Member<'a>, place: Place) -> (Arena<'a>, usize) {
+    let len = (2 * me.conduit.caps().max_payload + 3).min(5000);
+    let arena = Arena::new(me.conduit, place, (FLIGHTS * 3 + 1) * len);
+    (arena.window.fill(FLIGHTS * 3 * len, len, 0xc4)).expect("in bounds");
+    (arena, len)
+}
+
+/// Fails unless what all ranks launched is in the arena.
+fn check(me: &Member<'_>, arena: &Arena<'_>, len: usize) {
+    let bytes = arena.bytes();
+    for number in 0..FLIGHTS {
+        for from in me.ranks() {
+            let at = (number * 3 + from.index()) * len;
+            let expected = pattern::bytes(seed(from, me.rank(), number), len);
+            assert_same(
+                &bytes[at..at + len],
+                &expected,
+                format_args!("write {number} of {from}"),
+            );
+        }
+    }
+}
+
+fn tickets(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        for place in Place::of(me.conduit) {
+            let (arena, len) = arena(me, place);
+            let (writes, reads) = launch(me, log, &arena, len);
+            let tickets: Vec<Ticket> = (writes.iter().chain(&reads))
+                .filter_map(|flight| flight.ticket())
+                .collect();
+            let distinct: HashSet<Ticket> = tickets.iter().copied().collect();
+            assert_eq!(
+                distinct.len(),
+                tickets.len(),
+                "{place:?}: a ticket was given twice"
+            );
+            for flight in writes.into_iter().chain(reads) {
+                me.land(log, flight).expect("within the arena");
+            }
+            me.meet(log);
+            check(me, &arena, len);
+            me.meet(log);
+        }
+    });
+}
+
+fn once(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        for place in Place::of(me.conduit) {
+            let log = &mut Order::default();
+            let (arena, len) = arena(me, place);
+            let (writes, reads) = launch(me, &mut Log::new(), &arena, len);
+            let written: Vec<Ticket> = writes.iter().filter_map(Flight::ticket).collect();
+            let read: Vec<Ticket> = reads.iter().filter_map(Flight::ticket).collect();
+            let all = written.len() + read.len();
+            me.until(log, "all operations", |log| log.complete.len() >= all);
+            me.meet(log);
+            me.linger(log);
+            me.meet(log);
+            let complete: HashSet<Ticket> = log.complete.iter().copied().collect();
+            assert_eq!(
+                complete,
+                written.iter().chain(&read).copied().collect(),
+                "{place:?}"
+            );
+            assert_eq!(
+                log.complete.len(),
+                all,
+                "{place:?}: completed more than once"
+            );
+            let local: HashSet<Ticket> = log.local.iter().copied().collect();
+            assert_eq!(
+                local.len(),
+                log.local.len(),
+                "{place:?}: told twice of one local completion"
+            );
+            assert!(
+                local.is_subset(&written.iter().copied().collect()),
+                "{place:?}: not of a write"
+            );
+            assert!(
+                !log.late,
+                "{place:?}: local completion after the remote one"
+            );
+            for flight in reads {
+                let data = me
+                    .land(&mut log.landed(), flight)
+                    .expect("within the arena");
+                assert_same(&data, &vec![0xc4; len], format_args!("read, {place:?}"));
+            }
+            for flight in writes {
+                me.land(&mut log.landed(), flight)
+                    .expect("within the arena");
+            }
+            check(me, &arena, len);
+            me.meet(log);
+        }
+    });
+}
+
+/// The order of completions.
+#[derive(Default)]
+struct Order {
+    local: Vec<Ticket>,
+    complete: Vec<Ticket>,
+    late: bool,
+}
+
+impl Order {
+    /// As a log of the same completions.
+    fn landed(&self) -> Log<'static> {
+        let mut log = Log::new();
+        log.ended = self
+            .complete
+            .iter()
+            .map(|ticket| (*ticket, Ok(())))
+            .collect();
+        log
+    }
+}
+
+impl crate::Sink for Order {
+    fn request(&mut self, delivery: crate::Delivery<'_>, _: &mut dyn crate::ReplyPort) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn reply(&mut self, delivery: crate::Delivery<'_>) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn local(&mut self, ticket: Ticket) {
+        self.late |= self.complete.contains(&ticket);
+        self.local.push(ticket);
+    }
+    fn complete(&mut self, ticket: Ticket, result: Result<(), crate::Error>) {
+        result.expect("within the arena");
+        self.complete.push(ticket);
+    }
+    fn malformed(&mut self, error: crate::Error) {
+        panic!("{error}");
+    }
+}
+
+fn frees(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        for place in Place::of(me.conduit) {
+            let (arena, len) = arena(me, place);
+            let (mut writes, reads) = launch(me, log, &arena, len);
+            for flight in &mut writes {
+                if flight.ticket().is_none() {
+                    flight.scribble();
+                }
+            }
+            let mut told = 0;
+            let last = |log: &Log<'_>, flight: &Flight| {
+                flight
+                    .ticket()
+                    .is_none_or(|ticket| log.outcome(ticket).is_some())
+            };
+            me.until(log, "all writes", |log| {
+                for ticket in &log.local[told..] {
+                    for flight in &mut writes {
+                        if flight.ticket() == Some(*ticket) {
+                            flight.scribble();
+                        }
+                    }
+                }
+                told = log.local.len();
+                writes.iter().all(|flight| last(log, flight))
+            });
+            for flight in writes.into_iter().chain(reads) {
+                me.land(log, flight).expect("within the arena");
+            }
+            me.meet(log);
+            check(me, &arena, len);
+            me.meet(log);
+        }
+    });
+}

@@ -1,0 +1,198 @@
+//! The segment that every rank owns.
+
+use crate::{Error, memory::Fault};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    pattern::{self, assert_same},
+    team::each,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "window_bounds",
+        "a mapped segment is as long as the capabilities say",
+        bounds,
+    ),
+    Check::new(
+        "window_shared",
+        "what one rank stores in a mapped segment, others load",
+        shared,
+    ),
+    Check::new(
+        "commit_zeroed",
+        "committed memory is zero, and zero again after decommit",
+        zeroed,
+    ),
+    Check::new(
+        "commit_huge_zeroed",
+        "memory committed in huge pages is like any other",
+        huge,
+    ),
+    Check::new(
+        "commit_range",
+        "committing outside the segment is refused",
+        range,
+    ),
+];
+
+fn bounds(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        let segment = me.conduit.caps().segment;
+        assert!(
+            me.conduit.window(me.rank()).is_some(),
+            "the own segment is not mapped"
+        );
+        for peer in me.ranks() {
+            let Some(window) = me.conduit.window(peer) else {
+                continue;
+            };
+            assert_eq!(window.len(), segment);
+            assert_eq!(window.write(segment, &[1]), Err(Fault::OutOfBounds));
+            assert!(me.conduit.door(peer).is_some(), "a window without a door");
+        }
+        // The last byte is there as the first is.
+        let mine = me.conduit.window(me.rank()).expect("checked");
+        me.conduit
+            .commit(segment - 1, 1)
+            .expect("memory for a test");
+        mine.write(segment - 1, &[7]).expect("in bounds");
+        assert_eq!(mine.load::<u8>(segment - 1), Ok(7));
+        me.meet(&mut Log::new());
+    });
+}
+
+/// Every rank writes a stripe of every segment, and then compares all stripes of all.
+fn shared(fixture: &dyn Fixture) {
+    const STRIPE: usize = 1001;
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        me.conduit.commit(0, 3 * STRIPE).expect("memory for a test");
+        me.meet(log);
+        let seed = |owner: usize, writer: usize| (owner * 3 + writer) as u64;
+        for owner in me.ranks() {
+            let data = pattern::bytes(seed(owner.index(), me.rank().index()), STRIPE);
+            if let Some(window) = me.conduit.window(owner) {
+                let at = me.rank().index() * STRIPE;
+                window.write(at, &data).expect("in bounds");
+            }
+        }
+        me.meet(log);
+        for owner in me.ranks() {
+            let Some(window) = me.conduit.window(owner) else {
+                continue;
+            };
+            for writer in me.ranks() {
+                let mut got = vec![0; STRIPE];
+                window
+                    .read(writer.index() * STRIPE, &mut got)
+                    .expect("in bounds");
+                let expected = pattern::bytes(seed(owner.index(), writer.index()), STRIPE);
+                assert_same(
+                    &got,
+                    &expected,
+                    format_args!("{writer}'s part of {owner}'s segment"),
+                );
+            }
+        }
+        me.meet(log);
+    });
+}
+
+fn zeroed(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let window = me.conduit.window(me.rank()).expect("the own segment");
+        let len = (64 << 10).min(me.conduit.caps().segment / 4);
+        // Neighbours of the part that comes and goes keep what they hold.
+        me.conduit.commit(0, 3 * len).expect("memory for a test");
+        for round in 0..4 {
+            let mut got = vec![1; len];
+            window.read(len, &mut got).expect("in bounds");
+            assert_same(
+                &got,
+                &vec![0; len],
+                format_args!("fresh memory, round {round}"),
+            );
+            window.fill(0, 3 * len, 0xa5).expect("in bounds");
+            me.meet(log);
+            if let Some(theirs) = me.conduit.window(me.right()) {
+                theirs.read(len, &mut got).expect("in bounds");
+                assert_same(
+                    &got,
+                    &vec![0xa5; len],
+                    format_args!("the peer's, round {round}"),
+                );
+            }
+            me.meet(log);
+            me.conduit.decommit(len, len);
+            me.conduit.commit(len, len).expect("memory for a test");
+            for at in [0, len - 1, 2 * len, 3 * len - 1] {
+                assert_eq!(window.load::<u8>(at), Ok(0xa5), "a neighbour changed");
+            }
+        }
+        me.conduit.commit(0, 0).expect("nothing is always there");
+    });
+}
+
+fn huge(fixture: &dyn Fixture) {
+    const HUGE: usize = 2 << 20;
+    each(fixture, 2, |me| {
+        if me.conduit.caps().segment < 2 * HUGE {
+            return;
+        }
+        let window = me.conduit.window(me.rank()).expect("the own segment");
+        for round in 0..2 {
+            let huge = me
+                .conduit
+                .commit_huge(HUGE, HUGE)
+                .expect("memory for a test");
+            assert!(huge <= HUGE, "{huge} of {HUGE} bytes are in huge pages");
+            let mut got = vec![1; HUGE];
+            window.read(HUGE, &mut got).expect("in bounds");
+            assert_same(
+                &got,
+                &vec![0; HUGE],
+                format_args!("fresh memory, round {round}"),
+            );
+            window.fill(HUGE, HUGE, 0x5a).expect("in bounds");
+            me.conduit.decommit(HUGE, HUGE);
+        }
+    });
+}
+
+fn range(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let segment = me.conduit.caps().segment;
+        let places = [
+            (0, segment + 1),
+            (segment, 1),
+            (segment - 1, 2),
+            (usize::MAX, 1),
+            (1, usize::MAX),
+        ];
+        for (offset, len) in places {
+            for error in [
+                me.conduit.commit(offset, len).err(),
+                me.conduit.commit_huge(offset, len).err(),
+            ] {
+                match error {
+                    Some(Error::OutOfExtent {
+                        peer,
+                        offset: at,
+                        len: bytes,
+                        extent,
+                    }) => {
+                        let told = (peer, at, bytes, extent);
+                        let asked = (me.rank(), offset as u64, len as u64, segment as u64);
+                        assert_eq!(told, asked);
+                    }
+                    other => panic!("{len} bytes at {offset}: {other:?}"),
+                }
+            }
+            // Nothing to say, and no harm.
+            me.conduit.decommit(offset, len);
+        }
+    });
+}

@@ -1,0 +1,248 @@
+//! Ranks as threads of this process.
+
+use std::{
+    any::Any,
+    panic,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Conduit, Message, Rank, Sent, Sink, Sleeper};
+
+use super::{Fixture, log::Log};
+
+/// Whatever takes longer hangs.
+pub(super) const GUARD: Duration = Duration::from_secs(40);
+
+/// Starts a job and checks that its ranks are who they should be.
+pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> {
+    let conduits = fixture.start(ranks);
+    let started: Vec<Rank> = conduits.iter().map(|conduit| conduit.rank()).collect();
+    assert_eq!(started, (0..ranks).map(Rank).collect::<Vec<_>>());
+    conduits
+}
+
+/// Runs `work` on every rank of a fresh job, each in its thread.
+pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>) + Sync) {
+    let conduits = start(fixture, ranks);
+    each_of(&conduits, work);
+    for conduit in &conduits {
+        conduit.leave(true);
+    }
+}
+
+/// Runs `work` on the ranks of a job, each in its thread.
+pub(super) fn each_of(conduits: &[Arc<dyn Conduit>], work: impl Fn(&Member<'_>) + Sync) {
+    let team = Team {
+        size: conduits.len(),
+        ..Team::default()
+    };
+    let (team, work) = (&team, &work);
+    let causes: Vec<Box<dyn Any + Send>> = thread::scope(|scope| {
+        let ranks: Vec<_> = conduits
+            .iter()
+            .map(|conduit| {
+                scope.spawn(move || {
+                    let _alarm = Alarm(&team.failed);
+                    let conduit = &**conduit;
+                    work(&Member { conduit, team });
+                })
+            })
+            .collect();
+        ranks
+            .into_iter()
+            .filter_map(|rank| rank.join().err())
+            .collect()
+    });
+    // The rank that failed, not one that gave up for it.
+    let cause = causes.into_iter().reduce(
+        |first, next| {
+            if first.is::<GaveUp>() { next } else { first }
+        },
+    );
+    if let Some(cause) = cause {
+        panic::resume_unwind(cause);
+    }
+}
+
+/// What a rank panics with because another did.
+struct GaveUp;
+
+/// Tells the others when its thread panics.
+pub(super) struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, SeqCst);
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Team {
+    size: usize,
+    failed: AtomicBool,
+    meeting: Mutex<Meeting>,
+}
+
+#[derive(Default)]
+struct Meeting {
+    held: u64,
+    brought: Vec<(Rank, u64)>,
+    /// What was brought to the last one, by rank.
+    minutes: Vec<u64>,
+}
+
+/// A rank of the job under test.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) conduit: &'a dyn Conduit,
+    team: &'a Team,
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn rank(&self) -> Rank {
+        self.conduit.rank()
+    }
+
+    pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.conduit.size()).map(Rank)
+    }
+
+    /// The next rank, in a circle.
+    pub(super) fn right(&self) -> Rank {
+        Rank((self.rank().0 + 1) % self.conduit.size())
+    }
+
+    /// The rank before, in a circle.
+    pub(super) fn left(&self) -> Rank {
+        Rank((self.rank().0 + self.conduit.size() - 1) % self.conduit.size())
+    }
+
+    /// Tells the others if this thread, beside the rank's first, panics.
+    pub(super) fn alarm(&self) -> Alarm<'a> {
+        Alarm(&self.team.failed)
+    }
+
+    /// Gives up if another rank failed, or if this one waits since too long.
+    pub(super) fn hope(&self, what: &str, since: Instant) {
+        if self.team.failed.load(SeqCst) {
+            panic::resume_unwind(Box::new(GaveUp));
+        }
+        assert!(
+            since.elapsed() < GUARD,
+            "rank {} waited {GUARD:?} for {what}",
+            self.rank()
+        );
+    }
+
+    /// Polls until `done`.
+    pub(super) fn until<S: Sink>(
+        &self,
+        sink: &mut S,
+        what: &str,
+        mut done: impl FnMut(&mut S) -> bool,
+    ) {
+        let since = Instant::now();
+        let mut idle = 0_u32;
+        while !done(sink) {
+            self.hope(what, since);
+            if self.conduit.poll(sink) == 0 {
+                idle += 1;
+                pause(idle);
+            } else {
+                idle = 0;
+            }
+        }
+    }
+
+    /// Sends, polling while there is no room.
+    pub(super) fn send<S: Sink>(&self, sink: &mut S, peer: Rank, message: &Message<'_>) {
+        self.until(sink, "room for a message", |_| {
+            self.conduit
+                .send(peer, message)
+                .expect("a message within the limits")
+                == Sent::Yes
+        });
+    }
+
+    /// Waits for all ranks, polling meanwhile.
+    pub(super) fn meet<S: Sink>(&self, sink: &mut S) {
+        self.gather(sink, 0);
+    }
+
+    /// Waits for all ranks, polling meanwhile: what each of them brought.
+    pub(super) fn gather<S: Sink>(&self, sink: &mut S, word: u64) -> Vec<u64> {
+        let turn = self.bring(word);
+        self.until(sink, "the other ranks", |_| self.meeting().held > turn);
+        self.meeting().minutes.clone()
+    }
+
+    /// Waits for all ranks without looking after messages.
+    pub(super) fn meet_deaf(&self) {
+        let turn = self.bring(0);
+        let since = Instant::now();
+        while self.meeting().held == turn {
+            self.hope("the other ranks", since);
+            self.conduit
+                .wait(Sleeper::Nap, Some(Duration::from_millis(1)), &mut || {
+                    self.meeting().held > turn
+                });
+        }
+    }
+
+    /// Waits, and fails if that took as long as a wake-up that was lost.
+    pub(super) fn sleep(&self, sleeper: Sleeper, mut ready: impl FnMut() -> bool) {
+        let since = Instant::now();
+        self.conduit.wait(sleeper, Some(GUARD / 2), &mut ready);
+        assert!(
+            since.elapsed() < GUARD / 2,
+            "rank {}: a wake-up of the sleeper {sleeper:?} was lost",
+            self.rank()
+        );
+    }
+
+    /// Polls a while longer, for what must not come.
+    pub(super) fn linger<S: Sink>(&self, sink: &mut S) {
+        for _ in 0..50 {
+            self.conduit.poll(sink);
+            thread::yield_now();
+        }
+    }
+
+    fn bring(&self, word: u64) -> u64 {
+        let mut meeting = self.meeting();
+        let turn = meeting.held;
+        meeting.brought.push((self.rank(), word));
+        if meeting.brought.len() == self.team.size {
+            let mut brought = std::mem::take(&mut meeting.brought);
+            brought.sort_unstable();
+            meeting.minutes = brought.into_iter().map(|(_, word)| word).collect();
+            meeting.held += 1;
+        }
+        turn
+    }
+
+    fn meeting(&self) -> MutexGuard<'_, Meeting> {
+        (self.team.meeting.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets others run, the longer nothing happens the more.
+fn pause(idle: u32) {
+    match idle {
+        0..16 => std::hint::spin_loop(),
+        16..200 => thread::yield_now(),
+        _ => thread::sleep(Duration::from_micros(100)),
+    }
+}
+
+/// Polls until something is known, and forgets what it polls.
+pub(super) fn poll_until(member: &Member<'_>, what: &str, mut done: impl FnMut() -> bool) {
+    member.until(&mut Log::new(), what, |_| done());
+}

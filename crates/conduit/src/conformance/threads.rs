@@ -1,0 +1,255 @@
+//! All calls may come from any thread.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::Instant,
+};
+
+use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    memory::{Arena, Place, beyond},
+    pattern::{self, assert_same},
+    team::{Member, each, poll_until},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "threads_send",
+        "threads that send to one peer each keep their order",
+        send,
+    ),
+    Check::new(
+        "threads_access",
+        "more threads than a rank has places write and read at once",
+        access,
+    ),
+    Check::new(
+        "threads_poll",
+        "poll returns at once if another polls, drain waits for its turn",
+        poll,
+    ),
+    Check::new("threads_wait", "a thread polls while another waits", wait),
+];
+
+/// A sink that several threads poll into: what arrived, in order.
+struct Common<'a>(&'a Mutex<Vec<[u64; 2]>>);
+
+impl Sink for Common<'_> {
+    fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
+        let numbers = [delivery.args[0], delivery.args[1]];
+        assert_eq!(delivery.payload, numbers[1].to_le_bytes());
+        self.0.lock().expect("no panic inside").push(numbers);
+    }
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn local(&mut self, _: Ticket) {}
+    fn complete(&mut self, _: Ticket, _: Result<(), Error>) {}
+    fn malformed(&mut self, error: Error) {
+        panic!("{error}");
+    }
+}
+
+/// Sends a message that says its number twice.
+fn numbered(me: &Member<'_>, peer: Rank, thread: u64, n: u64) {
+    let payload = n.to_le_bytes();
+    let message = Message {
+        kind: 0,
+        tag: 0,
+        args: &[thread, n],
+        payload: &payload,
+    };
+    me.send(&mut Log::new(), peer, &message);
+}
+
+fn send(fixture: &dyn Fixture) {
+    const THREADS: u64 = 4;
+    const MANY: u64 = 3000;
+    let arrived = Mutex::new(Vec::new());
+    each(fixture, 2, |me| {
+        let all = (THREADS * MANY) as usize;
+        let done = || arrived.lock().expect("no panic inside").len() >= all;
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (arrived, done) = (&arrived, &done);
+                scope.spawn(move || {
+                    let _alarm = me.alarm();
+                    if me.rank() == Rank(0) {
+                        (0..MANY).for_each(|n| numbered(me, Rank(1), number, n));
+                    } else if number < 3 {
+                        // Threads that poll by turns.
+                        me.until(&mut Common(arrived), "every message", |_| done());
+                    }
+                });
+            }
+        });
+        me.meet(&mut Log::new());
+    });
+    let arrived = arrived.into_inner().expect("no panic inside");
+    for thread in 0..THREADS {
+        let of_thread: Vec<u64> = (arrived.iter())
+            .filter_map(|[from, n]| (*from == thread).then_some(*n))
+            .collect();
+        assert!(
+            of_thread.iter().copied().eq(0..MANY),
+            "thread {thread}: {of_thread:?}"
+        );
+    }
+}
+
+fn access(fixture: &dyn Fixture) {
+    const THREADS: usize = 48;
+    const PART: usize = 3 << 10;
+    let done = AtomicUsize::new(0);
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let arena = Arena::new(me.conduit, Place::Extent, THREADS * PART);
+        let to = arena.publish(me, log)[me.right().index()];
+        let seed = |writer: Rank, number: usize, round| {
+            (number * 100 + round) as u64 * 2 + u64::from(writer.0)
+        };
+        let flights = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (flights, done) = (&flights, &done);
+                scope.spawn(move || {
+                    let _alarm = me.alarm();
+                    for round in 0..20 {
+                        let data = pattern::bytes(seed(me.rank(), number, round), PART);
+                        let to = beyond(to, number * PART);
+                        let flight = me
+                            .post_write(me.right(), to, &data)
+                            .expect("within the extent");
+                        if let Some(ticket) = flight.ticket() {
+                            // The rank's first thread polls for all.
+                            let since = Instant::now();
+                            let ended = |flights: &Mutex<Vec<Ticket>>| {
+                                flights.lock().expect("no panic inside").contains(&ticket)
+                            };
+                            while !ended(flights) {
+                                me.hope("a write of another thread", since);
+                                thread::yield_now();
+                            }
+                            let mut log = Log::new();
+                            log.ended.push((ticket, Ok(())));
+                            me.land(&mut log, flight).expect("just seen");
+                        }
+                    }
+                    done.fetch_add(1, SeqCst);
+                });
+            }
+            me.until(log, "the threads", |log| {
+                let mut flights = flights.lock().expect("no panic inside");
+                for (ticket, outcome) in log.ended.drain(..) {
+                    outcome.expect("within the extent");
+                    flights.push(ticket);
+                }
+                done.load(SeqCst) == 2 * THREADS
+            });
+        });
+        me.meet(log);
+        for number in 0..THREADS {
+            let expected = pattern::bytes(seed(me.left(), number, 19), PART);
+            let got = &arena.bytes()[number * PART..(number + 1) * PART];
+            assert_same(got, &expected, format_args!("thread {number}"));
+        }
+        me.meet(log);
+    });
+}
+
+fn poll(fixture: &dyn Fixture) {
+    let (inside, polled, handled) = (
+        AtomicBool::new(false),
+        AtomicBool::new(false),
+        AtomicBool::new(false),
+    );
+    each(fixture, 2, |me| {
+        if me.rank() == Rank(0) {
+            let message = Message {
+                kind: 0,
+                tag: 0,
+                args: &[],
+                payload: &[],
+            };
+            me.send(&mut Log::new(), Rank(1), &message);
+        } else {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _alarm = me.alarm();
+                    let log = &mut Log::handling(|_, _| {
+                        inside.store(true, SeqCst);
+                        let since = Instant::now();
+                        while !polled.load(SeqCst) {
+                            me.hope("a poll beside a poll", since);
+                            thread::yield_now();
+                        }
+                        // Long enough for a drain that does not wait to be seen.
+                        thread::sleep(std::time::Duration::from_millis(50));
+                        handled.store(true, SeqCst);
+                    });
+                    me.until(log, "the message", |log| !log.requests.is_empty());
+                });
+                let log = &mut Log::new();
+                let since = Instant::now();
+                while !inside.load(SeqCst) {
+                    me.hope("the other thread's handler", since);
+                    thread::yield_now();
+                }
+                me.conduit.poll(log);
+                polled.store(true, SeqCst);
+                me.conduit.drain(log);
+                assert!(
+                    handled.load(SeqCst),
+                    "drain returned while another thread was delivering"
+                );
+                assert!(log.requests.is_empty(), "a message was delivered twice");
+            });
+        }
+        me.meet(&mut Log::new());
+    });
+}
+
+fn wait(fixture: &dyn Fixture) {
+    const MANY: u64 = 2000;
+    let arrived = Mutex::new(Vec::new());
+    each(fixture, 2, |me| {
+        let count = || arrived.lock().expect("no panic inside").len() as u64;
+        let look = || {
+            if me.conduit.poll(&mut Common(&arrived)) > 0 {
+                me.conduit.wake(me.rank());
+            }
+        };
+        if me.rank() == Rank(0) {
+            for n in 0..MANY {
+                numbered(me, Rank(1), 0, n);
+                if n % 16 == 0 {
+                    poll_until(me, "the messages so far", || count() > n);
+                }
+            }
+        } else {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _alarm = me.alarm();
+                    while count() < MANY {
+                        me.sleep(Sleeper::Service, || count() >= MANY);
+                        look();
+                    }
+                });
+                while count() < MANY {
+                    me.sleep(Sleeper::Application, || count() >= MANY);
+                    look();
+                }
+            });
+        }
+        me.meet(&mut Log::new());
+    });
+    let arrived = arrived.into_inner().expect("no panic inside");
+    assert!(arrived.iter().map(|[_, n]| *n).eq(0..MANY), "{arrived:?}");
+}

@@ -1,0 +1,140 @@
+//! Waking sleepers by name.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    thread,
+    time::Instant,
+};
+
+use crate::{Rank, Sleeper};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "wake_service",
+        "wake ends the service thread's sleep",
+        |f| one(f, Sleeper::Service),
+    ),
+    Check::new("wake_nap", "wake ends a nap", |f| one(f, Sleeper::Nap)),
+    Check::new(
+        "wake_application",
+        "wake ends an application's sleep",
+        |f| one(f, Sleeper::Application),
+    ),
+    Check::new("wake_all", "one wake ends every sleep, of every kind", all),
+    Check::new("wake_oneself", "a rank wakes its own sleepers", oneself),
+];
+
+/// Sleeps once; `asked` counts when the others can know of it.
+fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
+    let mut first = true;
+    me.sleep(sleeper, || {
+        if first {
+            asked.fetch_add(1, SeqCst);
+        }
+        first = false;
+        false
+    });
+}
+
+/// Waits for a count without calling the conduit, whose calls might take long.
+fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
+    let since = Instant::now();
+    while count.load(SeqCst) < least {
+        me.hope("a sleeper", since);
+        thread::yield_now();
+    }
+}
+
+fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
+    const ROUNDS: u32 = 3000;
+    let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
+    each(fixture, 2, |me| {
+        for round in 1..=ROUNDS {
+            if me.rank() == Rank(0) {
+                sleep_once(me, sleeper, &asked);
+                // A sleep may end early: the one wake is for this round all the same.
+                woken.fetch_add(1, SeqCst);
+                reach(me, &woken, round * 2);
+            } else {
+                reach(me, &asked, round);
+                for _ in 0..round % 97 {
+                    std::hint::spin_loop();
+                }
+                me.conduit.wake(Rank(0));
+                woken.fetch_add(1, SeqCst);
+                reach(me, &woken, round * 2);
+            }
+        }
+        me.meet(&mut Log::new());
+    });
+}
+
+fn all(fixture: &dyn Fixture) {
+    const ROUNDS: u32 = 500;
+    const SLEEPERS: [Sleeper; 6] = [
+        Sleeper::Service,
+        Sleeper::Nap,
+        Sleeper::Application,
+        Sleeper::Application,
+        Sleeper::Nap,
+        Sleeper::Room,
+    ];
+    let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
+    let each_round = SLEEPERS.len() as u32;
+    each(fixture, 2, |me| {
+        if me.rank() == Rank(0) {
+            thread::scope(|scope| {
+                for sleeper in SLEEPERS {
+                    let (asked, woken) = (&asked, &woken);
+                    scope.spawn(move || {
+                        let _alarm = me.alarm();
+                        for round in 1..=ROUNDS {
+                            sleep_once(me, sleeper, asked);
+                            woken.fetch_add(1, SeqCst);
+                            reach(me, woken, round * each_round);
+                        }
+                    });
+                }
+            });
+        } else {
+            for round in 1..=ROUNDS {
+                reach(me, &asked, round * each_round);
+                me.conduit.wake(Rank(0));
+                reach(me, &woken, round * each_round);
+            }
+        }
+        me.meet(&mut Log::new());
+    });
+}
+
+fn oneself(fixture: &dyn Fixture) {
+    const ROUNDS: u32 = 300;
+    each(fixture, 1, |me| {
+        for sleeper in [
+            Sleeper::Service,
+            Sleeper::Nap,
+            Sleeper::Application,
+            Sleeper::Room,
+        ] {
+            let asked = AtomicU32::new(0);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _alarm = me.alarm();
+                    for round in 1..=ROUNDS {
+                        reach(me, &asked, round);
+                        me.conduit.wake(Rank(0));
+                    }
+                });
+                for _ in 0..ROUNDS {
+                    sleep_once(me, sleeper, &asked);
+                }
+            });
+        }
+    });
+}
