@@ -92,6 +92,7 @@ impl Check {
                 Tool::Cc,
                 Tool::Nextest,
                 Tool::Hydra,
+                Tool::MpichCc,
                 Tool::OpenMpi,
                 Tool::LibPmix,
             ],

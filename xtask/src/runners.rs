@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The tests that start ranks under other people's launchers, as a nextest filter.
 /// They are known by their names; `unit` runs all others, so that each test belongs
 /// to exactly one check.
-const LAUNCHER_TESTS: &str = "test(/mpiexec|hydra_|mpirun|openmpi|pmix|launcher/)";
+const LAUNCHER_TESTS: &str = "test(/mpiexec|hydra_|mpich|mpirun|openmpi|pmix|launcher/)";
 
 /// The test that kills a rank in mid-flight once; ignored in an ordinary run.
 const KILL_TEST: &str = "test(kill_loop)";

@@ -26,6 +26,8 @@ pub(crate) enum Tool {
     Miri,
     /// MPICH's launcher, which speaks PMI-1.
     Hydra,
+    /// MPICH's compiler: a program of MPICH must run under our launcher.
+    MpichCc,
     /// Open MPI's launcher, which speaks PMIx.
     OpenMpi,
     /// The library through which ranks speak PMIx, and the headers our copy of its
@@ -60,9 +62,10 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 9] = [
+    pub(crate) const ALL: [Tool; 10] = [
         Tool::Cc,
         Tool::Hydra,
+        Tool::MpichCc,
         Tool::OpenMpi,
         Tool::LibPmix,
         Tool::Rustfmt,
@@ -82,6 +85,7 @@ impl Tool {
             Tool::CargoDeny => "cargo-deny",
             Tool::Miri => "miri",
             Tool::Hydra => "mpiexec.hydra of MPICH",
+            Tool::MpichCc => "mpicc of MPICH",
             Tool::OpenMpi => "mpirun of Open MPI",
             Tool::LibPmix => "libpmix.so.2 and its headers",
         }
@@ -92,6 +96,7 @@ impl Tool {
         match self {
             Tool::Cc => Source::Apt("build-essential"),
             Tool::Hydra => Source::Apt("mpich"),
+            Tool::MpichCc => Source::Apt("libmpich-dev"),
             Tool::OpenMpi => Source::Apt("openmpi-bin"),
             Tool::LibPmix => Source::Apt("libpmix-dev"),
             Tool::Rustfmt => Source::Component("rustfmt"),
@@ -118,6 +123,7 @@ impl Tool {
             Tool::CargoDeny => answers(cargo("deny --version")),
             Tool::Miri => miri_toolchain().is_some(),
             Tool::Hydra => on_path("mpiexec.hydra"),
+            Tool::MpichCc => on_path("mpicc.mpich"),
             // `mpirun` alone may be MPICH's.
             Tool::OpenMpi => on_path("mpirun.openmpi") || prints("mpirun", "--version", "Open MPI"),
             Tool::LibPmix => has_libpmix(),
