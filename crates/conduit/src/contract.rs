@@ -290,6 +290,10 @@ pub trait Conduit: Send + Sync {
     /// How `peer` stands to the job. Costs a load.
     fn standing(&self, peer: Rank) -> Standing;
 
+    /// The rank that was [lost](Standing::Lost) before all others: those lost later may only
+    /// have given up for its sake. Costs a load.
+    fn first_lost(&self) -> Option<Rank>;
+
     /// Counts up whenever some rank's standing changes. Costs a load.
     fn changes(&self) -> u64;
 

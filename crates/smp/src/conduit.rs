@@ -212,6 +212,13 @@ impl Shared {
     fn end(&self, rank: Rank, how: u32) {
         let word = &self.standings[rank.index()];
         let ended = |old| (old != standing::LEFT && old != standing::LOST).then_some(how);
+        if how == standing::LOST
+            && ended(word.load(Acquire)).is_some()
+            && let Ok(first) = self.header.atomic_u64(header::FIRST_LOST)
+        {
+            // Before anybody can see the loss and give up, too.
+            let _ = first.compare_exchange(0, u64::from(rank.0) + 1, AcqRel, Acquire);
+        }
         if word.fetch_update(AcqRel, Acquire, ended).is_ok()
             && let Ok(changes) = self.header.atomic_u64(header::CHANGES)
         {
@@ -591,6 +598,12 @@ impl Conduit for Smp {
 
     fn standing(&self, peer: Rank) -> Standing {
         self.shared.standing(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        let first = self.shared.header.atomic_u64(header::FIRST_LOST).ok()?;
+        let rank = first.load(Acquire).checked_sub(1)?;
+        u32::try_from(rank).ok().map(Rank)
     }
 
     fn changes(&self) -> u64 {

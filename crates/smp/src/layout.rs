@@ -1,7 +1,7 @@
 //! Where everything lies in the shared file.
 //!
 //! ```text
-//! 0        header page: magic, count of changes of standing
+//! 0        header page: magic, count of changes of standing, who was lost first
 //! 4096     cards, one a rank: standing, pid, bell, who opened a channel to it
 //!          extents, a table a rank: what it registered
 //!          hazards, a row a rank: which extents it is touching right now
@@ -30,6 +30,8 @@ const PAGE: usize = 4096;
 pub(crate) mod header {
     pub(crate) const MAGIC: usize = 0;
     pub(crate) const CHANGES: usize = 64;
+    /// One more than the rank that was lost before all others; zero while none is.
+    pub(crate) const FIRST_LOST: usize = 72;
 }
 
 /// Offsets in a card.

@@ -138,12 +138,24 @@ impl Core {
             Standing::Left => what != For::Memory,
             Standing::Lost => true,
         };
+        // Of many, the one lost first: the others may only have given up for its sake.
+        let first = || self.conduit.first_lost().filter(lost);
         match on {
             On::Rank(rank) => Some(rank).filter(lost),
-            On::Ranks(ranks) => ranks.iter().copied().find(lost),
-            On::Anyone => (0..self.size).map(Rank).find(lost),
+            On::Ranks(ranks) => first()
+                .filter(|rank| ranks.contains(rank))
+                .or_else(|| ranks.iter().copied().find(lost)),
+            On::Anyone => first().or_else(|| (0..self.size).map(Rank).find(lost)),
             On::Nobody => None,
         }
+    }
+
+    /// # Errors
+    /// [`Error::PeerLost`] if any rank is lost.
+    pub(crate) fn check_all_present(&self) -> Result<()> {
+        self.conduit
+            .first_lost()
+            .map_or(Ok(()), |lost| Err(Error::PeerLost(lost)))
     }
 }
 

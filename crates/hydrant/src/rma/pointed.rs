@@ -35,7 +35,8 @@ impl Job {
                 let bytes: &[u8] = bytemuck::cast_slice(data);
                 core.tally.one(Count::Puts);
                 core.tally.add(Count::PutBytes, bytes.len() as u64);
-                core.write(to.rank(), remote, bytes)?;
+                core.write(to.rank(), remote, bytes)
+                    .map_err(in_elements::<T>(data.len()))?;
                 core.conduit.ring(to.rank());
                 Ok(())
             }
@@ -51,10 +52,12 @@ impl Job {
         match core.resolve(&from)? {
             Resolved::Symmetric(memory, index) => memory.get(from.rank(), index, data),
             Resolved::Extent(remote) => {
+                let count = data.len();
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
                 core.tally.one(Count::Gets);
                 core.tally.add(Count::GetBytes, bytes.len() as u64);
                 core.read(from.rank(), remote, bytes)
+                    .map_err(in_elements::<T>(count))
             }
         }
     }
@@ -63,11 +66,12 @@ impl Job {
     /// quiet.
     ///
     /// # Errors
-    /// [`Error::InHandler`].
+    /// [`Error::InHandler`]; [`Error::PeerLost`] if any rank is lost, for a put that is a
+    /// plain store does not notice.
     pub fn quiet(&self) -> Result<()> {
         progress::may_wait("quiet")?;
         self.fence()?;
-        self.core().finish_all()
+        self.core().check_all_present()
     }
 
     /// Orders this rank's puts: those before are seen, by each peer, no later than those
@@ -97,14 +101,14 @@ impl Core {
         let bytes = pointer.bytes_in();
         let what = std::any::type_name::<T>();
         let align = align_of::<T>();
+        let size = size_of::<T>();
+        if size == 0 {
+            return Err(Error::ZeroSized { what });
+        }
         match target {
             Target::Symmetric(number) => {
                 let block = self.memory.find(number)?;
-                let size = size_of::<T>();
                 let offset = usize::try_from(bytes).map_err(|_| outside(&block.len, size))?;
-                if size == 0 {
-                    return Err(Error::ZeroSized { what });
-                }
                 if !offset.is_multiple_of(size) {
                     return Err(Error::Misaligned {
                         offset: bytes,
@@ -170,6 +174,21 @@ impl Core {
         if posted == Posted::Done {
             self.conduit.ring(rank);
         }
+    }
+}
+
+/// Says in elements, as it was asked, where an access leaves an exposed buffer.
+pub(super) fn in_elements<T>(count: usize) -> impl Fn(Error) -> Error {
+    let elements = |bytes: u64| (bytes / size_of::<T>().max(1) as u64) as usize;
+    move |error| match error {
+        Error::Conduit(hydrant_conduit::Error::OutOfExtent { offset, extent, .. }) => {
+            Error::OutOfBounds {
+                index: elements(offset),
+                count,
+                len: elements(extent),
+            }
+        }
+        other => other,
     }
 }
 
