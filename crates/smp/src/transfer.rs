@@ -89,8 +89,10 @@ pub(crate) unsafe fn access(
     if len == 0 {
         return Ok(Posted::Done);
     }
+    // Checked as a whole, also where it then goes in pieces: what cannot all be done is not
+    // begun.
+    let place = Place::find(shared, peer, remote, len)?;
     if shared.by_kernel(peer) {
-        let place = Place::find(shared, peer, remote, len)?;
         // SAFETY: handed on.
         match unsafe { foreign::copy(shared.pid(peer), way, local, place.addr, len) } {
             Ok(()) => return Ok(Posted::Done),
@@ -108,6 +110,7 @@ pub(crate) unsafe fn access(
             Err(Refusal::Forbidden) => shared.forbidden(peer)?,
         }
     }
+    drop(place);
     let transfers = &shared.transfers;
     let ticket = transfers.next.fetch_add(1, Relaxed);
     let transfer = Transfer {
