@@ -2,10 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use hydrant_conduit::{Posted, Ticket};
@@ -18,42 +15,47 @@ type Outcome = std::result::Result<(), hydrant_conduit::Error>;
 /// The operations under way, and those that ended and were not asked for yet.
 #[derive(Default)]
 pub(crate) struct Pending {
-    ended: Mutex<HashMap<u64, Outcome>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Under way.
+    open: HashSet<u64>,
     /// Writes under way that are locally complete.
-    left: Mutex<HashSet<u64>>,
-    posted: AtomicU64,
-    completed: AtomicU64,
+    left: HashSet<u64>,
+    ended: HashMap<u64, Outcome>,
 }
 
 impl Pending {
-    fn ended(&self) -> MutexGuard<'_, HashMap<u64, Outcome>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An operation was posted that is not done.
-    pub(crate) fn post(&self) {
-        self.posted.fetch_add(1, Relaxed);
-    }
-
-    fn left(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    /// An operation was posted; if another thread's poll was quick, it has ended already.
+    pub(crate) fn post(&self, ticket: Ticket) {
+        let mut state = self.state();
+        if !state.ended.contains_key(&ticket.0) {
+            state.open.insert(ticket.0);
+        }
     }
 
     /// The conduit says that a write no longer needs its source.
     pub(crate) fn leave(&self, ticket: Ticket) {
-        self.left().insert(ticket.0);
+        self.state().left.insert(ticket.0);
     }
 
     /// The conduit says that an operation ended.
     pub(crate) fn complete(&self, ticket: Ticket, outcome: Outcome) {
-        self.left().remove(&ticket.0);
-        self.ended().insert(ticket.0, outcome);
-        self.completed.fetch_add(1, Relaxed);
+        let mut state = self.state();
+        state.open.remove(&ticket.0);
+        state.left.remove(&ticket.0);
+        state.ended.insert(ticket.0, outcome);
     }
 
     /// The outcome of an operation, once.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Outcome> {
-        self.ended().remove(&ticket.0)
+        self.state().ended.remove(&ticket.0)
     }
 }
 
@@ -63,9 +65,9 @@ impl Core {
         let Posted::Pending(ticket) = posted else {
             return Ok(());
         };
-        let ended = || self.pending.ended().contains_key(&ticket.0);
         self.wait(On::Nobody, For::Message, || {
-            self.pending.left().contains(&ticket.0) || ended()
+            let state = self.pending.state();
+            state.left.contains(&ticket.0) || !state.open.contains(&ticket.0)
         })
     }
 
@@ -83,11 +85,16 @@ impl Core {
         outcome.unwrap_or(Ok(())).map_err(Into::into)
     }
 
-    /// Waits until every operation posted so far is complete.
+    /// Waits until every operation posted so far is complete, whatever other threads post
+    /// meanwhile.
     pub(crate) fn finish_all(&self) -> Result<()> {
-        let posted = self.pending.posted.load(Relaxed);
+        let mut posted = self.pending.state().open.clone();
         self.wait(On::Nobody, For::Message, || {
-            self.pending.completed.load(Relaxed) >= posted
+            if !posted.is_empty() {
+                let state = self.pending.state();
+                posted.retain(|ticket| state.open.contains(ticket));
+            }
+            posted.is_empty()
         })
     }
 }

@@ -65,8 +65,8 @@ impl Core {
     }
 
     fn note(&self, posted: Posted) {
-        if posted != Posted::Done {
-            self.pending.post();
+        if let Posted::Pending(ticket) = posted {
+            self.pending.post(ticket);
         }
     }
 }
