@@ -72,6 +72,7 @@ impl HandlerContext<'_> {
             return Err(Error::NoReply);
         }
         let args = super::request::long_args(args, index, data.len(), self.core)?;
+        super::request::check_long(handler, memory, self.core)?;
         memory.put(self.source, index, data)?;
         self.reply_short(handler, &args)
     }

@@ -22,6 +22,8 @@ mod engine;
 mod failure;
 mod pump;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub use call::{Function, Limits};
 pub use context::HandlerContext;

@@ -65,6 +65,7 @@ impl Job {
     ) -> Result<()> {
         progress::may_wait("request_long")?;
         let args = long_args(args, index, data.len(), self.core())?;
+        check_long(handler, memory, self.core())?;
         memory.put(rank, index, data)?;
         self.request_short(rank, handler, &args)
     }
@@ -124,6 +125,21 @@ impl Core {
         })?;
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// Checks that the message will go before its data does.
+pub(super) fn check_long<T: Pod>(
+    handler: Handler,
+    memory: &Symmetric<T>,
+    core: &Core,
+) -> Result<()> {
+    if handler.job != core.id {
+        return Err(Error::ForeignHandle { what: "handler" });
+    }
+    if memory.block().job != core.id {
+        return Err(Error::ForeignHandle { what: "memory" });
+    }
+    Ok(())
 }
 
 /// The arguments of a long message: the user's, the index and the number of elements.

@@ -75,9 +75,12 @@ impl<T: Pod> GlobalPtr<T> {
     /// The pointer `elements` further on, or back. It is checked when it is used.
     #[must_use]
     pub fn offset(self, elements: isize) -> Self {
-        let bytes = (elements as i64).wrapping_mul(size_of::<T>() as i64);
         let mut moved = self;
-        moved.words.offset = moved.words.offset.wrapping_add_signed(bytes);
+        moved.words.offset = (elements as i64)
+            .checked_mul(size_of::<T>() as i64)
+            .and_then(|bytes| (self.words.offset as i64).checked_add(bytes))
+            // Nothing is so long: far out of bounds, rather than round the corner and back.
+            .unwrap_or(i64::MIN) as u64;
         moved
     }
 

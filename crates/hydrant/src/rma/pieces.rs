@@ -2,7 +2,10 @@
 
 use bytemuck::Pod;
 
-use crate::{Error, Rank, Result, memory::Symmetric};
+use crate::{
+    Error, Rank, Result,
+    memory::{Symmetric, overlap},
+};
 
 /// Runs of elements at equal distances in a rank's part.
 ///
@@ -62,6 +65,7 @@ impl<T: Pod> Symmetric<T> {
         if to.run == 0 {
             return self.block().part(rank).map(|_| ());
         }
+        self.check_apart(rank, to.starts(), to.run, bytemuck::cast_slice(data))?;
         for (start, run) in to.starts().zip(data.chunks_exact(to.run)) {
             self.put(rank, start, run)?;
         }
@@ -77,6 +81,7 @@ impl<T: Pod> Symmetric<T> {
         if from.run == 0 {
             return self.block().part(rank).map(|_| ());
         }
+        self.check_apart(rank, from.starts(), from.run, bytemuck::cast_slice(data))?;
         for (start, run) in from.starts().zip(data.chunks_exact_mut(from.run)) {
             self.get(rank, start, run)?;
         }
@@ -90,7 +95,8 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put); [`Error::LengthMismatch`].
     pub fn put_indexed(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
         self.check_indices(indices, data.len())?;
-        self.block().part(rank)?;
+        let starts = indices.iter().copied();
+        self.check_apart(rank, starts, 1, bytemuck::cast_slice(data))?;
         for (index, value) in indices.iter().zip(data) {
             self.put(rank, *index, std::slice::from_ref(value))?;
         }
@@ -103,9 +109,28 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get); [`Error::LengthMismatch`].
     pub fn get_indexed(&self, rank: Rank, indices: &[usize], data: &mut [T]) -> Result<()> {
         self.check_indices(indices, data.len())?;
-        self.block().part(rank)?;
+        let starts = indices.iter().copied();
+        self.check_apart(rank, starts, 1, bytemuck::cast_slice(data))?;
         for (index, value) in indices.iter().zip(data) {
             self.get(rank, *index, std::slice::from_mut(value))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the whole buffer lies apart from every run, and that there is such a rank.
+    fn check_apart(
+        &self,
+        rank: Rank,
+        mut starts: impl Iterator<Item = usize>,
+        run: usize,
+        buffer: &[u8],
+    ) -> Result<()> {
+        let Some(mapped) = &self.block().part(rank)?.mapped else {
+            return Ok(());
+        };
+        let size = size_of::<T>();
+        if starts.any(|start| mapped.window.overlaps(start * size, run * size, buffer)) {
+            return Err(overlap(buffer));
         }
         Ok(())
     }

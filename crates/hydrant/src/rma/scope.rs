@@ -11,7 +11,7 @@ use std::{
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Posted};
 
-use super::contiguous::place;
+use super::{contiguous::place, pointed::in_elements};
 use crate::{
     GlobalPtr, Job, Rank, Result,
     counters::Count,
@@ -170,7 +170,8 @@ impl<'scope> Scope<'scope, '_> {
         self.core.tally.one(Count::Puts);
         self.core.tally.add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: as in `put`.
-        let posted = unsafe { self.core.begin_write(rank, remote, bytes)? };
+        let posted = unsafe { self.core.begin_write(rank, remote, bytes) }
+            .map_err(in_elements::<T>(data.len()))?;
         self.core.touched(rank, posted);
         Ok(self.keep(posted))
     }
@@ -184,13 +185,15 @@ impl<'scope> Scope<'scope, '_> {
         from: GlobalPtr<T>,
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
-        let (rank, remote) = self.core.remote(&from, data.len())?;
+        let count = data.len();
+        let (rank, remote) = self.core.remote(&from, count)?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         self.core.check_apart(rank, remote, bytes)?;
         self.core.tally.one(Count::Gets);
         self.core.tally.add(Count::GetBytes, bytes.len() as u64);
         // SAFETY: as in `get`.
-        let posted = unsafe { self.core.begin_read(rank, remote, bytes)? };
+        let posted = unsafe { self.core.begin_read(rank, remote, bytes) }
+            .map_err(in_elements::<T>(count))?;
         Ok(self.keep(posted))
     }
 

@@ -36,6 +36,9 @@ impl<T: Pod> Symmetric<T> {
         signal: Signal,
     ) -> Result<()> {
         // Nothing is put if the signal cannot be given.
+        if signals.block().job != self.block().job {
+            return Err(Error::ForeignHandle { what: "memory" });
+        }
         signals.block().part(rank)?;
         signals.offset(at, 1)?;
         self.put(rank, index, data)?;

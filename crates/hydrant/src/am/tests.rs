@@ -1,0 +1,98 @@
+//! What no public call can bring about: a message for a handler that the target lacks, as
+//! from a rank that runs another program.
+
+use super::{Handler, kind};
+use crate::{Error, Job, Rank, Result};
+
+fn local(body: impl Fn(&Job) -> Result<()> + Sync) {
+    let builder = Job::builder().expect("the settings are valid");
+    for end in builder.heap(1 << 20).run_local(2, body) {
+        end.expect("the rank ends in good order");
+    }
+}
+
+fn unregistered(job: &Job) -> Handler {
+    Handler {
+        number: 77,
+        job: job.core().id,
+    }
+}
+
+fn assert_unknown(outcome: Result<()>, target: Rank) {
+    let error = outcome.expect_err("a handler that nobody registered ran");
+    let named = matches!(error, Error::UnknownHandler { rank, handler: 77 } if rank == target);
+    assert!(named, "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("number 77") && text.contains(&format!("rank {target}")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_request_for_an_unknown_handler_is_reported_and_the_job_goes_on() {
+    local(|job| {
+        job.request_short(job.right(), unregistered(job), &[1])?;
+        assert_unknown(job.am_quiet(), job.right());
+        let double = job.function(|_, number: u64| 2 * number)?;
+        assert_eq!(job.call(job.right(), &double, &4)?, 8);
+        job.am_quiet()?;
+        job.barrier()
+    });
+}
+
+#[test]
+fn a_reply_to_an_unknown_handler_fails_where_it_arrives() {
+    local(|job| {
+        let unknown = unregistered(job);
+        let ask = job.handler(move |context, _, _| {
+            context.reply_short(unknown, &[]).expect("it is sent");
+        })?;
+        job.request_short(job.right(), ask, &[])?;
+        assert_unknown(job.am_quiet(), job.rank());
+        job.barrier()
+    });
+}
+
+#[test]
+fn a_call_of_an_unknown_function_returns_the_error() {
+    local(|job| {
+        let id = job.core().am.calls.begin();
+        let message = hydrant_conduit::Message {
+            kind: kind::CALL,
+            tag: 77,
+            args: &[id],
+            payload: &[],
+        };
+        job.core().request(job.right(), &message)?;
+        job.am_quiet()?;
+        let result = job.core().am.calls.take(id).expect("the call was answered");
+        assert_unknown(result.map(drop), job.right());
+        job.barrier()
+    });
+}
+
+/// Messages that follow no rule are counted and thrown away.
+#[test]
+fn malformed_messages_change_nothing() {
+    local(|job| {
+        let send = |kind, args: &[u64]| {
+            let message = hydrant_conduit::Message {
+                kind,
+                tag: 0,
+                args,
+                payload: &[1, 2, 3],
+            };
+            job.core().request(job.right(), &message)
+        };
+        for odd in kind::FAILURE..hydrant_conduit::Message::KINDS {
+            send(odd, &[])?;
+            send(odd, &[1, 2, 3])?;
+        }
+        job.am_quiet()?;
+        job.barrier()?;
+        let messages = 2 * u64::from(hydrant_conduit::Message::KINDS - kind::FAILURE);
+        assert_eq!(job.counters().malformed, messages);
+        job.barrier()
+    });
+}
