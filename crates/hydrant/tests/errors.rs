@@ -1,0 +1,28 @@
+//! What bad input gets: the right error with the rank, the size and the limit in it, nothing
+//! changed, and a job that goes on.
+
+#[path = "support/local.rs"]
+mod support;
+
+#[path = "errors/fixture.rs"]
+#[macro_use]
+mod fixture;
+
+#[path = "errors/bounds.rs"]
+mod bounds;
+#[path = "errors/collective.rs"]
+mod collective;
+#[path = "errors/lifetime.rs"]
+mod lifetime;
+#[path = "errors/memory.rs"]
+mod memory;
+#[path = "errors/messages.rs"]
+mod messages;
+#[path = "errors/overlap.rs"]
+mod overlap;
+#[path = "errors/pointers.rs"]
+mod pointers;
+#[path = "errors/ranks.rs"]
+mod ranks;
+#[path = "errors/waiting.rs"]
+mod waiting;
