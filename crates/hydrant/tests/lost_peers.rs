@@ -1,0 +1,94 @@
+//! A rank killed by SIGKILL while the others wait on it, flood it, or reach into its memory:
+//! each hears which rank was lost, the job's status says so, and nothing is left behind.
+
+#[path = "support/launcher.rs"]
+mod launcher;
+#[path = "support/left_behind.rs"]
+mod left_behind;
+#[path = "support/running.rs"]
+mod running;
+#[path = "support/situations.rs"]
+mod situations;
+mod support;
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use left_behind::Trace;
+use running::{Running, fields};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Ranks of the jobs; the middle one is killed.
+const RANKS: u32 = 4;
+const VICTIM: u32 = 2;
+
+fn main() -> ExitCode {
+    let tests = situations::ALL.map(|situation| {
+        support::test(
+            format!("killed_while_{}", snake(&situation.name())),
+            move || {
+                kill_one(&situation.name());
+            },
+        )
+    });
+    let role = |role: &str, arguments: &[String]| match role {
+        "launch" => launcher::launch(arguments),
+        _ => situations::rank(arguments),
+    };
+    support::main(role, tests.into())
+}
+
+fn snake(name: &str) -> String {
+    name.chars().fold(String::new(), |mut snake, letter| {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+        snake
+    })
+}
+
+fn kill_one(situation: &str) {
+    let token = format!("lost-peers-{}-{situation}", std::process::id());
+    let mut trace = Trace::before(&token);
+    let victim = VICTIM.to_string();
+    let command = launcher::command(RANKS, &["lost", situation, &victim, &token]);
+    let mut job = Running::start(command);
+    let ready = job.expect("ready", RANKS as usize);
+    ready.iter().for_each(|rank| trace.note_rank(&rank[1]));
+    // Into the situation, and some way.
+    thread::sleep(Duration::from_millis(100));
+    let pid = ready
+        .iter()
+        .find(|rank| rank[0] == victim)
+        .expect("the victim is ready");
+    let pid = pid[1]
+        .parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a process id");
+    let killed = running::now();
+    kill_process(pid, Signal::KILL).expect("the victim is killed");
+    let (status, printed) = job.end();
+    let told: Vec<_> = printed
+        .iter()
+        .filter_map(|line| fields(line, "lost"))
+        .collect();
+    let all = printed.join("\n");
+    assert_eq!(
+        told.len() as u32,
+        RANKS - 1,
+        "not every survivor was told of a loss:\n{all}"
+    );
+    for rank in &told {
+        let at = Duration::from_micros(rank[2].parse().expect("a time"));
+        let after = at.saturating_sub(killed);
+        println!("{situation}: rank {} was told after {after:?}", rank[0]);
+        assert_eq!(
+            rank[1], victim,
+            "rank {} was told of another:\n{all}",
+            rank[0]
+        );
+    }
+    assert_eq!(status, 128 + 9, "the status is the killed rank's:\n{all}");
+    trace.assert_nothing_left();
+}

@@ -1,0 +1,126 @@
+//! Whether a job left anything on the host.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::running::HANG;
+
+/// What was on the host before a job, and what is known of the job.
+pub(crate) struct Trace {
+    sockets: BTreeSet<String>,
+    files: BTreeSet<PathBuf>,
+    shared_memory: u64,
+    /// In the arguments of every process of the job.
+    token: String,
+    /// The inodes of the job's shared memory.
+    memory: BTreeSet<String>,
+}
+
+impl Trace {
+    pub(crate) fn before(token: &str) -> Self {
+        Self {
+            sockets: sockets(),
+            files: files(),
+            shared_memory: shared_memory(),
+            token: token.to_owned(),
+            memory: BTreeSet::new(),
+        }
+    }
+
+    /// Notes what memory a rank shares, while it lives.
+    pub(crate) fn note_rank(&mut self, pid: &str) {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let inodes = maps.lines().filter(|line| line.contains("memfd:hydrant"));
+        self.memory
+            .extend(inodes.filter_map(|line| Some(line.split_whitespace().nth(4)?.to_owned())));
+    }
+
+    /// Fails the test unless everything of the job goes away: its processes, the memory they
+    /// shared, files and sockets. Other jobs may run meanwhile; they come and go.
+    pub(crate) fn assert_nothing_left(&self) {
+        assert_eq!(self.memory.len(), 1, "the ranks of a host share one file");
+        let started = Instant::now();
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                break;
+            }
+            assert!(
+                started.elapsed() < HANG,
+                "the job left behind: {}",
+                left.join(", ")
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        let kib = shared_memory() as i64 - self.shared_memory as i64;
+        println!("nothing left; shared memory of the host {kib:+} KiB");
+    }
+
+    fn left(&self) -> Vec<String> {
+        let mut left: Vec<String> = (sockets().difference(&self.sockets))
+            .map(|name| format!("socket {name}"))
+            .chain(
+                files()
+                    .difference(&self.files)
+                    .map(|file| file.display().to_string()),
+            )
+            .collect();
+        for process in processes() {
+            let read = |file| fs::read_to_string(process.join(file)).unwrap_or_default();
+            if read("cmdline").contains(&self.token) {
+                left.push(format!("process {}", process.display()));
+            }
+            let maps = read("maps");
+            if (maps.lines().filter(|line| line.contains("memfd:hydrant")))
+                .any(|line| (self.memory.iter()).any(|inode| line.contains(&format!(" {inode} "))))
+            {
+                left.push(format!("shared memory in {}", process.display()));
+            }
+        }
+        left
+    }
+}
+
+fn processes() -> impl Iterator<Item = PathBuf> {
+    let all = fs::read_dir("/proc").expect("/proc is mounted");
+    all.filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+}
+
+/// The abstract sockets at which ranks meet.
+fn sockets() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    (text
+        .lines()
+        .filter_map(|line| line.split_whitespace().last()))
+    .filter(|name| name.starts_with("@hydrant-"))
+    .map(str::to_owned)
+    .collect()
+}
+
+/// Files where shared memory may have a name.
+fn files() -> BTreeSet<PathBuf> {
+    ["/dev/shm", "/tmp"]
+        .into_iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().contains("hydrant"))
+        .collect()
+}
+
+/// KiB of shared memory in use on the host.
+fn shared_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    (text.lines().find_map(|line| line.strip_prefix("Shmem:")))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
+}
