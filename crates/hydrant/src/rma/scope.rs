@@ -31,7 +31,6 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 /// An operation of a scope. It may be dropped: the scope completes it.
-#[must_use = "or let the scope complete it: drop the operation"]
 pub struct Operation<'scope> {
     core: Arc<Core>,
     posted: Posted,
