@@ -35,10 +35,12 @@ pub(crate) enum For {
 
 /// Looks at the word between two polls, when a word is what is waited for.
 const LOOKS: u32 = 16;
-/// Polls between two looks at the clock.
-const POLLS: u32 = 32;
-/// Polls in a crowd before the core is yielded.
-const CROWDED_POLLS: u32 = 8;
+/// Polls in a row, when a message is what is waited for.
+const POLLS: u32 = 16;
+/// Rounds of these between two looks at the clock.
+const ROUNDS: u32 = 4;
+/// Rounds in a crowd before the core is yielded.
+const CROWDED_ROUNDS: u32 = 2;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -50,7 +52,8 @@ impl Core {
         self.conduit.poll(&mut Pump { core: self })
     }
 
-    /// Waits until `done`, looking after messages meanwhile.
+    /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
+    /// said yes it is not asked again.
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
@@ -75,9 +78,16 @@ impl Core {
                 }
             }
             self.progress.attend();
-            let delivered = self.poll();
-            if done() {
-                return Ok(());
+            let mut delivered = 0;
+            for _ in 0..POLLS {
+                delivered += self.poll();
+                if done() {
+                    return Ok(());
+                }
+                if delivered == 0 && what != For::Message {
+                    break;
+                }
+                hint::spin_loop();
             }
             let now = self.conduit.changes();
             if changes != Some(now) {
@@ -107,10 +117,15 @@ impl Core {
                         For::Room => Sleeper::Room,
                         For::Message | For::Memory => Sleeper::Application,
                     };
+                    let mut ended = false;
                     self.conduit.wait(sleeper, None, &mut || {
-                        done() || changes != Some(self.conduit.changes())
+                        ended = ended || done();
+                        ended || changes != Some(self.conduit.changes())
                     });
                     self.progress.awake();
+                    if ended {
+                        return Ok(());
+                    }
                     patience.after_sleep();
                 }
             }
@@ -168,7 +183,7 @@ enum Rest {
 
 /// Decides how to rest.
 struct Patience {
-    polls: u32,
+    rounds: u32,
     yields: u32,
     crowded: bool,
     spin: Duration,
@@ -178,7 +193,7 @@ struct Patience {
 impl Patience {
     fn new(core: &Core) -> Self {
         Self {
-            polls: 0,
+            rounds: 0,
             yields: 0,
             crowded: core.progress.crowded,
             spin: core.progress.spin,
@@ -188,7 +203,7 @@ impl Patience {
 
     /// Something came: begin anew.
     fn renew(&mut self) {
-        self.polls = 0;
+        self.rounds = 0;
         self.yields = 0;
         self.since = None;
     }
@@ -196,14 +211,14 @@ impl Patience {
     /// Woken: look around, but sleep again soon.
     fn after_sleep(&mut self) {
         self.yields = 0;
-        self.polls = 0;
+        self.rounds = 0;
         self.since = None;
     }
 
     fn next(&mut self) -> Rest {
-        self.polls += 1;
+        self.rounds += 1;
         if self.crowded {
-            if self.polls < CROWDED_POLLS {
+            if self.rounds < CROWDED_ROUNDS {
                 return Rest::Spin;
             }
             self.yields += 1;
@@ -213,7 +228,7 @@ impl Patience {
                 Rest::Sleep
             };
         }
-        if !self.polls.is_multiple_of(POLLS) {
+        if !self.rounds.is_multiple_of(ROUNDS) {
             return Rest::Spin;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
