@@ -26,7 +26,7 @@ use crate::{
     inbox::Inbox,
     latch::{self, Latch},
     layout::{HUGE, Lane, Shape, card, header},
-    mapping::{MappedRing, Mapping},
+    mapping::{MappedRing, MappedWords, Mapping},
     ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
     transfer::{self, Transfers},
     watch::Watch,
@@ -67,7 +67,10 @@ pub(crate) struct Shared {
     doors: Vec<Door>,
     cards: Vec<Window>,
     standings: Vec<Word32>,
-    header: Window,
+    opened: MappedWords,
+    changes: MappedWords,
+    /// One more than the rank that was lost first.
+    first_lost: MappedWords,
     outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
     foreign: Foreign,
     /// The kernel would not copy: by messages from now on.
@@ -122,7 +125,9 @@ impl Shared {
                 .map(|rank| word(rank, card::STANDING))
                 .collect::<Result<_, Error>>()?,
             cards,
-            header: mapping.window(0, 128),
+            opened: mapping.kept_words(shape.card(rank.index()) + card::OPENED, ranks.div_ceil(64)),
+            changes: mapping.kept_words(header::CHANGES, 1),
+            first_lost: mapping.kept_words(header::FIRST_LOST, 1),
             outgoing: (0..ranks).map(|_| OnceLock::new()).collect(),
             foreign,
             forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
@@ -168,10 +173,9 @@ impl Shared {
     /// A bit for each rank that sends to this one.
     #[inline]
     pub(crate) fn opened(&self) -> &[AtomicU64] {
-        self.opened_at(self.rank)
+        &self.opened
     }
 
-    #[inline]
     fn opened_at(&self, rank: Rank) -> &[AtomicU64] {
         let ranks = self.shape.ranks();
         (self.mapping).words(
@@ -212,17 +216,13 @@ impl Shared {
     fn end(&self, rank: Rank, how: u32) {
         let word = &self.standings[rank.index()];
         let ended = |old| (old != standing::LEFT && old != standing::LOST).then_some(how);
-        if how == standing::LOST
-            && ended(word.load(Acquire)).is_some()
-            && let Ok(first) = self.header.atomic_u64(header::FIRST_LOST)
-        {
+        if how == standing::LOST && ended(word.load(Acquire)).is_some() {
             // Before anybody can see the loss and give up, too.
+            let first = &self.first_lost[0];
             let _ = first.compare_exchange(0, u64::from(rank.0) + 1, AcqRel, Acquire);
         }
-        if word.fetch_update(AcqRel, Acquire, ended).is_ok()
-            && let Ok(changes) = self.header.atomic_u64(header::CHANGES)
-        {
-            changes.fetch_add(1, AcqRel);
+        if word.fetch_update(AcqRel, Acquire, ended).is_ok() {
+            self.changes[0].fetch_add(1, AcqRel);
         }
     }
 
@@ -601,16 +601,12 @@ impl Conduit for Smp {
     }
 
     fn first_lost(&self) -> Option<Rank> {
-        let first = self.shared.header.atomic_u64(header::FIRST_LOST).ok()?;
-        let rank = first.load(Acquire).checked_sub(1)?;
+        let rank = self.shared.first_lost[0].load(Acquire).checked_sub(1)?;
         u32::try_from(rank).ok().map(Rank)
     }
 
     fn changes(&self) -> u64 {
-        self.shared
-            .header
-            .atomic_u64(header::CHANGES)
-            .map_or(0, |changes| changes.load(Acquire))
+        self.shared.changes[0].load(Acquire)
     }
 
     fn leave(&self, orderly: bool) {

@@ -1,5 +1,7 @@
 //! Taking messages out of the rings.
 
+use std::sync::atomic::Ordering::Acquire;
+
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 
 use crate::{
@@ -15,7 +17,10 @@ const TURN: usize = 64;
 
 /// The receiving side of a rank: one thread at a time holds it.
 pub(crate) struct Inbox {
-    peers: Vec<Option<Box<Peer>>>,
+    /// The peers that ever sent something.
+    peers: Vec<Peer>,
+    /// The bits of [`Shared::opened`] that have their peer in the list.
+    known: Vec<u64>,
 }
 
 /// The rings with one peer.
@@ -62,7 +67,7 @@ impl Back {
         }
     }
 
-    /// Whether a reply waited, and has room now.
+    /// Whether a reply waits no more than for a poll to send it.
     fn can_go_on(&mut self, shared: &Shared) -> bool {
         let Some(stuck) = &self.stuck else {
             return false;
@@ -70,25 +75,23 @@ impl Back {
         self.writer.fits(stuck.payload.len()) || shared.alive(self.peer).is_err()
     }
 
-    /// Whether requests may be taken: no reply waits.
-    fn clear(&mut self, shared: &Shared) -> bool {
-        if let Some(stuck) = self.stuck.take() {
-            if shared.alive(self.peer).is_err() {
-                return true; // nobody will ever take it
-            }
-            let Stuck {
-                kind,
-                tag,
-                ref args,
-                ref payload,
-            } = stuck;
-            if !self.writer.push(kind, tag, args, payload) {
-                self.stuck = Some(stuck);
-                return false;
-            }
+    /// Sends the reply that waits; `false` if there is still no room.
+    #[cold]
+    fn resend(&mut self, shared: &Shared) -> bool {
+        let Some(stuck) = &self.stuck else {
+            return true;
+        };
+        if shared.alive(self.peer).is_err() {
+            // Nobody will ever take it; the requests behind it are delivered all the same.
+            self.stuck = None;
+            return true;
+        }
+        let sent = (self.writer).push(stuck.kind, stuck.tag, &stuck.args, &stuck.payload);
+        if sent {
+            self.stuck = None;
             shared.ring_bell(self.peer);
         }
-        true
+        sent
     }
 }
 
@@ -117,78 +120,85 @@ impl ReplyPort for Port<'_> {
 impl Inbox {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
-            peers: (0..ranks).map(|_| None).collect(),
+            peers: Vec::new(),
+            known: vec![0; ranks.div_ceil(64)],
         }
     }
 
     /// Delivers what has arrived.
+    #[inline]
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
-        let mut count = 0;
-        for (word, opened) in shared.opened().iter().enumerate() {
-            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
-            while bits != 0 {
-                let from = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if let Some(peer) = self.peer(shared, from) {
-                    count += peer.poll(shared, sink);
-                }
-            }
-        }
-        count
+        self.meet(shared);
+        (self.peers.iter_mut())
+            .map(|peer| peer.poll(shared, sink))
+            .sum()
     }
 
     /// Whether a poll would find something.
     pub(crate) fn waiting(&mut self, shared: &Shared) -> bool {
-        for (word, opened) in shared.opened().iter().enumerate() {
-            let mut bits = opened.load(std::sync::atomic::Ordering::Acquire);
-            while bits != 0 {
-                let from = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if let Some(peer) = self.peer(shared, from)
-                    && !peer.broken
-                    && (peer.replies.waiting()
-                        || peer.requests.waiting() && peer.back.stuck.is_none()
-                        || peer.back.can_go_on(shared))
-                {
-                    return true;
-                }
-            }
-        }
-        false
+        self.meet(shared);
+        self.peers.iter_mut().any(|peer| {
+            !peer.broken
+                && (peer.replies.waiting()
+                    || peer.requests.waiting() && peer.back.stuck.is_none()
+                    || peer.back.can_go_on(shared))
+        })
     }
 
     /// Whether a reply waits for room.
     pub(crate) fn is_stuck(&self) -> bool {
-        (self.peers.iter().flatten()).any(|peer| peer.back.stuck.is_some())
+        self.peers.iter().any(|peer| peer.back.stuck.is_some())
     }
 
+    /// Takes those in who have begun to send.
     #[inline]
-    fn peer(&mut self, shared: &Shared, from: usize) -> Option<&mut Peer> {
-        let slot = self.peers.get_mut(from)?;
-        Some(slot.get_or_insert_with(|| {
-            let me = shared.rank.index();
-            let ring = |to, from, lane| {
-                let place = shared.shape.ring(to, from, lane);
-                MappedRing::new(&shared.mapping, place, &shared.shape)
-            };
-            let peer = Rank(from as u32);
-            shared.open(peer);
-            Box::new(Peer {
-                requests: Reader::new(ring(me, from, Lane::Request)),
-                replies: Reader::new(ring(me, from, Lane::Reply)),
-                back: Back {
-                    peer,
-                    writer: Writer::new(ring(from, me, Lane::Reply)),
-                    stuck: None,
-                },
-                unfinished: None,
-                broken: false,
-            })
-        }))
+    fn meet(&mut self, shared: &Shared) {
+        for (word, (opened, known)) in shared.opened().iter().zip(&self.known).enumerate() {
+            let opened = opened.load(Acquire);
+            if opened != *known {
+                self.meet_new(shared, word, opened);
+                return self.meet(shared);
+            }
+        }
+    }
+
+    #[cold]
+    fn meet_new(&mut self, shared: &Shared, word: usize, opened: u64) {
+        let mut new = opened & !self.known[word];
+        self.known[word] = opened;
+        while new != 0 {
+            let from = word * 64 + new.trailing_zeros() as usize;
+            new &= new - 1;
+            if from < shared.shape.ranks() {
+                self.peers.push(Peer::new(shared, from));
+            }
+        }
     }
 }
 
 impl Peer {
+    fn new(shared: &Shared, from: usize) -> Self {
+        let me = shared.rank.index();
+        let ring = |to, from, lane| {
+            let place = shared.shape.ring(to, from, lane);
+            MappedRing::new(&shared.mapping, place, &shared.shape)
+        };
+        let peer = Rank(from as u32);
+        shared.open(peer);
+        Self {
+            requests: Reader::new(ring(me, from, Lane::Request)),
+            replies: Reader::new(ring(me, from, Lane::Reply)),
+            back: Back {
+                peer,
+                writer: Writer::new(ring(from, me, Lane::Reply)),
+                stuck: None,
+            },
+            unfinished: None,
+            broken: false,
+        }
+    }
+
+    #[inline]
     fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
         if self.broken {
             return 0;
@@ -230,14 +240,11 @@ impl Peer {
 
     #[inline]
     fn poll_requests(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+        if self.back.stuck.is_some() && !self.settle(shared) {
+            return 0;
+        }
         let from = self.back.peer;
         for count in 0..TURN {
-            if !self.back.clear(shared) {
-                return count;
-            }
-            if let Some(taken) = self.unfinished.take() {
-                self.finish(shared, &taken);
-            }
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
@@ -264,11 +271,21 @@ impl Peer {
             }
             if self.back.stuck.is_some() {
                 self.unfinished = Some(taken);
-            } else {
-                self.finish(shared, &taken);
+                return count + 1;
             }
+            self.finish(shared, &taken);
         }
         TURN
+    }
+
+    /// Sends the reply that waits and finishes with its request; `false` if it still waits.
+    #[cold]
+    fn settle(&mut self, shared: &Shared) -> bool {
+        let sent = self.back.resend(shared);
+        if sent && let Some(taken) = self.unfinished.take() {
+            self.finish(shared, &taken);
+        }
+        sent
     }
 
     /// Done with a request.

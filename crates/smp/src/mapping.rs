@@ -136,6 +136,14 @@ impl Mapping {
         self.table(offset, count)
     }
 
+    /// A row of words, checked once and kept.
+    pub(crate) fn kept_words(self: &Arc<Self>, offset: usize, count: usize) -> MappedWords {
+        MappedWords {
+            words: NonNull::from(self.words(offset, count)),
+            _keep: Arc::clone(self),
+        }
+    }
+
     /// A table of extents.
     pub(crate) fn entries(&self, offset: usize, count: usize) -> &[crate::extents::Entry] {
         self.table(offset, count)
@@ -233,6 +241,27 @@ unsafe impl Shareable for Consumed {}
 // SAFETY: a struct of atomics.
 unsafe impl Shareable for crate::extents::Entry {}
 
+/// A row of words in the shared file.
+pub(crate) struct MappedWords {
+    words: NonNull<[AtomicU64]>,
+    _keep: Arc<Mapping>,
+}
+
+// SAFETY: it gives out atomics; `_keep` is Send + Sync.
+unsafe impl Send for MappedWords {}
+// SAFETY: as above.
+unsafe impl Sync for MappedWords {}
+
+impl std::ops::Deref for MappedWords {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+        unsafe { self.words.as_ref() }
+    }
+}
+
 /// The memory of a ring in the shared file.
 pub(crate) struct MappedRing {
     slots: NonNull<[Slot]>,
@@ -260,6 +289,9 @@ impl MappedRing {
 
     /// The bytes of a payload that was published and is not finished with.
     pub(crate) fn payload(&self, offset: usize, len: usize) -> &[u8] {
+        if len == 0 {
+            return &[];
+        }
         assert!(offset <= self.payload.len() && len <= self.payload.len() - offset);
         // SAFETY: in bounds, checked. Between publishing and `Consumed` passing it, the
         // writer does not touch these bytes: that is the ring's protocol, which `model.rs`

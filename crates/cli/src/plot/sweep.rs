@@ -54,7 +54,7 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
                 chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
             }
             Kind::Reference => {
-                let dashed = colour(series).stroke_width(1);
+                let dashed = colour(series).mix(0.8).stroke_width(2);
                 chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, dashed))?;
             }
             Kind::Peer => {
@@ -90,7 +90,7 @@ fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
             for from in [6, 16, 26] {
                 legend.draw(&PathElement::new(
                     [(from, y), (from + 6, y)],
-                    colour(series).stroke_width(1),
+                    colour(series).mix(0.8).stroke_width(2),
                 ))?;
             }
         }

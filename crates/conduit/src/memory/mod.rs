@@ -2,7 +2,8 @@
 //!
 //! Memory that peers write to is never lent out as `&[T]`: a reference would promise that
 //! nobody else writes. A [`Window`] copies in and out instead, in a way that stays defined
-//! when both sides of the copy race: see [`copy`](self) below for how.
+//! when both sides of the copy race: small aligned copies are relaxed atomic accesses, longer
+//! ones happen inside an `asm!` block, out of the compiler's sight.
 
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 

@@ -59,10 +59,37 @@ impl Head {
     }
 }
 
-/// The lap in which the slot of message number `index` is written. Counted from one, so
-/// that the zeroed ring holds no message of the first lap; it may wrap, for a slot only
-/// ever holds this lap or the one before.
-#[inline]
-pub(super) fn lap_of(index: u64, slots: u64) -> u16 {
-    (index / slots + 1) as u16
+/// Where the next message goes or comes from: its slot, and the lap its header shows.
+///
+/// Laps are counted from one, so that the zeroed ring holds no message of the first lap; the
+/// count may wrap, for a slot only ever holds this lap or the one before.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// Messages before.
+    pub(super) index: u64,
+    mask: u64,
+    pub(super) lap: u16,
+}
+
+impl Turn {
+    pub(super) fn first(slots: usize) -> Self {
+        Self {
+            index: 0,
+            mask: slots as u64 - 1,
+            lap: 1,
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self) -> usize {
+        (self.index & self.mask) as usize
+    }
+
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.index += 1;
+        if self.index & self.mask == 0 {
+            self.lap = self.lap.wrapping_add(1);
+        }
+    }
 }

@@ -2,13 +2,12 @@
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Head, MAX_ARGS, Malformed, Slots, cursor, header};
+use super::{Head, MAX_ARGS, Malformed, Slots, cursor, header::Turn};
 
 /// The one reader of a ring.
 pub(crate) struct Reader<S> {
     memory: S,
-    /// Messages taken.
-    head: u64,
+    head: Turn,
     /// Position behind the last payload taken.
     payload: u64,
     /// Messages told to the writer.
@@ -31,8 +30,8 @@ impl<S: Slots> Reader<S> {
     /// The reader of a ring that nothing was taken from yet.
     pub(crate) fn new(memory: S) -> Self {
         Self {
+            head: Turn::first(memory.slots().len()),
             memory,
-            head: 0,
             payload: 0,
             told: 0,
         }
@@ -49,11 +48,9 @@ impl<S: Slots> Reader<S> {
     /// [`Malformed`] if the writer broke a rule; the ring cannot be read further.
     #[inline]
     pub(crate) fn take(&self) -> Result<Option<Taken>, Malformed> {
-        let slots = self.memory.slots();
-        let capacity = slots.len() as u64;
-        let slot = &slots[(self.head & (capacity - 1)) as usize];
+        let slot = &self.memory.slots()[self.head.slot()];
         let word = slot.header.load(Acquire);
-        if Head::lap(word) != header::lap_of(self.head, capacity) {
+        if Head::lap(word) != self.head.lap {
             return Ok(None);
         }
         let head = Head::decode(word)?;
@@ -79,20 +76,16 @@ impl<S: Slots> Reader<S> {
     /// Whether a message is there.
     #[inline]
     pub(crate) fn waiting(&self) -> bool {
-        let slots = self.memory.slots();
-        let capacity = slots.len() as u64;
-        let word = slots[(self.head & (capacity - 1)) as usize]
-            .header
-            .load(Acquire);
-        Head::lap(word) == header::lap_of(self.head, capacity)
+        let slot = &self.memory.slots()[self.head.slot()];
+        Head::lap(slot.header.load(Acquire)) == self.head.lap
     }
 
     /// Done with the message that [`take`](Self::take) gave; whether the writer was told.
     #[inline]
     pub(crate) fn finish(&mut self, taken: &Taken) -> bool {
-        self.head += 1;
+        self.head.advance();
         self.payload = taken.end;
-        if self.head - self.told >= (self.memory.slots().len() as u64 / 8).max(1)
+        if self.head.index - self.told >= (self.memory.slots().len() as u64 / 8).max(1)
             || taken.head.payload != 0
         {
             return self.tell();
@@ -103,12 +96,12 @@ impl<S: Slots> Reader<S> {
     /// Tells the writer how far the reader came; `false` if it knew.
     #[inline]
     pub(crate) fn tell(&mut self) -> bool {
-        let news = self.told != self.head;
+        let news = self.told != self.head.index;
         if news {
-            self.told = self.head;
+            self.told = self.head.index;
             let consumed = self.memory.consumed();
             consumed.payload.store(self.payload, Release);
-            consumed.slots.store(self.head, Release);
+            consumed.slots.store(self.told, Release);
         }
         news
     }

@@ -5,14 +5,13 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use super::{
     Head, Slots,
     cursor::{self, Place},
-    header,
+    header::Turn,
 };
 
 /// The one writer of a ring.
 pub(crate) struct Writer<S> {
     memory: S,
-    /// Messages published.
-    tail: u64,
+    tail: Turn,
     /// Position behind the last payload.
     payload: u64,
     /// What the reader had finished with when last looked.
@@ -25,8 +24,8 @@ impl<S: Slots> Writer<S> {
     pub(crate) fn new(memory: S) -> Self {
         debug_assert!(memory.slots().len().is_power_of_two());
         Self {
+            tail: Turn::first(memory.slots().len()),
             memory,
-            tail: 0,
             payload: 0,
             seen: 0,
             seen_payload: 0,
@@ -35,7 +34,7 @@ impl<S: Slots> Writer<S> {
 
     /// Messages the reader has finished with, and messages published.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.memory.consumed().slots.load(Acquire), self.tail)
+        (self.memory.consumed().slots.load(Acquire), self.tail.index)
     }
 
     /// Publishes a message; `false` if there is no room for it now.
@@ -46,9 +45,9 @@ impl<S: Slots> Writer<S> {
     pub(crate) fn push(&mut self, kind: u8, tag: u16, args: &[u64], payload: &[u8]) -> bool {
         let slots = self.memory.slots();
         let capacity = slots.len() as u64;
-        if self.tail - self.seen == capacity {
+        if self.tail.index - self.seen == capacity {
             self.seen = self.memory.consumed().slots.load(Acquire);
-            if self.tail - self.seen >= capacity {
+            if self.tail.index - self.seen >= capacity {
                 return false;
             }
         }
@@ -61,7 +60,7 @@ impl<S: Slots> Writer<S> {
                 None => return false,
             }
         }
-        let slot = &self.memory.slots()[(self.tail & (capacity - 1)) as usize];
+        let slot = &self.memory.slots()[self.tail.slot()];
         for (word, arg) in slot.args.iter().zip(args) {
             word.store(*arg, Relaxed);
         }
@@ -71,9 +70,8 @@ impl<S: Slots> Writer<S> {
             count: args.len(),
             payload: payload.len(),
         };
-        slot.header
-            .store(head.encode(header::lap_of(self.tail, capacity)), Release);
-        self.tail += 1;
+        slot.header.store(head.encode(self.tail.lap), Release);
+        self.tail.advance();
         true
     }
 
@@ -81,7 +79,8 @@ impl<S: Slots> Writer<S> {
     pub(crate) fn fits(&mut self, len: usize) -> bool {
         let capacity = self.memory.slots().len() as u64;
         self.seen = self.memory.consumed().slots.load(Acquire);
-        self.tail - self.seen < capacity && (len == 0 || self.room(len).is_some())
+        self.tail.index.saturating_sub(self.seen) < capacity
+            && (len == 0 || self.room(len).is_some())
     }
 
     /// A place for `len` bytes that the reader is done with.

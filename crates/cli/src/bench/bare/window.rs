@@ -64,9 +64,17 @@ impl Window {
 
     fn map(memory: OwnedFd, len: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a null hint lets the kernel choose the place, so nothing of ours is replaced.
-        let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, &memory, 0)? };
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                access,
+                MapFlags::SHARED,
+                &memory,
+                0,
+            )?
+        };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         Ok(Window { base, len, memory })
     }

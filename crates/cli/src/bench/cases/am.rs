@@ -13,7 +13,7 @@ use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
 use super::barrier::HANDOVERS;
-use super::ping_pong;
+use super::{look, ping_pong};
 
 /// Messages this rank has handled, and how many it has waited for.
 #[derive(Default)]
@@ -75,11 +75,10 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
         job.handler(move |context, arguments, _| {
             asked.one();
             context
-                .reply_short(reply, &arguments[..1])
+                .reply_short(reply, arguments)
                 .expect("a request can be replied to once");
         })?
     };
-    let partner = PARTNER;
     // One round trip after the other; the partner does nothing but handle messages.
     let trips = |count: u64, request: &dyn Fn() -> hydrant::Result<()>| match e.rank() {
         0 => timed(count, |_| {
@@ -110,19 +109,19 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     measure(
         "short round trip",
         None,
-        &|| job.request_short(partner, echo, &[black_box(7)]),
+        &|| job.request_short(PARTNER, echo, &[black_box(7)]),
         goal,
     )?;
     let limit = job.limits().max_medium as u64;
     for bytes in e.sizes(64, limit) {
         let payload = vec![7u8; bytes as usize];
-        let request = || job.request_medium(partner, echo, &[], &payload);
+        let request = || job.request_medium(PARTNER, echo, &[], &payload);
         measure("medium round trip", Some(bytes), &request, None)?;
     }
     let target = job.alloc::<u64>((1 << 20) / 8)?;
     for bytes in e.sizes(64, 1 << 20) {
         let payload = vec![7u64; bytes as usize / 8];
-        let request = || job.request_long(partner, acknowledge, &[7], &target, 0, &payload);
+        let request = || job.request_long(PARTNER, acknowledge, &[], &target, 0, &payload);
         measure("long there, short back", Some(bytes), &request, None)?;
     }
     job.free(target)?;
@@ -140,8 +139,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
             value + 1
         })?
     };
-    let partner = PARTNER;
-    let calls = |count| timed(count, |i| job.call(partner, &function, &i).map(look));
+    let calls = |count| timed(count, |i| job.call(PARTNER, &function, &i).map(look));
     let mut turn = 0;
     let served = [
         &mut |count| ping_pong(e, &mut turn, count),
@@ -265,9 +263,4 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
         e.row(Row::new("am", case, "ns", ours).against(bare).goal_if(goal))?;
     }
     Ok(())
-}
-
-/// Keeps the compiler from leaving out what nobody looks at.
-fn look<T>(value: T) {
-    black_box(value);
 }

@@ -8,7 +8,7 @@ use hydrant::Symmetric;
 use super::super::bare;
 use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::row::{Goal, Row};
-use super::far_place;
+use super::{far_place, look};
 
 /// All ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
@@ -112,9 +112,4 @@ fn contended(e: &Ensemble<'_>, words: &Symmetric<u64>, word: &AtomicU64) -> hydr
         e.row(Row::new("atomics", case, "ns", ours).bytes(8).against(bare))?;
     }
     Ok(())
-}
-
-/// Keeps the compiler from leaving out what nobody looks at.
-fn look<T>(value: T) {
-    black_box(value);
 }

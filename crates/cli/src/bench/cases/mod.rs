@@ -6,6 +6,7 @@ pub(super) mod barrier;
 pub(super) mod cost;
 pub(super) mod rma;
 
+use std::hint::black_box;
 use std::time::Duration;
 
 use hydrant::Symmetric;
@@ -63,4 +64,9 @@ pub(super) unsafe fn far_place(memory: &Symmetric<u64>) -> hydrant::Result<Place
         far.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
     // SAFETY: 1. and 2. by the caller; 3. words are aligned.
     Ok(unsafe { Place::new(far.as_ptr().cast(), far.len() * size_of::<u64>()) })
+}
+
+/// Keeps the compiler from leaving out what nobody looks at.
+fn look<T>(value: T) {
+    black_box(value);
 }

@@ -124,18 +124,17 @@ impl Rma<'_> {
 
     fn values(&self) -> hydrant::Result<()> {
         let (field, bare) = (self.field, &self.bare);
-        let goal = self.e.uncrowded(Goal::Within(2.0, "ns"));
         self.compare(
             "put_value",
             8,
-            goal,
+            None,
             &mut |count| Ok(bare.store(count)),
             &mut |count| timed(count, |i| field.put_value(PEER, 0, black_box(i))),
         )?;
         self.compare(
             "get_value",
             8,
-            goal,
+            None,
             &mut |count| Ok(bare.load(count)),
             &mut |count| {
                 timed(count, |_| {
