@@ -33,9 +33,8 @@ pub(crate) enum For {
     Room,
 }
 
-/// Looks at the word between two polls, when a word is what is waited for.
-const LOOKS: u32 = 16;
-/// Polls in a row, when a message is what is waited for.
+/// Polls in a row, each with a look at what is waited for. No pause between them: a poll takes
+/// long enough, and its time is the delay of a message.
 const POLLS: u32 = 16;
 /// Rounds of these between two looks at the clock.
 const ROUNDS: u32 = 4;
@@ -69,14 +68,6 @@ impl Core {
         let mut patience = Patience::new(self);
         let mut changes = None;
         loop {
-            if what == For::Memory {
-                for _ in 0..LOOKS {
-                    if done() {
-                        return Ok(());
-                    }
-                    hint::spin_loop();
-                }
-            }
             self.progress.attend();
             let mut delivered = 0;
             for _ in 0..POLLS {
@@ -84,10 +75,6 @@ impl Core {
                 if done() {
                     return Ok(());
                 }
-                if delivered == 0 && what != For::Message {
-                    break;
-                }
-                hint::spin_loop();
             }
             let now = self.conduit.changes();
             if changes != Some(now) {
