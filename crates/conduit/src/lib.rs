@@ -24,5 +24,5 @@ pub use contract::{
     Standing, Ticket,
 };
 pub use error::Error;
-pub use memory::{Window, Word32};
+pub use memory::{Line, Window, Word32};
 pub use rank::Rank;

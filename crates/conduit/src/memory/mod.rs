@@ -10,4 +10,4 @@
 mod copy;
 mod window;
 
-pub use window::{Fault, Window, Word32};
+pub use window::{Fault, Line, Window, Word32};

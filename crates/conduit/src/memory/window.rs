@@ -194,6 +194,17 @@ impl Window {
         })
     }
 
+    /// The eight 64-bit words at `offset`, checked once and kept.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn line(&self, offset: usize) -> Result<Line, Fault> {
+        Ok(Line {
+            words: self.word::<[AtomicU64; 8]>(offset)?,
+            _keep: Arc::clone(&self.keep),
+        })
+    }
+
     /// Whether `len` bytes at `offset` share a byte with `other`.
     #[inline]
     pub fn overlaps(&self, offset: usize, len: usize, other: &[u8]) -> bool {
@@ -252,6 +263,35 @@ impl fmt::Debug for Word32 {
     }
 }
 
+/// Eight 64-bit words of a window in a row, checked when they were taken: a cache line, if
+/// the offset was a multiple of 64.
+#[derive(Clone)]
+pub struct Line {
+    words: NonNull<[AtomicU64; 8]>,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: it gives out nothing but `&[AtomicU64; 8]`.
+unsafe impl Send for Line {}
+// SAFETY: as above.
+unsafe impl Sync for Line {}
+
+impl Deref for Line {
+    type Target = [AtomicU64; 8];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64; 8] {
+        // SAFETY: in bounds and aligned when taken from a window, whose mapping is kept.
+        unsafe { self.words.as_ref() }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Line({:p})", self.words)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
@@ -300,5 +340,9 @@ mod tests {
         let word = window.word32(8).unwrap();
         word.store(9, Relaxed);
         assert_eq!(part.load::<u32>(0).unwrap(), 9);
+        let line = window.line(0).unwrap();
+        line[7].store(5, Relaxed);
+        assert_eq!(window.load::<u64>(56).unwrap(), 5);
+        assert_eq!(window.line(8).err(), Some(Fault::OutOfBounds));
     }
 }
