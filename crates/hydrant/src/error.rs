@@ -147,6 +147,24 @@ pub enum Error {
         ours: String,
     },
 
+    /// A collective was called while another was under way on the same team.
+    #[error("{what} was called out of turn: {why}")]
+    OutOfTurn {
+        /// What was called.
+        what: &'static str,
+        /// What stood in the way.
+        why: &'static str,
+    },
+
+    /// The type has no such reduction.
+    #[error("{what} cannot be reduced by {op}")]
+    UnsuitableOp {
+        /// The type.
+        what: &'static str,
+        /// The operation.
+        op: &'static str,
+    },
+
     /// The memory was freed.
     #[error("this memory was freed")]
     Freed,

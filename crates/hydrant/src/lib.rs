@@ -39,7 +39,7 @@ pub mod settings;
 
 pub use am::{Function, Handler, HandlerContext, Limits};
 pub use bytemuck::{Pod, Zeroable};
-pub use collective::Team;
+pub use collective::{Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
 pub use hydrant_conduit::{Caps, Rank};

@@ -1,5 +1,60 @@
-//! Operations of many ranks together.
+//! Operations of many ranks together, and the teams that do them.
+//!
+//! # How a collective goes
+//!
+//! 1. **Agreement** ([`agree`]): a dissemination (Hensgen, Finkel and Manber, 1988; the one
+//!    of GASNet's barrier) in which every member tells what it calls, with which sizes, root
+//!    and operation. After ⌈log₂ n⌉ rounds every member knows that all are here and whether
+//!    all called the same. A barrier is that and no more.
+//! 2. **Data.** What is small rides on the agreement and is there when it ends: the blocks
+//!    of all members by Bruck's algorithm, or one member's by spreading. What is not goes
+//!    in chunks through [lanes](self::lane) with flow control: along a binomial [tree]
+//!    (broadcast, gather, scatter), by Bruck's rounds (all-gather) or by [pairwise
+//!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
+//!    its slice of the elements for all).
+//!
+//! # What is promised
+//!
+//! - **Disagreement** is [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) on
+//!   every member, whatever it called; nothing was changed, and the team stays usable: the
+//!   next collective pairs with the next. A member whose own arguments are unfit (a root
+//!   out of range, say) gets that error itself.
+//! - **A lost member** is [`Error::PeerLost`](crate::Error::PeerLost) on every member that
+//!   still needs the others. Buffers may be partly written, and the team is useless: later
+//!   calls fail alike.
+//! - **Reductions** combine by rank, from left to right, whatever the algorithm: results are
+//!   those of a serial fold, bit for bit, also for floats, and the same on every rank.
+//! - A team's collectives are called by one thread at a time, in the same order on every
+//!   member. A second thread gets [`Error::OutOfTurn`](crate::Error::OutOfTurn).
+//! - A collective returns when its result is here. Only a barrier, or a collective whose
+//!   result depends on every member, says that the others are as far.
+//!
+//! # What it costs
+//!
+//! A team of n members takes, in the 8 MiB that each rank's segment keeps for this, about
+//! 73 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members; pages that no
+//! collective used take no memory. So some 50 teams of 4 can be at once, or 15 of 64. When
+//! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
+mod agree;
+mod all_gather;
+mod all_to_all;
+mod area;
+mod barrier;
+mod broadcast;
+mod exchange;
+mod gather;
+mod header;
+mod lane;
+mod layout;
+mod on_job;
+mod op;
+mod reduce;
+mod scan;
+mod scatter;
+mod split;
 mod team;
+mod tree;
 
+pub use op::{Op, Reducible};
 pub use team::Team;

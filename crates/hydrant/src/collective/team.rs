@@ -1,92 +1,301 @@
-//! Teams.
+//! Teams: some of the ranks of a job, and what they need to do collectives.
 
 use std::sync::{
     Arc,
     atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+        AtomicU8, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        compiler_fence,
     },
 };
 
-use bytemuck::Pod;
+use hydrant_conduit::{Door, Line, Standing, Window, Word32, memory::Fault};
 
+use super::{
+    area::{Area, Piece},
+    layout::{DROPPED, Layout, SMALL},
+};
 use crate::{
-    Error, Job, Result,
+    Error, Rank, Result,
     job::Core,
     progress::{self, For, On},
 };
 
-/// Some of the ranks of a job.
+/// Some of the ranks of a job, numbered anew from zero, that compute together.
+///
+/// [`Job::world`](crate::Job::world) is the team of all; [`split`](Self::split) makes others.
+/// What each collective takes and gives is said there; what holds for all of them:
+///
+/// - Every member calls the same collectives in the same order, with the same sizes, root and
+///   operation. If not, every member gets [`Error::CollectiveMismatch`], nothing is changed,
+///   and the team stays usable.
+/// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
+/// - A root is a rank of the team. Elements have a size above zero ([`Error::ZeroSized`]).
+/// - A member that ends is [`Error::PeerLost`] for those that still need it.
+///
+/// Dropping a team is local. Its scratch memory is used anew when every member has dropped
+/// it; a split finds what all its callers dropped before they called. Drop no team between
+/// [`notify`](Self::notify) and [`wait`](Self::wait): the others would wait for ever.
 pub struct Team {
-    core: Arc<Core>,
-    sequence: AtomicU64,
+    pub(super) core: Arc<Core>,
+    pub(super) area: Arc<Area>,
+    /// Ranks of the job, by member.
+    pub(super) members: Vec<Rank>,
+    pub(super) me: usize,
+    pub(super) layout: Layout,
+    pub(super) peers: Vec<Peer>,
+    pub(super) rounds: Vec<Round>,
+    turn: AtomicU8,
+    /// Agreements so far; alike at every member.
+    pub(super) sequence: AtomicU64,
+    /// The name of the barrier notified.
+    pub(super) notified: AtomicU64,
+    /// Uses of lanes so far; alike at every member.
+    epoch: AtomicU64,
+    /// To be given back; the world's is not.
+    piece: Option<Piece>,
 }
 
-const ROUNDS: usize = 32;
+/// A member as seen from this one.
+pub(super) struct Peer {
+    pub(super) rank: Rank,
+    pub(super) scratch: Window,
+    bell: Word32,
+}
+
+/// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
+pub(super) struct Round {
+    /// The member told.
+    pub(super) to: usize,
+    /// The member heard.
+    pub(super) from: usize,
+    pub(super) tell: [Line; 2],
+    pub(super) hear: [Line; 2],
+    pub(super) cargo_out: [Window; 2],
+    pub(super) cargo_in: [Window; 2],
+}
+
+/// No collective is under way.
+pub(super) const IDLE: u8 = 0;
+/// One is.
+const BUSY: u8 = 1;
+/// Between notify and wait of a barrier without a name.
+pub(super) const NOTIFIED: u8 = 2;
+/// Between notify and wait of one with a name.
+pub(super) const NOTIFIED_BY_NAME: u8 = 3;
 
 impl Team {
+    /// The team of all ranks. No communication: every rank knows where its scratch lies.
     pub(crate) fn world(core: &Arc<Core>) -> Result<Self> {
+        let area = Arc::new(Area::new());
+        let members: Vec<Rank> = (0..core.size).map(Rank).collect();
+        let layout = Layout::new(members.len());
+        let piece = area
+            .take(layout.total())
+            .map_err(|available| Error::OutOfMemory {
+                rank: core.rank,
+                wanted: layout.total() as u64,
+                available: available as u64,
+                remedy: "there are too many ranks for the system area",
+            })?;
+        let offsets = vec![piece.offset; members.len()];
+        Self::new(core, area, members, core.rank.index(), &offsets, None)
+    }
+
+    /// A team whose members' scratch lies at `offsets`.
+    pub(super) fn new(
+        core: &Arc<Core>,
+        area: Arc<Area>,
+        members: Vec<Rank>,
+        me: usize,
+        offsets: &[usize],
+        piece: Option<Piece>,
+    ) -> Result<Self> {
+        let layout = Layout::new(members.len());
+        let peers = (members.iter().zip(offsets))
+            .map(|(rank, offset)| Peer::new(core, *rank, *offset, layout.total()))
+            .collect::<Result<Vec<_>>>()?;
+        let rounds = (0..layout.rounds)
+            .map(|round| Round::new(&layout, round, &peers, me).map_err(outside))
+            .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             core: Arc::clone(core),
+            area,
+            members,
+            me,
+            layout,
+            peers,
+            rounds,
+            turn: AtomicU8::new(IDLE),
             sequence: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+            piece,
         })
     }
 
-    /// Waits for every rank.
-    ///
-    /// # Errors
-    /// [`Error::PeerLost`].
-    pub fn barrier(&self) -> Result<()> {
-        progress::may_wait("barrier")?;
-        let core = &self.core;
-        let (rank, size) = (core.rank.0, core.size);
-        let sequence = self.sequence.fetch_add(1, Relaxed) + 1;
-        let lost = || Error::other("no window");
-        for round in 0..ROUNDS {
-            let distance = 1_u32 << round;
-            if distance >= size {
-                break;
-            }
-            let to = crate::Rank((rank + distance) % size);
-            let window = core.conduit.window(to).ok_or_else(lost)?;
-            let flag = window.atomic_u64(round * 64).map_err(|_| lost())?;
-            flag.store(sequence, Release);
-            core.conduit.ring(to);
-            let mine = core.conduit.window(core.rank).ok_or_else(lost)?;
-            let flag = mine.atomic_u64(round * 64).map_err(|_| lost())?;
-            core.wait(On::Anyone, For::Memory, || flag.load(Acquire) >= sequence)?;
-        }
-        Ok(())
+    /// This process's rank in the team.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        Rank(self.me as u32)
     }
 
-    /// What every rank gave, by rank.
-    pub(crate) fn all_gather_records<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
-        let core = &self.core;
-        let lost = || Error::other("no window");
-        let size = size_of::<T>().next_multiple_of(64);
-        let bytes = bytemuck::bytes_of(mine);
-        for rank in (0..core.size).map(crate::Rank) {
-            let window = core.conduit.window(rank).ok_or_else(lost)?;
-            window
-                .write(4096 + core.rank.index() * size, bytes)
-                .map_err(|_| lost())?;
+    /// Members of the team.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// The ranks in the job of the members, by their rank in the team.
+    pub fn members(&self) -> &[Rank] {
+        &self.members
+    }
+
+    /// Begins a collective that may begin when the team is in state `from`.
+    #[inline]
+    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
+        progress::may_wait(what)?;
+        match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
+            Ok(_) => Ok(Turn {
+                team: self,
+                after: IDLE,
+            }),
+            Err(found) => Err(out_of_turn(what, found)),
         }
-        self.barrier()?;
-        let window = core.conduit.window(core.rank).ok_or_else(lost)?;
-        let all = (0..core.size as usize)
-            .map(|rank| window.load(4096 + rank * size).map_err(|_| lost()))
-            .collect::<Result<_>>()?;
-        self.barrier()?;
-        Ok(all)
+    }
+
+    /// How the team stands, for a wait that fits several states.
+    #[inline]
+    pub(super) fn state(&self) -> u8 {
+        self.turn.load(Relaxed)
+    }
+
+    /// The first of `count` new uses of lanes.
+    pub(super) fn epochs(&self, count: usize) -> u64 {
+        self.epoch.fetch_add(count as u64, Relaxed)
+    }
+
+    /// # Errors
+    /// [`Error::RankOutOfRange`].
+    pub(super) fn check_member(&self, rank: Rank) -> Result<usize> {
+        if rank.0 < self.size() {
+            Ok(rank.index())
+        } else {
+            Err(Error::RankOutOfRange {
+                rank,
+                size: self.size(),
+            })
+        }
+    }
+
+    /// Waits until `done`, which `member` brings about.
+    pub(super) fn until(&self, member: usize, mut done: impl FnMut() -> bool) -> Result<()> {
+        let core = &self.core;
+        match core.wait(On::Ranks(&self.members), For::Memory, &mut done) {
+            // Whoever left in good order has been told that all are in the job's last
+            // barrier: what is waited for is on its way, unless its sender dies too.
+            Err(Error::PeerLost(rank)) if core.conduit.standing(rank) == Standing::Left => {
+                core.wait(On::Rank(self.members[member]), For::Memory, done)
+            }
+            other => other,
+        }
+    }
+
+    /// Called after a store to scratch of `member`: wakes who waits for that.
+    #[inline]
+    pub(super) fn touched(&self, member: usize) {
+        let peer = &self.peers[member];
+        // The sleeper's side has the fence.
+        compiler_fence(SeqCst);
+        if peer.bell.load(Relaxed) & Door::MEMORY != 0 {
+            self.core.conduit.ring(peer.rank);
+        }
     }
 }
 
-impl Job {
-    /// Waits for every rank of the job.
-    ///
-    /// # Errors
-    /// [`Error::PeerLost`].
-    pub fn barrier(&self) -> Result<()> {
-        self.world().barrier()
+impl Drop for Team {
+    fn drop(&mut self) {
+        let Some(piece) = self.piece else { return };
+        for peer in &self.peers {
+            if let Ok(dropped) = peer.scratch.atomic_u64(DROPPED) {
+                dropped.fetch_add(1, AcqRel);
+            }
+        }
+        if let Ok(dropped) = self.peers[self.me].scratch.line(DROPPED) {
+            self.area.retire(piece, dropped, self.peers.len() as u64);
+        }
     }
+}
+
+impl std::fmt::Debug for Team {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Team(rank {} of {:?})", self.me, self.members)
+    }
+}
+
+/// The right to do a collective; given back when dropped.
+pub(super) struct Turn<'a> {
+    team: &'a Team,
+    /// The state that the team is left in.
+    pub(super) after: u8,
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.team.turn.store(self.after, Release);
+    }
+}
+
+impl Peer {
+    fn new(core: &Core, rank: Rank, offset: usize, len: usize) -> Result<Self> {
+        let (Some(window), Some(door)) = (core.conduit.window(rank), core.conduit.door(rank))
+        else {
+            return Err(Error::other(format!(
+                "the memory of rank {rank} is not mapped here"
+            )));
+        };
+        Ok(Self {
+            rank,
+            scratch: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
+            bell: door.bell.clone(),
+        })
+    }
+}
+
+impl Round {
+    fn new(layout: &Layout, round: usize, peers: &[Peer], me: usize) -> Result<Self, Fault> {
+        let (size, distance) = (peers.len(), 1 << round);
+        let (to, from) = ((me + size - distance) % size, (me + distance) % size);
+        let line = |member: usize, parity| peers[member].scratch.line(layout.line(parity, round));
+        let cargo = |member: usize, parity| {
+            (peers[member].scratch)
+                .part(layout.cargo(parity, round), SMALL)
+                .ok_or(Fault::OutOfBounds)
+        };
+        Ok(Self {
+            to,
+            from,
+            tell: [line(to, 0)?, line(to, 1)?],
+            hear: [line(me, 0)?, line(me, 1)?],
+            cargo_out: [cargo(to, 0)?, cargo(to, 1)?],
+            cargo_in: [cargo(me, 0)?, cargo(me, 1)?],
+        })
+    }
+}
+
+/// An access outside the scratch, which the layout rules out.
+#[cold]
+pub(super) fn outside(fault: Fault) -> Error {
+    Error::other(format!("a team's scratch is not as laid out: {fault:?}"))
+}
+
+#[cold]
+fn out_of_turn(what: &'static str, found: u8) -> Error {
+    let why = match found {
+        BUSY => "another thread of this rank is in a collective of the same team",
+        IDLE => "the barrier was not notified",
+        _ => "a barrier of the team was notified and not waited for yet",
+    };
+    Error::OutOfTurn { what, why }
 }

@@ -1,4 +1,4 @@
-//! Which parts of the symmetric heap are in use.
+//! Which parts of the symmetric heap, or of the system area before it, are in use.
 //!
 //! Every rank does the same allocations in the same order, so every rank's heap gives the
 //! same offsets, and nothing need be told. First fit over a sorted list of gaps.
@@ -16,7 +16,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(super) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let len = len / PAGE * PAGE;
         Self {
             gaps: if len == 0 { vec![] } else { vec![(0, len)] },
@@ -26,12 +26,12 @@ impl Heap {
     }
 
     /// What an allocation of `len` bytes takes.
-    pub(super) fn footprint(len: usize, align: usize) -> Option<usize> {
+    pub(crate) fn footprint(len: usize, align: usize) -> Option<usize> {
         len.checked_next_multiple_of(align.max(PAGE))
     }
 
     /// A place for `len` bytes (a [footprint](Self::footprint)), aligned to a power of two.
-    pub(super) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+    pub(crate) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
         let align = align.max(PAGE);
         let (number, start) = self.gaps.iter().enumerate().find_map(|(number, gap)| {
             let start = gap.0.checked_next_multiple_of(align)?;
@@ -48,7 +48,7 @@ impl Heap {
     }
 
     /// Gives a place back.
-    pub(super) fn give(&mut self, start: usize, len: usize) {
+    pub(crate) fn give(&mut self, start: usize, len: usize) {
         let number = self.gaps.partition_point(|gap| gap.0 < start);
         self.gaps.insert(number, (start, len));
         if number + 1 < self.gaps.len() && start + len == self.gaps[number + 1].0 {
@@ -61,12 +61,12 @@ impl Heap {
     }
 
     /// Bytes in use, now and at most.
-    pub(super) fn usage(&self) -> (usize, usize) {
+    pub(crate) fn usage(&self) -> (usize, usize) {
         (self.used, self.peak)
     }
 
     /// Bytes of the largest gap.
-    pub(super) fn largest_gap(&self) -> usize {
+    pub(crate) fn largest_gap(&self) -> usize {
         self.gaps.iter().map(|gap| gap.1).max().unwrap_or(0)
     }
 }

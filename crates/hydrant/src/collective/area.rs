@@ -1,0 +1,92 @@
+//! Scratch memory for the teams of a job, at one rank.
+//!
+//! A team's piece may be written to by every member, at the end even after this rank is
+//! done with the team (the last credits). So a piece is reused only when every member has
+//! dropped the team: each counts itself off in every member's piece and touches none of them
+//! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire};
+
+use hydrant_conduit::Line;
+
+use crate::memory::{Heap, SYSTEM};
+
+/// The system area of this rank's segment.
+pub(super) struct Area {
+    state: Mutex<State>,
+}
+
+struct State {
+    heap: Heap,
+    retired: Vec<Retired>,
+}
+
+/// A piece of the area.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// From the segment's start.
+    pub(super) offset: usize,
+    pub(super) len: usize,
+}
+
+/// A piece that this rank has dropped.
+struct Retired {
+    piece: Piece,
+    dropped: Line,
+    members: u64,
+}
+
+impl Area {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                heap: Heap::new(SYSTEM),
+                retired: Vec::new(),
+            }),
+        }
+    }
+
+    /// A piece of `len` bytes, or how many bytes the largest would have.
+    pub(super) fn take(&self, len: usize) -> Result<Piece, usize> {
+        let mut state = self.state();
+        let State { heap, retired } = &mut *state;
+        retired.retain(
+            |Retired {
+                 piece,
+                 dropped,
+                 members,
+             }| {
+                let in_use = dropped[0].load(Acquire) < *members;
+                if !in_use {
+                    heap.give(piece.offset, piece.len);
+                }
+                in_use
+            },
+        );
+        let taken = Heap::footprint(len.max(1), 1).and_then(|len| {
+            Some(Piece {
+                offset: heap.take(len, 1)?,
+                len,
+            })
+        });
+        taken.ok_or_else(|| heap.largest_gap())
+    }
+
+    /// Gives back a piece that nobody else knows.
+    pub(super) fn give(&self, piece: Piece) {
+        self.state().heap.give(piece.offset, piece.len);
+    }
+
+    /// Gives back a piece once all `members` have counted themselves off in `dropped`.
+    pub(super) fn retire(&self, piece: Piece, dropped: Line, members: u64) {
+        self.state().retired.push(Retired {
+            piece,
+            dropped,
+            members,
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

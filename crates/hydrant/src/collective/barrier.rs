@@ -1,0 +1,90 @@
+//! Barriers: blocking and split-phase, with and without a name (GASNet, "Barriers").
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{
+    agree::{Cargo, Verdict},
+    header::Header,
+    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
+};
+use crate::{Error, Result};
+
+impl Team {
+    /// Waits for every member.
+    ///
+    /// What a member put with a blocking put before, every member sees after.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`],
+    /// [`Error::PeerLost`].
+    #[inline]
+    pub fn barrier(&self) -> Result<()> {
+        self.barrier_as("barrier", None)
+    }
+
+    /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A
+    /// barrier without a name fits any.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn barrier_named(&self, name: u64) -> Result<()> {
+        self.barrier_as("barrier_named", Some(name))
+    }
+
+    #[inline]
+    fn barrier_as(&self, what: &'static str, name: Option<u64>) -> Result<()> {
+        let _turn = self.enter(what, IDLE)?;
+        let verdict = Verdict::new(Header::barrier(name, self.core.rank));
+        self.rounds_from(0, self.begin(), verdict, Cargo::Nothing)
+    }
+
+    /// Says that this member has come to a barrier, and returns. [`wait`](Self::wait) is to
+    /// follow, with no other collective of this team in between.
+    ///
+    /// # Errors
+    /// [`Error::OutOfTurn`] if the last barrier was not waited for; [`Error::InHandler`].
+    pub fn notify(&self, name: Option<u64>) -> Result<()> {
+        let mut turn = self.enter("notify", IDLE)?;
+        let sequence = self.begin();
+        self.notified.store(name.unwrap_or(0), Relaxed);
+        if !self.rounds.is_empty() {
+            let verdict = Verdict::new(Header::barrier(name, self.core.rank));
+            self.tell(0, sequence, &verdict, &Cargo::Nothing)?;
+        }
+        turn.after = match name {
+            Some(_) => NOTIFIED_BY_NAME,
+            None => NOTIFIED,
+        };
+        Ok(())
+    }
+
+    /// Waits until every member has [notified](Self::notify) the barrier.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveMismatch`] on every member if they notified by different names; on
+    /// this one alone if it notified by another name than it waits by. The barrier is over
+    /// then, too. [`Error::OutOfTurn`] if it was not notified; [`Error::InHandler`],
+    /// [`Error::PeerLost`].
+    pub fn wait(&self, name: Option<u64>) -> Result<()> {
+        let state = match self.state() {
+            NOTIFIED_BY_NAME => NOTIFIED_BY_NAME,
+            _ => NOTIFIED,
+        };
+        let _turn = self.enter("wait", state)?;
+        let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
+        let own = self.core.rank;
+        let verdict = Verdict::new(Header::barrier(notified, own));
+        self.rounds_from(1, self.sequence.load(Relaxed), verdict, Cargo::Nothing)?;
+        match (notified, name) {
+            (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {
+                operation: "barrier",
+                rank: own,
+                theirs: format!("notified by the name {notified}"),
+                own,
+                ours: format!("waits by the name {name}"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a member says about the collective it calls.
+
+use super::Op;
+use crate::Rank;
+
+/// Which collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operation {
+    Barrier,
+    Records,
+    Split,
+    Broadcast,
+    Gather,
+    AllGather,
+    Scatter,
+    AllToAll,
+    AllToAllV,
+    Reduce,
+    AllReduce,
+    Scan,
+    ExclusiveScan,
+}
+
+/// By number.
+const NAMES: [&str; 13] = [
+    "barrier",
+    "alloc, free or handler",
+    "split",
+    "broadcast",
+    "gather",
+    "all_gather",
+    "scatter",
+    "all_to_all",
+    "all_to_all_v",
+    "reduce",
+    "all_reduce",
+    "scan",
+    "exclusive_scan",
+];
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+/// What is compared: three words, so that they fit a cache line twice.
+///
+/// ```text
+/// word 0   bits 0..8 operation, 8..16 reduction, 16..24 type, 24 refused, 25 named, 32..64 root
+/// word 1   elements; a barrier's name
+/// word 2   bytes of an element
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header(pub(super) [u64; 3]);
+
+const REDUCTION: u32 = 8;
+const KIND: u32 = 16;
+const REFUSED: u64 = 1 << 24;
+const NAMED: u64 = 1 << 25;
+const ROOT: u32 = 32;
+
+impl Header {
+    pub(super) fn new(operation: Operation) -> Self {
+        Self([operation as u64, 0, 0])
+    }
+
+    /// A barrier; `who` named it, if it has a name.
+    #[inline]
+    pub(super) fn barrier(name: Option<u64>, who: Rank) -> Self {
+        let word = Operation::Barrier as u64;
+        match name {
+            None => Self([word, 0, 0]),
+            Some(name) => Self([word | NAMED | u64::from(who.0) << ROOT, name, 0]),
+        }
+    }
+
+    pub(super) fn of<T>(mut self, count: usize) -> Self {
+        self.0[1] = count as u64;
+        self.0[2] = size_of::<T>() as u64;
+        self
+    }
+
+    pub(super) fn root(mut self, root: Rank) -> Self {
+        self.0[0] |= u64::from(root.0) << ROOT;
+        self
+    }
+
+    /// The reduction, or none for a closure; and the number of the element's type.
+    pub(super) fn reduction(mut self, op: Option<Op>, kind: u8) -> Self {
+        let op = op.map_or(u64::from(u8::MAX), |op| op as u64 + 1);
+        self.0[0] |= op << REDUCTION | u64::from(kind) << KIND;
+        self
+    }
+
+    /// The caller's own arguments are unfit.
+    pub(super) fn refused(mut self) -> Self {
+        self.0[0] |= REFUSED;
+        self
+    }
+
+    fn operation(self) -> u64 {
+        self.0[0] & 0xff
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        NAMES
+            .get(self.operation() as usize)
+            .unwrap_or(&"nothing known")
+    }
+
+    fn is_barrier(self) -> bool {
+        self.operation() == Operation::Barrier as u64
+    }
+
+    /// Who is known to have said this, if not whoever passed it on: barriers without a name
+    /// take on the name they hear.
+    pub(super) fn origin(self) -> Option<Rank> {
+        (self.is_barrier() && self.0[0] & NAMED != 0).then_some(Rank((self.0[0] >> ROOT) as u32))
+    }
+
+    /// Whether the two fit together. A barrier without a name fits any, and takes on its name.
+    #[inline]
+    pub(super) fn agrees(&mut self, other: Header) -> bool {
+        *self == other || self.agrees_as_barrier(other)
+    }
+
+    fn agrees_as_barrier(&mut self, other: Header) -> bool {
+        if !self.is_barrier() || !other.is_barrier() {
+            return false;
+        }
+        match (self.origin(), other.origin()) {
+            (_, None) => true,
+            (None, Some(_)) => {
+                *self = other;
+                true
+            }
+            (Some(_), Some(_)) => self.0[1] == other.0[1],
+        }
+    }
+
+    /// For people.
+    pub(super) fn describe(self) -> String {
+        let [word, count, size] = self.0;
+        let mut text = format!("called {}", self.name());
+        if self.is_barrier() {
+            if self.origin().is_some() {
+                text += &format!(" named {count}");
+            }
+            return text;
+        }
+        if size > 0 {
+            text += &format!(" with {count} elements of {size} bytes");
+        }
+        let root = [
+            Operation::Broadcast,
+            Operation::Gather,
+            Operation::Scatter,
+            Operation::Reduce,
+        ];
+        if root.iter().any(|rooted| *rooted as u64 == self.operation()) {
+            text += &format!(" and root {}", word >> ROOT);
+        }
+        match (word >> REDUCTION) as u8 {
+            0 => {}
+            op => text += &format!(" by {}", Op::name_of(op)),
+        }
+        if word & REFUSED != 0 {
+            text += ", with arguments that it refused itself";
+        }
+        text
+    }
+}

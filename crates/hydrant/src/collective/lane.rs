@@ -1,0 +1,165 @@
+//! Lanes: chunks from one member to another, through slots in the receiver's scratch.
+//!
+//! The receiver opens a lane for a sender by giving it credit; the sender fills slots as
+//! far as its credit goes and counts them in the lane's flag; each slot read is new credit.
+//! So nothing is overwritten before it was read, and a lane serves one sender after the
+//! other without either knowing of the next.
+//!
+//! Both words hold the use (`epoch`) of the lane and, in the low byte, a count of chunks
+//! modulo 256: sender and receiver are never further apart than the slots.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
+
+use hydrant_conduit::memory::Fault;
+
+use super::{
+    layout::{CHUNK, SLOTS},
+    team::{Team, outside},
+};
+use crate::Result;
+
+/// The end of a lane that gives.
+pub(super) struct Outbound<'a> {
+    team: &'a Team,
+    lane: usize,
+    to: usize,
+    epoch: u64,
+    sent: usize,
+    credit: &'a AtomicU64,
+    flag: &'a AtomicU64,
+}
+
+/// The end of a lane that takes.
+pub(super) struct Inbound<'a> {
+    team: &'a Team,
+    lane: usize,
+    from: usize,
+    epoch: u64,
+    received: usize,
+    credit: &'a AtomicU64,
+    flag: &'a AtomicU64,
+}
+
+impl<'a> Outbound<'a> {
+    pub(super) fn new(team: &'a Team, lane: usize, to: usize, epoch: u64) -> Result<Self> {
+        let word = |member: usize, at| team.peers[member].scratch.atomic_u64(at);
+        Ok(Self {
+            team,
+            lane,
+            to,
+            epoch,
+            sent: 0,
+            credit: word(team.me, team.layout.credit(to)).map_err(outside)?,
+            flag: word(to, team.layout.flag(lane)).map_err(outside)?,
+        })
+    }
+
+    /// Sends what the other side receives by one [`Inbound::receive`] of the same length.
+    pub(super) fn send(&mut self, data: &[u8]) -> Result<()> {
+        data.chunks(CHUNK)
+            .try_for_each(|chunk| self.send_chunk(chunk))
+    }
+
+    fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let Self {
+            team,
+            credit,
+            epoch,
+            ..
+        } = *self;
+        let sent = self.sent;
+        team.until(self.to, || ahead(credit.load(Acquire), epoch, sent) > 0)?;
+        let at = team.layout.slot(self.lane, sent % SLOTS);
+        (team.peers[self.to].scratch.write(at, chunk)).map_err(outside)?;
+        self.sent += 1;
+        self.flag.store(word(epoch, self.sent), Release);
+        team.touched(self.to);
+        Ok(())
+    }
+}
+
+impl<'a> Inbound<'a> {
+    /// Lets `from` send. Whoever sent on this lane before has been heard to the end.
+    pub(super) fn open(team: &'a Team, lane: usize, from: usize, epoch: u64) -> Result<Self> {
+        let word_at = |member: usize, at| -> Result<&AtomicU64, Fault> {
+            team.peers[member].scratch.atomic_u64(at)
+        };
+        let inbound = Self {
+            team,
+            lane,
+            from,
+            epoch,
+            received: 0,
+            credit: word_at(from, team.layout.credit(team.me)).map_err(outside)?,
+            flag: word_at(team.me, team.layout.flag(lane)).map_err(outside)?,
+        };
+        inbound.give_credit();
+        Ok(inbound)
+    }
+
+    /// Receives what the other side sent by one [`Outbound::send`] of the same length.
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<()> {
+        into.chunks_mut(CHUNK)
+            .try_for_each(|chunk| self.receive_chunk(chunk))
+    }
+
+    fn receive_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
+        let Self {
+            team, flag, epoch, ..
+        } = *self;
+        let received = self.received;
+        team.until(self.from, || ahead(flag.load(Acquire), epoch, received) > 0)?;
+        let at = team.layout.slot(self.lane, received % SLOTS);
+        (team.peers[team.me].scratch.read(at, chunk)).map_err(outside)?;
+        self.received += 1;
+        self.give_credit();
+        Ok(())
+    }
+
+    /// The sender may fill as many slots as there are beyond what was received.
+    fn give_credit(&self) {
+        (self.credit).store(word(self.epoch, self.received + SLOTS), Release);
+        self.team.touched(self.from);
+    }
+}
+
+/// Sends and receives at once, chunk by chunk, as members of a ring must.
+///
+/// No ring of members can stop: whoever is at the lowest chunk of all finds that its
+/// receiver has read every chunk before that, and that its sender has sent that one.
+pub(super) fn shift(
+    mut outbound: Outbound<'_>,
+    data: &[u8],
+    mut inbound: Inbound<'_>,
+    into: &mut [u8],
+) -> Result<()> {
+    let (mut data, mut into) = (data.chunks(CHUNK), into.chunks_mut(CHUNK));
+    loop {
+        let (chunk, place) = (data.next(), into.next());
+        if chunk.is_none() && place.is_none() {
+            return Ok(());
+        }
+        if let Some(chunk) = chunk {
+            outbound.send_chunk(chunk)?;
+        }
+        if let Some(place) = place {
+            inbound.receive_chunk(place)?;
+        }
+    }
+}
+
+fn word(epoch: u64, count: usize) -> u64 {
+    epoch << 8 | (count as u64 & 0xff)
+}
+
+/// How far a word is ahead of a count; not at all if it is another use's.
+fn ahead(word: u64, epoch: u64, count: usize) -> u8 {
+    if word >> 8 == epoch {
+        (word as u8).wrapping_sub(count as u8)
+    } else {
+        0
+    }
+}

@@ -1,0 +1,227 @@
+//! Reduce and all-reduce.
+//!
+//! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
+//! member folds a slice of the elements for all (by exchange), and the slices are gathered.
+//! Either way blocks are folded by rank from the left, so the result is the serial one.
+
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
+use super::{
+    Op, Reducible,
+    agree::Cargo,
+    all_gather::{bytes, bytes_mut, sized},
+    header::{Header, Operation},
+    op::{fold_of, kind_of},
+    team::{IDLE, Team},
+};
+use crate::{Pod, Rank, Result};
+
+/// Combines the second slice into the first, element by element, the first on the left.
+pub(super) type Fold<'a, T> = dyn Fn(&mut [T], &[T]) + 'a;
+
+impl Team {
+    /// Reduces the members' elements, index by index, to `root`; `None` elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
+    /// [`Error::UnsuitableOp`](crate::Error::UnsuitableOp) for bits of floats,
+    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
+    /// collective of a [`Team`].
+    pub fn reduce<T: Reducible>(&self, root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>> {
+        let header = Header::new(Operation::Reduce).reduction(Some(op), kind_of::<T>());
+        match fold_of::<T>(op) {
+            Ok(fold) => self.reduce_to(root, header, Ok(()), mine, &fold),
+            Err(error) => self.reduce_to(root, header, Err(error), mine, &|_, _| {}),
+        }
+    }
+
+    /// As [`reduce`](Self::reduce), by a function of the left and the right element. It must
+    /// be associative; it need not be commutative, for members are combined by rank.
+    ///
+    /// A rank whose function panics has left the job for the others, who may wait for its
+    /// result: they get [`PeerLost`](crate::Error::PeerLost).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reduce_with<T: Pod>(
+        &self,
+        root: Rank,
+        mine: &[T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<Option<Vec<T>>> {
+        let header = Header::new(Operation::Reduce).reduction(None, 0);
+        self.reduce_to(root, header, Ok(()), mine, &by(combine))
+    }
+
+    /// Reduces the members' elements, index by index, on every member. The result takes the
+    /// place of what was given; it is the same on all, bit for bit.
+    ///
+    /// # Errors
+    /// As [`reduce`](Self::reduce).
+    pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
+        let header = Header::new(Operation::AllReduce).reduction(Some(op), kind_of::<T>());
+        match fold_of::<T>(op) {
+            Ok(fold) => self.reduce_all(header, Ok(()), data, &fold),
+            Err(error) => self.reduce_all(header, Err(error), data, &|_, _| {}),
+        }
+    }
+
+    /// As [`all_reduce`](Self::all_reduce), by a function as in
+    /// [`reduce_with`](Self::reduce_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_reduce_with<T: Pod>(
+        &self,
+        data: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<()> {
+        let header = Header::new(Operation::AllReduce).reduction(None, 0);
+        self.reduce_all(header, Ok(()), data, &by(combine))
+    }
+
+    fn reduce_to<T: Pod>(
+        &self,
+        root: Rank,
+        header: Header,
+        checked: Result<()>,
+        mine: &[T],
+        fold: &Fold<'_, T>,
+    ) -> Result<Option<Vec<T>>> {
+        let _turn = self.enter("reduce", IDLE)?;
+        let header = header.of::<T>(mine.len()).root(root);
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        let at_root = root == self.rank();
+        if self.fits(bytes(mine).len()) {
+            let all = self.gather_blocks(header, checked.map(|_| ()), mine)?;
+            return Ok(at_root.then(|| fold_blocks(&all, mine.len(), fold)));
+        }
+        let checked = checked.and_then(|root| {
+            let result = if at_root { mine.len() } else { 0 };
+            Ok((
+                root,
+                self.buffer(Some(result))?,
+                self.slices_to_fold::<T>(mine.len())?,
+            ))
+        });
+        let (root, mut result, slices) = self.agree(header, checked, Cargo::Nothing)?;
+        let slice = self.fold_slice(mine, slices, fold)?;
+        let mut places = if at_root {
+            self.cut(&mut result)
+        } else {
+            Vec::new()
+        };
+        let len = |member| self.slice(mine.len(), member).len() * size_of::<T>();
+        self.stream_up(root, bytes(&slice), len, &mut places)?;
+        Ok(at_root.then_some(result))
+    }
+
+    fn reduce_all<T: Pod>(
+        &self,
+        header: Header,
+        checked: Result<()>,
+        data: &mut [T],
+        fold: &Fold<'_, T>,
+    ) -> Result<()> {
+        let _turn = self.enter("all_reduce", IDLE)?;
+        let header = header.of::<T>(data.len());
+        if self.fits(bytes(data).len()) {
+            let all = self.gather_blocks(header, checked, data)?;
+            data.copy_from_slice(&fold_blocks(&all, data.len(), fold));
+            return Ok(());
+        }
+        let checked = (checked.and_then(|()| sized::<T>()))
+            .and_then(|()| self.slices_to_fold::<T>(data.len()));
+        let slices = self.agree(header, checked, Cargo::Nothing)?;
+        let slice = self.fold_slice(data, slices, fold)?;
+        self.exchange(|_| bytes(&slice), &mut self.cut(data))
+    }
+
+    /// The elements that a member folds, of `len`.
+    pub(super) fn slice(&self, len: usize, member: usize) -> Range<usize> {
+        let each = len.div_ceil(self.members.len());
+        let from = len.min(member * each);
+        from..len.min(from + each)
+    }
+
+    /// The places of the members' slices.
+    pub(super) fn cut<'a, T: Pod>(&self, mut data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+        let len = data.len();
+        (0..self.members.len())
+            .map(|member| {
+                let (slice, rest) =
+                    std::mem::take(&mut data).split_at_mut(self.slice(len, member).len());
+                data = rest;
+                bytes_mut(slice)
+            })
+            .collect()
+    }
+
+    /// Room for my slice from every member.
+    pub(super) fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
+        self.buffer(
+            self.slice(len, self.me)
+                .len()
+                .checked_mul(self.members.len()),
+        )
+    }
+
+    /// My slice from every member, by member.
+    pub(super) fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
+        let each = self.slice(data.len(), self.me).len();
+        let mut rest = slices;
+        let mut into = Vec::with_capacity(self.members.len());
+        for _ in &self.members {
+            let (block, tail) = rest.split_at_mut(each);
+            into.push(bytes_mut(block));
+            rest = tail;
+        }
+        self.exchange(
+            |member| bytes(&data[self.slice(data.len(), member)]),
+            &mut into,
+        )
+    }
+
+    /// My slice, folded for all.
+    fn fold_slice<T: Pod>(
+        &self,
+        data: &[T],
+        mut slices: Vec<T>,
+        fold: &Fold<'_, T>,
+    ) -> Result<Vec<T>> {
+        self.exchange_slices(data, &mut slices)?;
+        let each = self.slice(data.len(), self.me).len();
+        Ok(self.or_leave(|| fold_blocks(&slices, each, fold)))
+    }
+
+    /// Runs a user's function on which the others wait. If it panics they cannot be
+    /// told but by this rank's end.
+    pub(super) fn or_leave<R>(&self, run: impl FnOnce() -> R) -> R {
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
+            self.core.conduit.leave(false);
+            resume_unwind(cause)
+        })
+    }
+}
+
+/// A fold by a function of two elements.
+pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
+    move |into, with| {
+        for (into, with) in into.iter_mut().zip(with) {
+            *into = combine(*into, *with);
+        }
+    }
+}
+
+/// All blocks of `len` elements in one, from the left.
+fn fold_blocks<T: Pod>(blocks: &[T], len: usize, fold: &Fold<'_, T>) -> Vec<T> {
+    let (first, rest) = blocks.split_at(len);
+    let mut folded = first.to_vec();
+    for block in rest.chunks(len.max(1)) {
+        fold(&mut folded, block);
+    }
+    folded
+}

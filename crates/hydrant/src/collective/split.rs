@@ -1,0 +1,128 @@
+//! Making teams.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{
+    area::Piece,
+    header::Operation,
+    layout::Layout,
+    team::{IDLE, Team, outside},
+};
+use crate::{Error, Result};
+
+/// What a member wants.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Choice {
+    /// A colour, or none.
+    color: u64,
+    key: u64,
+}
+
+/// Where a member's scratch of its new team is.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Offer {
+    /// From the segment's start; or not to be had.
+    offset: u64,
+    wanted: u64,
+    /// Bytes there were, if not enough.
+    available: u64,
+}
+
+const NONE: u64 = u64::MAX;
+
+impl Team {
+    /// Makes a team of the members that give the same color, numbered by `key` and, where
+    /// keys are equal, by their rank in this team. Who gives no color gets no team.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] on every caller if some member has no room for the scratch of
+    /// its new team; nothing is kept then. And as for every collective of a [`Team`].
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Team>> {
+        let _turn = self.enter("split", IDLE)?;
+        let choice = Choice {
+            color: color.map_or(NONE, u64::from),
+            key: u64::from(key),
+        };
+        let choices = self.records(Operation::Split, &choice)?;
+        let mut chosen: Vec<usize> = match color {
+            None => Vec::new(),
+            Some(_) => (0..choices.len())
+                .filter(|m| choices[*m].color == choice.color)
+                .collect(),
+        };
+        chosen.sort_by_key(|member| choices[*member].key);
+        let (piece, offer) = self.find_room(&chosen)?;
+        let offers = self.records(Operation::Split, &offer);
+        let offers = match offers.and_then(|offers| self.check_offers(offers)) {
+            Ok(offers) => offers,
+            Err(error) => {
+                // If a member is lost the others may have gone on, and use it.
+                if !matches!(error, Error::PeerLost(_)) {
+                    piece.into_iter().for_each(|piece| self.area.give(piece));
+                }
+                return Err(error);
+            }
+        };
+        let Some(me) = chosen.iter().position(|member| *member == self.me) else {
+            return Ok(None);
+        };
+        let members = chosen.iter().map(|member| self.members[*member]).collect();
+        let offsets: Vec<usize> = chosen.iter().map(|m| offers[*m].offset as usize).collect();
+        Self::new(
+            &self.core,
+            Arc::clone(&self.area),
+            members,
+            me,
+            &offsets,
+            piece,
+        )
+        .map(Some)
+    }
+
+    /// A piece of the system area for a team of these members, if there are any.
+    fn find_room(&self, members: &[usize]) -> Result<(Option<Piece>, Offer)> {
+        let mut offer = Offer {
+            offset: 0,
+            wanted: 0,
+            available: 0,
+        };
+        if members.is_empty() {
+            return Ok((None, offer));
+        }
+        let layout = Layout::new(members.len());
+        offer.wanted = layout.total() as u64;
+        let piece = match self.area.take(layout.total()) {
+            Ok(piece) => piece,
+            Err(available) => {
+                offer.offset = NONE;
+                offer.available = available as u64;
+                return Ok((None, offer));
+            }
+        };
+        offer.offset = piece.offset as u64;
+        // What a team before left there.
+        let window = self.core.conduit.window(self.core.rank);
+        (window.map_or(Ok(()), |window| {
+            window.fill(piece.offset, layout.control(), 0)
+        }))
+        .map_err(outside)?;
+        Ok((Some(piece), offer))
+    }
+
+    /// Whether every member has room.
+    fn check_offers(&self, offers: Vec<Offer>) -> Result<Vec<Offer>> {
+        match offers.iter().position(|offer| offer.offset == NONE) {
+            None => Ok(offers),
+            Some(member) => Err(Error::OutOfMemory {
+                rank: self.members[member],
+                wanted: offers[member].wanted,
+                available: offers[member].available,
+                remedy: "for another team; drop teams that are no longer needed, on every member",
+            }),
+        }
+    }
+}

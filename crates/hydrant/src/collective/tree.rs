@@ -1,0 +1,180 @@
+//! Binomial trees, along which blocks stream chunk by chunk.
+//!
+//! Members count from the root. Member v hangs below v with its lowest bit cleared; so the
+//! members below v are those that follow it, up to its lowest bit, and blocks in the order
+//! of members need not be sorted anywhere.
+
+use std::ops::Range;
+
+use super::{
+    lane::{Inbound, Outbound},
+    layout::CHUNK,
+    team::Team,
+};
+use crate::Result;
+
+/// The tree, as its member `me` sees it.
+struct Tree {
+    size: usize,
+    root: usize,
+    /// This member, counted from the root.
+    me: usize,
+}
+
+/// A neighbour in the tree.
+struct Neighbour {
+    /// Rank in the team.
+    member: usize,
+    /// The lane between the two.
+    lane: usize,
+    /// Members at and below it, counted from the root.
+    below: Range<usize>,
+}
+
+impl Tree {
+    fn new(team: &Team, root: usize) -> Self {
+        let size = team.members.len();
+        Self {
+            size,
+            root,
+            me: (team.me + size - root) % size,
+        }
+    }
+
+    /// The rank in the team of a member counted from the root.
+    fn member(&self, from_root: usize) -> usize {
+        (from_root + self.root) % self.size
+    }
+
+    fn parent(&self) -> Option<Neighbour> {
+        (self.me != 0).then(|| Neighbour {
+            member: self.member(self.me & (self.me - 1)),
+            lane: self.me.trailing_zeros() as usize,
+            below: 0..self.size,
+        })
+    }
+
+    /// The nearest first.
+    fn children(&self) -> impl DoubleEndedIterator<Item = Neighbour> + '_ {
+        let lanes = match self.me {
+            0 => self.size.next_power_of_two().trailing_zeros(),
+            me => me.trailing_zeros(),
+        } as usize;
+        (0..lanes)
+            .map(|lane| (lane, self.me + (1 << lane)))
+            .filter(|(_, child)| *child < self.size)
+            .map(|(lane, child)| Neighbour {
+                member: self.member(child),
+                lane,
+                below: child..self.size.min(child + (1 << lane)),
+            })
+    }
+}
+
+impl Team {
+    /// Brings the root's data to all.
+    pub(super) fn stream_down(&self, root: usize, data: &mut [u8]) -> Result<()> {
+        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+        let mut parent = (tree.parent())
+            .map(|parent| Inbound::open(self, parent.lane, parent.member, epoch))
+            .transpose()?;
+        // The child with the most below it first.
+        let mut children = (tree.children().rev())
+            .map(|child| Outbound::new(self, child.lane, child.member, epoch))
+            .collect::<Result<Vec<_>>>()?;
+        for chunk in data.chunks_mut(CHUNK) {
+            if let Some(parent) = &mut parent {
+                parent.receive(chunk)?;
+            }
+            for child in &mut children {
+                child.send(chunk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings every member's block, of `len(member)` bytes, to the root, into `blocks` by
+    /// member.
+    pub(super) fn stream_up(
+        &self,
+        root: usize,
+        mine: &[u8],
+        len: impl Fn(usize) -> usize,
+        blocks: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+        let children = (tree.children())
+            .map(|child| {
+                Ok((
+                    Inbound::open(self, child.lane, child.member, epoch)?,
+                    child.below,
+                ))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let Some(parent) = tree.parent() else {
+            blocks[root].copy_from_slice(mine);
+            for (mut child, below) in children {
+                below
+                    .map(|v| tree.member(v))
+                    .try_for_each(|m| child.receive(blocks[m]))?;
+            }
+            return Ok(());
+        };
+        let mut parent = Outbound::new(self, parent.lane, parent.member, epoch)?;
+        parent.send(mine)?;
+        for (mut child, below) in children {
+            below
+                .map(|v| len(tree.member(v)))
+                .try_for_each(|len| pass(&mut child, &mut parent, len))?;
+        }
+        Ok(())
+    }
+
+    /// Brings from the root to every member its block; all are equally long.
+    pub(super) fn stream_apart<'a>(
+        &self,
+        root: usize,
+        block: impl Fn(usize) -> &'a [u8],
+        mine: &mut [u8],
+    ) -> Result<()> {
+        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+        let parent = (tree.parent())
+            .map(|parent| Inbound::open(self, parent.lane, parent.member, epoch))
+            .transpose()?;
+        let children = (tree.children())
+            .map(|child| {
+                Ok((
+                    Outbound::new(self, child.lane, child.member, epoch)?,
+                    child.below,
+                ))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let Some(mut parent) = parent else {
+            mine.copy_from_slice(block(root));
+            for (mut child, below) in children {
+                below
+                    .map(|v| tree.member(v))
+                    .try_for_each(|m| child.send(block(m)))?;
+            }
+            return Ok(());
+        };
+        parent.receive(mine)?;
+        for (mut child, mut below) in children {
+            below.try_for_each(|_| pass(&mut parent, &mut child, mine.len()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Passes a block on.
+fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
+    let mut buffer = vec![0; len.min(CHUNK)];
+    let mut left = len;
+    while left > 0 {
+        let chunk = &mut buffer[..left.min(CHUNK)];
+        from.receive(chunk)?;
+        to.send(chunk)?;
+        left -= chunk.len();
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! Collectives and teams, between ranks of one process.
+
+mod answers;
+mod barriers;
+mod teams;
+
+use hydrant::{Job, Result};
+
+/// Ranks to try: powers of two, their neighbours, primes.
+const SIZES: [u32; 7] = [1, 2, 3, 4, 5, 7, 8];
+
+/// Runs a job of `n` ranks, each outcome by rank.
+fn outcomes<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<Result<R>> {
+    Job::builder().unwrap().heap(4 << 20).run_local(n, body)
+}
+
+/// Runs a job of `n` ranks that all succeed.
+fn run<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
+    outcomes(n, body).into_iter().map(Result::unwrap).collect()
+}

@@ -1,0 +1,146 @@
+//! Teams by split.
+
+use hydrant::{Error, Op, Rank, Team};
+
+use crate::{SIZES, run};
+
+/// The sum over a team of the ranks of the job.
+fn sum_of_ranks(team: &Team, own: Rank) -> u32 {
+    let mut sum = [own.0];
+    team.all_reduce(&mut sum, Op::Sum).unwrap();
+    sum[0]
+}
+
+#[test]
+fn members_are_those_of_a_color_by_key() {
+    for n in SIZES {
+        run(n, |job| {
+            // Reversed keys: the last rank comes first.
+            let team = job
+                .world()
+                .split(Some(job.rank().0 % 2), n - job.rank().0)?
+                .unwrap();
+            let mut expected: Vec<Rank> = job
+                .ranks()
+                .filter(|rank| rank.0 % 2 == job.rank().0 % 2)
+                .collect();
+            expected.reverse();
+            assert_eq!(team.members(), expected);
+            assert_eq!(expected[team.rank().index()], job.rank());
+            assert_eq!(team.size() as usize, expected.len());
+            let ranks = team.all_gather(&[job.rank()])?;
+            assert_eq!(ranks, expected);
+            assert_eq!(
+                sum_of_ranks(&team, job.rank()),
+                expected.iter().map(|rank| rank.0).sum()
+            );
+            // The root counts in the team.
+            let mut data = [job.rank()];
+            team.broadcast(Rank(0), &mut data)?;
+            assert_eq!(data[0], expected[0]);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn some_get_no_team() {
+    for n in SIZES {
+        run(n, |job| {
+            let plays = job.rank().0 % 3 != 1;
+            let team = job.world().split(plays.then_some(u32::MAX), 0)?;
+            assert_eq!(team.is_some(), plays);
+            if let Some(team) = team {
+                let expected: Vec<Rank> = job.ranks().filter(|rank| rank.0 % 3 != 1).collect();
+                assert_eq!(team.members(), expected);
+                assert_eq!(team.all_gather(&[job.rank()])?, expected);
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn teams_have_teams() {
+    run(8, |job| {
+        let half = job.world().split(Some(job.rank().0 / 4), 0)?.unwrap();
+        let pair = half.split(Some(half.rank().0 % 2), 0)?.unwrap();
+        let own = job.rank().0;
+        let other = own / 4 * 4 + (own % 4 + 2) % 4;
+        assert_eq!(pair.members(), [Rank(own.min(other)), Rank(own.max(other))]);
+        // Both in use at once, and the world too.
+        for round in 0..50 {
+            let mut data = vec![own + round; 1000];
+            pair.all_reduce(&mut data, Op::Sum)?;
+            assert_eq!(data, vec![own + other + 2 * round; 1000]);
+            half.barrier()?;
+            assert_eq!(sum_of_ranks(&half, job.rank()), own / 4 * 16 + 6);
+            if round % 8 == 0 {
+                job.barrier()?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn scratch_of_dropped_teams_is_used_anew() {
+    run(4, |job| {
+        // Far more than fit at once.
+        for round in 0..500_u32 {
+            let team = job
+                .world()
+                .split(Some((job.rank().0 + round) % 2), round)?
+                .unwrap();
+            let mut data = vec![job.rank().0; 3000];
+            team.all_reduce(&mut data, Op::Sum)?;
+            assert_eq!(data[2999], team.members().iter().map(|rank| rank.0).sum());
+            // Some drop it early, while others are still in it.
+            if job.rank().0 > 0 {
+                team.barrier()?;
+            } else {
+                team.notify(None)?;
+                team.wait(None)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn too_many_teams_are_an_error_on_every_member() {
+    run(3, |job| {
+        let mut teams = Vec::new();
+        let error = loop {
+            // Rank 2 stands alone, in cheap teams: it has room where the others have none.
+            match job.world().split(Some(job.rank().0 / 2), 0) {
+                Ok(team) => teams.extend(team),
+                Err(error) => break error,
+            }
+        };
+        match error {
+            Error::OutOfMemory {
+                rank,
+                wanted,
+                available,
+                ..
+            } => {
+                assert_eq!(rank, Rank(0));
+                assert!(wanted > available);
+            }
+            other => panic!("{other}"),
+        }
+        assert!(teams.len() > 20, "{}", teams.len());
+        // All still work, and so do new ones once some are gone.
+        for team in &teams {
+            team.barrier()?;
+        }
+        teams.truncate(5);
+        for _ in 0..5 {
+            let team = job.world().split(Some(0), 0)?.unwrap();
+            assert_eq!(sum_of_ranks(&team, job.rank()), 3);
+            teams.push(team);
+        }
+        Ok(())
+    });
+}
