@@ -16,10 +16,14 @@ use hydrant_conduit::Line;
 
 use super::{
     header::Header,
-    layout::SMALL,
+    layout::{AGREED, LEDGER, SMALL},
     team::{Team, outside},
 };
-use crate::{Error, Rank, Result, counters::Count};
+use crate::{
+    Error, Rank, Result,
+    counters::Count,
+    progress::{For, On},
+};
 
 /// What rides on the agreement.
 pub(super) enum Cargo<'a> {
@@ -210,7 +214,7 @@ impl Team {
             }
             let line = &round.hear[parity];
             if line[0].load(Acquire) != sequence {
-                self.until(round.from, || line[0].load(Acquire) == sequence)?;
+                self.until_told(sequence, || line[0].load(Acquire) == sequence)?;
             }
             if verdict.hear(line, self.members[round.from]) {
                 let incoming = cargo.incoming(1 << number, members);
@@ -219,7 +223,43 @@ impl Team {
                 }
             }
         }
+        self.ledger[AGREED].store(sequence, Release);
         verdict.result(self.core.rank)
+    }
+
+    /// Waits until `told`, in the agreement of this number.
+    ///
+    /// A member that has agreed and ended since, in good order or not, has told all it had
+    /// to tell. Any other that ended is missing, to this member or to one that would tell it.
+    #[inline]
+    fn until_told(&self, sequence: u64, mut told: impl FnMut() -> bool) -> Result<()> {
+        match self.until(&mut told) {
+            Err(Error::PeerLost(rank)) => self.until_told_without(rank, sequence, told),
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn until_told_without(
+        &self,
+        mut lost: Rank,
+        sequence: u64,
+        mut told: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let mut needed = self.members.clone();
+        loop {
+            let agreed = (self.members.iter().position(|rank| *rank == lost))
+                .and_then(|member| self.peers[member].scratch.line(LEDGER).ok())
+                .is_some_and(|ledger| ledger[AGREED].load(Acquire) >= sequence);
+            if !agreed {
+                return Err(Error::PeerLost(lost));
+            }
+            needed.retain(|rank| *rank != lost);
+            match self.core.wait(On::Ranks(&needed), For::Memory, &mut told) {
+                Err(Error::PeerLost(rank)) => lost = rank,
+                other => return other,
+            }
+        }
     }
 
     /// Tells the member of a round.

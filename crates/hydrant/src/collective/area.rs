@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire};
 
 use hydrant_conduit::Line;
 
+use super::layout::DROPPED;
 use crate::memory::{Heap, SYSTEM};
 
 /// The system area of this rank's segment.
@@ -32,7 +33,7 @@ pub(super) struct Piece {
 /// A piece that this rank has dropped.
 struct Retired {
     piece: Piece,
-    dropped: Line,
+    ledger: Line,
     members: u64,
 }
 
@@ -53,10 +54,10 @@ impl Area {
         retired.retain(
             |Retired {
                  piece,
-                 dropped,
+                 ledger,
                  members,
              }| {
-                let in_use = dropped[0].load(Acquire) < *members;
+                let in_use = ledger[DROPPED].load(Acquire) < *members;
                 if !in_use {
                     heap.give(piece.offset, piece.len);
                 }
@@ -77,11 +78,11 @@ impl Area {
         self.state().heap.give(piece.offset, piece.len);
     }
 
-    /// Gives back a piece once all `members` have counted themselves off in `dropped`.
-    pub(super) fn retire(&self, piece: Piece, dropped: Line, members: u64) {
+    /// Gives back a piece once all `members` have counted themselves off in its ledger.
+    pub(super) fn retire(&self, piece: Piece, ledger: Line, members: u64) {
         self.state().retired.push(Retired {
             piece,
-            dropped,
+            ledger,
             members,
         });
     }

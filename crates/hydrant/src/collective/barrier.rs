@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
     agree::{Cargo, Verdict},
-    header::Header,
+    header::{Header, Operation},
     team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
 };
 use crate::{Error, Result};
@@ -30,6 +30,12 @@ impl Team {
     #[inline]
     pub fn barrier_named(&self, name: u64) -> Result<()> {
         self.barrier_as("barrier_named", Some(name))
+    }
+
+    /// The barrier at the end of a job, which fits no other.
+    pub(crate) fn end(&self) -> Result<()> {
+        let _turn = self.enter(Operation::End.name(), IDLE)?;
+        self.agree(Header::new(Operation::End), Ok(()), Cargo::Nothing)
     }
 
     #[inline]

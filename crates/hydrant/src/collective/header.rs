@@ -1,12 +1,13 @@
 //! What a member says about the collective it calls.
 
-use super::Op;
+use super::{Op, op::KINDS};
 use crate::Rank;
 
 /// Which collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     Barrier,
+    End,
     Records,
     Split,
     Broadcast,
@@ -22,8 +23,9 @@ pub(super) enum Operation {
 }
 
 /// By number.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "barrier",
+    "end of the job",
     "alloc, free or handler",
     "split",
     "broadcast",
@@ -142,6 +144,9 @@ impl Header {
     /// For people.
     pub(super) fn describe(self) -> String {
         let [word, count, size] = self.0;
+        if self.operation() == Operation::End as u64 {
+            return "came to the end of the job".to_owned();
+        }
         let mut text = format!("called {}", self.name());
         if self.is_barrier() {
             if self.origin().is_some() {
@@ -163,7 +168,12 @@ impl Header {
         }
         match (word >> REDUCTION) as u8 {
             0 => {}
-            op => text += &format!(" by {}", Op::name_of(op)),
+            op => {
+                let kind = KINDS
+                    .get(usize::from((word >> KIND) as u8))
+                    .unwrap_or(&"unknown");
+                text += &format!(" of type {kind} by {}", Op::name_of(op));
+            }
         }
         if word & REFUSED != 0 {
             text += ", with arguments that it refused itself";

@@ -71,7 +71,7 @@ impl<'a> Outbound<'a> {
             ..
         } = *self;
         let sent = self.sent;
-        team.until(self.to, || ahead(credit.load(Acquire), epoch, sent) > 0)?;
+        team.until(|| ahead(credit.load(Acquire), epoch, sent) > 0)?;
         let at = team.layout.slot(self.lane, sent % SLOTS);
         (team.peers[self.to].scratch.write(at, chunk)).map_err(outside)?;
         self.sent += 1;
@@ -111,7 +111,7 @@ impl<'a> Inbound<'a> {
             team, flag, epoch, ..
         } = *self;
         let received = self.received;
-        team.until(self.from, || ahead(flag.load(Acquire), epoch, received) > 0)?;
+        team.until(|| ahead(flag.load(Acquire), epoch, received) > 0)?;
         let at = team.layout.slot(self.lane, received % SLOTS);
         (team.peers[team.me].scratch.read(at, chunk)).map_err(outside)?;
         self.received += 1;

@@ -1,7 +1,7 @@
 //! Where everything lies in a team's scratch, alike at every member.
 //!
 //! ```text
-//! 0          how many members have dropped the team
+//! 0          ledger: what the owner tells of itself, and who is done with the piece
 //! lines      of the agreement: [parity][round], written by the member that precedes in the round
 //! flags      one a lane: chunks filled, written by the lane's sender
 //! credits    one a member: chunks that I may send it, written by it
@@ -22,8 +22,12 @@ const ALONE: usize = 128;
 /// Credits are looked at once a chunk.
 const CREDIT: usize = 64;
 
-/// How many members have dropped the team.
+/// What this member tells of itself.
+pub(super) const LEDGER: usize = 0;
+/// In the ledger: how many members have dropped the team.
 pub(super) const DROPPED: usize = 0;
+/// In the ledger: the last agreement that this member brought to its end.
+pub(super) const AGREED: usize = 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -77,7 +81,7 @@ mod tests {
         for members in [1, 2, 3, 8, 9, 64, 1000] {
             let layout = Layout::new(members);
             assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
-            let mut parts = vec![(DROPPED, ALONE)];
+            let mut parts = vec![(LEDGER, ALONE)];
             for round in 0..layout.rounds {
                 for parity in 0..2 {
                     parts.push((layout.line(parity, round), ALONE));

@@ -77,6 +77,12 @@ pub(super) fn kind_of<T: Reducible>() -> u8 {
     T::KIND
 }
 
+/// Types by their number in headers.
+pub(super) const KINDS: [&str; 15] = [
+    "any", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "usize", "isize", "u128", "i128",
+    "f32", "f64",
+];
+
 /// What an exclusive scan gives the first member.
 pub(super) fn identity_of<T: Reducible>(op: Op) -> T {
     T::identity(op)

@@ -9,11 +9,11 @@ use std::sync::{
     },
 };
 
-use hydrant_conduit::{Door, Line, Standing, Window, Word32, memory::Fault};
+use hydrant_conduit::{Door, Line, Window, Word32, memory::Fault};
 
 use super::{
     area::{Area, Piece},
-    layout::{DROPPED, Layout, SMALL},
+    layout::{DROPPED, LEDGER, Layout, SMALL},
 };
 use crate::{
     Error, Rank, Result,
@@ -45,6 +45,8 @@ pub struct Team {
     pub(super) layout: Layout,
     pub(super) peers: Vec<Peer>,
     pub(super) rounds: Vec<Round>,
+    /// What this member tells of itself.
+    pub(super) ledger: Line,
     turn: AtomicU8,
     /// Agreements so far; alike at every member.
     pub(super) sequence: AtomicU64,
@@ -119,6 +121,7 @@ impl Team {
             .map(|round| Round::new(&layout, round, &peers, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
+            ledger: peers[me].scratch.line(LEDGER).map_err(outside)?,
             core: Arc::clone(core),
             area,
             members,
@@ -188,17 +191,10 @@ impl Team {
         }
     }
 
-    /// Waits until `done`, which `member` brings about.
-    pub(super) fn until(&self, member: usize, mut done: impl FnMut() -> bool) -> Result<()> {
-        let core = &self.core;
-        match core.wait(On::Ranks(&self.members), For::Memory, &mut done) {
-            // Whoever left in good order has been told that all are in the job's last
-            // barrier: what is waited for is on its way, unless its sender dies too.
-            Err(Error::PeerLost(rank)) if core.conduit.standing(rank) == Standing::Left => {
-                core.wait(On::Rank(self.members[member]), For::Memory, done)
-            }
-            other => other,
-        }
+    /// Waits until `done`, which needs every member.
+    #[inline]
+    pub(super) fn until(&self, done: impl FnMut() -> bool) -> Result<()> {
+        self.core.wait(On::Ranks(&self.members), For::Memory, done)
     }
 
     /// Called after a store to scratch of `member`: wakes who waits for that.
@@ -217,13 +213,11 @@ impl Drop for Team {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         for peer in &self.peers {
-            if let Ok(dropped) = peer.scratch.atomic_u64(DROPPED) {
-                dropped.fetch_add(1, AcqRel);
+            if let Ok(ledger) = peer.scratch.line(LEDGER) {
+                ledger[DROPPED].fetch_add(1, AcqRel);
             }
         }
-        if let Ok(dropped) = self.peers[self.me].scratch.line(DROPPED) {
-            self.area.retire(piece, dropped, self.peers.len() as u64);
-        }
+        (self.area).retire(piece, self.ledger.clone(), self.peers.len() as u64);
     }
 }
 

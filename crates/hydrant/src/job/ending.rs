@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Waits until every rank's body has returned, answering them meanwhile.
 pub(super) fn wait_for_all(job: &Job) -> Result<()> {
-    job.barrier()
+    job.world().end()
 }
 
 /// Tells the peers and the launcher, stops the service thread, and makes every handle that

@@ -2,6 +2,9 @@
 
 mod answers;
 mod barriers;
+mod lost;
+mod mismatch;
+mod mix;
 mod teams;
 
 use hydrant::{Job, Result};

@@ -1,0 +1,212 @@
+//! A rank that ends while others sit in a collective.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
+
+use hydrant::{Error, Job, Op, Rank, Result, Team};
+
+use crate::outcomes;
+
+type Call = fn(&Team) -> Result<()>;
+
+fn ok<T>(result: Result<T>) -> Result<()> {
+    result.map(|_| ())
+}
+
+/// Each collective, over and over: short ones and long ones.
+const CALLS: [(&str, Call); 16] = [
+    ("barrier", |team| team.barrier()),
+    ("notify and wait", |team| {
+        team.notify(None)?;
+        team.wait(None)
+    }),
+    ("broadcast", |team| team.broadcast(Rank(1), &mut [1_u8])),
+    ("long broadcast", |team| {
+        team.broadcast(Rank(1), &mut vec![1_u8; LONG])
+    }),
+    ("gather", |team| ok(team.gather(Rank(0), &[1_u8]))),
+    ("long gather", |team| {
+        ok(team.gather(Rank(0), &vec![1_u8; LONG]))
+    }),
+    ("all_gather", |team| ok(team.all_gather(&[1_u8]))),
+    ("long all_gather", |team| {
+        ok(team.all_gather(&vec![1_u8; LONG]))
+    }),
+    ("scatter", |team| {
+        team.scatter(Rank(0), Some(&vec![1_u8; team.size() as usize]), &mut [0])
+    }),
+    ("long scatter", |team| {
+        let all = vec![1_u8; LONG * team.size() as usize];
+        team.scatter(Rank(0), Some(&all), &mut vec![0; LONG])
+    }),
+    ("long all_to_all", |team| {
+        ok(team.all_to_all(&vec![1_u8; LONG * team.size() as usize]))
+    }),
+    ("long all_to_all_v", |team| {
+        ok(team.all_to_all_v(&vec![vec![1_u8; LONG]; team.size() as usize]))
+    }),
+    ("long reduce", |team| {
+        ok(team.reduce(Rank(0), &vec![1_u8; LONG], Op::Sum))
+    }),
+    ("long all_reduce", |team| {
+        team.all_reduce(&mut vec![1_u8; LONG], Op::Sum)
+    }),
+    ("long scan", |team| {
+        team.scan(&mut vec![1_u8; LONG], Op::Sum)
+    }),
+    ("split", |team| ok(team.split(Some(0), 0))),
+];
+
+const LONG: usize = 300_000;
+
+/// Calls until it fails.
+fn for_ever(team: &Team, call: Call) -> Result<()> {
+    loop {
+        call(team)?;
+    }
+}
+
+/// The rank leaves after a few calls: the others sit in the next, all of them.
+fn leaves(job: &Job, team: &Team, who: Rank, call: Call) -> Result<()> {
+    if job.rank() != who {
+        return for_ever(team, call);
+    }
+    for _ in 0..3 {
+        call(team)?;
+    }
+    thread::sleep(Duration::from_millis(5));
+    Err(Error::other("had enough"))
+}
+
+fn assert_all_lost(what: &str, who: Rank, ends: Vec<Result<()>>) {
+    for (rank, end) in ends.into_iter().enumerate() {
+        if rank == who.index() {
+            assert!(matches!(end, Err(Error::Other(_))), "{what}: {end:?}");
+        } else {
+            // Whoever is lost first, or who ended because of that.
+            assert!(
+                matches!(end, Err(Error::PeerLost(_))),
+                "{what} on rank {rank}: {end:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_who_wait_are_told() {
+    for n in [2, 3, 5, 8] {
+        for (number, (what, call)) in CALLS.into_iter().enumerate() {
+            let who = Rank(number as u32 % n);
+            assert_all_lost(
+                what,
+                who,
+                outcomes(n, |job| leaves(job, job.world(), who, call)),
+            );
+        }
+    }
+}
+
+#[test]
+fn members_of_a_team_are_told() {
+    for (what, call) in CALLS {
+        // Team members 0..3 are ranks 4, 3, 2; ranks 0 and 1 wait for the end of the job.
+        let ends = outcomes(5, |job| {
+            let team = job
+                .world()
+                .split((job.rank().0 > 1).then_some(1), 9 - job.rank().0)?;
+            team.map_or(Ok(()), |team| leaves(job, &team, Rank(3), call))
+        });
+        assert_all_lost(what, Rank(3), ends);
+    }
+}
+
+/// Nobody who sees the loss ends for that: the others must find out by themselves.
+#[test]
+fn the_loss_is_named_to_all_who_stay() {
+    for n in [3, 5, 8] {
+        for (what, call) in CALLS {
+            let ends = outcomes(n, |job| {
+                let end = leaves(job, job.world(), Rank(1), call);
+                if job.rank() != Rank(1) {
+                    match &end {
+                        Err(Error::PeerLost(rank)) => assert_eq!(*rank, Rank(1), "{what}"),
+                        other => panic!("{what}: {other:?}"),
+                    }
+                    // Again and again, and all the while present.
+                    assert!(
+                        matches!(job.barrier(), Err(Error::PeerLost(Rank(1)))),
+                        "{what}"
+                    );
+                    assert!(
+                        matches!(call(job.world()), Err(Error::PeerLost(Rank(1)))),
+                        "{what}"
+                    );
+                    thread::sleep(Duration::from_millis(20));
+                }
+                end
+            });
+            assert_all_lost(what, Rank(1), ends);
+        }
+    }
+}
+
+#[test]
+fn others_go_on_without_the_team_of_the_lost() {
+    let ends = outcomes(5, |job| {
+        let team = job.world().split(Some(job.rank().0 % 2), 0)?;
+        let Some(team) = team else { return Ok(0) };
+        if job.rank() == Rank(3) {
+            return Err(Error::other("had enough"));
+        }
+        let mut sum = 0;
+        if job.rank().0.is_multiple_of(2) {
+            thread::sleep(Duration::from_millis(20));
+            for _ in 0..100 {
+                let mut data = vec![1_u32; 10_000];
+                team.all_reduce(&mut data, Op::Sum)?;
+                sum += data[9_999];
+            }
+            assert_eq!(sum, 300);
+        }
+        Ok(sum)
+    });
+    for (rank, end) in ends.into_iter().enumerate() {
+        // The job as a whole has lost a rank.
+        match end {
+            Err(Error::PeerLost(_)) if rank != 3 => {}
+            Err(Error::Other(_)) if rank == 3 => {}
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_function_that_panics_ends_its_rank() {
+    for len in [10, 100_000] {
+        let ends = catch_unwind(AssertUnwindSafe(|| {
+            outcomes(3, |job| {
+                let mut data = vec![job.rank().0; len];
+                job.world().all_reduce_with(&mut data, |a, b| {
+                    assert!(job.rank() != Rank(1), "as asked");
+                    a + b
+                })?;
+                job.barrier()
+            })
+        }));
+        let cause = ends.expect_err("rank 1 panicked");
+        assert_eq!(cause.downcast_ref::<&str>(), Some(&"as asked"));
+    }
+}
+
+/// A job that ends well ends well for all, however late some are in its last barrier.
+#[test]
+fn a_good_end_is_no_loss() {
+    for _ in 0..100 {
+        for end in outcomes(5, |job| job.barrier()) {
+            end.unwrap();
+        }
+    }
+}
