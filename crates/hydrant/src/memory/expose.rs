@@ -57,8 +57,8 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::ZeroSized`], [`Error::Conduit`] if there are too many.
-    pub fn expose<T: Pod>(&self, buffer: impl Into<Box<[T]>>) -> Result<Exposed<'static, T>> {
-        let mut buffer = buffer.into();
+    pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
+        let mut buffer = buffer.into_boxed_slice();
         // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
         let mut exposed = unsafe { Exposed::new(self.core(), &mut buffer)? };
         exposed.owned = Some(buffer);
