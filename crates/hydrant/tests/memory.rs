@@ -1,0 +1,11 @@
+//! Memory that peers can name: symmetric, exposed, any.
+
+#[path = "support/local.rs"]
+mod support;
+
+#[path = "memory/alloc.rs"]
+mod alloc;
+#[path = "memory/anywhere.rs"]
+mod anywhere;
+#[path = "memory/expose.rs"]
+mod expose;

@@ -1,0 +1,168 @@
+//! Symmetric memory: zeroed, aligned, given back.
+
+use hydrant::{AllocOptions, Error, HugePages, Rank};
+
+use crate::support::{builder, good, local};
+
+const MIB: usize = 1 << 20;
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
+    let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size()
+}
+
+#[test]
+fn what_is_freed_goes_back_and_comes_zeroed() {
+    good(builder().heap(32 * MIB).run_local(2, |job| {
+        let before = resident();
+        let idle = job.counters().heap_bytes;
+        for round in 1..=50_u8 {
+            let memory = job.alloc::<u8>(8 * MIB)?;
+            assert!(
+                memory.local()?.to_vec().iter().all(|byte| *byte == 0),
+                "round {round}"
+            );
+            assert_eq!(job.counters().heap_bytes, idle + 8 * MIB as u64);
+            job.barrier()?;
+            memory.fill(job.right(), 0..8 * MIB, round)?;
+            job.barrier()?;
+            assert_eq!(memory.local()?.load(8 * MIB - 1)?, round);
+            job.free(memory)?;
+            assert_eq!(job.counters().heap_bytes, idle);
+        }
+        job.barrier()?;
+        // 800 MiB were written to; both ranks map both parts, and allocators keep some.
+        assert!(
+            resident() < before + 100 * MIB,
+            "{} MiB stayed",
+            (resident() - before) / MIB
+        );
+        assert!(job.counters().heap_peak >= 8 * MIB as u64);
+        job.barrier()
+    }));
+}
+
+#[test]
+fn pieces_of_all_sizes_share_the_heap() {
+    good(builder().heap(4 * MIB).run_local(3, |job| {
+        let mut held = Vec::new();
+        for number in 0..200_usize {
+            let elements = number * 7919 % 5000;
+            let memory = job.alloc::<u32>(elements)?;
+            assert_eq!(memory.len(), elements);
+            assert_eq!(memory.is_empty(), elements == 0);
+            memory.fill(job.right(), 0..elements, number as u32)?;
+            held.push((number, memory));
+            if held.len() > 12 {
+                job.barrier()?;
+                let (number, memory) = held.swap_remove(number % 12);
+                assert!(
+                    memory
+                        .local()?
+                        .to_vec()
+                        .iter()
+                        .all(|seen| *seen == number as u32)
+                );
+                job.free(memory)?;
+            }
+        }
+        job.barrier()?;
+        for (number, memory) in held {
+            assert!(
+                memory
+                    .local()?
+                    .to_vec()
+                    .iter()
+                    .all(|seen| *seen == number as u32)
+            );
+            job.free(memory)?;
+        }
+        let all = job.alloc::<u8>(4 * MIB - job.counters().heap_bytes as usize)?;
+        job.free(all)
+    }));
+}
+
+#[test]
+#[allow(unsafe_code)] // to see the address
+fn aligned_as_asked() {
+    local(2, |job| {
+        for align in [1, 64, 4096, 65_536, 2 * MIB] {
+            let odd = job.alloc::<u8>(5000)?;
+            let options = AllocOptions {
+                align,
+                ..AllocOptions::default()
+            };
+            let memory = job.alloc_with::<u64>(10, options)?;
+            // SAFETY: nobody writes to it, and the slice is dropped at once.
+            let addr = unsafe { memory.local_slice()? }.as_ptr().addr();
+            assert!(addr.is_multiple_of(align), "{addr:#x} for {align}");
+            job.free(odd)?;
+            job.free(memory)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn huge_pages_if_there_are_any() {
+    local(2, |job| {
+        let options = |huge| AllocOptions {
+            huge,
+            ..AllocOptions::default()
+        };
+        let memory = job.alloc_with::<u64>(MIB, options(HugePages::Try))?;
+        assert!(memory.local()?.to_vec().iter().all(|element| *element == 0));
+        memory.put(job.right(), MIB - 1, &[7])?;
+        job.barrier()?;
+        assert_eq!(memory.local()?.load(MIB - 1)?, 7);
+        match job.alloc_with::<u64>(MIB, options(HugePages::Require)) {
+            Ok(memory) => job.free(memory)?,
+            Err(error @ Error::OutOfMemory { .. }) => {
+                assert!(
+                    error.to_string().contains("transparent_hugepage"),
+                    "{error}"
+                );
+            }
+            Err(other) => panic!("{other}"),
+        }
+        job.free(memory)
+    });
+}
+
+#[test]
+fn seen_directly_by_ranks_of_the_host() {
+    local(3, |job| {
+        let memory = job.alloc::<[u16; 3]>(5)?;
+        assert_eq!(job.host_ranks().count(), 3);
+        let theirs = memory.on(job.right())?.expect("it is on this host");
+        theirs.store(4, [1, 2, job.rank().0 as u16])?;
+        theirs.fill(0..2, [9; 3])?;
+        job.barrier()?;
+        let mine = memory.local()?;
+        assert_eq!(mine.load(4)?, [1, 2, job.left().0 as u16]);
+        assert_eq!(mine.to_vec()[..3], [[9; 3], [9; 3], [0; 3]]);
+        assert_eq!(mine.len(), 5);
+        job.barrier()
+    });
+}
+
+#[test]
+fn a_job_of_one_and_jobs_one_after_the_other() {
+    for seed in 0..30_u64 {
+        let ends = local(1 + seed as u32 % 4, |job| {
+            let memory = job.alloc::<u64>(100)?;
+            memory.put(job.right(), 50, &[seed; 50])?;
+            assert_eq!(memory.get_value(job.right(), 99)?, seed);
+            assert_eq!(
+                memory.get_value(job.right(), 0)?,
+                0,
+                "an older job's memory"
+            );
+            job.barrier()?;
+            Ok(job.rank())
+        });
+        assert_eq!(ends, (0..1 + seed as u32 % 4).map(Rank).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,187 @@
+//! What a user sees who sets what cannot be, starts a job by what cannot start one, asks for
+//! more memory than there is, or whose program fails: a sentence and a status, never a crash
+//! or a job of one by accident.
+
+#[path = "support/launcher.rs"]
+mod launcher;
+mod support;
+
+use std::{
+    env,
+    process::{Command, ExitCode, Output},
+};
+
+use hydrant::{Error, Job, Rank};
+
+fn main() -> ExitCode {
+    let tests: Vec<(&str, fn())> = vec![
+        ("bad_settings_name_themselves", bad_settings),
+        ("unknown_settings_are_warned_of", unknown_settings),
+        ("alone_is_a_job_of_one", alone),
+        ("unusable_launchers_name_the_fix", unusable_launchers),
+        ("too_much_memory_is_refused", too_much_memory),
+        ("programs_that_fail_decide_the_status", failing_programs),
+    ];
+    let tests = tests
+        .into_iter()
+        .map(|(name, body)| support::test(name.to_owned(), body));
+    support::main(role, tests.collect())
+}
+
+fn role(role: &str, arguments: &[String]) -> ExitCode {
+    let end = match role {
+        "launch" => return launcher::launch(arguments),
+        "greet" => hydrant::run(|job| {
+            println!("rank {} of {}", job.rank(), job.size());
+            job.barrier()
+        }),
+        "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
+        "fail" => hydrant::run(|job| fail(job, &arguments[0])),
+        _ => panic!("no role {role}"),
+    };
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Rank 1 fails as told; the others wait for it.
+fn fail(job: &Job, how: &str) -> hydrant::Result<()> {
+    if job.rank() == Rank(1) {
+        match how {
+            "abort" => job.abort(7),
+            "error" => return Err(Error::other("the program's own failure")),
+            "panic" => panic!("the program's own panic"),
+            _ => std::process::exit(9),
+        }
+    }
+    job.barrier()
+}
+
+/// Names and values.
+type Variables = &'static [(&'static str, &'static str)];
+
+/// Runs a role with these variables and none of a launcher's.
+fn run(role: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut words = support::role(role).into_iter();
+    let mut command = Command::new(words.next().expect("the program"));
+    command.args(words);
+    output(command, variables)
+}
+
+fn output(mut command: Command, variables: &[(&str, &str)]) -> Output {
+    for (name, _) in env::vars().filter(|(name, _)| {
+        ["PMI", "SLURM", "OMPI", "HYDRANT"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    }) {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied());
+    command.output().expect("the test binary starts")
+}
+
+#[track_caller]
+fn assert_says(output: &Output, status: i32, pieces: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    for piece in pieces {
+        assert!(text.contains(piece), "`{text}` does not say `{piece}`");
+    }
+}
+
+fn bad_settings() {
+    for (name, value) in [
+        ("HYDRANT_HEAP", "lots"),
+        ("HYDRANT_HEAP", "1"),
+        ("HYDRANT_SERVICE", "maybe"),
+        ("HYDRANT_SPIN", "-1"),
+        ("HYDRANT_JOIN_TIMEOUT", "0"),
+        ("HYDRANT_RING_SLOTS", "7"),
+        ("HYDRANT_RING_PAYLOAD", "1"),
+        ("HYDRANT_EXTENTS", "none"),
+        ("HYDRANT_SMP_FOREIGN", "telepathy"),
+        ("HYDRANT_COUNTERS", "2"),
+        ("HYDRANT_LOG", "=["),
+        ("HYDRANT_BOOTSTRAP", "smoke-signals"),
+    ] {
+        let output = run(&["greet"], &[(name, value)]);
+        assert_says(&output, 1, &[&format!("{name}={value}"), "expected"]);
+        assert!(output.stdout.is_empty(), "the job ran with {name}={value}");
+    }
+}
+
+fn unknown_settings() {
+    let output = run(&["greet"], &[("HYDRANT_HAEP", "64M")]);
+    assert_says(&output, 0, &["warning", "HYDRANT_HAEP", "HYDRANT_HEAP"]);
+}
+
+fn alone() {
+    let output = run(&["greet"], &[]);
+    assert_says(&output, 0, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "rank 0 of 1\n");
+}
+
+fn unusable_launchers() {
+    let unusable: [(Variables, &[&str]); 7] = [
+        (
+            &[("SLURM_NTASKS", "2")],
+            &["SLURM_NTASKS=2", "srun --mpi=pmi2"],
+        ),
+        (
+            &[("OMPI_COMM_WORLD_SIZE", "2")],
+            &["OMPI_COMM_WORLD_SIZE=2", "mpirun"],
+        ),
+        (&[("PMI_SIZE", "2")], &["PMI_SIZE=2", "mpiexec.hydra"]),
+        (&[("PMI_FD", "five")], &["PMI_FD", "five"]),
+        (
+            &[("PMI_FD", "99"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
+            &["PMI_FD"],
+        ),
+        (
+            &[("PMI_PORT", "nowhere.invalid:1"), ("PMI_ID", "0")],
+            &["nowhere.invalid"],
+        ),
+        (
+            &[("HYDRANT_BOOTSTRAP", "pmix")],
+            &["PMIX_NAMESPACE", "mpirun"],
+        ),
+    ];
+    for (variables, pieces) in unusable {
+        let output = run(&["greet"], variables);
+        assert_says(&output, 1, &[&["cannot join the job"], pieces].concat());
+        assert!(output.stdout.is_empty(), "{variables:?} made a job of one");
+    }
+}
+
+fn too_much_memory() {
+    // Address space for more than any machine has; asked for 32 TiB of it.
+    let output = run(&["greedy"], &[("HYDRANT_HEAP", "40 TiB")]);
+    assert_says(
+        &output,
+        1,
+        &["no memory for 35184372088832 bytes", "rank 0", "available"],
+    );
+    // More than the heap.
+    let output = run(&["greedy"], &[("HYDRANT_HEAP", "64 MiB")]);
+    assert_says(
+        &output,
+        1,
+        &["67108864 bytes are available", "raise HYDRANT_HEAP"],
+    );
+}
+
+fn failing_programs() {
+    for (how, status, says) in [
+        ("abort", 7, "status 7"),
+        ("error", 1, "the program's own failure"),
+        ("panic", 101, "the program's own panic"),
+        ("exit", 9, "rank 1 is lost"),
+    ] {
+        let ended = output(launcher::command(3, &["fail", how]), &[]);
+        assert_says(&ended, status, &[says]);
+    }
+}
