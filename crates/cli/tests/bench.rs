@@ -121,6 +121,27 @@ fn atomics_are_judged_by_their_fetch_add() {
 }
 
 #[test]
+fn every_other_bench_runs() {
+    for (bench, case) in [
+        ("am", "short round trip"),
+        ("atomics", "fetch_add"),
+        ("barrier", "barrier, 8 ranks"),
+        ("collectives", "all_reduce"),
+        ("cost", "memory for each pair of ranks"),
+    ] {
+        let rows = rows(&[
+            bench, "-n", "2", "--quick", "--reps", "2", "--format", "json",
+        ]);
+        assert!(rows.iter().all(|row| row["bench"] == bench), "{rows:?}");
+        assert!(
+            cases(&rows).contains(&case),
+            "{case} is missing of {:?}",
+            cases(&rows)
+        );
+    }
+}
+
+#[test]
 fn table_names_the_machine_and_the_picture_is_drawn() {
     let picture = std::env::temp_dir().join(format!("hydrant-bench-{}.svg", std::process::id()));
     let path = picture.to_str().expect("a plain path");

@@ -43,8 +43,10 @@ pub(crate) enum Bench {
     Am,
     /// Atomics on a peer's word.
     Atomics,
-    /// Barriers with 2, 4 and 8 ranks.
+    /// Barriers, split ones too, with 2, 4 and 8 ranks.
     Barrier,
+    /// Collectives over size.
+    Collectives,
     /// What a rank costs: memory, start-up, idle time.
     Cost,
     /// All of them.

@@ -87,6 +87,9 @@ fn reference(bench: &str) -> &'static str {
             "  reference: with a core for each rank, a bare two-word ping-pong of cache lines between two\n  \
              processes; with more, the same with sched_yield between two that share a core\n"
         }
+        "collectives" => {
+            "  reference: up to 64 bytes a bare two-word ping-pong, above that a bare copy of as many bytes\n"
+        }
         _ => "",
     }
 }

@@ -106,6 +106,7 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Crowd => cases::am::crowd(&ensemble),
         Suite::Atomics => cases::atomics::run(&ensemble),
         Suite::Barrier => cases::barrier::run(&ensemble),
+        Suite::Collectives => cases::collectives::run(&ensemble),
         Suite::Memory => cases::cost::job_memory(&ensemble, before),
         Suite::Idle => cases::cost::idle(&ensemble),
         Suite::Nothing => Ok(()),

@@ -17,6 +17,8 @@ pub(crate) enum Suite {
     Atomics,
     /// Barriers.
     Barrier,
+    /// The other collectives.
+    Collectives,
     /// Memory of the ranks.
     Memory,
     /// CPU time of ranks that wait.
@@ -55,6 +57,7 @@ pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
                 .map(|ranks| Measure(Suite::Barrier, ranks))
                 .collect()
         }
+        Bench::Collectives => vec![Measure(Suite::Collectives, n)],
         Bench::Cost => vec![
             Measure(Suite::Memory, 2),
             Measure(Suite::Memory, 8),
@@ -68,6 +71,7 @@ pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
             Bench::Am,
             Bench::Atomics,
             Bench::Barrier,
+            Bench::Collectives,
             Bench::Cost,
         ]
         .into_iter()
@@ -88,6 +92,7 @@ mod tests {
             Bench::Am,
             Bench::Atomics,
             Bench::Barrier,
+            Bench::Collectives,
             Bench::Cost,
         ] {
             assert!(

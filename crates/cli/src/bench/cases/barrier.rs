@@ -1,4 +1,4 @@
-//! Barriers.
+//! Barriers: whole, and split into notify and wait.
 
 use super::super::ensemble::{Ensemble, timed};
 use super::super::row::{Goal, Row};
@@ -13,25 +13,35 @@ pub(super) const HANDOVERS: f64 = 10.0;
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let ranks = job.size();
+    let world = job.world();
     let case = format!("barrier, {ranks} ranks");
     let mut turn = 0;
     let medians = e.together(
         &case,
-        [&mut |count| ping_pong(e, &mut turn, count), &mut |count| {
-            timed(count, |_| job.barrier())
-        }],
+        [
+            &mut |count| ping_pong(e, &mut turn, count),
+            &mut |count| timed(count, |_| job.barrier()),
+            &mut |count| {
+                timed(count, |_| {
+                    world.notify(None)?;
+                    world.wait(None)
+                })
+            },
+        ],
     )?;
     let goal = match ranks {
         2 if e.crowding <= 1.0 => Some(Goal::AtMostTimes(1.3)),
         _ if e.crowding > 1.0 => Some(Goal::AtMostTimes(HANDOVERS * e.crowding)),
         _ => None,
     };
-    if let Some([bare, whole]) = medians {
+    if let Some([bare, whole, split]) = medians {
         e.row(
             Row::new("barrier", case, "ns", whole)
                 .against(bare)
                 .goal_if(goal),
         )?;
+        let case = format!("notify and wait, {ranks} ranks");
+        e.row(Row::new("barrier", case, "ns", split).against(bare))?;
     }
     Ok(())
 }

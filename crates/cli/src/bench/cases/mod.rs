@@ -3,6 +3,7 @@
 pub(super) mod am;
 pub(super) mod atomics;
 pub(super) mod barrier;
+pub(super) mod collectives;
 pub(super) mod cost;
 pub(super) mod rma;
 
