@@ -26,6 +26,11 @@ pub(super) const CHECKS: &[Check] = &[
         "wake ends an application's sleep",
         |f| one(f, Sleeper::Application),
     ),
+    Check::new(
+        "wake_before_sleep",
+        "a wake that comes while a sleeper is asked whether it is ready is not lost",
+        before_sleep,
+    ),
     Check::new("wake_all", "one wake ends every sleep, of every kind", all),
     Check::new("wake_oneself", "a rank wakes its own sleepers", oneself),
 ];
@@ -49,6 +54,37 @@ fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
         me.hope("a sleeper", since);
         thread::yield_now();
     }
+}
+
+/// Wakes a rank while it is asked whether it is ready: it must not sleep then.
+fn before_sleep(fixture: &dyn Fixture) {
+    let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
+    each(fixture, 2, |me| {
+        let sleepers = [
+            Sleeper::Service,
+            Sleeper::Nap,
+            Sleeper::Application,
+            Sleeper::Room,
+        ];
+        for (round, sleeper) in (1..).zip(sleepers) {
+            if me.rank() == Rank(0) {
+                let mut first = true;
+                me.sleep(sleeper, || {
+                    if first {
+                        asked.store(round, SeqCst);
+                        reach(me, &woken, round);
+                        first = false;
+                    }
+                    false
+                });
+            } else {
+                reach(me, &asked, round);
+                me.conduit.wake(Rank(0));
+                woken.store(round, SeqCst);
+            }
+            me.meet(&mut Log::new());
+        }
+    });
 }
 
 fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
