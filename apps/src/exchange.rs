@@ -1,0 +1,206 @@
+//! Blocks from rank to rank by one-sided puts.
+//!
+//! Both programs move blocks in steps, and every rank knows beforehand to whom it sends and
+//! from whom it receives in each step. So no barrier is needed:
+//!
+//! ```text
+//!   from                      this rank                       to
+//!   put, put, put_signal ───▶ slot[step % 2]
+//!                             wait for arrived[step]
+//!                             copy the block out
+//!                             free[step + 2] ───▶ whoever sends it in step + 2
+//!                             wait for free[step]
+//!                             put, put, put_signal ────────▶ slot[step % 2]
+//! ```
+//!
+//! With two slots the next block may arrive while this one is used. Each step has signal
+//! words of its own, used once: different ranks write them at times of their own, and
+//! nothing has to be reset.
+
+use std::time::{Duration, Instant};
+
+use hydrant::{Job, Pod, Rank, Result, Signal, Symmetric};
+
+/// One step of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// Where its block goes.
+    pub to: Rank,
+    /// Whose block it gets.
+    pub from: Rank,
+}
+
+/// Two slots for blocks on each rank, and the signals that guard them.
+pub struct Exchange<'job, T: Pod> {
+    job: &'job Job,
+    plan: Vec<Hop>,
+    block: usize,
+    put_elements: usize,
+    slots: Symmetric<T>,
+    arrived: Symmetric<u64>,
+    free: Symmetric<u64>,
+    sent: usize,
+    received: usize,
+    /// A block from this rank to itself, which no put carries.
+    own: Option<Vec<T>>,
+    putting: Duration,
+}
+
+const SLOTS: usize = 2;
+
+impl<'job, T: Pod> Exchange<'job, T> {
+    /// Gets ready to move blocks of `block` elements, at most `put_elements` a put, as
+    /// `plan` says. Collective: every rank plans as many steps, and who sends in a step is
+    /// whom the target expects in it.
+    ///
+    /// # Errors
+    /// As [`Job::alloc`].
+    pub fn new(job: &'job Job, plan: Vec<Hop>, block: usize, put_elements: usize) -> Result<Self> {
+        let exchange = Self {
+            job,
+            block,
+            put_elements: put_elements.max(1),
+            slots: job.alloc(block.saturating_mul(SLOTS))?,
+            arrived: job.alloc(plan.len())?,
+            free: job.alloc(plan.len())?,
+            plan,
+            sent: 0,
+            received: 0,
+            own: None,
+            putting: Duration::ZERO,
+        };
+        (0..SLOTS).try_for_each(|step| exchange.open(step))?;
+        Ok(exchange)
+    }
+
+    /// Sends this step's block. Remotely complete on return; waits only for a peer that is
+    /// two steps behind.
+    ///
+    /// # Errors
+    /// As [`Symmetric::put_signal`] and [`Job::wait_until`].
+    ///
+    /// # Panics
+    /// If the plan has no such step, or the block is not as long as agreed.
+    pub fn send(&mut self, block: &[T]) -> Result<()> {
+        assert_eq!(block.len(), self.block, "every block has the length agreed");
+        let step = self.sent;
+        let Hop { to, .. } = self.plan[step];
+        self.sent += 1;
+        if to == self.job.rank() {
+            self.own = Some(block.to_vec());
+            return Ok(());
+        }
+        self.job.wait_until(&self.free, step, |open| open != 0)?;
+        let start = Instant::now();
+        let slot = step % SLOTS * self.block;
+        let last = self.block.saturating_sub(1) / self.put_elements * self.put_elements;
+        for at in (0..last).step_by(self.put_elements) {
+            self.slots
+                .put(to, slot + at, &block[at..at + self.put_elements])?;
+        }
+        let (rest, signal) = (&block[last..], Signal::Set(1));
+        self.slots
+            .put_signal(to, slot + last, rest, &self.arrived, step, signal)?;
+        self.putting += start.elapsed();
+        Ok(())
+    }
+
+    /// Waits for this step's block and copies it out.
+    ///
+    /// # Errors
+    /// As [`Job::wait_until`].
+    ///
+    /// # Panics
+    /// If the plan has no such step, or the block is not as long as agreed.
+    pub fn receive(&mut self, block: &mut [T]) -> Result<()> {
+        assert_eq!(block.len(), self.block, "every block has the length agreed");
+        let step = self.received;
+        let Hop { from, .. } = self.plan[step];
+        self.received += 1;
+        if from == self.job.rank() {
+            let own = self.own.take();
+            block.copy_from_slice(&own.expect("a block to oneself is sent before it is received"));
+        } else {
+            self.job
+                .wait_until(&self.arrived, step, |there| there != 0)?;
+            self.slots.local()?.read(step % SLOTS * self.block, block)?;
+        }
+        self.open(step + SLOTS)
+    }
+
+    /// Time spent in puts so far.
+    pub fn putting(&self) -> Duration {
+        self.putting
+    }
+
+    /// Gives the memory back. Collective.
+    ///
+    /// # Errors
+    /// As [`Job::free`].
+    pub fn close(self) -> Result<()> {
+        self.job.free(self.slots)?;
+        self.job.free(self.arrived)?;
+        self.job.free(self.free)
+    }
+
+    /// Tells who sends in `step` that its slot is free.
+    fn open(&self, step: usize) -> Result<()> {
+        match self.plan.get(step) {
+            Some(hop) if hop.from != self.job.rank() => {
+                self.free.signal(hop.from, step, Signal::Set(1))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn local(ranks: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
+        let builder = Job::builder().unwrap().heap(1 << 22);
+        (builder.run_local(ranks, body).into_iter()).for_each(|end| end.unwrap());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Step `s` turns the ring by `turns[s]`, which may be nothing.
+        #[test]
+        fn every_block_arrives_in_its_step(
+            ranks in 1_u32..6,
+            turns in proptest::collection::vec(0_u32..6, 0..12),
+            block in 0_usize..40,
+            put_elements in 1_usize..50,
+        ) {
+            local(ranks, |job| {
+                let me = job.rank().0;
+                let plan = (turns.iter())
+                    .map(|turn| Hop {
+                        to: Rank((me + turn) % ranks),
+                        from: Rank((me + ranks * 6 - turn) % ranks),
+                    })
+                    .collect::<Vec<_>>();
+                let content = |rank: u32, step: usize| -> Vec<u64> {
+                    (0..block).map(|at| (step << 32 | (rank as usize) << 16 | at) as u64).collect()
+                };
+                let before = job.counters().puts;
+                let mut exchange = Exchange::new(job, plan.clone(), block, put_elements)?;
+                let mut got = vec![0; block];
+                for (step, hop) in plan.iter().enumerate() {
+                    exchange.send(&content(me, step))?;
+                    exchange.receive(&mut got)?;
+                    assert_eq!(got, content(hop.from.0, step));
+                }
+                exchange.close()?;
+                let away = plan.iter().filter(|hop| hop.to != job.rank()).count();
+                let puts = away * block.div_ceil(put_elements).max(1);
+                assert_eq!(job.counters().puts - before, puts as u64);
+                Ok(())
+            });
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! From the command line to the exit status, for programs whose ranks speak with one voice.
+
+use std::{error::Error, process::ExitCode};
+
+use clap::Parser;
+use hydrant::{Job, Rank};
+
+/// Why a program failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// What every rank knows. Rank 0 says it.
+    #[error(transparent)]
+    Common(Box<dyn Error + Send + Sync>),
+
+    /// What this rank found and says for all; the others have [`Failure::Elsewhere`].
+    #[error(transparent)]
+    Here(Box<dyn Error + Send + Sync>),
+
+    /// What another rank found and says.
+    #[error("rank {0} has said why")]
+    Elsewhere(Rank),
+
+    /// What befell this rank: the job cannot end in good order.
+    #[error(transparent)]
+    Job(#[from] hydrant::Error),
+}
+
+impl Failure {
+    /// What every rank knows.
+    pub fn common(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Common(cause.into())
+    }
+
+    /// A failure to allocate: if there is no memory, every rank knows.
+    pub fn of_allocation(cause: hydrant::Error) -> Self {
+        match cause {
+            hydrant::Error::OutOfMemory { .. } => Self::common(cause),
+            cause => Self::Job(cause),
+        }
+    }
+}
+
+/// Runs `body` as a rank of the job that this process was started in.
+///
+/// Arguments are read before and judged after the job is joined, so that a mistake in them
+/// is reported once and not once a rank.
+pub fn run<A: Parser>(name: &str, body: impl FnOnce(&Job, A) -> Result<(), Failure>) -> ExitCode {
+    let arguments = A::try_parse();
+    let ended = hydrant::run(|job| {
+        let speaks = job.rank() == Rank(0);
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(usage) => {
+                if speaks {
+                    usage.print()?;
+                }
+                // 0 where help was asked for, 2 where it was needed.
+                return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
+            }
+        };
+        match body(job, arguments) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(Failure::Job(cause)) => Err(cause),
+            Err(Failure::Common(cause)) if speaks => Ok(failed(name, &*cause)),
+            Err(Failure::Here(cause)) => Ok(failed(name, &*cause)),
+            Err(Failure::Common(_) | Failure::Elsewhere(_)) => Ok(ExitCode::FAILURE),
+        }
+    });
+    ended.unwrap_or_else(|cause| failed(name, &cause))
+}
+
+fn failed(name: &str, cause: &(dyn Error + 'static)) -> ExitCode {
+    eprintln!("{name}: {cause}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,267 @@
+//! What was measured, told by the first rank.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use hydrant::{Job, Op, Result};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::options::{Format, Verify};
+
+/// Where this rank's time went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock {
+    computing: Duration,
+    communicating: Duration,
+}
+
+impl Clock {
+    /// Does something that is computation.
+    pub fn compute<R>(&mut self, body: impl FnOnce() -> R) -> R {
+        Self::add(&mut self.computing, body)
+    }
+
+    /// Does something that is communication, or waiting for it.
+    pub fn communicate<R>(&mut self, body: impl FnOnce() -> R) -> R {
+        Self::add(&mut self.communicating, body)
+    }
+
+    fn add<R>(to: &mut Duration, body: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = body();
+        *to += start.elapsed();
+        result
+    }
+}
+
+/// The figures of all ranks together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// From when all ranks began until all were done: the slowest rank's.
+    pub seconds: f64,
+    /// Of them, computing: the slowest rank's.
+    pub compute_seconds: f64,
+    /// Of them, communicating and waiting: the slowest rank's.
+    pub communication_seconds: f64,
+    /// Puts of all ranks in that time.
+    pub puts: u64,
+    /// The bytes they carried.
+    pub put_bytes: u64,
+    /// The mean put: what all ranks spent in puts by their number.
+    pub mean_put_nanoseconds: Option<f64>,
+    /// The counters of all ranks, from the start of the program on.
+    #[serde(serialize_with = "as_map")]
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+fn as_map<S: Serializer>(rows: &[(&'static str, u64)], to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(rows.len()))?;
+    for (name, value) in rows {
+        map.serialize_entry(name, value)?;
+    }
+    map.end()
+}
+
+/// Measures `body`, which all ranks begin together and end together, and returns what it
+/// returns. `body` gets a clock to say where its time goes, and says how long it spent in
+/// puts. Collective.
+///
+/// # Errors
+/// What `body` returns; as [`Job::barrier`].
+pub fn measure<R>(
+    job: &Job,
+    body: impl FnOnce(&mut Clock) -> Result<(R, Duration)>,
+) -> Result<(R, Figures)> {
+    job.barrier()?;
+    let (before, start) = (job.counters(), Instant::now());
+    let mut clock = Clock::default();
+    let (result, putting) = body(&mut clock)?;
+    job.barrier()?;
+    let (after, elapsed) = (job.counters(), start.elapsed());
+
+    let mut slowest = [elapsed, clock.computing, clock.communicating].map(nanoseconds);
+    job.all_reduce(&mut slowest, Op::Max)?;
+    let rows = after.rows();
+    let mut sums: Vec<u64> = rows.iter().map(|(_, value)| *value).collect();
+    sums.push(after.puts - before.puts);
+    sums.push(after.put_bytes - before.put_bytes);
+    sums.push(nanoseconds(putting));
+    job.all_reduce(&mut sums, Op::Sum)?;
+
+    let [seconds, compute_seconds, communication_seconds] =
+        slowest.map(|nanoseconds| nanoseconds as f64 * 1e-9);
+    let [puts, put_bytes, putting] = [0, 1, 2].map(|figure| sums[rows.len() + figure]);
+    let figures = Figures {
+        seconds,
+        compute_seconds,
+        communication_seconds,
+        puts,
+        put_bytes,
+        mean_put_nanoseconds: (puts > 0).then(|| putting as f64 / puts as f64),
+        counters: (rows.iter().zip(&sums))
+            .map(|((name, _), sum)| (*name, *sum))
+            .collect(),
+    };
+    Ok((result, figures))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What a program computed, and how fast: `P` says what is special to it.
+#[derive(Debug, Serialize)]
+pub struct Report<P> {
+    /// The program's name.
+    pub program: &'static str,
+    /// Ranks in the job.
+    pub ranks: u32,
+    /// The problem solved.
+    #[serde(flatten)]
+    pub problem: P,
+    /// How the result was checked; it is right, or there would be no report.
+    pub verified: Verify,
+    /// What it took.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// A problem, for people.
+pub trait Rows {
+    /// Names and values, in order.
+    fn rows(&self) -> Vec<(&'static str, String)>;
+
+    /// How fast it was solved.
+    fn rate(&self) -> String;
+
+    /// What it means that the result passed a check.
+    fn passed(&self, check: Verify) -> &'static str;
+}
+
+impl<P: Rows + Serialize> Report<P> {
+    /// Prints the report to standard output, in one piece.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn print(&self, format: Format) -> io::Result<()> {
+        let text = match format {
+            Format::Table => self.table(),
+            Format::Json => serde_json::to_string(self)? + "\n",
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    fn table(&self) -> String {
+        let figures = &self.figures;
+        let share = |seconds: f64| {
+            let percent = 100.0 * seconds / figures.seconds.max(f64::MIN_POSITIVE);
+            format!("{} ({percent:.0} %)", time(seconds))
+        };
+        let mut rows = self.problem.rows();
+        rows.push(("time", time(figures.seconds)));
+        rows.push(("  computing", share(figures.compute_seconds)));
+        rows.push(("  communicating", share(figures.communication_seconds)));
+        rows.push(("speed", self.problem.rate()));
+        rows.push(("puts", figures.puts.to_string()));
+        rows.push(("  bytes", bytes(figures.put_bytes)));
+        if let Some(mean) = figures.mean_put_nanoseconds {
+            rows.push(("  mean", time(mean * 1e-9)));
+        }
+        rows.push(("result", self.problem.passed(self.verified).to_owned()));
+        let mut text = format!(
+            "{} on {} rank{}\n",
+            self.program,
+            self.ranks,
+            plural(self.ranks)
+        );
+        for (name, value) in rows {
+            text += &format!("  {name:<16}{value}\n");
+        }
+        text += "counters, all ranks\n";
+        for (name, value) in figures.counters.iter().filter(|(_, value)| *value > 0) {
+            text += &format!("  {name:<16}{value}\n");
+        }
+        text
+    }
+}
+
+fn plural(number: u32) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+/// A time with three digits and a unit.
+fn time(seconds: f64) -> String {
+    let (scaled, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s if s >= 1e-6 => (s * 1e6, "µs"),
+        s => (s * 1e9, "ns"),
+    };
+    digits(scaled, unit)
+}
+
+/// Bytes with three digits and a unit.
+fn bytes(number: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = number as f64;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{number} B");
+    }
+    digits(scaled, units[unit])
+}
+
+/// Three digits, or as many as stand before the point.
+pub(crate) fn digits(value: f64, unit: &str) -> String {
+    let places = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.places$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        let seconds = [2.5, 0.123_456, 1.234e-5, 42e-9, 0.0, 99.99, 9.996];
+        let shown = seconds.map(time);
+        let expected = [
+            "2.50 s", "123 ms", "12.3 µs", "42.0 ns", "0.00 ns", "100 s", "10.0 s",
+        ];
+        assert_eq!(shown, expected);
+        let shown = [0, 1023, 1024, 3 << 19, 5 << 40].map(bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.00 KiB", "1.50 MiB", "5.00 TiB"]);
+    }
+
+    #[test]
+    fn figures_are_those_of_all_ranks() {
+        let ends = Job::builder().unwrap().heap(1 << 22).run_local(3, |job| {
+            let memory = job.alloc::<u64>(4)?;
+            let (_, figures) = measure(job, |clock| {
+                for _ in 0..=job.rank().0 {
+                    clock.communicate(|| memory.put(job.right(), 0, &[1, 2]))?;
+                }
+                Ok(((), Duration::from_nanos(100)))
+            })?;
+            Ok(figures)
+        });
+        for figures in ends {
+            let figures = figures.unwrap();
+            assert_eq!((figures.puts, figures.put_bytes), (6, 96));
+            assert_eq!(figures.mean_put_nanoseconds, Some(50.0));
+            assert!(figures.communication_seconds <= figures.seconds);
+        }
+    }
+}
