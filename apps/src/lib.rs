@@ -1,6 +1,6 @@
 //! The programs of the papers, on the public API.
 //!
-//! Cannon's matrix multiplication ([`cannon`]) is what
+//! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are what
 //! Firehose was measured with (§4.3, table 3). They are ordinary programs: whatever they
 //! do, a user's program can do too. What each is made of:
 //!
@@ -10,11 +10,12 @@
 //! | [`options`] | arguments that both programs take |
 //! | [`shape`] | which numbers of ranks fit, and what to say of those that do not |
 //! | [`input`], [`seed`] | elements from a file or a seed, and results into a file |
-//! | [`matrix`] | the serial parts: kernels, schedules, checks |
+//! | [`matrix`], [`sort`] | the serial parts: kernels, schedules, checks |
 //! | [`exchange`] | blocks from rank to rank by one-sided puts with signals |
 //! | [`together`] | one answer for all ranks |
 //! | [`report`], [`progress`] | what the user sees |
 
+pub mod bitonic;
 pub mod cannon;
 pub mod exchange;
 pub mod input;
@@ -25,4 +26,5 @@ pub mod progress;
 pub mod report;
 pub mod seed;
 pub mod shape;
+pub mod sort;
 pub mod together;

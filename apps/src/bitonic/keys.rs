@@ -1,0 +1,113 @@
+//! The keys to sort: from a seed, or from a file that the first rank reads.
+
+use std::path::Path;
+
+use hydrant::{Job, Result};
+
+use crate::{
+    input::{self, InputError},
+    program::Failure,
+    seed::Seed,
+    together::{self, FIRST},
+};
+
+/// Where the keys come from.
+pub(super) struct Keys {
+    count: usize,
+    source: Source,
+}
+
+enum Source {
+    Seed(Seed),
+    /// On the first rank.
+    File(Option<Vec<i64>>),
+}
+
+impl Keys {
+    /// Random keys.
+    pub(super) fn from_seed(count: usize, seed: u64) -> Self {
+        let source = Source::Seed(Seed::new(seed, 0));
+        Self { count, source }
+    }
+
+    /// The keys of a file; `count` of them if the user expects a number. Collective.
+    ///
+    /// # Errors
+    /// [`InputError`]; as [`Job::broadcast`].
+    pub(super) fn from_file(job: &Job, path: &Path, count: Option<usize>) -> Result<Self, Failure> {
+        let keys = together::on_first(job, || read(path, count))?;
+        let mut count = [keys.as_ref().map_or(0, Vec::len) as u64];
+        job.broadcast(FIRST, &mut count)?;
+        Ok(Self {
+            count: count[0] as usize,
+            source: Source::File(keys),
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// This rank's run of `run` keys. Where there are no more keys, it is filled up with the
+    /// largest there can be: sorted, they are last, and as many are left out of the result.
+    /// Which of equal keys are left out cannot be told. Collective.
+    ///
+    /// # Errors
+    /// As [`Job::scatter`].
+    pub(super) fn run(&self, job: &Job, run: usize) -> Result<Vec<i64>> {
+        let mut keys = vec![i64::MAX; run];
+        match &self.source {
+            Source::Seed(seed) => {
+                let start = job.rank().index() * run;
+                for (key, index) in keys.iter_mut().zip(start..self.count) {
+                    *key = seed.key(index as u64);
+                }
+            }
+            Source::File(all) => {
+                let all = all.as_ref().map(|all| {
+                    let mut all = all.clone();
+                    all.resize(run * job.size() as usize, i64::MAX);
+                    all
+                });
+                job.scatter(FIRST, all.as_deref(), &mut keys)?;
+            }
+        }
+        Ok(keys)
+    }
+
+    /// All keys, on the first rank.
+    pub(super) fn whole(self) -> Vec<i64> {
+        match self.source {
+            Source::Seed(seed) => (0..self.count as u64)
+                .map(|index| seed.key(index))
+                .collect(),
+            Source::File(keys) => keys.unwrap_or_default(),
+        }
+    }
+}
+
+fn read(path: &Path, count: Option<usize>) -> Result<Vec<i64>, InputError> {
+    let keys = input::read::<i64>(path)?.values;
+    match count {
+        Some(wanted) if wanted != keys.len() => Err(InputError::OtherSize {
+            path: path.to_owned(),
+            what: "keys",
+            found: keys.len(),
+            wanted,
+            by: format!("--n {wanted}"),
+        }),
+        _ => Ok(keys),
+    }
+}
+
+/// All runs, one after the other, on the first rank, without what was filled up; none on the
+/// others. Collective.
+///
+/// # Errors
+/// As [`Job::gather`].
+pub(super) fn gather(job: &Job, mine: &[i64], count: usize) -> Result<Vec<i64>> {
+    let mut all = job.gather(FIRST, mine)?.unwrap_or_default();
+    all.truncate(count);
+    Ok(all)
+}
