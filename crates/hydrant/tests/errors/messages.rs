@@ -55,6 +55,7 @@ fn above_the_limits() {
         job.am_quiet()?;
         job.barrier()?;
         assert_eq!(handled.load(SeqCst), 0, "a refused message was sent");
+        job.barrier()?;
         // And what is at the limit is not above it.
         job.request_medium(to, handler, &args[1..], &payload[1..])?;
         job.am_quiet()?;
