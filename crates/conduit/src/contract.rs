@@ -144,8 +144,12 @@ pub enum Sleeper {
     /// The service thread while the application looks after messages itself: it is not
     /// called for each message, only by [`Conduit::wake`] or the end of the time.
     Nap,
-    /// An application thread, until a message comes or its memory changes.
+    /// An application thread, until a message comes or a peer that stored what it waits for
+    /// [rings](Conduit::ring).
     Application,
+    /// As [`Application`](Self::Application), but any store to its memory may be what it waits
+    /// for: its [`Door`] asks everybody to ring.
+    Memory,
     /// As [`Application`](Self::Application), or until a peer has taken requests: there may be
     /// room for another, and [`Conduit::handled`] may have changed.
     Room,
@@ -162,15 +166,19 @@ pub enum Standing {
     Lost,
 }
 
-/// The bell of a mapped peer: whoever stores into its memory looks here afterwards.
+/// The bell of a mapped peer: whoever stores into its memory looks here afterwards, and
+/// [rings](Conduit::ring) if a bit asks for it.
 #[derive(Debug)]
 pub struct Door {
-    /// Not zero in the [`Door::MEMORY`] bit: somebody sleeps until memory changes.
+    /// The bits below.
     pub bell: Word32,
 }
 
 impl Door {
-    /// A thread of the rank sleeps until its memory changes.
+    /// An application thread of the rank sleeps. Who stores a word that is only ever stored to
+    /// be waited for rings then.
+    pub const APPLICATION: u32 = 2;
+    /// A thread of the rank sleeps until its memory changes. Who stores anything rings then.
     pub const MEMORY: u32 = 4;
 }
 

@@ -40,6 +40,10 @@ pub use local::{LocalBootstrap, local};
 /// PMI-1 servers allow 64, of which the rank and the number of a chunk take a part.
 pub const MAX_KEY: usize = 40;
 
+/// The key that a rank puts when it fails, before its peers can fail in consequence: the
+/// launcher of this crate then knows whose status is the job's. Others ignore it.
+pub const FAILING: &str = "failing";
+
 /// The longest value [`Bootstrap::put`] takes, in bytes.
 pub const MAX_VALUE: usize = 64 * 1024;
 

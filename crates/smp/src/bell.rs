@@ -29,7 +29,7 @@ use rustix::{
 /// The service thread sleeps until a message comes.
 const SERVICE: u32 = 1;
 /// Application threads sleep until a message comes.
-const APPLICATION: u32 = 2;
+const APPLICATION: u32 = Door::APPLICATION;
 /// Whoever sleeps also waits for a peer to take messages out of a ring. (4 is the contract's
 /// [`Door::MEMORY`].)
 const ROOM: u32 = 8;
@@ -49,8 +49,10 @@ const SHORT: Duration = Duration::from_millis(1);
 pub(crate) enum Armed {
     /// Woken by messages, if no application thread sleeps.
     Service,
-    /// Woken by messages and stores, before the service thread.
+    /// Woken by messages and by who stored what it waits for, before the service thread.
     Application,
+    /// As `Application`, and by any store.
+    Memory,
     /// Woken by [`wake`] alone.
     Nothing,
 }
@@ -64,6 +66,12 @@ pub(crate) fn enroll() -> bool {
 #[inline]
 pub(crate) fn ring(bell: &AtomicU32) {
     ring_for(bell, SLEEPERS);
+}
+
+/// Called after a store that somebody may wait for: wakes application threads.
+#[inline]
+pub(crate) fn ring_for_memory(bell: &AtomicU32) {
+    ring_for(bell, APPLICATION);
 }
 
 /// Called after messages were taken from a ring: wakes whoever sleeps for the room.
@@ -129,7 +137,8 @@ pub(crate) fn sleep(
 ) {
     let (bits, class) = match armed {
         Armed::Service => (SERVICE, SERVICE),
-        Armed::Application => (APPLICATION | Door::MEMORY, APPLICATION),
+        Armed::Application => (APPLICATION, APPLICATION),
+        Armed::Memory => (APPLICATION | Door::MEMORY, APPLICATION),
         Armed::Nothing => (0, SERVICE),
     };
     let bits = if room { bits | ROOM } else { bits };

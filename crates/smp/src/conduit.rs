@@ -538,7 +538,9 @@ impl Conduit for Smp {
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         let mut inbox = self.inbox.lock();
         let mut count = 0;
-        loop {
+        // Each poll takes at least one of what had arrived, and a ring holds no more than
+        // that; what arrives meanwhile may wait.
+        for _ in 0..=self.shared.shape.slots {
             let more = inbox.poll(&self.shared, sink);
             count += more;
             if more == 0 {
@@ -565,12 +567,15 @@ impl Conduit for Smp {
         let armed = match sleeper {
             Sleeper::Service => Armed::Service,
             Sleeper::Application | Sleeper::Room => Armed::Application,
+            Sleeper::Memory => Armed::Memory,
             Sleeper::Nap => Armed::Nothing,
         };
         let room = match sleeper {
             Sleeper::Room => true,
             Sleeper::Nap => false,
-            Sleeper::Service | Sleeper::Application => self.inbox.lock().is_stuck(),
+            Sleeper::Service | Sleeper::Application | Sleeper::Memory => {
+                self.inbox.lock().is_stuck()
+            }
         };
         // Transfers by message may wait for room, of which no bell tells.
         let timeout = if shared.transfers.any() {
@@ -589,7 +594,7 @@ impl Conduit for Smp {
     }
 
     fn ring(&self, peer: Rank) {
-        self.shared.ring_bell(peer);
+        bell::ring_for_memory(&self.shared.doors[peer.index()].bell);
     }
 
     fn wake(&self, peer: Rank) {

@@ -331,14 +331,17 @@ pub(crate) fn answered(shared: &Shared, delivery: &Delivery<'_>, sink: &mut dyn 
         .get_mut(&ticket)
         .filter(|transfer| transfer.peer == peer)
     else {
+        drop(open);
         return sink.malformed(malformed("the answer to a question that was not asked"));
     };
     if len > transfer.asked - transfer.answered {
+        drop(open);
         return sink.malformed(malformed("an answer longer than the question"));
     }
     match delivery.tag {
         status::DONE if transfer.way == Way::In => {
             if delivery.payload.len() != len || at > transfer.len - len {
+                drop(open);
                 return sink.malformed(malformed("an answer of another length"));
             }
             // SAFETY: at + len <= the length that the caller of `access` vouched for.

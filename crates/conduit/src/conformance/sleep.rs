@@ -126,7 +126,7 @@ fn ping_pong(me: &Member<'_>, word: usize, rounds: u32) {
             me.conduit.ring(me.right());
         } else {
             while mine.load(SeqCst) != round {
-                me.sleep(Sleeper::Application, || mine.load(SeqCst) == round);
+                me.sleep(Sleeper::Memory, || mine.load(SeqCst) == round);
             }
         }
     }
@@ -145,7 +145,7 @@ fn memory(fixture: &dyn Fixture) {
             let flag = mine.atomic_u32(8).expect("in bounds");
             if me.rank() == Rank(0) {
                 while flag.load(SeqCst) == 0 {
-                    me.sleep(Sleeper::Application, || flag.load(SeqCst) != 0);
+                    me.sleep(Sleeper::Memory, || flag.load(SeqCst) != 0);
                 }
             } else {
                 me.until(log, "a sleeper for memory", |_| {

@@ -255,7 +255,7 @@ impl Team {
                 return Err(Error::PeerLost(lost));
             }
             needed.retain(|rank| *rank != lost);
-            match self.core.wait(On::Ranks(&needed), For::Memory, &mut told) {
+            match self.core.wait(On::Ranks(&needed), For::Flag, &mut told) {
                 Err(Error::PeerLost(rank)) => lost = rank,
                 other => return other,
             }

@@ -194,7 +194,7 @@ impl Team {
     /// Waits until `done`, which needs every member.
     #[inline]
     pub(super) fn until(&self, done: impl FnMut() -> bool) -> Result<()> {
-        self.core.wait(On::Ranks(&self.members), For::Memory, done)
+        self.core.wait(On::Ranks(&self.members), For::Flag, done)
     }
 
     /// Called after a store to scratch of `member`: wakes who waits for that.
@@ -203,7 +203,7 @@ impl Team {
         let peer = &self.peers[member];
         // The sleeper's side has the fence.
         compiler_fence(SeqCst);
-        if peer.bell.load(Relaxed) & Door::MEMORY != 0 {
+        if peer.bell.load(Relaxed) & Door::APPLICATION != 0 {
             self.core.conduit.ring(peer.rank);
         }
     }

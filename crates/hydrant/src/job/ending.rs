@@ -21,6 +21,10 @@ pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, orderly: 
         tracing::error!(rank = %core.rank, "the service thread panicked");
     }
     core.memory.close();
+    if !orderly {
+        // Before the peers hear of it and fail, too. Only our own launcher listens.
+        let _ = core.bootstrap().put(hydrant_launch::FAILING, b"1");
+    }
     core.conduit.leave(orderly);
     if orderly {
         let mut bootstrap = core.bootstrap();

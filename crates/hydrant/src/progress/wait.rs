@@ -27,8 +27,10 @@ pub(crate) enum On<'a> {
 pub(crate) enum For {
     /// Something that a message brings.
     Message,
-    /// A word of own memory that a peer writes.
+    /// A word of own memory that a peer may write by any means.
     Memory,
+    /// A word of own memory whose writer rings for it.
+    Flag,
     /// Requests being taken by a peer.
     Room,
 }
@@ -102,7 +104,8 @@ impl Core {
                     self.progress.fall_asleep();
                     let sleeper = match what {
                         For::Room => Sleeper::Room,
-                        For::Message | For::Memory => Sleeper::Application,
+                        For::Memory => Sleeper::Memory,
+                        For::Message | For::Flag => Sleeper::Application,
                     };
                     let mut ended = false;
                     self.conduit.wait(sleeper, None, &mut || {
@@ -137,7 +140,7 @@ impl Core {
         let lost = |rank: &Rank| match self.conduit.standing(*rank) {
             _ if *rank == self.rank => false,
             Standing::Present => false,
-            Standing::Left => what != For::Memory,
+            Standing::Left => !matches!(what, For::Memory | For::Flag),
             Standing::Lost => true,
         };
         // Of many, the one lost first: the others may only have given up for its sake.

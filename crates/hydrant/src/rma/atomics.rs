@@ -129,7 +129,7 @@ float!(f64, AtomicU64, atomic_u64);
 
 impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// Does something to the word of an element.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_word<R>(
         &self,
         rank: Rank,
@@ -148,7 +148,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     }
 
     /// As [`on_word`](Self::on_word), for what changes it.
-    #[inline]
+    #[inline(always)]
     fn change<R>(&self, rank: Rank, index: usize, act: impl FnOnce(&T::Word) -> R) -> Result<R> {
         let old = self.on_word(rank, index, act)?;
         self.block().touched(rank);

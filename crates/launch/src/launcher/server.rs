@@ -1,5 +1,6 @@
 //! The PMI-1 server, without its sockets: lines go in, what to do comes out.
 
+use crate::FAILING;
 use std::collections::HashMap;
 
 use crate::pmi1::wire::{Line, VERSION, shorten, unescape};
@@ -39,6 +40,8 @@ pub(super) struct Server {
     waiting: usize,
     /// The first rank that ended: no barrier can be complete after it.
     ended: Option<u32>,
+    /// The first rank that said it was failing, by putting the key [`FAILING`].
+    failing: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +63,7 @@ impl Server {
             ranks: vec![Client::default(); size as usize],
             waiting: 0,
             ended: None,
+            failing: None,
         }
     }
 
@@ -115,7 +119,7 @@ impl Server {
             "get_my_kvsname" => format!("cmd=my_kvsname kvsname={} rc=0", self.name),
             "get_appnum" => "cmd=appnum appnum=0 rc=0".into(),
             "get_universe_size" => format!("cmd=universe_size size={size} rc=0"),
-            "put" => match self.put(line) {
+            "put" => match self.put(rank, line) {
                 Ok(()) => "cmd=put_result rc=0 msg=success".into(),
                 Err(why) => format!("cmd=put_result rc=-1 msg={why}"),
             },
@@ -141,7 +145,12 @@ impl Server {
         vec![send(rank, answer)]
     }
 
-    fn put(&mut self, line: &Line<'_>) -> Result<(), &'static str> {
+    /// The first rank that said it was failing. Others may end before it does, because of it.
+    pub(super) fn failing(&self) -> Option<u32> {
+        self.failing
+    }
+
+    fn put(&mut self, rank: u32, line: &Line<'_>) -> Result<(), &'static str> {
         self.check_name(line)?;
         let key = line.field("key").ok_or("no_key")?;
         // A value may be empty, which the line then has as `value=`.
@@ -158,6 +167,10 @@ impl Server {
         let cost = key.len() + value.len();
         if self.space_used + cost > MAX_SPACE {
             return Err("space_full");
+        }
+        // Keys are `h.RANK.KEY.CHUNK`.
+        if key.split('.').nth(2) == Some(FAILING) {
+            self.failing.get_or_insert(rank);
         }
         self.space_used += cost;
         self.space.insert(key.into(), value.into());

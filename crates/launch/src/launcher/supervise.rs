@@ -206,9 +206,9 @@ impl Supervisor<'_> {
         let begun = Instant::now();
         while self.status.is_none()
             && ended.iter().any(|(_, ending)| ending.status() != 0)
-            && !ended
-                .iter()
-                .any(|(_, ending)| matches!(ending, Ending::Killed(_)))
+            && !ended.iter().any(|(index, ending)| {
+                matches!(ending, Ending::Killed(_)) || self.is_first_to_fail(*index)
+            })
             && self.ranks.iter().any(|rank| rank.running)
             && begun.elapsed() < SETTLE
         {
@@ -217,11 +217,19 @@ impl Supervisor<'_> {
         }
         // What a rank said before it ended comes before its end.
         self.serve(&(0..self.ranks.len()).collect::<Vec<_>>());
-        // Deaths come before exits, which may be their consequence.
-        ended.sort_by_key(|(_, ending)| matches!(ending, Ending::Exited(_)));
+        // Deaths come before exits, which may be their consequence, and the rank that failed
+        // first before those that failed because of it.
+        ended.sort_by_key(|(index, ending)| {
+            let exited = matches!(ending, Ending::Exited(_));
+            (exited, exited && !self.is_first_to_fail(*index))
+        });
         for (index, ending) in ended {
             self.rank_ended(index, ending);
         }
+    }
+
+    fn is_first_to_fail(&self, index: usize) -> bool {
+        self.server.failing() == Some(index as u32)
     }
 
     fn ended_ranks(&mut self) -> Vec<(usize, Ending)> {

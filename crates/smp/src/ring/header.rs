@@ -31,7 +31,7 @@ impl Head {
     pub(super) fn encode(self, lap: u16) -> u64 {
         debug_assert!(self.kind < 16 && self.count <= MAX_ARGS && self.payload <= MAX_PAYLOAD);
         u64::from(lap) << 48
-            | u64::from(self.kind) << 44
+            | u64::from(self.kind & 0xf) << 44
             | (self.count as u64) << 40
             | u64::from(self.tag) << 24
             | self.payload as u64

@@ -45,9 +45,9 @@ impl<S: Slots> Writer<S> {
     pub(crate) fn push(&mut self, kind: u8, tag: u16, args: &[u64], payload: &[u8]) -> bool {
         let slots = self.memory.slots();
         let capacity = slots.len() as u64;
-        if self.tail.index - self.seen == capacity {
+        if self.tail.index.wrapping_sub(self.seen) >= capacity {
             self.seen = self.memory.consumed().slots.load(Acquire);
-            if self.tail.index - self.seen >= capacity {
+            if self.tail.index.wrapping_sub(self.seen) >= capacity {
                 return false;
             }
         }
@@ -79,17 +79,16 @@ impl<S: Slots> Writer<S> {
     pub(crate) fn fits(&mut self, len: usize) -> bool {
         let capacity = self.memory.slots().len() as u64;
         self.seen = self.memory.consumed().slots.load(Acquire);
-        self.tail.index.saturating_sub(self.seen) < capacity
-            && (len == 0 || self.room(len).is_some())
+        self.tail.index.wrapping_sub(self.seen) < capacity && (len == 0 || self.room(len).is_some())
     }
 
     /// A place for `len` bytes that the reader is done with.
     fn room(&mut self, len: usize) -> Option<Place> {
         let ring = self.memory.payload_len();
         let place = cursor::place(self.payload, len, ring)?;
-        if place.end - self.seen_payload > ring as u64 {
+        if place.end.wrapping_sub(self.seen_payload) > ring as u64 {
             self.seen_payload = self.memory.consumed().payload.load(Acquire);
-            if place.end.saturating_sub(self.seen_payload) > ring as u64 {
+            if place.end.wrapping_sub(self.seen_payload) > ring as u64 {
                 return None;
             }
         }
