@@ -31,11 +31,13 @@ use crate::{
 ///   and the team stays usable.
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
 /// - A root is a rank of the team. Elements have a size above zero ([`Error::ZeroSized`]).
+/// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
 ///
 /// Dropping a team is local. Its scratch memory is used anew when every member has dropped
 /// it; a split finds what all its callers dropped before they called. Drop no team between
-/// [`notify`](Self::notify) and [`wait`](Self::wait): the others would wait for ever.
+/// [`notify`](Self::notify) and [`wait`](Self::wait): the others would wait for ever. A team
+/// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends.
 pub struct Team {
     pub(super) core: Arc<Core>,
     pub(super) area: Arc<Area>,
@@ -158,6 +160,9 @@ impl Team {
     #[inline]
     pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
         progress::may_wait(what)?;
+        if self.core.progress.is_stopped() {
+            return Err(Error::JobOver);
+        }
         match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
             Ok(_) => Ok(Turn {
                 team: self,

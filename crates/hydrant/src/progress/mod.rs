@@ -71,7 +71,9 @@ impl Progress {
         self.unpark_service();
     }
 
-    fn is_stopped(&self) -> bool {
+    /// Whether the job is over here.
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(SeqCst)
     }
 

@@ -1,5 +1,10 @@
 //! Teams by split.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
 use hydrant::{Error, Op, Rank, Team};
 
 use crate::{SIZES, run};
@@ -142,5 +147,42 @@ fn too_many_teams_are_an_error_on_every_member() {
             teams.push(team);
         }
         Ok(())
+    });
+}
+
+#[test]
+fn a_team_outlives_its_job_in_vain() {
+    for team in run(3, |job| job.world().split(Some(job.rank().0 / 2), 0)) {
+        let team = team.unwrap();
+        assert!(matches!(team.barrier(), Err(Error::JobOver)));
+        assert!(matches!(team.all_gather(&[1_u8]), Err(Error::JobOver)));
+        assert!(matches!(team.split(Some(1), 0), Err(Error::JobOver)));
+    }
+}
+
+#[test]
+fn handlers_may_not_do_collectives() {
+    run(2, |job| {
+        let team = Arc::new(job.world().split(Some(0), 0)?.unwrap());
+        let (asked, refused) = (Arc::clone(&team), Arc::new(AtomicBool::new(false)));
+        let ask = job.handler({
+            let refused = Arc::clone(&refused);
+            move |_, _, _| {
+                let all = [
+                    asked.barrier(),
+                    asked.notify(None),
+                    asked.broadcast(Rank(0), &mut [0_u8]),
+                ];
+                let each = all
+                    .iter()
+                    .all(|one| matches!(one, Err(Error::InHandler { .. })));
+                refused.store(each, SeqCst);
+            }
+        })?;
+        job.request_short(job.right(), ask, &[])?;
+        job.am_quiet()?;
+        job.barrier()?;
+        assert!(refused.load(SeqCst));
+        team.barrier()
     });
 }
