@@ -94,7 +94,7 @@ const STRIPES: usize = 32;
 
 /// The cells behind the counters.
 pub(crate) struct Tally {
-    stripes: Box<[Stripe; STRIPES]>,
+    stripes: [Stripe; STRIPES],
 }
 
 /// Aligned so that no two threads count on one line.
@@ -104,9 +104,7 @@ struct Stripe([AtomicU64; COUNT]);
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
-            stripes: Box::new(array::from_fn(|_| {
-                Stripe(array::from_fn(|_| AtomicU64::new(0)))
-            })),
+            stripes: array::from_fn(|_| Stripe(array::from_fn(|_| AtomicU64::new(0)))),
         }
     }
 

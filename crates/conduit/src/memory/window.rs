@@ -210,7 +210,9 @@ impl Window {
     pub fn overlaps(&self, offset: usize, len: usize, other: &[u8]) -> bool {
         let here = self.addr().wrapping_add(offset);
         let there = other.as_ptr().addr();
-        here < there.wrapping_add(other.len()) && there < here.wrapping_add(len)
+        // One begins within the other.
+        there.wrapping_sub(here) < len && !other.is_empty()
+            || here.wrapping_sub(there) < other.len() && len != 0
     }
 
     /// The address of `len` bytes at `offset`, if the window holds them.
@@ -329,6 +331,25 @@ mod tests {
         assert_eq!(window.atomic_u64(60).err(), Some(Fault::OutOfBounds));
         assert_eq!(window.atomic_u64(4).err(), Some(Fault::Misaligned));
         assert!(window.write(64, &[]).is_ok());
+    }
+
+    #[test]
+    fn overlap_is_a_shared_byte() {
+        let window = Window::private(64);
+        let base = window.as_ptr();
+        for (offset, len, start, count) in (0..6)
+            .flat_map(|o| (0..4).flat_map(move |l| (0..6).map(move |s| (o, l, s))))
+            .flat_map(|(o, l, s)| (0..4).map(move |c| (o, l, s, c)))
+        {
+            // SAFETY: in bounds of the window, which nobody writes to in this test.
+            let other = unsafe { std::slice::from_raw_parts(base.add(start), count) };
+            let shared = (offset..offset + len).any(|byte| (start..start + count).contains(&byte));
+            assert_eq!(
+                window.overlaps(offset, len, other),
+                shared,
+                "{offset} {len} {start} {count}"
+            );
+        }
     }
 
     #[test]
