@@ -10,11 +10,11 @@ use hydrant_launch::Bootstrap;
 
 use crate::{
     Smp,
-    conduit::Shared,
     foreign::Foreign,
     layout::{MAGIC, Shape, header},
     mapping::{self, Mapping},
     rendezvous::{self, Invitation},
+    shared::Shared,
 };
 
 /// What the conduit may be told.

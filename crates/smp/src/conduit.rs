@@ -3,41 +3,27 @@
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
-        },
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hydrant_conduit::{
     Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper, Standing,
-    Window, Word32,
+    Window,
 };
 
 use crate::{
     bell::{self, Armed},
-    extents::{self, Entry, HAZARDS, Handle},
-    foreign::{Foreign, SelfCopy, Way},
+    extents::{self, Handle},
+    foreign::Way,
     inbox::Inbox,
-    latch::{self, Latch},
-    layout::{HUGE, Lane, Shape, card, header},
-    mapping::{MappedRing, MappedWords, Mapping},
-    ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
-    transfer::{self, Transfers},
+    latch::Latch,
+    layout::HUGE,
+    shared::{Shared, standing},
+    transfer,
     watch::Watch,
 };
-
-/// Words in a card's standing.
-mod standing {
-    pub(super) const PRESENT: u32 = 1;
-    pub(super) const LEFT: u32 = 2;
-    pub(super) const LOST: u32 = 3;
-}
 
 /// The conduit between ranks of one host.
 pub struct Smp {
@@ -53,279 +39,6 @@ pub struct Smp {
 struct Free {
     back: Vec<u32>,
     fresh: u32,
-}
-
-/// What every part of the conduit looks at.
-pub(crate) struct Shared {
-    pub(crate) rank: Rank,
-    pub(crate) shape: Shape,
-    pub(crate) mapping: Arc<Mapping>,
-    pub(crate) caps: Caps,
-    pub(crate) transfers: Transfers,
-    pub(crate) self_copy: SelfCopy,
-    windows: Vec<Window>,
-    doors: Vec<Door>,
-    cards: Vec<Window>,
-    standings: Vec<Word32>,
-    opened: MappedWords,
-    changes: MappedWords,
-    /// One more than the rank that was lost first.
-    first_lost: MappedWords,
-    outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
-    foreign: Foreign,
-    /// The kernel would not copy: by messages from now on.
-    forbidden: Vec<AtomicBool>,
-    started: Instant,
-}
-
-impl Shared {
-    pub(crate) fn new(
-        rank: Rank,
-        shape: Shape,
-        mapping: Arc<Mapping>,
-        foreign: Foreign,
-    ) -> Result<Self, Error> {
-        let ranks = shape.ranks();
-        let card_len = card::OPENED + ranks.div_ceil(64) * 8;
-        let cards: Vec<Window> = (0..ranks)
-            .map(|rank| mapping.window(shape.card(rank), card_len))
-            .collect();
-        let word = |rank: usize, offset| {
-            cards[rank]
-                .word32(offset)
-                .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))
-        };
-        Ok(Self {
-            rank,
-            shape,
-            caps: Caps {
-                name: "smp",
-                needs_registration: false,
-                any_address: true,
-                max_args: MAX_ARGS,
-                max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),
-                segment: shape.segment as usize,
-                bytes_per_rank: shape.bytes_per_rank(),
-                bytes_per_pair: shape.bytes_per_pair(),
-                asymmetric_fence: false,
-            },
-            transfers: Transfers::default(),
-            self_copy: SelfCopy::new()?,
-            windows: (0..ranks)
-                .map(|rank| mapping.window(shape.segment(rank), shape.segment as usize))
-                .collect(),
-            doors: (0..ranks)
-                .map(|rank| {
-                    Ok(Door {
-                        bell: word(rank, card::BELL)?,
-                    })
-                })
-                .collect::<Result<_, Error>>()?,
-            standings: (0..ranks)
-                .map(|rank| word(rank, card::STANDING))
-                .collect::<Result<_, Error>>()?,
-            cards,
-            opened: mapping.kept_words(shape.card(rank.index()) + card::OPENED, ranks.div_ceil(64)),
-            changes: mapping.kept_words(header::CHANGES, 1),
-            first_lost: mapping.kept_words(header::FIRST_LOST, 1),
-            outgoing: (0..ranks).map(|_| OnceLock::new()).collect(),
-            foreign,
-            forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
-            mapping,
-            started: Instant::now(),
-        })
-    }
-
-    /// Fills in the own card, so that the others can begin.
-    pub(crate) fn present(&self) {
-        let mine = &self.cards[self.rank.index()];
-        let write = |offset, value: u32| mine.store(offset, value).is_ok();
-        let asymmetric = bell::enroll();
-        let written =
-            write(card::PID, std::process::id()) && write(card::ASYMMETRIC, u32::from(asymmetric));
-        debug_assert!(written, "cards are as long as the layout says");
-        self.standings[self.rank.index()].store(standing::PRESENT, Release);
-    }
-
-    /// Reads the others' cards, which are all filled in.
-    pub(crate) fn meet(&mut self) {
-        self.caps.asymmetric_fence =
-            (self.cards.iter()).all(|card| card.load::<u32>(card::ASYMMETRIC) == Ok(1));
-    }
-
-    /// The process of a peer.
-    pub(crate) fn pid(&self, peer: Rank) -> u32 {
-        self.cards[peer.index()].load(card::PID).unwrap_or(0)
-    }
-
-    pub(crate) fn entries(&self, owner: Rank) -> &[Entry] {
-        (self.mapping).entries(
-            self.shape.extents(owner.index()),
-            self.shape.extents as usize,
-        )
-    }
-
-    pub(crate) fn hazards(&self, rank: Rank) -> &[AtomicU64] {
-        self.mapping
-            .words(self.shape.hazards(rank.index()), HAZARDS)
-    }
-
-    /// A bit for each rank that sends to this one.
-    #[inline]
-    pub(crate) fn opened(&self) -> &[AtomicU64] {
-        &self.opened
-    }
-
-    fn opened_at(&self, rank: Rank) -> &[AtomicU64] {
-        let ranks = self.shape.ranks();
-        (self.mapping).words(
-            self.shape.card(rank.index()) + card::OPENED,
-            ranks.div_ceil(64),
-        )
-    }
-
-    /// Tells `peer` that there are rings from here to look at.
-    pub(crate) fn open(&self, peer: Rank) {
-        let me = self.rank.index();
-        self.opened_at(peer)[me / 64].fetch_or(1 << (me % 64), AcqRel);
-    }
-
-    pub(crate) fn standing(&self, peer: Rank) -> Standing {
-        match self.standings[peer.index()].load(Acquire) {
-            standing::LEFT => Standing::Left,
-            standing::LOST => Standing::Lost,
-            _ => Standing::Present,
-        }
-    }
-
-    /// # Errors
-    /// [`Error::PeerLost`] unless the peer takes part.
-    #[inline]
-    pub(crate) fn alive(&self, peer: Rank) -> Result<(), Error> {
-        match self
-            .standings
-            .get(peer.index())
-            .map(|word| word.load(Relaxed))
-        {
-            Some(standing::PRESENT) => Ok(()),
-            _ => Err(Error::PeerLost(peer)),
-        }
-    }
-
-    /// Ends a rank's part in the job, once.
-    fn end(&self, rank: Rank, how: u32) {
-        let word = &self.standings[rank.index()];
-        let ended = |old| (old != standing::LEFT && old != standing::LOST).then_some(how);
-        if how == standing::LOST && ended(word.load(Acquire)).is_some() {
-            // Before anybody can see the loss and give up, too.
-            let first = &self.first_lost[0];
-            let _ = first.compare_exchange(0, u64::from(rank.0) + 1, AcqRel, Acquire);
-        }
-        if word.fetch_update(AcqRel, Acquire, ended).is_ok() {
-            self.changes[0].fetch_add(1, AcqRel);
-        }
-    }
-
-    /// A peer's process is gone.
-    pub(crate) fn gone(&self, peer: Rank) {
-        self.end(peer, standing::LOST);
-        bell::wake(&self.doors[self.rank.index()].bell);
-    }
-
-    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
-        if message.args.len() > self.caps.max_args {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: self.caps.max_args,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
-        Ok(())
-    }
-
-    /// Sends a request of any kind; the caller checked the limits.
-    #[inline]
-    pub(crate) fn push(
-        &self,
-        peer: Rank,
-        kind: u8,
-        args: &[u64],
-        payload: &[u8],
-    ) -> Result<Sent, Error> {
-        let message = Message {
-            kind,
-            tag: 0,
-            args,
-            payload,
-        };
-        self.push_message(peer, &message)
-    }
-
-    #[inline]
-    fn push_message(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
-        self.alive(peer)?;
-        let Message {
-            kind,
-            tag,
-            args,
-            payload,
-        } = *message;
-        if self.writer(peer).push(kind, tag, args, payload) {
-            self.ring_bell(peer);
-            Ok(Sent::Yes)
-        } else {
-            Ok(Sent::Full)
-        }
-    }
-
-    #[inline]
-    fn writer(&self, peer: Rank) -> latch::Guard<'_, Writer<MappedRing>> {
-        let writer = self.outgoing[peer.index()].get_or_init(|| {
-            self.open(peer);
-            let place = (self.shape).ring(peer.index(), self.rank.index(), Lane::Request);
-            Latch::new(Writer::new(MappedRing::new(
-                &self.mapping,
-                place,
-                &self.shape,
-            )))
-        });
-        writer.lock()
-    }
-
-    /// Called when messages were taken out of a ring of `peer`.
-    #[inline]
-    pub(crate) fn ring_for_room(&self, peer: Rank) {
-        bell::ring_for_room(&self.doors[peer.index()].bell);
-    }
-
-    #[inline]
-    pub(crate) fn ring_bell(&self, peer: Rank) {
-        bell::ring(&self.doors[peer.index()].bell);
-    }
-
-    pub(crate) fn by_kernel(&self, peer: Rank) -> bool {
-        self.foreign != Foreign::Messages && !self.forbidden[peer.index()].load(Relaxed)
-    }
-
-    /// The kernel would not copy to or from this peer.
-    pub(crate) fn forbidden(&self, peer: Rank) -> Result<(), Error> {
-        if self.foreign == Foreign::ProcessVm {
-            return Err(Error::System {
-                what: "copying to or from a peer's memory",
-                cause: "the system forbids process_vm_readv (ptrace rules); \
-                        HYDRANT_SMP_FOREIGN=auto goes by messages"
-                    .to_owned(),
-            });
-        }
-        self.forbidden[peer.index()].store(true, Relaxed);
-        tracing::info!(%peer, "ptrace rules forbid direct copies: by messages from now on");
-        Ok(())
-    }
 }
 
 impl Smp {

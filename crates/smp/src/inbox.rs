@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Acquire;
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 
 use crate::{
-    conduit::Shared,
     layout::Lane,
     mapping::MappedRing,
     ring::{Head, MAX_ARGS, Reader, Taken, Writer},
+    shared::Shared,
     transfer,
 };
 

@@ -31,6 +31,8 @@ mod mapping;
 mod rendezvous;
 mod ring;
 #[cfg(not(loom))]
+mod shared;
+#[cfg(not(loom))]
 mod transfer;
 #[cfg(not(loom))]
 mod watch;

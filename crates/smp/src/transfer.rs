@@ -16,9 +16,9 @@ use hydrant_conduit::{
 };
 
 use crate::{
-    conduit::Shared,
     extents::{self, Guard, Handle},
     foreign::{self, Refusal, Way},
+    shared::Shared,
 };
 
 /// Messages of this kind write to the owner's memory: \[ticket, key, offset\].

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::HandlerContext;
-use crate::{Error, Job, Result, progress};
+use crate::{Error, Job, Result, collective::Operation, progress};
 
 /// Most handlers of a job.
 const MAX_HANDLERS: usize = 1024;
@@ -96,7 +96,7 @@ impl Job {
         progress::may_wait("handler")?;
         let core = self.core();
         let number = core.am.register(Box::new(handler))?;
-        let numbers = self.world().all_gather_records(&u64::from(number))?;
+        let numbers = (self.world()).all_gather_records(Operation::Handler, &u64::from(number))?;
         for (rank, other) in self.ranks().zip(numbers) {
             if other != u64::from(number) {
                 return Err(Error::CollectiveMismatch {

@@ -22,10 +22,14 @@ impl Team {
         )
     }
 
-    /// What every member gave for the job's own affairs, by member.
-    pub(crate) fn all_gather_records<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
-        let _turn = self.enter(Operation::Records.name(), IDLE)?;
-        self.records(Operation::Records, mine)
+    /// What every member gave for one of the job's own affairs, by member.
+    pub(crate) fn all_gather_records<T: Pod>(
+        &self,
+        operation: Operation,
+        mine: &T,
+    ) -> Result<Vec<T>> {
+        let _turn = self.enter(operation.name(), IDLE)?;
+        self.records(operation, mine)
     }
 
     /// What every member gave, by member, as part of a collective.

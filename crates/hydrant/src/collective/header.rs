@@ -5,10 +5,12 @@ use crate::Rank;
 
 /// Which collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Barrier,
     End,
-    Records,
+    Alloc,
+    Free,
+    Handler,
     Split,
     Broadcast,
     Gather,
@@ -23,10 +25,12 @@ pub(super) enum Operation {
 }
 
 /// By number.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "barrier",
     "end of the job",
-    "alloc, free or handler",
+    "alloc",
+    "free",
+    "handler",
     "split",
     "broadcast",
     "gather",

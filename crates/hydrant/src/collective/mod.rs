@@ -56,5 +56,6 @@ mod split;
 mod team;
 mod tree;
 
+pub(crate) use header::Operation;
 pub use op::{Op, Reducible};
 pub use team::Team;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::{Block, SYSTEM, Symmetric, heap::Heap};
-use crate::{Error, Job, Rank, Result, counters::Count, job::Core, progress};
+use crate::{
+    Error, Job, Rank, Result, collective::Operation, counters::Count, job::Core, progress,
+};
 
 /// Whether an allocation lies in huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,7 +143,7 @@ impl Job {
             return Err(Error::ForeignHandle { what: "memory" });
         }
         block.check()?;
-        let numbers = self.world().all_gather_records(&block.number)?;
+        let numbers = (self.world()).all_gather_records(Operation::Free, &block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
             if *number != block.number {
                 return Err(Error::CollectiveMismatch {
@@ -168,7 +170,7 @@ impl Job {
     /// Whether every rank asked for the same and got it.
     fn agree(&self, mine: &Ticket) -> Result<()> {
         let own = self.rank();
-        let tickets = self.world().all_gather_records(mine)?;
+        let tickets = (self.world()).all_gather_records(Operation::Alloc, mine)?;
         for (rank, ticket) in tickets.iter().enumerate() {
             let asks = |ticket: &Ticket| {
                 let Ticket {
