@@ -63,7 +63,14 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         .ok()
         .and_then(|exe| exe.parent().map(Path::to_owned));
     spec.workspace = Some(workspace());
-    match launcher::run(&spec, &mut |event| eprintln!("hydrant run: {event}")) {
+    // In one piece: the ranks write to the same place meanwhile.
+    let mut report = |event| {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("hydrant run: {event}\n").as_bytes(),
+        );
+    };
+    match launcher::run(&spec, &mut report) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("hydrant run: {error}");

@@ -26,7 +26,14 @@ pub(crate) fn launch(arguments: &[String]) -> ExitCode {
     let mut spec = Spec::new(ranks, words.next().expect("the program"));
     spec.arguments = words.map(Into::into).collect();
     spec.prefix = Prefix::None;
-    match launcher::run(&spec, &mut |event| eprintln!("launcher: {event}")) {
+    // In one piece: the ranks write to the same place meanwhile.
+    let mut report = |event| {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("launcher: {event}\n").as_bytes(),
+        );
+    };
+    match launcher::run(&spec, &mut report) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("launcher: {error}");
