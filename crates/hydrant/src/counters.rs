@@ -127,7 +127,7 @@ impl Tally {
         self.try_two(Count::Gets, Count::GetBytes, bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_two(&self, operations: Count, bytes: Count, len: usize) -> bool {
         let stripe = STRIPE.with(Cell::get);
         let own = stripe < STRIPES - 1;

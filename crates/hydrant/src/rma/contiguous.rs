@@ -16,7 +16,7 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`], [`Error::Overlap`] if `data` is
     /// where it is to be put, [`Error::Freed`], [`Error::JobOver`], [`Error::PeerLost`].
-    #[inline]
+    #[inline(always)] // it is a store and its checks; all else is out of line
     pub fn put(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(data);
         if let Some((mapped, offset)) = self.reach(rank, index, data.len())
@@ -33,7 +33,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
         if let Some((mapped, offset)) = self.reach(rank, index, data.len()) {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
@@ -51,7 +51,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    #[inline]
+    #[inline(always)]
     pub fn put_value(&self, rank: Rank, index: usize, value: T) -> Result<()> {
         if let Some((mapped, offset)) = self.reach(rank, index, 1)
             && self.block().tally.try_put(size_of::<T>())
@@ -66,7 +66,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    #[inline]
+    #[inline(always)]
     pub fn get_value(&self, rank: Rank, index: usize) -> Result<T> {
         if let Some((mapped, offset)) = self.reach(rank, index, 1)
             && self.block().tally.try_get(size_of::<T>())
@@ -78,7 +78,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     /// The fast path's checks: where the elements are mapped, if all is well with them.
-    #[inline]
+    #[inline(always)]
     fn reach(&self, rank: Rank, index: usize, count: usize) -> Option<(&Mapped, usize)> {
         let mapped = self.block().reach(rank)?;
         if count > self.len() || index > self.len() - count {
@@ -87,7 +87,7 @@ impl<T: Pod> Symmetric<T> {
         Some((mapped, index * size_of::<T>()))
     }
 
-    #[inline]
+    #[inline(always)]
     fn after_store(&self, mapped: &Mapped, rank: Rank) -> Result<()> {
         if mapped.is_watched() {
             self.block().wake(rank);
