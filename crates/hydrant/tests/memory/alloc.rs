@@ -114,6 +114,8 @@ fn huge_pages_if_there_are_any() {
         };
         let memory = job.alloc_with::<u64>(MIB, options(HugePages::Try))?;
         assert!(memory.local()?.to_vec().iter().all(|element| *element == 0));
+        // Or a quick rank's put is here before this one has looked.
+        job.barrier()?;
         memory.put(job.right(), MIB - 1, &[7])?;
         job.barrier()?;
         assert_eq!(memory.local()?.load(MIB - 1)?, 7);
