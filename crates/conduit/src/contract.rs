@@ -13,9 +13,14 @@ use crate::{Error, Rank, Window, Word32};
 pub struct Caps {
     /// The conduit's name, as in `HYDRANT_CONDUIT`.
     pub name: &'static str,
-    /// Whether memory must be registered before the network can touch it.
-    pub needs_registration: bool,
-    /// Whether [`Key::ANY`] reaches the whole address space of a peer.
+    /// What registering memory costs and allows, if the network can only touch memory that
+    /// was registered; see [`Registration`].
+    pub registration: Option<Registration>,
+    /// Whether [`Conduit::read`] is one-sided. Where it is not, it is an error: a get is a
+    /// message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
+    pub reads: bool,
+    /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
+    /// whether the NIC pages, so that [`Key::ANY`] needs none.
     pub any_address: bool,
     /// Most 64-bit arguments of a message.
     pub max_args: usize,
@@ -29,6 +34,55 @@ pub struct Caps {
     pub bytes_per_pair: usize,
     /// Whether sleepers are woken without a fence in the waker.
     pub asymmetric_fence: bool,
+}
+
+/// A network whose NIC can only touch registered memory, on both sides.
+///
+/// There, the segment is memory like any other: [`Key::SEGMENT`] reaches nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Registration {
+    /// Bytes of a page: extents begin and end at multiples of it.
+    pub page: usize,
+    /// The cost of registering an extent.
+    pub register: Cost,
+    /// The cost of deregistering it.
+    pub deregister: Cost,
+    /// The cost of copying a byte in memory, for comparison, in nanoseconds.
+    pub copy_ns_per_byte: f64,
+    /// Most extents at once, if the NIC has a limit.
+    pub max_extents: Option<usize>,
+    /// Most bytes of an extent.
+    pub max_extent: usize,
+    /// Most bytes that may be registered at once.
+    pub max_bytes: usize,
+    /// Whether a registration stays true when its addresses are unmapped and mapped anew. If
+    /// not, memory that may come and go unseen is not kept registered after its use.
+    pub follows_mapping: bool,
+}
+
+/// What an operation on so many pages costs: `per_op + per_page × pages`, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// For each operation.
+    pub per_op_ns: f64,
+    /// For each page.
+    pub per_page_ns: f64,
+}
+
+impl Cost {
+    /// The cost of an operation on so many pages, in nanoseconds.
+    pub fn of(self, pages: usize) -> f64 {
+        self.per_op_ns + self.per_page_ns * pages as f64
+    }
+}
+
+/// What peers and the NIC may do with an extent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    ReadWrite,
 }
 
 /// The name of an extent at its owner.
@@ -218,15 +272,19 @@ pub trait Conduit: Send + Sync {
     /// Gives the memory of a committed part back to the system.
     fn decommit(&self, offset: usize, len: usize);
 
-    /// Makes own memory usable by peers, under the key returned.
+    /// Makes own memory usable by peers, and by the NIC, under the key returned.
     ///
     /// # Safety
     /// The memory stays allocated, and nothing but this conduit touches it other than
     /// through shared-memory accesses, until [`deregister`](Self::deregister) returned.
+    /// With [`Caps::registration`], memory that no peer was told the key of may be used
+    /// freely; it need not even be mapped: that is an error.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] when there are too many extents.
-    unsafe fn register(&self, addr: *mut u8, len: usize) -> Result<Key, Error>;
+    /// [`Error::Exhausted`] when there are too many extents or bytes; with
+    /// [`Caps::registration`] also [`Error::BadAddress`] for memory that is not mapped or
+    /// does not permit the access.
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error>;
 
     /// Revokes a key. When it returns no peer touches the memory any more.
     ///
@@ -234,7 +292,11 @@ pub trait Conduit: Send + Sync {
     /// [`Error::Revoked`] if the key is not in force.
     fn deregister(&self, key: Key) -> Result<(), Error>;
 
-    /// Writes own memory to a peer's, one-sidedly.
+    /// Writes own memory to a peer's, one-sidedly. With [`Caps::registration`], `local` is the
+    /// own extent that covers `from`; otherwise it is [`Key::ANY`] and not looked at.
+    ///
+    /// To the own rank under [`Key::ANY`], a copy by the processor: done on return, and an
+    /// error where memory is not mapped.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes until the operation is complete. With
@@ -249,9 +311,10 @@ pub trait Conduit: Send + Sync {
         to: Remote,
         from: *const u8,
         len: usize,
+        local: Key,
     ) -> Result<Posted, Error>;
 
-    /// Reads a peer's memory into own, one-sidedly.
+    /// Reads a peer's memory into own, one-sidedly; `local` as in [`write`](Self::write).
     ///
     /// # Safety
     /// `to` is writable for `len` bytes, by nobody else, until the operation is complete.
@@ -264,6 +327,7 @@ pub trait Conduit: Send + Sync {
         from: Remote,
         to: *mut u8,
         len: usize,
+        local: Key,
     ) -> Result<Posted, Error>;
 
     /// Sends a request.
@@ -310,4 +374,17 @@ pub trait Conduit: Send + Sync {
 
     /// Time since the job started, on the clock of the conduit.
     fn now(&self) -> Duration;
+
+    /// The application computes so many operations. In real time that takes what it takes
+    /// and this does nothing; in virtual time it is what computing costs, and messages that
+    /// arrive meanwhile are delivered as the host attends to them.
+    fn compute(&self, operations: u64, sink: &mut dyn Sink) {
+        let _ = (operations, sink);
+    }
+
+    /// The layer above copied so many bytes in memory. Does nothing in real time, as
+    /// [`compute`](Self::compute).
+    fn copied(&self, bytes: usize) {
+        let _ = bytes;
+    }
 }

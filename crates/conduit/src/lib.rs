@@ -20,8 +20,8 @@ pub mod conformance;
 pub mod memory;
 
 pub use contract::{
-    Caps, Conduit, Delivery, Door, Key, Message, Posted, Remote, ReplyPort, Sent, Sink, Sleeper,
-    Standing, Ticket,
+    Access, Caps, Conduit, Cost, Delivery, Door, Key, Message, Posted, Registration, Remote,
+    ReplyPort, Sent, Sink, Sleeper, Standing, Ticket,
 };
 pub use error::Error;
 pub use memory::{Line, Window, Word32};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper, Standing,
-    Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Window,
 };
 
 use crate::{
@@ -164,7 +164,7 @@ impl Conduit for Smp {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize) -> Result<Key, Error> {
+    unsafe fn register(&self, addr: *mut u8, len: usize, _access: Access) -> Result<Key, Error> {
         let limit = self.shared.shape.extents;
         let index = {
             let mut free = self.free();
@@ -222,6 +222,7 @@ impl Conduit for Smp {
         to: Remote,
         from: *const u8,
         len: usize,
+        _local: Key,
     ) -> Result<Posted, Error> {
         // SAFETY: the same contract; `Way::Out` only reads `local`.
         unsafe { self.access(peer, Way::Out, from.cast_mut(), to, len) }
@@ -233,6 +234,7 @@ impl Conduit for Smp {
         from: Remote,
         to: *mut u8,
         len: usize,
+        _local: Key,
     ) -> Result<Posted, Error> {
         // SAFETY: the same contract.
         unsafe { self.access(peer, Way::In, to, from, len) }

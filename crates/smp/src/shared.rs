@@ -76,7 +76,8 @@ impl Shared {
             shape,
             caps: Caps {
                 name: "smp",
-                needs_registration: false,
+                registration: None,
+                reads: true,
                 any_address: true,
                 max_args: MAX_ARGS,
                 max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),

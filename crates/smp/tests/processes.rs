@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink, Sleeper,
-    Standing, Ticket, Window,
+    Access, Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink,
+    Sleeper, Standing, Ticket, Window,
 };
 use hydrant_smp::{Foreign, Options, attach};
 use libtest_mimic::{Arguments, Trial};
@@ -169,7 +169,7 @@ fn put(
 ) -> Result<(), Error> {
     #[allow(unsafe_code)]
     // SAFETY: `data` is borrowed until the operation has ended; the places are windows.
-    let posted = unsafe { conduit.write(peer, to, data.as_ptr(), data.len()) };
+    let posted = unsafe { conduit.write(peer, to, data.as_ptr(), data.len(), Key::ANY) };
     log.end(conduit, posted)
 }
 
@@ -182,7 +182,7 @@ fn get(
 ) -> Result<(), Error> {
     #[allow(unsafe_code)]
     // SAFETY: `data` is borrowed until the operation has ended.
-    let posted = unsafe { conduit.read(peer, from, data.as_mut_ptr(), data.len()) };
+    let posted = unsafe { conduit.read(peer, from, data.as_mut_ptr(), data.len(), Key::ANY) };
     log.end(conduit, posted)
 }
 
@@ -192,7 +192,7 @@ fn lend(conduit: &dyn Conduit, len: usize) -> (Window, Key) {
     std::mem::forget(window.clone());
     #[allow(unsafe_code)]
     // SAFETY: leaked, and only accessed as a window.
-    let key = unsafe { conduit.register(window.as_ptr(), len) };
+    let key = unsafe { conduit.register(window.as_ptr(), len, Access::ReadWrite) };
     (window, key.expect("room for an extent"))
 }
 

@@ -221,7 +221,7 @@ fn source(fixture: &dyn Fixture) {
         // SAFETY: a constant is readable for ever.
         let posted = unsafe {
             me.conduit
-                .write(me.right(), to, CONSTANT.as_ptr(), CONSTANT.len())
+                .write(me.right(), to, CONSTANT.as_ptr(), CONSTANT.len(), Key::ANY)
         };
         if let crate::Posted::Pending(ticket) = posted.expect("within the extent") {
             me.until(log, "a write", |log| log.outcome(ticket).is_some());

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use crate::{Conduit, Error, Key, Posted, Rank, Remote, Ticket, Window};
+use crate::{Access, Conduit, Error, Key, Posted, Rank, Remote, Ticket, Window};
 
 use super::{log::Log, team::Member};
 
@@ -21,7 +21,7 @@ impl<'a> Lent<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
         // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
         // accessed as shared memory.
-        let key = unsafe { conduit.register(window.as_ptr(), window.len())? };
+        let key = unsafe { conduit.register(window.as_ptr(), window.len(), Access::ReadWrite)? };
         Ok(Self {
             conduit,
             window,
@@ -193,7 +193,7 @@ impl Member<'_> {
         let from = flight.buffer[lead..].as_ptr();
         // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
         // address of a peer is a window of a test, or such that cannot be written to.
-        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len())? });
+        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len(), Key::ANY)? });
         Ok(flight)
     }
 
@@ -207,7 +207,7 @@ impl Member<'_> {
         };
         let to = flight.buffer[lead..].as_mut_ptr();
         // SAFETY: as above; nobody else uses the buffer.
-        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len)? });
+        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len, Key::ANY)? });
         Ok(flight)
     }
 

@@ -5,7 +5,7 @@
 use std::{marker::PhantomData, ptr::NonNull, sync::Arc};
 
 use bytemuck::Pod;
-use hydrant_conduit::{Key, Window};
+use hydrant_conduit::{Access, Key, Window};
 
 use super::{GlobalPtr, View, check_range};
 use crate::{Error, Job, Result, job::Core};
@@ -79,7 +79,10 @@ impl<'a, T: Pod> Exposed<'a, T> {
         let bytes = size_of_val(buffer);
         let base = NonNull::from(buffer).cast::<u8>();
         // SAFETY: the caller's promise covers the registration's whole life.
-        let key = unsafe { core.conduit.register(base.as_ptr(), bytes)? };
+        let key = unsafe {
+            core.conduit
+                .register(base.as_ptr(), bytes, Access::ReadWrite)?
+        };
         Ok(Self {
             loan: Loan {
                 core: Arc::clone(core),

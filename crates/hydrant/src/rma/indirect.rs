@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and waits until it is done
 
-use hydrant_conduit::{Posted, Remote};
+use hydrant_conduit::{Key, Posted, Remote};
 
 use crate::{Rank, Result, counters::Count, job::Core, progress};
 
@@ -13,7 +13,10 @@ impl Core {
         self.tally.one(Count::Indirect);
         // SAFETY: `data` is borrowed until `finish` returns, which it does only when the
         // operation is complete. No key of this crate's safe API is `Key::ANY`.
-        let posted = unsafe { self.conduit.write(rank, to, data.as_ptr(), data.len())? };
+        let posted = unsafe {
+            self.conduit
+                .write(rank, to, data.as_ptr(), data.len(), Key::ANY)?
+        };
         self.note(posted);
         self.finish(posted)
     }
@@ -26,7 +29,7 @@ impl Core {
         // the operation is complete.
         let posted = unsafe {
             self.conduit
-                .read(rank, from, data.as_mut_ptr(), data.len())?
+                .read(rank, from, data.as_mut_ptr(), data.len(), Key::ANY)?
         };
         self.note(posted);
         self.finish(posted)
@@ -39,7 +42,10 @@ impl Core {
     pub(crate) unsafe fn begin_write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<Posted> {
         self.tally.one(Count::Indirect);
         // SAFETY: handed on.
-        let posted = unsafe { self.conduit.write(rank, to, data.as_ptr(), data.len())? };
+        let posted = unsafe {
+            self.conduit
+                .write(rank, to, data.as_ptr(), data.len(), Key::ANY)?
+        };
         self.note(posted);
         Ok(posted)
     }
@@ -58,7 +64,7 @@ impl Core {
         // SAFETY: handed on.
         let posted = unsafe {
             self.conduit
-                .read(rank, from, data.as_mut_ptr(), data.len())?
+                .read(rank, from, data.as_mut_ptr(), data.len(), Key::ANY)?
         };
         self.note(posted);
         Ok(posted)
