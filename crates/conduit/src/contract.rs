@@ -102,7 +102,8 @@ impl Key {
 pub struct Remote {
     /// The extent.
     pub key: Key,
-    /// Bytes from the start of the extent; an address with [`Key::ANY`].
+    /// Bytes from the start of the extent; the address at its owner with [`Key::ANY`] and on
+    /// conduits with [`Caps::registration`], whose NICs count so.
     pub offset: u64,
 }
 
