@@ -1,0 +1,162 @@
+//! The hot table: which buckets are registered, and who uses them.
+//!
+//! One structure serves as the local bucket table and as the firehose table of a peer
+//! (Firehose §3.2, Table 1). A *hit* takes a reference with one compare-and-swap and no
+//! lock: [`Table::acquire`] reads one line of the index and one half line of the record,
+//! and writes only the latter. All else (adding, giving up, queueing) is done through
+//! the one [`Editor`], which the layer above keeps behind a lock of its own.
+//!
+//! ```
+//! use hydrant_pinning::table::{Editor, Extent, Unit};
+//!
+//! let mut editor = Editor::new(Unit::Extent);
+//! let table = editor.table().clone(); // for the threads that hit
+//! let extent = Extent { key: 7, base: 16, end: 18, writable: true };
+//! for bucket in 16..18 {
+//!     editor.insert(bucket, &extent, 0)?;
+//! }
+//! editor.queue(editor.get(16).unwrap());
+//!
+//! let found = table.acquire(17).unwrap();
+//! assert_eq!((found.key, found.base, found.end), (7, 16, 18));
+//! assert_eq!(editor.take_victim(), None); // in use
+//! if table.release(found.slot) {
+//!     editor.requeue(found.slot); // somebody had looked for a victim meanwhile
+//! }
+//! assert_eq!(editor.take_victim(), Some(extent));
+//! assert!(table.acquire(17).is_none());
+//! # Ok::<(), hydrant_pinning::table::Error>(())
+//! ```
+//!
+//! # What is given up, and in which order
+//!
+//! The queue is first in, first out. A hit takes nothing off it, for that would need a
+//! lock; it leaves a mark in the word it writes anyway, and [`Editor::next_victim`]
+//! makes up for it: what was hit since it was last looked at goes to the end once more,
+//! and what is in use leaves the queue until its last [`Table::release`], which then
+//! says so. Every step of that walk is paid for by a hit or a release before it, so a
+//! victim costs O(1), however many are in use.
+//!
+//! The pin-down cache (Tezuka §4) asks for the least recently used. Second chance is
+//! nearly that: what was used since the last walk outlives what was not, but among the
+//! used ones the order is that of the queue. Exactness would have every hit write a
+//! clock that all hits share, which is what this table is built to avoid. A strategy
+//! that holds the editor while it hits can have it: [`Editor::touch`].
+//!
+//! # Neighbours
+//!
+//! Two records share a cache line, which keeps a bucket below 64 bytes in all. They are
+//! the records of buckets that were added one after the other; hits of any others, and
+//! of other tables, write no line in common. Nothing is counted for the table as a whole.
+
+mod editor;
+mod error;
+mod index;
+mod queue;
+mod slab;
+mod sync;
+mod word;
+
+pub use editor::Editor;
+pub use error::Error;
+pub use word::MAX_REFERENCES;
+
+use index::Index;
+use slab::{MAX_RECORDS, Slab};
+use sync::Ordering;
+
+/// How many buckets there can be: their numbers are below this.
+pub const BUCKETS: u64 = 1 << word::BUCKET_BITS;
+
+/// One registration as a table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The key that names it.
+    pub key: u64,
+    /// Its first bucket.
+    pub base: u64,
+    /// One past its last bucket.
+    pub end: u64,
+    /// Whether it may be written through the key.
+    pub writable: bool,
+}
+
+/// A bucket that was hit: one reference on it, and the extent it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the reference is given back by its slot"]
+pub struct Found {
+    /// The record, which [`Table::release`] asks for.
+    pub slot: u32,
+    /// The key of the extent.
+    pub key: u64,
+    /// First bucket of the extent.
+    pub base: u64,
+    /// One past its last bucket.
+    pub end: u64,
+    /// Whether the extent may be written through the key.
+    pub writable: bool,
+}
+
+/// What is queued, given up and looked at as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// All buckets of an extent: own registrations.
+    Extent,
+    /// Each bucket by itself: firehoses, of which an extent may have some attached only.
+    Bucket,
+}
+
+/// What all threads share of a table. Made, and changed, by an [`Editor`].
+// On lines of its own, apart from the count of the `Arc` it is in.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Table {
+    index: Index,
+    slab: Slab,
+}
+
+impl Table {
+    fn new() -> Self {
+        Table {
+            index: Index::new(),
+            slab: Slab::new(),
+        }
+    }
+
+    /// The hit: finds a bucket and takes a reference on it in one atomic step.
+    ///
+    /// `None` where it is absent or being given up, where its references are all in
+    /// use, and now and then while the editor adds or gives up another bucket: a miss
+    /// is final only when [`Editor::get`] misses too.
+    #[inline]
+    pub fn acquire(&self, bucket: u64) -> Option<Found> {
+        let mut found = None;
+        self.index.find(bucket, |slot| {
+            let record = self.slab.record(slot);
+            found = record
+                .filter(|record| record.take(bucket))
+                .map(|record| record.found(slot));
+            found.is_some()
+        });
+        found
+    }
+
+    /// Gives a reference back, and says whether it was the last and the editor waits
+    /// for that: then [`Editor::requeue`] is due.
+    ///
+    /// # Panics
+    ///
+    /// If nobody holds the record.
+    #[inline]
+    #[must_use = "the editor may wait for the last reference"]
+    pub fn release(&self, slot: u32) -> bool {
+        let record = self.slab.record(slot).expect("a slot is of a record");
+        // Release: what was done under the reference is done before it is given back.
+        let old = record.word.fetch_sub(1, Ordering::Release);
+        if word::references(old) == 0 {
+            record.word.fetch_add(1, Ordering::Relaxed);
+            panic!("record {slot} was given back more often than taken");
+        }
+        word::references(old) == 1 && old & word::AWAITED != 0
+    }
+}

@@ -1,0 +1,122 @@
+//! The queue of what may be given up: first in, first out, linked both ways by record
+//! number, so that any can be taken out of the middle (Firehose §3.2, Table 1). The
+//! links of records without a bucket string up the free ones.
+
+/// No record.
+const NONE: u32 = u32::MAX;
+/// In `before`: the record is not in the queue.
+const OUT: u32 = u32::MAX - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    before: u32,
+    after: u32,
+}
+
+/// The queue, and the records that are free.
+#[derive(Debug)]
+pub(super) struct Queue {
+    links: Vec<Links>,
+    first: u32,
+    last: u32,
+    len: usize,
+    free: u32,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Queue {
+            links: Vec::new(),
+            first: NONE,
+            last: NONE,
+            len: 0,
+            free: NONE,
+        }
+    }
+
+    /// How many are queued.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The one queued longest.
+    pub(super) fn first(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+
+    pub(super) fn holds(&self, slot: u32) -> bool {
+        self.links[slot as usize].before != OUT
+    }
+
+    /// Queues one that is not queued.
+    pub(super) fn push(&mut self, slot: u32) {
+        self.links[slot as usize] = Links {
+            before: self.last,
+            after: NONE,
+        };
+        match self.last {
+            NONE => self.first = slot,
+            last => self.links[last as usize].after = slot,
+        }
+        self.last = slot;
+        self.len += 1;
+    }
+
+    /// Takes one out, from wherever it is; does nothing where it is not queued.
+    pub(super) fn take_out(&mut self, slot: u32) {
+        let Links { before, after } = self.links[slot as usize];
+        if before == OUT {
+            return;
+        }
+        match before {
+            NONE => self.first = after,
+            before => self.links[before as usize].after = after,
+        }
+        match after {
+            NONE => self.last = before,
+            after => self.links[after as usize].before = before,
+        }
+        self.links[slot as usize].before = OUT;
+        self.len -= 1;
+    }
+
+    /// A free record, which is free no longer.
+    pub(super) fn pop_free(&mut self) -> Option<u32> {
+        let slot = self.free;
+        if slot == NONE {
+            return None;
+        }
+        self.free = self.links[slot as usize].after;
+        Some(slot)
+    }
+
+    /// Frees a record that is not queued.
+    pub(super) fn push_free(&mut self, slot: u32) {
+        self.links[slot as usize].after = self.free;
+        self.free = slot;
+    }
+
+    /// How many records there are links for.
+    pub(super) fn records(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// Adds links up to `records`, and strings the new records up as free, lowest first.
+    pub(super) fn grow(&mut self, records: u32) {
+        let old = self.records();
+        self.links.reserve_exact((records - old) as usize);
+        let unused = Links {
+            before: OUT,
+            after: NONE,
+        };
+        self.links.resize(records as usize, unused);
+        for slot in (old..records).rev() {
+            self.push_free(slot);
+        }
+    }
+
+    /// What the links take, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.links.capacity() * size_of::<Links>()
+    }
+}

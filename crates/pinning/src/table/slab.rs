@@ -1,0 +1,230 @@
+//! The records, which never move: chunks that are added and never taken away.
+//!
+//! Four chunks of one size, then four of twice that size: at most a quarter of the
+//! records stands unused after the table has grown, and the chunk of a record follows
+//! from its number without a search.
+
+use std::sync::OnceLock;
+
+use super::sync::{AtomicU64, Ordering};
+use super::word::{LIVE, taken};
+use super::{Extent, Found, word};
+
+/// What a hit reads and writes of one bucket: half a cache line.
+#[derive(Debug)]
+#[repr(align(32))]
+pub(super) struct Record {
+    /// Bucket, state and references (see [`word`]). The other fields are written
+    /// before this word says that the record is live, and not again while it is,
+    /// so who has counted a reference here reads them as they are meant.
+    pub(super) word: AtomicU64,
+    key: AtomicU64,
+    /// `base << 1 | writable`.
+    base: AtomicU64,
+    end: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Record>() == 32);
+
+impl Record {
+    fn empty() -> Self {
+        Record {
+            word: AtomicU64::new(0),
+            key: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a reference if the record is live and of `bucket`.
+    #[inline]
+    pub(super) fn take(&self, bucket: u64) -> bool {
+        let mut old = self.word.load(Ordering::Relaxed);
+        while word::is_live(old, bucket) {
+            let Some(new) = taken(old) else {
+                return false;
+            };
+            // Acquire: the key is read as it was before the record became live.
+            match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Makes a record that nobody can find one of `bucket`.
+    pub(super) fn publish(&self, bucket: u64, extent: &Extent, references: u32) {
+        self.key.store(extent.key, Ordering::Relaxed);
+        let base = (extent.base << 1) | u64::from(extent.writable);
+        self.base.store(base, Ordering::Relaxed);
+        self.end.store(extent.end, Ordering::Relaxed);
+        let word = word::live(bucket, references);
+        self.word.store(word, Ordering::Release);
+    }
+
+    /// Makes it impossible to take; `false` where somebody holds it.
+    pub(super) fn shut(&self) -> bool {
+        let mut old = self.word.load(Ordering::Relaxed);
+        while word::references(old) == 0 {
+            let new = old & !LIVE;
+            // Acquire: what its last holder did is done before it is given up.
+            match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Takes [`Record::shut`] back.
+    pub(super) fn reopen(&self) {
+        self.word.fetch_or(LIVE, Ordering::Release);
+    }
+
+    /// The extent, for who holds a reference or is the only one to change records.
+    #[inline]
+    pub(super) fn extent(&self) -> Extent {
+        let base = self.base.load(Ordering::Relaxed);
+        Extent {
+            key: self.key.load(Ordering::Relaxed),
+            base: base >> 1,
+            end: self.end.load(Ordering::Relaxed),
+            writable: base & 1 == 1,
+        }
+    }
+
+    #[inline]
+    pub(super) fn found(&self, slot: u32) -> Found {
+        let Extent {
+            key,
+            base,
+            end,
+            writable,
+        } = self.extent();
+        Found {
+            slot,
+            key,
+            base,
+            end,
+            writable,
+        }
+    }
+}
+
+/// The first chunks hold `2^(FIRST - 2)` records. Loom walks through every atomic.
+const FIRST: u32 = if cfg!(loom) { 2 } else { 6 };
+/// How many sizes of chunks there are.
+const SIZES: usize = 26 - FIRST as usize;
+
+/// How many records a slab can hold.
+pub(super) const MAX_RECORDS: u32 = (1 << 26) - (1 << FIRST);
+
+/// The four chunks of one size.
+type Four = [OnceLock<Box<[Record]>>; 4];
+
+/// The records by number.
+#[derive(Debug)]
+pub(super) struct Slab {
+    // Boxed by fours, or the empty places would outweigh the records of a small table.
+    chunks: [OnceLock<Box<Four>>; SIZES],
+}
+
+impl Slab {
+    pub(super) fn new() -> Self {
+        Slab {
+            chunks: [const { OnceLock::new() }; SIZES],
+        }
+    }
+
+    /// A record; `None` where there is none of that number yet.
+    #[inline]
+    pub(super) fn record(&self, slot: u32) -> Option<&Record> {
+        let place = locate(slot)?;
+        let four = self.chunks.get(place.size)?.get()?;
+        four[place.chunk].get()?.get(place.offset)
+    }
+
+    /// Adds the chunk in which `slot` is, if it is not there; gives back how many
+    /// records there are then.
+    pub(super) fn reach(&self, slot: u32) -> u32 {
+        let place = locate(slot).expect("a slot is below MAX_RECORDS");
+        let four = self.chunks[place.size].get_or_init(Box::default);
+        let records =
+            four[place.chunk].get_or_init(|| (0..place.records).map(|_| Record::empty()).collect());
+        slot - place.offset as u32 + records.len() as u32
+    }
+
+    /// What the records take beyond the slab itself, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let fours = self.chunks.iter().filter_map(OnceLock::get);
+        let of_four = |four: &Four| {
+            let chunks = four.iter().filter_map(OnceLock::get);
+            size_of::<Four>() + chunks.map(|it| size_of_val(&**it)).sum::<usize>()
+        };
+        fours.map(|four| of_four(four)).sum()
+    }
+}
+
+/// Where a record is.
+struct Place {
+    size: usize,
+    chunk: usize,
+    offset: usize,
+    /// How many are in that chunk.
+    records: u32,
+}
+
+/// Like a floating-point number: the exponent is the size, the two bits below the
+/// leading one are the chunk.
+#[inline]
+fn locate(slot: u32) -> Option<Place> {
+    let number = slot.checked_add(1 << FIRST)?;
+    let exponent = number.ilog2();
+    let records = 1 << (exponent - 2);
+    Some(Place {
+        size: (exponent - FIRST) as usize,
+        chunk: (number >> (exponent - 2) & 3) as usize,
+        offset: (number & (records - 1)) as usize,
+        records,
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_fill_one_chunk_after_the_other() {
+        let (mut chunk, mut offset) = (0, 0);
+        for slot in 0..100_000 {
+            let place = locate(slot).unwrap();
+            assert_eq!(
+                (place.size * 4 + place.chunk, place.offset),
+                (chunk, offset),
+                "{slot}"
+            );
+            offset += 1;
+            if offset == place.records as usize {
+                (chunk, offset) = (chunk + 1, 0);
+            }
+        }
+        let last = locate(MAX_RECORDS - 1).unwrap();
+        assert_eq!((last.size, last.chunk), (SIZES - 1, 3));
+        assert_eq!(last.offset, last.records as usize - 1);
+        assert!(locate(MAX_RECORDS).is_none_or(|it| it.size >= SIZES));
+    }
+
+    #[test]
+    fn a_record_that_is_not_there_is_not_found() {
+        let slab = Slab::new();
+        assert!(slab.record(0).is_none());
+        assert_eq!(slab.reach(0), 16);
+        assert!(slab.record(15).is_some());
+        assert!(slab.record(16).is_none());
+        assert!(slab.record(u32::MAX).is_none());
+    }
+}
