@@ -1,6 +1,39 @@
-//! What is registered, what to register, what to give up: the Firehose algorithm, the pin-down cache and their rivals, as state machines without I/O, clock, threads or unsafe.
+//! What is registered, what to register, what to give up: the Firehose algorithm (Bell &
+//! Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals, as state machines without
+//! I/O, clock, threads or unsafe.
 //!
-//! Nothing is built here yet; the crate holds its place in the workspace so that
-//! the floors of `ARCHITECTURE.md` can be seen in the tree.
+//! [`Engine`] decides; [`Hot`] is the way around it when both sides of an operation are
+//! registered already. The driver (a rank of a job, a simulation of ten thousand ranks, a
+//! property test, a fuzzer) does what the [`Action`]s say.
+//!
+//! ```
+//! use hydrant_pinning::{Action, Config, Engine, Operation};
+//!
+//! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
+//! let mut actions = Vec::new();
+//! let put = Operation { id: 1, peer: 1, put: true, local: 0x1000, remote: 0x8000, len: 8 };
+//! engine.begin(put, &mut actions)?;
+//! // A firehose is moved while the own side is registered.
+//! assert!(matches!(actions[0], Action::Send { to: 1, .. }));
+//! assert!(matches!(actions[1], Action::Register { .. }));
+//! # Ok::<(), hydrant_pinning::Error>(())
+//! ```
 
+mod action;
+mod config;
+mod engine;
+mod error;
+mod geometry;
+mod hot;
+mod strategy;
 pub mod table;
+pub mod wire;
+
+pub use action::{Action, Data, Registered};
+pub use config::{Config, CostModel, Limits};
+pub use engine::{Engine, LocalStats, Operation, Stats};
+pub use error::{Error, Refusal};
+pub use geometry::{BUCKET_BITS, Geometry, Run};
+pub use hot::{Hit, Hot};
+pub use strategy::Strategy;
+pub use wire::Message;

@@ -1,0 +1,121 @@
+//! What an engine asks its driver to do.
+
+use crate::{Error, Message, Run, wire::Grant};
+
+/// One thing to do. The driver does them in the order given, messages to one peer above all.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// Send a message; then its data.
+    Send {
+        /// To whom.
+        to: u32,
+        /// The message.
+        message: Message,
+        /// What follows it.
+        data: Data,
+    },
+    /// Register own memory, and say how that went by
+    /// [`Engine::registered`](crate::Engine::registered).
+    Register {
+        /// Names the registration.
+        id: u64,
+        /// What must be registered.
+        need: Run,
+        /// What may be: a superset. Where not all of it is mapped, less.
+        welcome: Run,
+    },
+    /// Deregister, and say so by [`Engine::deregistered`](crate::Engine::deregistered).
+    Deregister {
+        /// Names the deregistration.
+        id: u64,
+        /// The key.
+        key: u64,
+        /// Its buckets.
+        run: Run,
+    },
+    /// Write to a peer, or read from it; and say how that went by
+    /// [`Engine::transferred`](crate::Engine::transferred).
+    Transfer {
+        /// Names the transfer.
+        id: u64,
+        /// With whom.
+        peer: u32,
+        /// Whether to write.
+        put: bool,
+        /// The own address.
+        local: u64,
+        /// The key that covers it.
+        local_key: u64,
+        /// The peer's address.
+        remote: u64,
+        /// The key that covers it.
+        remote_key: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Copy data of the message just handled to the buffer of an own operation.
+    Land {
+        /// Where in own memory.
+        to: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// The source of the operation may be reused.
+    Local {
+        /// The operation.
+        op: u64,
+    },
+    /// The operation is complete.
+    Done {
+        /// The operation.
+        op: u64,
+        /// How it ended.
+        result: Result<(), Error>,
+    },
+    /// Memory asked for by [`Engine::pin`](crate::Engine::pin) is registered, or not.
+    Pinned {
+        /// What was asked for.
+        id: u64,
+        /// What peers may use, extent after extent.
+        result: Result<Vec<Grant>, Error>,
+    },
+    /// Nobody uses the memory any more that was [revoked](crate::Engine::revoke).
+    Revoked {
+        /// The revocation.
+        id: u64,
+    },
+}
+
+/// What follows a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// Nothing.
+    None,
+    /// The buffer of an own operation, or part of it.
+    Own {
+        /// Where.
+        addr: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Memory that a peer asked for: the driver checks that it may, and otherwise
+    /// [refuses](Message::refuse).
+    Asked {
+        /// Where.
+        addr: u64,
+        /// Bytes.
+        len: u32,
+    },
+}
+
+/// What was registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registered {
+    /// The buckets: at least those needed.
+    pub run: Run,
+    /// The key.
+    pub key: u64,
+    /// Whether it may be written.
+    pub writable: bool,
+}

@@ -1,0 +1,223 @@
+//! What the user and the conduit say about registration, checked once.
+
+use crate::{Error, Geometry, Strategy};
+
+/// What one registration costs, in nanoseconds: `per_op + per_page × pages` (DESIGN's cost
+/// model; measured for each conduit).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CostModel {
+    /// For each registration.
+    pub per_op_ns: f64,
+    /// For each page.
+    pub per_page_ns: f64,
+}
+
+/// How a rank decides. The same at every rank, but for `rank`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// This rank.
+    pub rank: u32,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// How memory gets registered.
+    pub strategy: Strategy,
+    /// Bytes of a page.
+    pub page: usize,
+    /// Bytes of a bucket.
+    pub bucket: usize,
+    /// M: the bytes peers together may keep registered here (Firehose §3.2).
+    pub m: u64,
+    /// The bytes of victims, and of registrations for own operations, kept beside them.
+    pub maxvictim: u64,
+    /// Most bytes that can be registered at all: M + MAXVICTIM may not be above.
+    pub available: u64,
+    /// Whether victims may fill what peers leave unused (Firehose §3.2, future work).
+    pub adaptive_victims: bool,
+    /// Whether a peer may borrow what others leave unused (the same).
+    pub borrowing: bool,
+    /// Entries of the pin-down cache's page table; PM had 1,024 (Tezuka §5).
+    pub entries: u64,
+    /// Most bytes of one extent.
+    pub max_extent: u64,
+    /// What registering costs: sets how wide extents grow.
+    pub cost: CostModel,
+    /// Most bytes that ride on a move, and go by copy where that is the rule.
+    pub ride: usize,
+    /// Most bytes of data in a message.
+    pub max_payload: usize,
+    /// Whether the network reads one-sidedly.
+    pub reads: bool,
+}
+
+impl Config {
+    /// The founding paper's setting (§4.2): M = 400 MB, MAXVICTIM = 50 MB, one-page buckets.
+    pub fn firehose_paper(rank: u32, ranks: u32) -> Self {
+        Self {
+            rank,
+            ranks,
+            strategy: Strategy::Firehose,
+            page: 4096,
+            bucket: 4096,
+            m: 400 << 20,
+            maxvictim: 50 << 20,
+            available: 1 << 30,
+            adaptive_victims: false,
+            borrowing: false,
+            entries: 1024,
+            max_extent: 1 << 30,
+            cost: CostModel {
+                per_op_ns: 0.0,
+                per_page_ns: 40_000.0,
+            },
+            ride: 0,
+            max_payload: 16 << 10,
+            reads: false,
+        }
+    }
+
+    /// What follows from it.
+    ///
+    /// # Errors
+    /// [`Error::BucketSize`], [`Error::LimitTooSmall`], [`Error::VictimsTooFew`],
+    /// [`Error::AboveMemory`], [`Error::NoPeer`], [`Error::NotBuilt`].
+    pub fn check(&self) -> Result<Limits, Error> {
+        let geometry = Geometry::new(self.page, self.bucket)?;
+        if self.rank >= self.ranks {
+            return Err(Error::NoPeer {
+                rank: self.rank,
+                ranks: self.ranks,
+                own: self.rank,
+            });
+        }
+        if self.strategy == Strategy::Foresight {
+            return Err(Error::NotBuilt("foresight"));
+        }
+        let wanted = self.m.saturating_add(self.maxvictim);
+        if wanted > self.available {
+            return Err(Error::AboveMemory {
+                wanted,
+                available: self.available,
+            });
+        }
+        let peers = u64::from(self.ranks - 1).max(1);
+        let share = geometry.buckets_in(self.m) / peers;
+        if share == 0 && self.strategy == Strategy::Firehose {
+            return Err(Error::LimitTooSmall {
+                m: self.m,
+                bucket: geometry.bucket(),
+                peers,
+                least: peers * geometry.bucket(),
+            });
+        }
+        let victims = geometry.buckets_in(self.maxvictim);
+        if victims == 0 {
+            return Err(Error::VictimsTooFew {
+                maxvictim: self.maxvictim,
+                bucket: geometry.bucket(),
+            });
+        }
+        let mut total = geometry.buckets_in(wanted);
+        if self.strategy == Strategy::PinDown {
+            total = total.min((self.entries / geometry.pages()).max(1));
+        }
+        Ok(Limits {
+            geometry,
+            share,
+            victims: victims.min(total),
+            peers_total: geometry.buckets_in(self.m),
+            total,
+            max_extent: geometry.buckets_in(self.max_extent).max(1),
+            amortised: amortised(self.cost, geometry),
+        })
+    }
+}
+
+/// The limits in buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// How addresses are cut.
+    pub geometry: Geometry,
+    /// F = floor(M / (P × (ranks − 1))): firehoses that each peer owns.
+    pub share: u64,
+    /// MAXVICTIM.
+    pub victims: u64,
+    /// M.
+    pub peers_total: u64,
+    /// M + MAXVICTIM: never exceeded.
+    pub total: u64,
+    /// Most buckets of an extent.
+    pub max_extent: u64,
+    /// Buckets from which on one more costs a registration hardly anything for each byte.
+    pub amortised: u64,
+}
+
+/// An extent is wide enough when `per_op` is an eighth of what its pages cost: wider ones
+/// save little and spend credit.
+fn amortised(cost: CostModel, geometry: Geometry) -> u64 {
+    let per_bucket = cost.per_page_ns * geometry.pages() as f64;
+    if per_bucket <= 0.0 {
+        return if cost.per_op_ns > 0.0 { 1 << 20 } else { 1 };
+    }
+    ((8.0 * cost.per_op_ns / per_bucket).ceil() as u64).clamp(1, 1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_gives_each_peer_its_share() {
+        for (ranks, share) in [(2, 102_400), (4, 34_133), (8, 14_628)] {
+            let limits = Config::firehose_paper(0, ranks)
+                .check()
+                .expect("the paper's");
+            assert_eq!(limits.share, share);
+            assert_eq!(limits.total, 115_200);
+            // GM's cost is all in the pages: nothing is gained by wider extents.
+            assert_eq!(limits.amortised, 1);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let paper = || Config::firehose_paper(0, 4);
+        let with = |change: fn(&mut Config)| {
+            let mut config = paper();
+            change(&mut config);
+            config.check().expect_err("it cannot be")
+        };
+        assert!(matches!(
+            with(|c| c.m = 8192),
+            Error::LimitTooSmall { least: 12288, .. }
+        ));
+        assert!(matches!(
+            with(|c| c.maxvictim = 4095),
+            Error::VictimsTooFew { .. }
+        ));
+        assert!(matches!(
+            with(|c| c.available = 1 << 20),
+            Error::AboveMemory { .. }
+        ));
+        assert!(matches!(with(|c| c.rank = 4), Error::NoPeer { .. }));
+        assert!(matches!(
+            with(|c| c.strategy = Strategy::Foresight),
+            Error::NotBuilt(_)
+        ));
+        assert!(matches!(
+            with(|c| c.m = u64::MAX),
+            Error::AboveMemory { .. }
+        ));
+    }
+
+    #[test]
+    fn dear_calls_make_wide_extents() {
+        let mut config = Config::firehose_paper(0, 2);
+        // Soft-RoCE in a virtual machine: 39.8 µs a call and 0.181 µs a page.
+        config.cost = CostModel {
+            per_op_ns: 39_800.0,
+            per_page_ns: 181.0,
+        };
+        let limits = config.check().expect("as measured");
+        assert!((1_000..4_000).contains(&limits.amortised), "{limits:?}");
+    }
+}

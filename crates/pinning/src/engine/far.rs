@@ -1,0 +1,390 @@
+//! The firehose table of a peer: which of its buckets are registered for me (Table 1), how many
+//! more may be, and what was asked for.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::local::Pattern;
+use crate::{
+    Refusal, Run,
+    table::{Editor, Extent, Unit},
+    wire::{Grant, Need},
+};
+
+/// A reference on a firehose, or what a move got for one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FarHold {
+    /// The record; none for what is not kept in the table.
+    pub(super) slot: Option<u32>,
+    pub(super) run: Run,
+    pub(super) key: u64,
+}
+
+/// What a piece has of the far side.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Reach {
+    pub(super) holds: Vec<FarHold>,
+    pub(super) refused: Option<Refusal>,
+    /// Moves waited for.
+    pub(super) pending: u32,
+}
+
+/// A move under way.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) needs: Vec<Need>,
+    /// Pieces, and the buckets each of them waits for.
+    pub(super) waiters: Vec<(u64, Run)>,
+    /// Firehoses set aside for the answer.
+    reserved: u64,
+    /// The piece whose data rides along.
+    pub(super) rider: Option<u64>,
+    /// Kept in the table, or for one operation.
+    pub(super) cached: bool,
+    pub(super) grants: Vec<Grant>,
+    pub(super) refused: Vec<(Run, Refusal)>,
+}
+
+/// A revocation that waits for operations of mine.
+#[derive(Debug)]
+struct Doomed {
+    id: u64,
+    run: Run,
+    given_back: Vec<Run>,
+}
+
+/// A peer as its firehoses' owner sees it.
+#[derive(Debug)]
+pub(super) struct Far {
+    editor: Editor,
+    /// Firehoses owned: F, and those borrowed.
+    pub(super) credit: u64,
+    share: u64,
+    /// Firehoses attached or set aside.
+    pub(super) used: u64,
+    pub(super) asked: FxHashMap<u64, Asked>,
+    /// By first bucket: where its run ends, and its move.
+    coming: BTreeMap<u64, (u64, u64)>,
+    /// Pieces that wait for firehoses, in order.
+    pub(super) queue: VecDeque<u64>,
+    /// To be told with the next message.
+    pub(super) owed: Vec<Run>,
+    pattern: Pattern,
+    doomed: Vec<Doomed>,
+}
+
+/// What there is of a run.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    pub(super) holds: Vec<FarHold>,
+    /// Moves that bring some of it.
+    pub(super) joins: Vec<(u64, Run)>,
+    pub(super) gaps: Vec<Run>,
+    pub(super) read_only: bool,
+}
+
+impl Far {
+    pub(super) fn new(share: u64) -> Self {
+        Self {
+            editor: Editor::new(Unit::Extent),
+            credit: share,
+            share,
+            used: 0,
+            asked: FxHashMap::default(),
+            coming: BTreeMap::new(),
+            queue: VecDeque::new(),
+            owed: Vec::new(),
+            pattern: Pattern::default(),
+            doomed: Vec::new(),
+        }
+    }
+
+    pub(super) fn table(&self) -> &std::sync::Arc<crate::table::Table> {
+        self.editor.table()
+    }
+
+    /// Firehoses attached.
+    pub(super) fn attached(&self) -> usize {
+        self.editor.len()
+    }
+
+    /// Firehoses borrowed.
+    pub(super) fn borrowed(&self) -> u64 {
+        self.credit - self.share
+    }
+
+    pub(super) fn lend(&mut self, count: u64) {
+        self.credit += count;
+    }
+
+    /// Holds what is there of a run and says what is not.
+    pub(super) fn look(&mut self, run: Run, write: bool) -> Look {
+        let mut look = Look::default();
+        let mut bucket = run.first;
+        while bucket < run.end() {
+            if let Some(found) = self.editor.table().acquire(bucket) {
+                let part = Run {
+                    first: bucket,
+                    count: found.end.min(run.end()) - bucket,
+                };
+                look.read_only |= write && !found.writable;
+                look.holds.push(FarHold {
+                    slot: Some(found.slot),
+                    run: part,
+                    key: found.key,
+                });
+                bucket = part.end();
+            } else if let Some((end, id)) = self.coming_at(bucket) {
+                let part = Run {
+                    first: bucket,
+                    count: end.min(run.end()) - bucket,
+                };
+                look.joins.push((id, part));
+                bucket = part.end();
+            } else {
+                let gap = self.gap(bucket, run.end());
+                look.gaps.push(gap);
+                bucket = gap.end();
+            }
+        }
+        look
+    }
+
+    /// Gives back what a [`look`](Self::look) held, or a piece at its end.
+    pub(super) fn drop_holds(&mut self, holds: &[FarHold]) {
+        for slot in holds.iter().filter_map(|hold| hold.slot) {
+            self.editor.drop_reference(slot);
+        }
+    }
+
+    /// Sets firehoses aside for the gaps, widened as the pattern of misses suggests; unused ones
+    /// are taken off their buckets as far as needed and left in `owed`. `None` if too many are
+    /// in use.
+    pub(super) fn set_aside(
+        &mut self,
+        gaps: &[Run],
+        amortised: u64,
+        max_extent: u64,
+    ) -> Option<Vec<Need>> {
+        let least: u64 = gaps.iter().map(|gap| gap.count).sum();
+        if !self.free_up(least) {
+            return None;
+        }
+        let mut needs: Vec<Need> = (gaps.iter())
+            .map(|run| Need {
+                run: *run,
+                welcome: *run,
+            })
+            .collect();
+        let mut total = least;
+        if let Some(need) = needs.last_mut() {
+            let most = (self.credit / 4).min(max_extent);
+            let width = self.pattern.width(need.run, amortised.min(most));
+            if width > need.run.count {
+                let welcome = self.gap(need.run.first, need.run.first + width);
+                let more = welcome.count.max(need.run.count) - need.run.count;
+                if self.free_up(least + more) {
+                    need.welcome.count += more;
+                    total += more;
+                }
+            }
+        }
+        self.used += total;
+        Some(needs)
+    }
+
+    /// Makes room for so many firehoses by taking unused ones off.
+    fn free_up(&mut self, count: u64) -> bool {
+        while self.used + count > self.credit {
+            let Some(extent) = self.editor.take_victim() else {
+                return false;
+            };
+            self.taken_off(extent);
+        }
+        true
+    }
+
+    fn taken_off(&mut self, extent: Extent) {
+        let run = Run {
+            first: extent.base,
+            count: extent.end - extent.base,
+        };
+        self.used -= run.count;
+        self.owed.push(run);
+    }
+
+    /// Notes a move.
+    pub(super) fn ask(&mut self, id: u64, asked: Asked) {
+        if asked.cached {
+            for need in &asked.needs {
+                let Run { first, .. } = need.welcome;
+                self.coming.insert(first, (need.welcome.end(), id));
+            }
+        }
+        self.asked.insert(id, asked);
+    }
+
+    /// A grant of a move that is kept: it is put into the table.
+    pub(super) fn land(&mut self, grant: &Grant) -> bool {
+        let extent = Extent {
+            key: grant.key,
+            base: grant.run.first,
+            end: grant.run.end(),
+            writable: grant.writable,
+        };
+        for bucket in grant.run.buckets() {
+            if self.editor.insert(bucket, &extent, 0).is_err() {
+                if let Some(slot) = self.editor.get(grant.run.first) {
+                    self.editor.remove(slot);
+                }
+                self.owed.push(grant.run);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What landed may be given up from now on.
+    pub(super) fn settle(&mut self, grant: &Grant) {
+        if let Some(slot) = self.editor.get(grant.run.first) {
+            self.editor.queue(slot);
+        }
+    }
+
+    /// A move was answered to the end, with so many firehoses attached.
+    pub(super) fn answered(&mut self, id: u64, attached: u64) -> Option<Asked> {
+        let asked = self.asked.remove(&id)?;
+        if asked.cached {
+            for need in &asked.needs {
+                self.coming.remove(&need.welcome.first);
+            }
+            self.used -= asked.reserved.saturating_sub(attached);
+        }
+        Some(asked)
+    }
+
+    /// Firehoses that a hit gave back without the lock.
+    pub(super) fn released(&mut self, slot: u32) {
+        self.editor.requeue(slot);
+    }
+
+    /// As far as borrowed firehoses are asked back, unused ones are taken off.
+    pub(super) fn recall(&mut self, count: u64) {
+        self.credit -= count.min(self.borrowed());
+        self.shrink();
+    }
+
+    /// Takes unused firehoses off while there are more than owned.
+    pub(super) fn shrink(&mut self) {
+        while self.used > self.credit {
+            match self.editor.take_victim() {
+                Some(extent) => self.taken_off(extent),
+                None => return,
+            }
+        }
+    }
+
+    /// The peer takes memory back: nobody finds its firehoses any more.
+    pub(super) fn doom(&mut self, id: u64, run: Run) {
+        let mut bucket = run.first;
+        let mut firsts = Vec::new();
+        while bucket < run.end() {
+            match self.editor.get(bucket) {
+                Some(slot) => {
+                    let extent = self.editor.extent(slot);
+                    firsts.push(Run {
+                        first: extent.base,
+                        count: extent.end - extent.base,
+                    });
+                    self.editor.close(slot);
+                    bucket = extent.end;
+                }
+                None => bucket += 1,
+            }
+        }
+        self.doomed.push(Doomed {
+            id,
+            run,
+            given_back: firsts,
+        });
+    }
+
+    /// Revocations that nothing of mine stands in the way of any more: their names, and what
+    /// is given back.
+    pub(super) fn take_revoked(&mut self) -> Vec<(u64, Vec<Run>)> {
+        let mut over = Vec::new();
+        let mut index = 0;
+        while let Some(doomed) = self.doomed.get(index) {
+            let firsts: Vec<u32> = (doomed.given_back.iter())
+                .filter_map(|run| self.editor.get(run.first))
+                .collect();
+            let mut held = false;
+            for slot in firsts {
+                held |= self.editor.remove(slot).is_none();
+            }
+            let coming = (self.coming.range(..doomed.run.end()))
+                .any(|(_, (end, _))| *end > doomed.run.first);
+            if held || coming {
+                index += 1;
+                continue;
+            }
+            let doomed = self.doomed.remove(index);
+            self.used -= (doomed.given_back.iter()).map(|run| run.count).sum::<u64>();
+            over.push((doomed.id, doomed.given_back));
+        }
+        over
+    }
+
+    /// A registration that was there from the start: it costs no firehose and stays.
+    pub(super) fn add_static(&mut self, grant: &Grant) {
+        let extent = Extent {
+            key: grant.key,
+            base: grant.run.first,
+            end: grant.run.end(),
+            writable: grant.writable,
+        };
+        for bucket in grant.run.buckets() {
+            // What is there already is as good.
+            let _ = self.editor.insert(bucket, &extent, 0);
+        }
+    }
+
+    /// Forgets registrations that were there from the start.
+    pub(super) fn forget(&mut self, run: Run) {
+        for bucket in run.buckets() {
+            if let Some(slot) = self.editor.get(bucket) {
+                self.editor.remove(slot);
+            }
+        }
+    }
+
+    fn coming_at(&self, bucket: u64) -> Option<(u64, u64)> {
+        let (_, found) = self.coming.range(..=bucket).next_back()?;
+        (bucket < found.0).then_some(*found)
+    }
+
+    /// From a bucket that is not there to the next that is, or is coming.
+    fn gap(&self, first: u64, end: u64) -> Run {
+        let end = (self.coming.range(first..).next()).map_or(end, |(next, _)| end.min(*next));
+        let mut count = 1;
+        while first + count < end && self.editor.get(first + count).is_none() {
+            count += 1;
+        }
+        Run { first, count }
+    }
+}
+
+impl Asked {
+    pub(super) fn new(needs: Vec<Need>, cached: bool, waiters: Vec<(u64, Run)>) -> Self {
+        Self {
+            reserved: needs.iter().map(|need| need.welcome.count).sum(),
+            needs,
+            waiters,
+            rider: None,
+            cached,
+            grants: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+}

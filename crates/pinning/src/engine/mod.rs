@@ -1,0 +1,429 @@
+//! The engine of a rank: operations and messages go in, things to do come out.
+//!
+//! It sends nothing, registers nothing, copies nothing and knows no time; its driver does what
+//! the [actions](Action) say and reports back. The driver holds it behind one lock, which it
+//! never holds while it does those things. Hits pass it by, through [`Hot`].
+//!
+//! An *operation* is cut into *pieces*, small enough that the peer's firehoses and the own
+//! limits hold one. A piece first gets the far side (firehoses that are there, or moves), then
+//! the near side (a claim on own memory, made while moves are under way), then transfers.
+//! What cannot be registered is copied through messages.
+//!
+//! Nothing waits in a circle: who waits for firehoses holds nothing; who waits for own memory
+//! holds firehoses, and own memory is given back by those that have all they need; a move or a
+//! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
+//! the data is copied, which needs nothing.
+
+mod copy;
+mod far;
+mod guest;
+mod local;
+mod piece;
+mod reach;
+mod revoke;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+pub use local::LocalStats;
+
+use crate::{
+    Action, Config, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
+    strategy::{Local as LocalPolicy, Policy, Remote},
+    wire::Grant,
+};
+use far::Far;
+use guest::{Guest, Pull, Served};
+use local::{Claimant, Local};
+use piece::{Op, Piece};
+use revoke::Revocation;
+
+/// A put or a get that is no hit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Names it; the driver's choice, not in use.
+    pub id: u64,
+    /// With whom.
+    pub peer: u32,
+    /// Whether to put.
+    pub put: bool,
+    /// The own address.
+    pub local: u64,
+    /// The peer's address.
+    pub remote: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What an engine did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Own memory.
+    pub local: LocalStats,
+    /// Pieces of operations that reached the engine.
+    pub pieces: u64,
+    /// Of those, pieces whose far side was there.
+    pub far_hits: u64,
+    /// Moves sent.
+    pub moves: u64,
+    /// Operations whose data rode on a move.
+    pub rides: u64,
+    /// Pieces copied through messages.
+    pub copies: u64,
+    /// Operations cut into more than one piece.
+    pub splits: u64,
+    /// Pieces that waited for firehoses.
+    pub stalls: u64,
+    /// Firehoses given back by moves and messages.
+    pub released: u64,
+    /// Moves answered for peers.
+    pub served: u64,
+    /// Of those, moves that needed no registration.
+    pub served_from_cache: u64,
+    /// Firehoses lent to peers beyond their share.
+    pub lent: u64,
+    /// Firehoses asked back.
+    pub recalled: u64,
+    /// Runs that could not be registered.
+    pub refused: u64,
+}
+
+/// Decides what is registered, at one rank.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    limits: Limits,
+    policy: Policy,
+    hot: Arc<Hot>,
+    local: Local,
+    fars: FxHashMap<u32, Far>,
+    guests: FxHashMap<u32, Guest>,
+    ops: FxHashMap<u64, Op>,
+    pieces: FxHashMap<u64, Piece>,
+    /// Transfers and chunks under way: for whom.
+    legs: FxHashMap<u64, Leg>,
+    served: FxHashMap<u64, Served>,
+    pulls: FxHashMap<u64, Pull>,
+    pins: FxHashMap<u64, u64>,
+    revocations: FxHashMap<u64, Revocation>,
+    next: u64,
+    /// Pieces that wait for firehoses.
+    waiting: usize,
+    stats: Stats,
+}
+
+/// For whom something is under way.
+#[derive(Clone, Copy, Debug)]
+enum Leg {
+    /// A transfer, a pull or a chunk of a piece, and where in the piece.
+    Piece { id: u64, at: u64 },
+    /// A transfer that a peer asked for.
+    Pull(u64),
+}
+
+impl Engine {
+    /// An engine that decides as `config` says.
+    ///
+    /// # Errors
+    /// As [`Config::check`].
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let limits = config.check()?;
+        let policy = config.strategy.policy();
+        let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
+        let local = Local::new(limits, adaptive);
+        let caches = policy.local == LocalPolicy::Cached
+            && matches!(policy.remote, Remote::Firehose | Remote::Static);
+        let hot = Hot::new(
+            limits.geometry,
+            config.ranks,
+            caches,
+            Arc::clone(local.table()),
+        );
+        Ok(Self {
+            config,
+            limits,
+            policy,
+            hot: Arc::new(hot),
+            local,
+            fars: FxHashMap::default(),
+            guests: FxHashMap::default(),
+            ops: FxHashMap::default(),
+            pieces: FxHashMap::default(),
+            legs: FxHashMap::default(),
+            served: FxHashMap::default(),
+            pulls: FxHashMap::default(),
+            pins: FxHashMap::default(),
+            revocations: FxHashMap::default(),
+            next: 1,
+            waiting: 0,
+            stats: Stats::default(),
+        })
+    }
+
+    /// What threads share of it.
+    pub fn hot(&self) -> &Arc<Hot> {
+        &self.hot
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            local: self.local.stats,
+            ..self.stats
+        }
+    }
+
+    /// Operations under way.
+    pub fn busy(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Firehoses attached to a peer's buckets, and how many there may be.
+    pub fn firehoses(&self, peer: u32) -> (u64, u64) {
+        (self.fars.get(&peer)).map_or((0, self.limits.share), |far| {
+            (far.attached() as u64, far.credit)
+        })
+    }
+
+    /// Begins an operation; [`Action::Done`] ends it.
+    ///
+    /// # Errors
+    /// [`Error::NoPeer`], [`Error::Overflow`]; nothing was begun then.
+    pub fn begin(&mut self, operation: Operation, out: &mut Vec<Action>) -> Result<(), Error> {
+        self.check_peer(operation.peer)?;
+        let geometry = self.limits.geometry;
+        geometry.span(operation.local, operation.len)?;
+        geometry.span(operation.remote, operation.len)?;
+        self.begin_op(operation, out);
+        self.pump(out);
+        Ok(())
+    }
+
+    /// A message came. `verdict` refuses what it asks of own memory; the data of one that
+    /// [goes to](Message::goes_to) own memory has been stored there if it does not.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`], [`Error::NoPeer`]: it has been left undone as far as it was wrong.
+    pub fn message(
+        &mut self,
+        from: u32,
+        message: Message,
+        verdict: Option<Refusal>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        self.check_peer(from)?;
+        let outcome = match message {
+            Message::Move(wanted) => self.serve_move(from, wanted, verdict, out),
+            Message::Granted(granted) => self.granted(from, granted, out),
+            Message::Release { runs, unpin } => self.given_back(from, &runs, unpin, out),
+            Message::Put { id, .. } => {
+                self.send(
+                    from,
+                    Message::Stored {
+                        id,
+                        refused: verdict,
+                    },
+                    out,
+                );
+                Ok(())
+            }
+            Message::Stored { id, refused } => self.stored(from, id, refused, out),
+            Message::Get {
+                id,
+                from: addr,
+                len,
+            } => {
+                self.serve_get(from, id, addr, len, verdict, out);
+                Ok(())
+            }
+            Message::Fetched { id, refused, len } => self.fetched(from, id, refused, len, out),
+            Message::Pull { id, from: addr, to } => {
+                self.serve_pull(from, id, addr, to, verdict, out)
+            }
+            Message::Pulled { id, refused } => self.pulled(from, id, refused, out),
+            Message::Recall { count } => {
+                self.recalled(from, count, out);
+                Ok(())
+            }
+            Message::Revoke { id, run } => {
+                self.far(from).doom(id, run);
+                self.answer_revocations(from, out);
+                Ok(())
+            }
+            Message::Revoked { id, runs } => self.revoked_by(from, id, &runs, out),
+        };
+        self.pump(out);
+        outcome.map_err(|what| Error::Malformed { peer: from, what })
+    }
+
+    /// A registration was done, or failed.
+    pub fn registered(
+        &mut self,
+        id: u64,
+        result: Result<Registered, Refusal>,
+        out: &mut Vec<Action>,
+    ) {
+        self.local.registered(id, result, out);
+        self.pump(out);
+    }
+
+    /// A deregistration was done.
+    pub fn deregistered(&mut self, id: u64, out: &mut Vec<Action>) {
+        self.local.deregistered(id, out);
+        self.pump(out);
+    }
+
+    /// A transfer was done, or failed.
+    pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
+        match self.legs.remove(&id) {
+            Some(Leg::Piece { id, .. }) => self.leg_done(id, result, out),
+            Some(Leg::Pull(id)) => self.pull_done(id, result.is_ok(), out),
+            None => {}
+        }
+        self.pump(out);
+    }
+
+    /// A hit was [released](Hot::release) that somebody waits for.
+    pub fn released(&mut self, hit: &Hit, out: &mut Vec<Action>) {
+        self.local.released(hit.local_slot, out);
+        if let Some(far) = self.fars.get_mut(&hit.peer) {
+            far.released(hit.remote_slot);
+        }
+        self.firehoses_free(hit.peer, out);
+        self.pump(out);
+    }
+
+    /// A peer is gone: what waits for it fails, what it held is given back.
+    pub fn peer_lost(&mut self, peer: u32, out: &mut Vec<Action>) {
+        self.fail_pieces(peer, out);
+        self.fars.remove(&peer);
+        self.guest_left(peer, out);
+        self.revocations_without(peer);
+        self.pump(out);
+    }
+
+    /// Registers memory for good, all of it or none; [`Action::Pinned`] tells.
+    pub fn pin(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
+        let need = crate::wire::Need { run, welcome: run };
+        let claim = self.local.claim(Claimant::Pin(id), vec![need], true, out);
+        self.pins.insert(claim, id);
+        self.pump(out);
+    }
+
+    /// Memory of a peer that is registered for good.
+    ///
+    /// # Errors
+    /// [`Error::NoPeer`].
+    pub fn add_static(&mut self, peer: u32, grants: &[Grant]) -> Result<(), Error> {
+        self.check_peer(peer)?;
+        let far = self.far(peer);
+        grants.iter().for_each(|grant| far.add_static(grant));
+        Ok(())
+    }
+
+    /// Memory of a peer that was registered for good and is not any more.
+    pub fn forget(&mut self, peer: u32, run: Run) {
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.forget(run);
+        }
+    }
+
+    fn check_peer(&self, peer: u32) -> Result<(), Error> {
+        let Config { rank, ranks, .. } = self.config;
+        if peer < ranks && peer != rank {
+            return Ok(());
+        }
+        Err(Error::NoPeer {
+            rank: peer,
+            ranks,
+            own: rank,
+        })
+    }
+
+    fn far(&mut self, peer: u32) -> &mut Far {
+        let share = match self.policy.remote {
+            Remote::Firehose => self.limits.share,
+            _ => 0,
+        };
+        let hot = &self.hot;
+        self.fars.entry(peer).or_insert_with(|| {
+            let far = Far::new(share);
+            hot.add_peer(peer, far.table());
+            far
+        })
+    }
+
+    fn name(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn send(&self, to: u32, message: Message, out: &mut Vec<Action>) {
+        out.push(Action::Send {
+            to,
+            message,
+            data: crate::Data::None,
+        });
+    }
+
+    /// Goes on with whatever has become possible.
+    fn pump(&mut self, out: &mut Vec<Action>) {
+        loop {
+            let done = self.local.take_done();
+            if done.is_empty() {
+                break;
+            }
+            for (claimant, claim) in done {
+                match claimant {
+                    Claimant::Piece(id) => self.near_side(id, out),
+                    Claimant::Move(id) => self.answer_move(id, claim, out),
+                    Claimant::Pull(id) => self.pull_data(id, claim, out),
+                    Claimant::Pin(id) => self.pinned(id, claim, out),
+                }
+            }
+        }
+        self.look_at_revocations(out);
+        (self.hot).set_crowded(self.local.is_crowded() || self.waiting > 0);
+    }
+
+    fn pinned(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+        self.pins.remove(&claim);
+        let Some(refused) = self.local.get(claim).map(|claim| claim.refused.clone()) else {
+            return;
+        };
+        let result = match refused.first() {
+            None => {
+                let holds = self.local.keep(claim, out);
+                Ok(holds.iter().map(local::Hold::grant).collect())
+            }
+            Some((run, why)) => {
+                self.local.end(claim, true, out);
+                Err(self.no_room(*run, *why))
+            }
+        };
+        out.push(Action::Pinned { id, result });
+    }
+
+    fn no_room(&self, run: Run, why: Refusal) -> Error {
+        let bytes = |buckets: u64| buckets * self.limits.geometry.bucket();
+        match why {
+            Refusal::Limit => Error::PastLimit {
+                wanted: bytes(run.count),
+                registered: bytes(self.local.stats.registered),
+                limit: bytes(self.limits.total),
+            },
+            why => Error::Unreachable {
+                rank: self.config.rank,
+                addr: self.limits.geometry.address_of(run.first),
+                len: bytes(run.count),
+                why,
+            },
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! Operations and their pieces.
+
+use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Remote, far::Reach};
+use crate::{
+    Action, Error, Message, Refusal, Run,
+    strategy::After,
+    wire::{MAX_LIST, Place},
+};
+
+/// The key of memory that a paging NIC reaches without registration.
+const ANY: u64 = u64::MAX;
+
+/// Bytes of a chunk of the pipeline protocol, at least and at most.
+const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
+
+#[derive(Debug)]
+pub(super) struct Op {
+    operation: Operation,
+    /// Bytes cut into pieces so far.
+    cut: u64,
+    live: usize,
+    result: Result<(), Error>,
+}
+
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) op: u64,
+    pub(super) peer: u32,
+    pub(super) put: bool,
+    pub(super) local: u64,
+    pub(super) remote: u64,
+    pub(super) len: u64,
+    pub(super) near: Near,
+    pub(super) reach: Reach,
+    /// Transfers under way.
+    pub(super) legs: u32,
+    pub(super) copy: super::copy::Copy,
+    pub(super) failed: Option<Error>,
+}
+
+/// How a piece stands with its own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Near {
+    /// Nothing is needed, or not yet.
+    Unasked,
+    Claimed(u64),
+    Ready(u64),
+}
+
+impl Engine {
+    pub(super) fn begin_op(&mut self, operation: Operation, out: &mut Vec<Action>) {
+        let op = Op {
+            operation,
+            cut: 0,
+            live: 0,
+            result: Ok(()),
+        };
+        self.ops.insert(operation.id, op);
+        for _ in 0..self.policy.pieces {
+            if !self.next_piece(operation.id, out) {
+                break;
+            }
+        }
+        self.end_op(operation.id, out);
+    }
+
+    /// Cuts the next piece off and starts it.
+    fn next_piece(&mut self, id: u64, out: &mut Vec<Action>) -> bool {
+        let Some(op) = self.ops.get(&id) else {
+            return false;
+        };
+        let Operation {
+            peer,
+            put,
+            local,
+            remote,
+            len,
+            ..
+        } = op.operation;
+        let cut = op.cut;
+        if cut == len || op.result.is_err() {
+            return false;
+        }
+        let most = self.most(put, local + cut, remote + cut);
+        let piece = Piece {
+            op: id,
+            peer,
+            put,
+            local: local + cut,
+            remote: remote + cut,
+            len: most.min(len - cut),
+            near: Near::Unasked,
+            reach: Reach::default(),
+            legs: 0,
+            copy: super::copy::Copy::default(),
+            failed: None,
+        };
+        if cut == 0 && piece.len < len {
+            self.stats.splits += 1;
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.cut += piece.len;
+            op.live += 1;
+        }
+        self.stats.pieces += 1;
+        let name = self.name();
+        self.pieces.insert(name, piece);
+        self.start_piece(name, out);
+        true
+    }
+
+    /// Most bytes of a piece from there on: half of what the limits hold on either side, so that
+    /// two may be under way.
+    fn most(&self, put: bool, local: u64, remote: u64) -> u64 {
+        let geometry = self.limits.geometry;
+        let up_to = |addr: u64, buckets: u64| {
+            geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
+        };
+        let half = |buckets: u64| (buckets / 2).max(1);
+        let pulls = !put && !self.config.reads;
+        let far = match self.policy.remote {
+            Remote::Firehose | Remote::Handshake(_) => {
+                up_to(remote, half(self.limits.share.max(1)).min(1 << 30))
+            }
+            Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
+        };
+        let near = match (self.policy.remote, self.policy.local) {
+            (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
+            // The places of a pull go in one message.
+            _ if pulls => up_to(local, half(self.limits.victims).min(MAX_LIST as u64)),
+            _ => up_to(local, half(self.limits.victims)),
+        };
+        let chunk = if self.policy.chunked {
+            (self.limits.amortised * geometry.bucket()).clamp(CHUNK.0, CHUNK.1)
+        } else {
+            u64::MAX
+        };
+        far.min(near).min(chunk)
+    }
+
+    fn start_piece(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let pulls = !piece.put && !self.config.reads;
+        let small = piece.len <= self.config.ride as u64;
+        match self.policy.remote {
+            Remote::Copy => self.start_copy(id, out),
+            Remote::Paged if !pulls => {
+                let (local, remote, len) = (piece.local, piece.remote, piece.len);
+                self.transfer(id, (local, ANY), (remote, ANY), len, out);
+            }
+            // The peer answers with the data, or writes it here.
+            _ if pulls && small => self.start_copy(id, out),
+            _ if pulls => self.claim_near(id, out),
+            Remote::Firehose => self.reach_for(id, out),
+            Remote::Handshake(_) => self.shake_hands(id, out),
+            Remote::Static => self.reach_static(id, out),
+            Remote::Paged => self.start_copy(id, out),
+        }
+    }
+
+    /// Wants the own memory of a piece registered, or has it so already.
+    pub(super) fn claim_near(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let Ok(run) = self.limits.geometry.span(piece.local, piece.len) else {
+            return;
+        };
+        let (needs, write) = (vec![self.local.need_for(run)], !piece.put);
+        let claim = self.local.claim(Claimant::Piece(id), needs, write, out);
+        if let Some(piece) = self.pieces.get_mut(&id) {
+            piece.near = Near::Claimed(claim);
+        }
+    }
+
+    /// The own memory of a piece is registered, or was refused.
+    pub(super) fn near_side(&mut self, id: u64, out: &mut Vec<Action>) {
+        if let Some(piece) = self.pieces.get_mut(&id)
+            && let Near::Claimed(claim) = piece.near
+        {
+            piece.near = Near::Ready(claim);
+            self.both_sides(id, out);
+        }
+    }
+
+    /// Transfers, if both sides are there.
+    pub(super) fn both_sides(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let Near::Ready(claim) = piece.near else {
+            return;
+        };
+        if piece.reach.pending > 0 {
+            return;
+        }
+        let near_refused = self
+            .local
+            .get(claim)
+            .is_none_or(|claim| !claim.refused.is_empty());
+        match piece.reach.refused {
+            Some(why) if !why.can_copy() => self.fail_piece(id, why, out),
+            Some(_) => self.copy_instead(id, out),
+            None if near_refused => self.copy_instead(id, out),
+            None if !piece.put && !self.config.reads => self.pull(id, claim, out),
+            None => self.transfer_all(id, claim, out),
+        }
+    }
+
+    /// Starts a transfer for each stretch that lies in one extent on both sides.
+    fn transfer_all(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+        let geometry = self.limits.geometry;
+        let (Some(piece), Some(claim)) = (self.pieces.get(&id), self.local.get(claim)) else {
+            return;
+        };
+        let (local, remote, len) = (piece.local, piece.remote, piece.len);
+        let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
+        let near: Vec<_> = (claim.holds.iter())
+            .map(|hold| (seam(hold.run, local), hold.key))
+            .collect();
+        let far: Vec<_> = (piece.reach.holds.iter())
+            .map(|hold| (seam(hold.run, remote), hold.key))
+            .collect();
+        let (mut near, mut far) = (near.into_iter().peekable(), far.into_iter().peekable());
+        let mut at = 0;
+        // One more, so that none of them ends the piece before all have begun.
+        self.with_piece(id, |piece| piece.legs += 1);
+        while at < len
+            && let (Some((near_end, near_key)), Some((far_end, far_key))) =
+                (near.peek().copied(), far.peek().copied())
+        {
+            let end = near_end.min(far_end).min(len);
+            if end > at {
+                self.transfer(
+                    id,
+                    (local + at, near_key),
+                    (remote + at, far_key),
+                    end - at,
+                    out,
+                );
+                at = end;
+            }
+            if near_end <= end {
+                near.next();
+            }
+            if far_end <= end {
+                far.next();
+            }
+        }
+        if at < len {
+            // What was held did not cover it: never so, but never silently so either.
+            self.with_piece(id, |piece| {
+                piece.failed = Some(Error::Unreachable {
+                    rank: piece.peer,
+                    addr: remote + at,
+                    len: len - at,
+                    why: Refusal::NotMapped,
+                });
+            });
+        }
+        self.leg_done(id, Ok(()), out);
+    }
+
+    fn transfer(
+        &mut self,
+        id: u64,
+        (local, local_key): (u64, u64),
+        (remote, remote_key): (u64, u64),
+        len: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let leg = self.name();
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        piece.legs += 1;
+        self.legs.insert(leg, Leg::Piece { id, at: 0 });
+        out.push(Action::Transfer {
+            id: leg,
+            peer: piece.peer,
+            put: piece.put,
+            local,
+            local_key,
+            remote,
+            remote_key,
+            len,
+        });
+    }
+
+    /// Asks the peer to write to the own memory.
+    fn pull(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+        let geometry = self.limits.geometry;
+        let leg = self.name();
+        let (Some(piece), Some(claim)) = (self.pieces.get_mut(&id), self.local.get(claim)) else {
+            return;
+        };
+        let mut at = piece.local;
+        let places = (claim.holds.iter())
+            .map(|hold| {
+                let end = geometry
+                    .address_of(hold.run.end())
+                    .min(piece.local + piece.len);
+                let place = Place {
+                    key: hold.key,
+                    addr: at,
+                    len: end - at,
+                };
+                at = end;
+                place
+            })
+            .collect();
+        piece.legs += 1;
+        let (peer, remote) = (piece.peer, piece.remote);
+        self.legs.insert(leg, Leg::Piece { id, at: 0 });
+        let message = Message::Pull {
+            id: leg,
+            from: remote,
+            to: places,
+        };
+        self.send(peer, message, out);
+    }
+
+    pub(super) fn pulled(
+        &mut self,
+        from: u32,
+        leg: u64,
+        refused: Option<Refusal>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), &'static str> {
+        let id = self
+            .leg_of(from, leg, "the end of a pull that was not asked for")?
+            .0;
+        self.legs.remove(&leg);
+        match refused {
+            None => self.leg_done(id, Ok(()), out),
+            Some(why) if why.can_copy() => {
+                self.with_piece(id, |piece| piece.legs -= 1);
+                self.copy_instead(id, out);
+            }
+            Some(why) => self.fail_piece(id, why, out),
+        }
+        Ok(())
+    }
+
+    /// The piece of a leg that a peer's message names, and where in it.
+    pub(super) fn leg_of(
+        &self,
+        from: u32,
+        leg: u64,
+        otherwise: &'static str,
+    ) -> Result<(u64, u64), &'static str> {
+        match self.legs.get(&leg) {
+            Some(Leg::Piece { id, at })
+                if self.pieces.get(id).is_some_and(|piece| piece.peer == from) =>
+            {
+                Ok((*id, *at))
+            }
+            _ => Err(otherwise),
+        }
+    }
+
+    pub(super) fn leg_done(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        piece.legs -= 1;
+        if let Err(error) = result {
+            piece.failed.get_or_insert(error);
+        }
+        if piece.legs == 0 {
+            self.end_piece(id, out);
+        }
+    }
+
+    /// Gives back what a piece holds on both sides.
+    pub(super) fn let_go(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        let (peer, near) = (piece.peer, piece.near);
+        let holds = std::mem::take(&mut piece.reach.holds);
+        piece.near = Near::Unasked;
+        if let Near::Claimed(claim) | Near::Ready(claim) = near {
+            let unpin = self.policy.local == LocalPolicy::PerOperation;
+            self.local.end(claim, unpin, out);
+        }
+        if holds.is_empty() {
+            return;
+        }
+        match self.policy.remote {
+            Remote::Handshake(After::Keep) => {}
+            Remote::Handshake(after) => {
+                for holds in holds.chunks(MAX_LIST) {
+                    let runs = holds.iter().map(|hold| hold.run).collect();
+                    let unpin = after == After::Unpin;
+                    self.send(peer, Message::Release { runs, unpin }, out);
+                }
+            }
+            _ => {
+                self.far(peer).drop_holds(&holds);
+                self.firehoses_free(peer, out);
+            }
+        }
+    }
+
+    pub(super) fn end_piece(&mut self, id: u64, out: &mut Vec<Action>) {
+        self.let_go(id, out);
+        let Some(piece) = self.pieces.remove(&id) else {
+            return;
+        };
+        let Some(op) = self.ops.get_mut(&piece.op) else {
+            return;
+        };
+        op.live -= 1;
+        if let Some(error) = piece.failed
+            && op.result.is_ok()
+        {
+            op.result = Err(error);
+        }
+        self.next_piece(piece.op, out);
+        self.end_op(piece.op, out);
+    }
+
+    fn end_op(&mut self, id: u64, out: &mut Vec<Action>) {
+        let over = |op: &Op| op.live == 0 && (op.cut == op.operation.len || op.result.is_err());
+        if self.ops.get(&id).is_some_and(over)
+            && let Some(op) = self.ops.remove(&id)
+        {
+            out.push(Action::Done {
+                op: id,
+                result: op.result,
+            });
+        }
+    }
+
+    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, out: &mut Vec<Action>) {
+        self.with_piece(id, |piece| {
+            piece.failed = Some(Error::Unreachable {
+                rank: piece.peer,
+                addr: piece.remote,
+                len: piece.len,
+                why,
+            });
+        });
+        self.end_piece(id, out);
+    }
+
+    /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
+    /// those.
+    pub(super) fn fail_pieces(&mut self, peer: u32, out: &mut Vec<Action>) {
+        let theirs: Vec<u64> = (self.pieces.iter())
+            .filter(|(_, piece)| piece.peer == peer)
+            .map(|(id, _)| *id)
+            .collect();
+        self.forget_queue(peer);
+        let transfers: Vec<u64> = theirs
+            .iter()
+            .copied()
+            .filter(|id| self.transfers_under_way(*id))
+            .collect();
+        for id in theirs {
+            self.with_piece(id, |piece| piece.failed = Some(Error::PeerLost(peer)));
+            if let Some(op) = self
+                .pieces
+                .get(&id)
+                .and_then(|piece| self.ops.get_mut(&piece.op))
+            {
+                op.result = Err(Error::PeerLost(peer));
+            }
+            if !transfers.contains(&id) {
+                self.legs
+                    .retain(|_, leg| !matches!(leg, Leg::Piece { id: of, .. } if *of == id));
+                self.end_piece(id, out);
+            }
+        }
+    }
+
+    /// Whether the network has transfers of the piece; messages that wait for an answer do not
+    /// count.
+    fn transfers_under_way(&self, id: u64) -> bool {
+        self.pieces.get(&id).is_some_and(|piece| {
+            let pulls = !piece.put && !self.config.reads;
+            piece.legs > 0 && !piece.copy.is_on() && !pulls
+        })
+    }
+
+    pub(super) fn with_piece(&mut self, id: u64, change: impl FnOnce(&mut Piece)) {
+        if let Some(piece) = self.pieces.get_mut(&id) {
+            change(piece);
+        }
+    }
+}

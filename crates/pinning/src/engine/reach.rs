@@ -1,0 +1,366 @@
+//! The far side of a piece: firehoses that are there, moves for those that are not, and what
+//! moves bring (Firehose §3.2).
+
+use super::{
+    Engine,
+    far::{Asked, FarHold, Reach},
+    piece::Near,
+};
+use crate::{
+    Action, Data, Message, Refusal, Run,
+    strategy::{After, Remote},
+    wire::{Granted, MAX_LIST, Move, Need, Ride},
+};
+
+impl Engine {
+    /// Holds the firehoses of a piece and moves those that are missing; if too many are in use,
+    /// the piece waits for its turn and holds nothing.
+    pub(super) fn reach_for(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let peer = piece.peer;
+        if !self.far(peer).queue.is_empty() {
+            self.wait_for_firehoses(id, peer);
+            return;
+        }
+        if !self.try_reach(id, out) {
+            self.wait_for_firehoses(id, peer);
+        }
+    }
+
+    fn wait_for_firehoses(&mut self, id: u64, peer: u32) {
+        self.stats.stalls += 1;
+        self.waiting += 1;
+        self.far(peer).queue.push_back(id);
+    }
+
+    pub(super) fn forget_queue(&mut self, peer: u32) {
+        if let Some(far) = self.fars.get_mut(&peer) {
+            self.waiting -= far.queue.len();
+            far.queue.clear();
+        }
+    }
+
+    fn try_reach(&mut self, id: u64, out: &mut Vec<Action>) -> bool {
+        let (amortised, max_extent) = (self.limits.amortised, self.limits.max_extent);
+        let Some(piece) = self.pieces.get(&id) else {
+            return true;
+        };
+        let (peer, put, len, remote) = (piece.peer, piece.put, piece.len, piece.remote);
+        let Ok(run) = self.limits.geometry.span(remote, len) else {
+            return true;
+        };
+        let far = self.far(peer);
+        let look = far.look(run, put);
+        if look.read_only {
+            far.drop_holds(&look.holds);
+            self.fail_piece(id, Refusal::ReadOnly, out);
+            return true;
+        }
+        let needs = if look.gaps.is_empty() {
+            Vec::new()
+        } else {
+            match far.set_aside(&look.gaps, amortised, max_extent) {
+                Some(needs) => needs,
+                None => {
+                    far.drop_holds(&look.holds);
+                    return false;
+                }
+            }
+        };
+        for (join, part) in &look.joins {
+            if let Some(asked) = far.asked.get_mut(join) {
+                asked.waiters.push((id, *part));
+            }
+        }
+        let reach = Reach {
+            holds: look.holds,
+            refused: None,
+            pending: (needs.len() + look.joins.len()) as u32,
+        };
+        self.stats.far_hits += u64::from(reach.pending == 0);
+        self.with_piece(id, |piece| piece.reach = reach);
+        let rides = needs.len() == 1 && look.joins.is_empty() && len <= self.config.ride as u64;
+        for needs in needs.chunks(MAX_LIST) {
+            self.ask(id, peer, needs.to_vec(), true, rides, out);
+        }
+        if !rides {
+            self.claim_near(id, out);
+        }
+        true
+    }
+
+    /// Asks for the far side of one operation (rendezvous and its kin).
+    pub(super) fn shake_hands(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let peer = piece.peer;
+        let Ok(run) = self.limits.geometry.span(piece.remote, piece.len) else {
+            return;
+        };
+        self.with_piece(id, |piece| piece.reach.pending = 1);
+        let need = Need { run, welcome: run };
+        self.ask(id, peer, vec![need], false, false, out);
+        self.claim_near(id, out);
+    }
+
+    /// Holds memory that was registered from the start; what was not is copied.
+    pub(super) fn reach_static(&mut self, id: u64, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let (peer, put) = (piece.peer, piece.put);
+        let Ok(run) = self.limits.geometry.span(piece.remote, piece.len) else {
+            return;
+        };
+        let look = self.far(peer).look(run, put);
+        if look.gaps.is_empty() && !look.read_only {
+            self.stats.far_hits += 1;
+            self.with_piece(id, |piece| piece.reach.holds = look.holds);
+            self.claim_near(id, out);
+        } else {
+            self.far(peer).drop_holds(&look.holds);
+            self.start_copy(id, out);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        id: u64,
+        peer: u32,
+        needs: Vec<Need>,
+        cached: bool,
+        rides: bool,
+        out: &mut Vec<Action>,
+    ) {
+        let name = self.name();
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        let (put, local, remote, len) = (piece.put, piece.local, piece.remote, piece.len as u32);
+        let hold = self.policy.remote != Remote::Handshake(After::Keep);
+        let borrowing = self.config.borrowing && cached;
+        let share = self.limits.share;
+        let far = self.far(peer);
+        // Whoever gives buckets back to get others could use more.
+        let borrow = if borrowing && !far.owed.is_empty() {
+            (share / 2).max(needs.iter().map(|need| need.welcome.count).sum())
+        } else {
+            0
+        };
+        let waiters = needs.iter().map(|need| (id, need.run)).collect();
+        let mut asked = Asked::new(needs.clone(), cached, waiters);
+        asked.rider = rides.then_some(id);
+        far.ask(name, asked);
+        let rest = far.owed.len().saturating_sub(MAX_LIST);
+        let releases = far.owed.split_off(rest);
+        self.stats.moves += 1;
+        self.stats.released += releases.len() as u64;
+        self.give_back(peer, out);
+        let wanted = Move {
+            id: name,
+            write: put,
+            hold,
+            borrow,
+            releases,
+            needs,
+            ride: rides.then_some(Ride { addr: remote, len }),
+        };
+        let data = if rides && put {
+            Data::Own { addr: local, len }
+        } else {
+            Data::None
+        };
+        out.push(Action::Send {
+            to: peer,
+            message: Message::Move(wanted),
+            data,
+        });
+    }
+
+    /// Tells a peer what is given back, without a move to carry it.
+    pub(super) fn give_back(&mut self, peer: u32, out: &mut Vec<Action>) {
+        let Some(far) = self.fars.get_mut(&peer) else {
+            return;
+        };
+        let owed = std::mem::take(&mut far.owed);
+        for runs in owed.chunks(MAX_LIST) {
+            self.stats.released += runs.len() as u64;
+            let runs = runs.to_vec();
+            self.send(peer, Message::Release { runs, unpin: false }, out);
+        }
+    }
+
+    /// A move was answered, or part of it.
+    pub(super) fn granted(
+        &mut self,
+        from: u32,
+        granted: Granted,
+        out: &mut Vec<Action>,
+    ) -> Result<(), &'static str> {
+        let far = self.fars.get_mut(&from).ok_or("an answer to no move")?;
+        let asked = far
+            .asked
+            .get_mut(&granted.id)
+            .ok_or("an answer to no move")?;
+        let fits = |run: &Run| asked.needs.iter().any(|need| need.welcome.contains(*run));
+        let runs = granted.grants.iter().map(|grant| &grant.run);
+        if !runs
+            .chain(granted.refused.iter().map(|(run, _)| run))
+            .all(fits)
+        {
+            return Err("an answer about buckets that were not asked for");
+        }
+        if (asked.grants.iter().chain(&granted.grants))
+            .map(|grant| grant.run.count)
+            .sum::<u64>()
+            > asked.needs.iter().map(|need| need.welcome.count).sum()
+        {
+            return Err("an answer that grants buckets twice");
+        }
+        if granted.ride.is_some() && asked.rider.is_none() {
+            return Err("an answer with data that was not asked for");
+        }
+        asked.grants.extend(&granted.grants);
+        asked.refused.extend(&granted.refused);
+        if !granted.last {
+            return Ok(());
+        }
+        let cached = asked.cached;
+        far.lend(granted.lent);
+        if cached {
+            self.land(from, granted, out);
+        } else if let Some(asked) = far.answered(granted.id, 0) {
+            self.stats.refused += asked.refused.len() as u64;
+            for (id, run) in &asked.waiters {
+                let holds = (asked.grants.iter())
+                    .filter(|grant| grant.run.overlaps(*run))
+                    .map(|grant| FarHold {
+                        slot: None,
+                        run: grant.run,
+                        key: grant.key,
+                    })
+                    .collect();
+                self.arrived(*id, holds, asked.refused.first().map(|(_, why)| *why), out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what a move brought into the table and serves all that waited for it.
+    fn land(&mut self, from: u32, granted: Granted, out: &mut Vec<Action>) {
+        let Some(far) = self.fars.get_mut(&from) else {
+            return;
+        };
+        let Some(asked) = far.asked.get_mut(&granted.id) else {
+            return;
+        };
+        let grants = std::mem::take(&mut asked.grants);
+        let landed: Vec<_> = (grants.iter().filter(|grant| far.land(grant)).copied()).collect();
+        let attached = landed.iter().map(|grant| grant.run.count).sum();
+        let Some(asked) = far.answered(granted.id, attached) else {
+            return;
+        };
+        self.stats.refused += asked.refused.len() as u64;
+        for (id, run) in &asked.waiters {
+            let Some(piece) = self.pieces.get(id) else {
+                continue;
+            };
+            let put = piece.put;
+            if asked.rider == Some(*id) {
+                self.rode(*id, granted.ride, out);
+                continue;
+            }
+            let look = self.far(from).look(*run, put);
+            let why = (asked.refused.iter())
+                .find(|(refused, _)| refused.overlaps(*run))
+                .map(|(_, why)| *why)
+                .or(look.read_only.then_some(Refusal::ReadOnly))
+                .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
+            self.arrived(*id, look.holds, why, out);
+        }
+        let far = self.far(from);
+        landed.iter().for_each(|grant| far.settle(grant));
+        far.shrink();
+        self.answer_revocations(from, out);
+        self.firehoses_free(from, out);
+    }
+
+    /// The data of a piece went with its move, or came with the answer.
+    fn rode(&mut self, id: u64, ride: Option<Result<u32, Refusal>>, out: &mut Vec<Action>) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        piece.reach.pending -= 1;
+        match ride {
+            Some(Ok(len)) if piece.put || u64::from(len) == piece.len => {
+                if !piece.put {
+                    out.push(Action::Land {
+                        to: piece.local,
+                        len,
+                    });
+                }
+                self.stats.rides += 1;
+                self.end_piece(id, out);
+            }
+            Some(Err(why)) => self.fail_piece(id, why, out),
+            _ => self.copy_instead(id, out),
+        }
+    }
+
+    /// Some of the far side of a piece has come.
+    fn arrived(
+        &mut self,
+        id: u64,
+        holds: Vec<FarHold>,
+        refused: Option<Refusal>,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        let reach = &mut piece.reach;
+        reach.holds.extend(holds);
+        reach.refused = reach.refused.or(refused);
+        reach.pending -= 1;
+        if reach.pending == 0 {
+            reach.holds.sort_unstable_by_key(|hold| hold.run.first);
+            if piece.near != Near::Unasked {
+                self.both_sides(id, out);
+            }
+        }
+    }
+
+    /// Firehoses to a peer may be free: who waits for them is served, in order.
+    pub(super) fn firehoses_free(&mut self, peer: u32, out: &mut Vec<Action>) {
+        let Some(far) = self.fars.get_mut(&peer) else {
+            return;
+        };
+        if far.used > far.credit {
+            far.shrink();
+            if far.queue.is_empty() {
+                self.give_back(peer, out);
+            }
+        }
+        self.answer_revocations(peer, out);
+        while let Some(far) = self.fars.get_mut(&peer)
+            && let Some(id) = far.queue.pop_front()
+        {
+            self.waiting -= 1;
+            if !self.try_reach(id, out) {
+                self.waiting += 1;
+                self.far(peer).queue.push_front(id);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn recalled(&mut self, from: u32, count: u64, out: &mut Vec<Action>) {
+        if let Some(far) = self.fars.get_mut(&from) {
+            far.recall(count);
+            self.give_back(from, out);
+        }
+    }
+}

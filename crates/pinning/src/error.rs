@@ -1,0 +1,175 @@
+//! What can go wrong in deciding what is registered.
+
+/// Why memory could not be made usable, or a peer's message not be understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A bucket that is no power-of-two multiple of the page.
+    #[error(
+        "a bucket of {bucket} bytes will not do: it must be a power of two and a multiple of the page of {page} bytes"
+    )]
+    BucketSize {
+        /// Bytes asked for.
+        bucket: usize,
+        /// Bytes of a page.
+        page: usize,
+    },
+
+    /// M leaves no bucket for each peer.
+    #[error(
+        "M of {m} bytes is less than one bucket of {bucket} bytes for each of {peers} peers: raise HYDRANT_M to {least} or choose smaller buckets"
+    )]
+    LimitTooSmall {
+        /// Bytes that peers together may keep registered.
+        m: u64,
+        /// Bytes of a bucket.
+        bucket: u64,
+        /// Peers that share M.
+        peers: u64,
+        /// The least M that would do.
+        least: u64,
+    },
+
+    /// MAXVICTIM holds no bucket: no operation could register its own side.
+    #[error(
+        "MAXVICTIM of {maxvictim} bytes holds no bucket of {bucket} bytes: raise HYDRANT_MAXVICTIM to at least {bucket}"
+    )]
+    VictimsTooFew {
+        /// Bytes of victims.
+        maxvictim: u64,
+        /// Bytes of a bucket.
+        bucket: u64,
+    },
+
+    /// More than the machine can pin.
+    #[error(
+        "M + MAXVICTIM of {wanted} bytes is above the {available} bytes that can be pinned: lower HYDRANT_M or HYDRANT_MAXVICTIM"
+    )]
+    AboveMemory {
+        /// M + MAXVICTIM.
+        wanted: u64,
+        /// Bytes that can be registered.
+        available: u64,
+    },
+
+    /// A strategy nobody knows.
+    #[error("there is no registration strategy {name:?}; there are {known}")]
+    UnknownStrategy {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+
+    /// A strategy that is known and not built.
+    #[error(
+        "the strategy {0} needs a helper thread that predicts, which is not part of this version"
+    )]
+    NotBuilt(&'static str),
+
+    /// An address range that leaves the address space.
+    #[error("{len} bytes at address {addr:#x} leave the address space")]
+    Overflow {
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+    },
+
+    /// A rank that does not exist, or the own one.
+    #[error("rank {rank} is no peer: there are {ranks} ranks and this is rank {own}")]
+    NoPeer {
+        /// What was named.
+        rank: u32,
+        /// Ranks of the job.
+        ranks: u32,
+        /// The own rank.
+        own: u32,
+    },
+
+    /// Memory could not be reached by any means.
+    #[error("{len} bytes at address {addr:#x} of rank {rank} cannot be reached: {why}")]
+    Unreachable {
+        /// Whose memory.
+        rank: u32,
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+        /// What stood in the way.
+        why: Refusal,
+    },
+
+    /// Static registration that does not fit.
+    #[error(
+        "{wanted} bytes cannot be registered at the start beside {registered} bytes: the limit M + MAXVICTIM is {limit} bytes; raise HYDRANT_M or choose another HYDRANT_REGISTRATION"
+    )]
+    PastLimit {
+        /// Bytes to be registered.
+        wanted: u64,
+        /// Bytes registered already.
+        registered: u64,
+        /// M + MAXVICTIM.
+        limit: u64,
+    },
+
+    /// The peer is gone.
+    #[error("rank {0} is lost")]
+    PeerLost(u32),
+
+    /// The network refused or failed an access.
+    #[error("an access to memory of rank {rank} failed: {why}")]
+    Access {
+        /// Whose memory.
+        rank: u32,
+        /// What the network said.
+        why: String,
+    },
+
+    /// A peer's message follows no rule.
+    #[error("rank {peer} sent a malformed registration message: {what}")]
+    Malformed {
+        /// Who sent it.
+        peer: u32,
+        /// What was wrong.
+        what: &'static str,
+    },
+}
+
+/// Why a registration or an access was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The limit is reached and nothing can be given up.
+    #[error("the limit M + MAXVICTIM is reached and everything registered is in use")]
+    Limit = 0,
+    /// Not mapped, or lent to nobody.
+    #[error("the memory is not mapped, or not lent to peers")]
+    NotMapped = 1,
+    /// Mapped without the right to write.
+    #[error("the memory is read-only")]
+    ReadOnly = 2,
+    /// The system or the NIC has no room.
+    #[error(
+        "the system or the NIC refused to register more memory (memlock, memory or table of keys)"
+    )]
+    Exhausted = 3,
+}
+
+impl Refusal {
+    pub(crate) fn from_wire(byte: u8) -> Option<Self> {
+        [
+            Self::Limit,
+            Self::NotMapped,
+            Self::ReadOnly,
+            Self::Exhausted,
+        ]
+        .into_iter()
+        .find(|refusal| *refusal as u8 == byte)
+    }
+
+    /// Whether copying might still reach the memory.
+    pub fn can_copy(self) -> bool {
+        matches!(self, Self::Limit | Self::Exhausted)
+    }
+}

@@ -1,0 +1,120 @@
+//! The hit: both sides registered, found without a lock.
+//!
+//! All threads of a rank share it. A hit takes one reference on each side and gives it back
+//! after the transfer; it writes the two records of its buckets and nothing else, so hits to
+//! different peers, and of different buckets, share no line. What is not a hit goes to the
+//! [`Engine`](crate::Engine), behind the lock of the layer above.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use crate::{Geometry, table::Table};
+
+/// Peers whose tables are found by one pointer.
+const GROUP: usize = 64;
+
+type Group = Box<[OnceLock<Arc<Table>>]>;
+
+/// What threads share of an engine.
+#[derive(Debug)]
+pub struct Hot {
+    geometry: Geometry,
+    /// Whether the strategy keeps registrations on both sides.
+    caches: bool,
+    local: Arc<Table>,
+    /// Nothing is allocated for peers never spoken to but this.
+    peers: Box<[OnceLock<Group>]>,
+    /// Operations wait for their turn: hits may not pass them by for ever.
+    crowded: AtomicBool,
+}
+
+/// Both sides of an operation, held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the references are given back by Hot::release"]
+pub struct Hit {
+    /// The peer.
+    pub peer: u32,
+    /// The key of the peer's extent.
+    pub remote_key: u64,
+    /// The key of the own extent.
+    pub local_key: u64,
+    pub(crate) remote_slot: u32,
+    pub(crate) local_slot: u32,
+}
+
+impl Hot {
+    pub(crate) fn new(geometry: Geometry, ranks: u32, caches: bool, local: Arc<Table>) -> Self {
+        Self {
+            geometry,
+            caches,
+            local,
+            peers: (0..(ranks as usize).div_ceil(GROUP))
+                .map(|_| OnceLock::new())
+                .collect(),
+            crowded: AtomicBool::new(false),
+        }
+    }
+
+    /// Finds both sides registered under one key each, and holds them.
+    #[inline]
+    pub fn hit(&self, peer: u32, remote: u64, local: u64, len: u64, put: bool) -> Option<Hit> {
+        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
+            return None;
+        }
+        let table = self.peer(peer)?;
+        let far = self.hold(table, remote, len, put)?;
+        let Some(near) = self.hold(&self.local, local, len, !put) else {
+            // Whoever waits for it looks again when the miss reaches the engine.
+            let _ = table.release(far.0);
+            return None;
+        };
+        Some(Hit {
+            peer,
+            remote_key: far.1,
+            local_key: near.1,
+            remote_slot: far.0,
+            local_slot: near.0,
+        })
+    }
+
+    /// Gives a hit back after its transfer. `true`: somebody waits for that, and
+    /// [`Engine::released`](crate::Engine::released) is due.
+    #[inline]
+    #[must_use = "somebody may wait for it"]
+    pub fn release(&self, hit: &Hit) -> bool {
+        let far = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
+        let near = self.local.release(hit.local_slot);
+        far | near | self.crowded.load(Relaxed)
+    }
+
+    #[inline]
+    fn hold(&self, table: &Table, addr: u64, len: u64, write: bool) -> Option<(u32, u64)> {
+        let last = addr.checked_add(len - 1)?;
+        let found = table.acquire(self.geometry.bucket_of(addr))?;
+        if self.geometry.bucket_of(last) < found.end && (found.writable || !write) {
+            return Some((found.slot, found.key));
+        }
+        let _ = table.release(found.slot);
+        None
+    }
+
+    #[inline]
+    fn peer(&self, peer: u32) -> Option<&Arc<Table>> {
+        let group = self.peers.get(peer as usize / GROUP)?.get()?;
+        group.get(peer as usize % GROUP)?.get()
+    }
+
+    pub(crate) fn add_peer(&self, peer: u32, table: &Arc<Table>) {
+        let Some(group) = self.peers.get(peer as usize / GROUP) else {
+            return;
+        };
+        let group = group.get_or_init(|| (0..GROUP).map(|_| OnceLock::new()).collect());
+        let _ = group[peer as usize % GROUP].set(Arc::clone(table));
+    }
+
+    pub(crate) fn set_crowded(&self, crowded: bool) {
+        self.crowded.store(crowded, Relaxed);
+    }
+}

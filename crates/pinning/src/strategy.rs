@@ -1,0 +1,228 @@
+//! The strategies: every way of the papers to get memory registered, as a value.
+
+use std::{fmt, str::FromStr};
+
+use crate::Error;
+
+/// How an operation gets the memory of both sides registered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// Memory is registered when it is allocated and stays so (Firehose §3.3).
+    PinEverything,
+    /// Data is copied through registered buffers on both sides (Firehose §3.3, ARMCI §3).
+    Bounce,
+    /// A message round trip registers the far side for each operation (Firehose §3.3, §4.2).
+    /// With `unpin` it is deregistered after it; without, never.
+    Rendezvous {
+        /// Whether the far side is deregistered after the operation.
+        unpin: bool,
+    },
+    /// Both sides are registered when needed, and left so or not (Li §2).
+    OnDemand {
+        /// Whether memory stays registered after its use, as far as the limits go.
+        leave_pinned: bool,
+    },
+    /// Registers chunk by chunk under the transfer (Li §6, Woodall).
+    Pipeline {
+        /// Whether memory stays registered after its use, as far as the limits go.
+        leave_pinned: bool,
+    },
+    /// A cache of registrations on both sides, least recently used given up first
+    /// (Tezuka §4).
+    PinDown,
+    /// Peers own handles to buckets and move them (Bell & Bonachea §3.2).
+    Firehose,
+    /// The NIC pages: nothing is registered (Firehose §2, hardware-assisted).
+    Paging,
+    /// A helper thread registers ahead of time (Li). Not built.
+    Foresight,
+}
+
+impl Strategy {
+    /// Every strategy that is built.
+    pub const ALL: [Strategy; 11] = [
+        Strategy::PinEverything,
+        Strategy::Bounce,
+        Strategy::Rendezvous { unpin: true },
+        Strategy::Rendezvous { unpin: false },
+        Strategy::OnDemand { leave_pinned: true },
+        Strategy::OnDemand {
+            leave_pinned: false,
+        },
+        Strategy::Pipeline { leave_pinned: true },
+        Strategy::Pipeline {
+            leave_pinned: false,
+        },
+        Strategy::PinDown,
+        Strategy::Firehose,
+        Strategy::Paging,
+    ];
+
+    /// The name by which users choose it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::PinEverything => "pin-everything",
+            Strategy::Bounce => "bounce",
+            Strategy::Rendezvous { unpin: true } => "rendezvous-unpin",
+            Strategy::Rendezvous { unpin: false } => "rendezvous-no-unpin",
+            Strategy::OnDemand { leave_pinned: true } => "on-demand-leave-pinned",
+            Strategy::OnDemand {
+                leave_pinned: false,
+            } => "on-demand",
+            Strategy::Pipeline { leave_pinned: true } => "pipeline-leave-pinned",
+            Strategy::Pipeline {
+                leave_pinned: false,
+            } => "pipeline",
+            Strategy::PinDown => "pin-down",
+            Strategy::Firehose => "firehose",
+            Strategy::Paging => "paging",
+            Strategy::Foresight => "foresight",
+        }
+    }
+
+    /// What it does on each side.
+    pub(crate) fn policy(self) -> Policy {
+        let handshake = |after| Policy {
+            remote: Remote::Handshake(after),
+            local: Local::Cached,
+            pieces: 2,
+            chunked: false,
+        };
+        match self {
+            Strategy::PinEverything => Policy {
+                remote: Remote::Static,
+                ..handshake(After::Keep)
+            },
+            Strategy::Bounce => Policy {
+                remote: Remote::Copy,
+                local: Local::Copied,
+                pieces: 1,
+                chunked: false,
+            },
+            Strategy::Rendezvous { unpin: true } => handshake(After::Unpin),
+            Strategy::Rendezvous { unpin: false } => handshake(After::Keep),
+            Strategy::OnDemand { leave_pinned: true } | Strategy::PinDown => {
+                handshake(After::Release)
+            }
+            Strategy::OnDemand {
+                leave_pinned: false,
+            } => Policy {
+                local: Local::PerOperation,
+                ..handshake(After::Unpin)
+            },
+            Strategy::Pipeline { leave_pinned } => Policy {
+                local: if leave_pinned {
+                    Local::Cached
+                } else {
+                    Local::PerOperation
+                },
+                pieces: 3,
+                chunked: true,
+                ..handshake(if leave_pinned {
+                    After::Release
+                } else {
+                    After::Unpin
+                })
+            },
+            Strategy::Paging => Policy {
+                remote: Remote::Paged,
+                ..handshake(After::Keep)
+            },
+            Strategy::Firehose | Strategy::Foresight => Policy {
+                remote: Remote::Firehose,
+                ..handshake(After::Release)
+            },
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let all = || Strategy::ALL.into_iter();
+        match all().find(|strategy| strategy.name() == name) {
+            Some(strategy) => Ok(strategy),
+            None if name == Strategy::Foresight.name() => Err(Error::NotBuilt("foresight")),
+            None => Err(Error::UnknownStrategy {
+                name: name.to_owned(),
+                known: (all().map(Strategy::name).collect::<Vec<_>>()).join(", "),
+            }),
+        }
+    }
+}
+
+/// What a strategy does on each side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Policy {
+    pub(crate) remote: Remote,
+    pub(crate) local: Local,
+    /// Pieces of an operation under way at once.
+    pub(crate) pieces: usize,
+    /// Whether an operation is cut into chunks that overlap registration with transfer.
+    pub(crate) chunked: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remote {
+    /// Registered at allocation; what was not is copied.
+    Static,
+    /// Copied through messages.
+    Copy,
+    /// Asked for before each operation.
+    Handshake(After),
+    /// Firehoses.
+    Firehose,
+    /// Reached without registration.
+    Paged,
+}
+
+/// What becomes of the far side's registration after an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// It stays for good and nobody says anything.
+    Keep,
+    /// It may be given up when room is needed.
+    Release,
+    /// It is deregistered.
+    Unpin,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Local {
+    /// Kept as victims.
+    Cached,
+    /// Deregistered after the operation.
+    PerOperation,
+    /// Not registered: data is copied.
+    Copied,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_found_by_its_name() {
+        for strategy in Strategy::ALL {
+            assert_eq!(strategy.name().parse(), Ok(strategy));
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        assert_eq!(
+            "foresight".parse::<Strategy>(),
+            Err(Error::NotBuilt("foresight"))
+        );
+        let error = "firehoze".parse::<Strategy>().expect_err("no such name");
+        assert!(error.to_string().contains("firehose"), "{error}");
+    }
+}

@@ -1,0 +1,554 @@
+//! The messages of the protocol, to bytes and back.
+//!
+//! Little-endian, a byte for the kind first. What a peer sends is never trusted: every length
+//! is checked against the bytes that are there, and nothing may be left over.
+
+use crate::{Refusal, Run};
+
+/// A message from one rank's engine to another's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Attaches firehoses, or registers for one operation, and releases old ones (§3.2, 2).
+    Move(Move),
+    /// The answer to a move.
+    Granted(Granted),
+    /// Gives firehoses back. No answer.
+    Release {
+        /// First buckets of what was granted.
+        runs: Vec<Run>,
+        /// Whether to deregister at once.
+        unpin: bool,
+    },
+    /// Data to be copied to its place.
+    Put {
+        /// Names the chunk to its sender.
+        id: u64,
+        /// Where it goes.
+        to: u64,
+        /// Bytes that follow the message.
+        len: u32,
+    },
+    /// The answer to a put.
+    Stored {
+        /// The chunk.
+        id: u64,
+        /// Why not, if not.
+        refused: Option<Refusal>,
+    },
+    /// Asks for a copy of data.
+    Get {
+        /// Names the chunk to its asker.
+        id: u64,
+        /// Where it lies.
+        from: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// The answer to a get; the data follows the message.
+    Fetched {
+        /// The chunk.
+        id: u64,
+        /// Why not, if not.
+        refused: Option<Refusal>,
+        /// Bytes that follow.
+        len: u32,
+    },
+    /// Asks the peer to write to the asker's memory, where the NIC does not read.
+    Pull {
+        /// Names the piece to its asker.
+        id: u64,
+        /// Where the data lies.
+        from: u64,
+        /// Where it goes, extent after extent.
+        to: Vec<Place>,
+    },
+    /// The data asked for has been written, or not.
+    Pulled {
+        /// The piece.
+        id: u64,
+        /// Why not, if not.
+        refused: Option<Refusal>,
+    },
+    /// Asks for borrowed firehoses back.
+    Recall {
+        /// How many.
+        count: u64,
+    },
+    /// The memory is going: firehoses on it are to be given back.
+    Revoke {
+        /// Names the revocation to its owner.
+        id: u64,
+        /// Buckets.
+        run: Run,
+    },
+    /// The answer to a revocation, when nothing uses the memory any more.
+    Revoked {
+        /// The revocation.
+        id: u64,
+        /// First buckets of what is given back.
+        runs: Vec<Run>,
+    },
+}
+
+/// A request to register runs of buckets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Move {
+    /// Names the move to its asker.
+    pub id: u64,
+    /// Whether data is to be written there.
+    pub write: bool,
+    /// Whether the target counts what it grants: it keeps it registered until released.
+    pub hold: bool,
+    /// Firehoses the asker would like to borrow beyond its own.
+    pub borrow: u64,
+    /// What the asker gives back.
+    pub releases: Vec<Run>,
+    /// What it needs.
+    pub needs: Vec<Need>,
+    /// Small data that rides along.
+    pub ride: Option<Ride>,
+}
+
+/// Buckets that are needed, and how many around them are welcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Need {
+    /// Needed.
+    pub run: Run,
+    /// Welcome, a superset.
+    pub welcome: Run,
+}
+
+/// Small data on a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ride {
+    /// Where it goes, or lies.
+    pub addr: u64,
+    /// Bytes; those of a put follow the move, those of a get the answer.
+    pub len: u32,
+}
+
+/// What a move got.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Granted {
+    /// The move.
+    pub id: u64,
+    /// Whether this is all: a fragmented target answers in parts.
+    pub last: bool,
+    /// Firehoses lent.
+    pub lent: u64,
+    /// What is registered now.
+    pub grants: Vec<Grant>,
+    /// What is not, and why.
+    pub refused: Vec<(Run, Refusal)>,
+    /// How the ride went: bytes that follow, or why not.
+    pub ride: Option<Result<u32, Refusal>>,
+}
+
+/// Part of an extent of the target, usable from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// The buckets granted.
+    pub run: Run,
+    /// The key.
+    pub key: u64,
+    /// Whether it may be written.
+    pub writable: bool,
+}
+
+/// A stretch of an extent of the asker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The key.
+    pub key: u64,
+    /// The address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Most runs in a list of a message: what a payload of a few kilobytes holds.
+pub const MAX_LIST: usize = 32;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed(pub &'static str);
+
+mod kind {
+    pub(super) const MOVE: u8 = 1;
+    pub(super) const GRANTED: u8 = 2;
+    pub(super) const RELEASE: u8 = 3;
+    pub(super) const PUT: u8 = 4;
+    pub(super) const STORED: u8 = 5;
+    pub(super) const GET: u8 = 6;
+    pub(super) const FETCHED: u8 = 7;
+    pub(super) const PULL: u8 = 8;
+    pub(super) const PULLED: u8 = 9;
+    pub(super) const RECALL: u8 = 10;
+    pub(super) const REVOKE: u8 = 11;
+    pub(super) const REVOKED: u8 = 12;
+}
+
+/// No refusal.
+const FINE: u8 = 0xff;
+
+impl Message {
+    /// Most bytes of a message without its data.
+    pub const MAX_BYTES: usize = 64 + MAX_LIST * (16 + 32);
+
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut out = Writer(out);
+        match self {
+            Message::Move(m) => {
+                out.byte(kind::MOVE);
+                out.word(m.id);
+                out.byte(
+                    u8::from(m.write) | u8::from(m.hold) << 1 | u8::from(m.ride.is_some()) << 2,
+                );
+                out.word(m.borrow);
+                out.list(&m.releases, Writer::run);
+                out.list(&m.needs, |out, need| {
+                    out.run(&need.run);
+                    out.run(&need.welcome);
+                });
+                if let Some(ride) = m.ride {
+                    out.word(ride.addr);
+                    out.half(ride.len);
+                }
+            }
+            Message::Granted(g) => {
+                out.byte(kind::GRANTED);
+                out.word(g.id);
+                out.byte(u8::from(g.last));
+                out.word(g.lent);
+                out.list(&g.grants, |out, grant| {
+                    out.run(&grant.run);
+                    out.word(grant.key);
+                    out.byte(u8::from(grant.writable));
+                });
+                out.list(&g.refused, |out, (run, why)| {
+                    out.run(run);
+                    out.byte(*why as u8);
+                });
+                match g.ride {
+                    None => out.byte(0),
+                    Some(Ok(len)) => {
+                        out.byte(1);
+                        out.half(len);
+                    }
+                    Some(Err(why)) => {
+                        out.byte(2);
+                        out.byte(why as u8);
+                    }
+                }
+            }
+            Message::Release { runs, unpin } => {
+                out.byte(kind::RELEASE);
+                out.byte(u8::from(*unpin));
+                out.list(runs, Writer::run);
+            }
+            Message::Put { id, to, len } => out.chunk(kind::PUT, *id, *to, *len),
+            Message::Get { id, from, len } => out.chunk(kind::GET, *id, *from, *len),
+            Message::Stored { id, refused } => out.outcome(kind::STORED, *id, *refused),
+            Message::Pulled { id, refused } => out.outcome(kind::PULLED, *id, *refused),
+            Message::Fetched { id, refused, len } => {
+                out.outcome(kind::FETCHED, *id, *refused);
+                out.half(*len);
+            }
+            Message::Pull { id, from, to } => {
+                out.byte(kind::PULL);
+                out.word(*id);
+                out.word(*from);
+                out.list(to, |out, place| {
+                    for word in [place.key, place.addr, place.len] {
+                        out.word(word);
+                    }
+                });
+            }
+            Message::Recall { count } => {
+                out.byte(kind::RECALL);
+                out.word(*count);
+            }
+            Message::Revoke { id, run } => {
+                out.byte(kind::REVOKE);
+                out.word(*id);
+                out.run(run);
+            }
+            Message::Revoked { id, runs } => {
+                out.byte(kind::REVOKED);
+                out.word(*id);
+                out.list(runs, Writer::run);
+            }
+        }
+    }
+
+    /// Reads a message; what follows it is its data.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), Malformed> {
+        let mut from = Reader(bytes);
+        let message = match from.byte()? {
+            kind::MOVE => {
+                let id = from.word()?;
+                let flags = from.byte()?;
+                if flags > 7 {
+                    return Err(Malformed("a move with unknown flags"));
+                }
+                let borrow = from.word()?;
+                let releases = from.list(Reader::run)?;
+                let needs = from.list(|from| {
+                    let (run, welcome) = (from.run()?, from.run()?);
+                    if !welcome.contains(run) {
+                        return Err(Malformed("a move that welcomes less than it needs"));
+                    }
+                    Ok(Need { run, welcome })
+                })?;
+                let ride = match flags & 4 {
+                    0 => None,
+                    _ => Some(Ride {
+                        addr: from.word()?,
+                        len: from.half()?,
+                    }),
+                };
+                Message::Move(Move {
+                    id,
+                    write: flags & 1 != 0,
+                    hold: flags & 2 != 0,
+                    borrow,
+                    releases,
+                    needs,
+                    ride,
+                })
+            }
+            kind::GRANTED => Message::Granted(Granted {
+                id: from.word()?,
+                last: from.flag()?,
+                lent: from.word()?,
+                grants: from.list(Reader::grant)?,
+                refused: from.list(|from| Ok((from.run()?, from.refusal()?)))?,
+                ride: match from.byte()? {
+                    0 => None,
+                    1 => Some(Ok(from.half()?)),
+                    2 => Some(Err(from.refusal()?)),
+                    _ => return Err(Malformed("an unknown outcome of a ride")),
+                },
+            }),
+            kind::RELEASE => Message::Release {
+                unpin: from.flag()?,
+                runs: from.list(Reader::run)?,
+            },
+            kind::PUT => {
+                let (id, to, len) = from.chunk()?;
+                Message::Put { id, to, len }
+            }
+            kind::GET => {
+                let (id, at, len) = from.chunk()?;
+                Message::Get { id, from: at, len }
+            }
+            kind::STORED => Message::Stored {
+                id: from.word()?,
+                refused: from.outcome()?,
+            },
+            kind::PULLED => Message::Pulled {
+                id: from.word()?,
+                refused: from.outcome()?,
+            },
+            kind::FETCHED => Message::Fetched {
+                id: from.word()?,
+                refused: from.outcome()?,
+                len: from.half()?,
+            },
+            kind::PULL => Message::Pull {
+                id: from.word()?,
+                from: from.word()?,
+                to: from.list(|from| {
+                    Ok(Place {
+                        key: from.word()?,
+                        addr: from.word()?,
+                        len: from.word()?,
+                    })
+                })?,
+            },
+            kind::RECALL => Message::Recall {
+                count: from.word()?,
+            },
+            kind::REVOKE => Message::Revoke {
+                id: from.word()?,
+                run: from.run()?,
+            },
+            kind::REVOKED => Message::Revoked {
+                id: from.word()?,
+                runs: from.list(Reader::run)?,
+            },
+            _ => return Err(Malformed("an unknown kind")),
+        };
+        let data = from.0;
+        if data.len() as u64 != message.data() {
+            return Err(Malformed("data of another length than announced"));
+        }
+        Ok((message, data))
+    }
+
+    /// Says instead that it cannot be: the data that was to follow is not to be had.
+    pub fn refuse(&mut self, why: Refusal) {
+        match self {
+            Message::Fetched { refused, len, .. } => {
+                *refused = Some(why);
+                *len = 0;
+            }
+            Message::Granted(granted) => granted.ride = Some(Err(why)),
+            _ => {}
+        }
+    }
+
+    /// Where in the receiver's memory the data that follows is to go, if the message says so.
+    pub fn goes_to(&self) -> Option<u64> {
+        match self {
+            Message::Put { to, .. } => Some(*to),
+            Message::Move(Move {
+                write: true,
+                ride: Some(ride),
+                ..
+            }) => Some(ride.addr),
+            _ => None,
+        }
+    }
+
+    /// Bytes of data that follow the message.
+    pub fn data(&self) -> u64 {
+        match self {
+            // The data of a riding put; a riding get has none yet.
+            Message::Move(Move {
+                write: true,
+                ride: Some(ride),
+                ..
+            }) => u64::from(ride.len),
+            Message::Granted(Granted {
+                ride: Some(Ok(len)),
+                ..
+            })
+            | Message::Put { len, .. }
+            | Message::Fetched { len, .. } => u64::from(*len),
+            _ => 0,
+        }
+    }
+}
+
+struct Writer<'a>(&'a mut Vec<u8>);
+
+impl Writer<'_> {
+    fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    fn half(&mut self, half: u32) {
+        self.0.extend_from_slice(&half.to_le_bytes());
+    }
+
+    fn word(&mut self, word: u64) {
+        self.0.extend_from_slice(&word.to_le_bytes());
+    }
+
+    fn run(&mut self, run: &Run) {
+        self.word(run.first);
+        self.word(run.count);
+    }
+
+    fn chunk(&mut self, kind: u8, id: u64, addr: u64, len: u32) {
+        self.byte(kind);
+        self.word(id);
+        self.word(addr);
+        self.half(len);
+    }
+
+    fn outcome(&mut self, kind: u8, id: u64, refused: Option<Refusal>) {
+        self.byte(kind);
+        self.word(id);
+        self.byte(refused.map_or(FINE, |why| why as u8));
+    }
+
+    fn list<T>(&mut self, list: &[T], write: impl Fn(&mut Self, &T)) {
+        debug_assert!(list.len() <= MAX_LIST, "lists are cut before");
+        self.byte(list.len() as u8);
+        for item in list {
+            write(self, item);
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed("cut short"))?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed("a flag that is neither yes nor no")),
+        }
+    }
+
+    fn half(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn word(&mut self) -> Result<u64, Malformed> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn run(&mut self) -> Result<Run, Malformed> {
+        let run = Run {
+            first: self.word()?,
+            count: self.word()?,
+        };
+        if run.is_sane() {
+            Ok(run)
+        } else {
+            Err(Malformed("a run of buckets that do not exist"))
+        }
+    }
+
+    fn grant(&mut self) -> Result<Grant, Malformed> {
+        Ok(Grant {
+            run: self.run()?,
+            key: self.word()?,
+            writable: self.flag()?,
+        })
+    }
+
+    fn refusal(&mut self) -> Result<Refusal, Malformed> {
+        Refusal::from_wire(self.byte()?).ok_or(Malformed("an unknown refusal"))
+    }
+
+    fn outcome(&mut self) -> Result<Option<Refusal>, Malformed> {
+        match self.byte()? {
+            FINE => Ok(None),
+            byte => (Refusal::from_wire(byte).map(Some)).ok_or(Malformed("an unknown refusal")),
+        }
+    }
+
+    fn chunk(&mut self) -> Result<(u64, u64, u32), Malformed> {
+        Ok((self.word()?, self.word()?, self.half()?))
+    }
+
+    fn list<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let len = usize::from(self.byte()?);
+        if len > MAX_LIST {
+            return Err(Malformed("a list that is too long"));
+        }
+        (0..len).map(|_| read(self)).collect()
+    }
+}
