@@ -48,4 +48,4 @@ pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, run};
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use rma::{AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
-pub use settings::Settings;
+pub use settings::{ConduitKind, Settings};

@@ -7,5 +7,7 @@ mod support;
 mod alloc;
 #[path = "memory/anywhere.rs"]
 mod anywhere;
+#[path = "memory/direct.rs"]
+mod direct;
 #[path = "memory/expose.rs"]
 mod expose;

@@ -107,29 +107,48 @@ impl Job {
             what: "argument",
             cause: cause.to_string(),
         })?;
-        let id = core.am.calls.begin();
-        let message = Message {
-            kind: kind::CALL,
-            tag: function.handler.number,
-            args: &[id],
-            payload: &argument,
-        };
-        let mut result = None;
-        let waited = core.request(rank, &message).and_then(|()| {
-            core.wait(On::Rank(rank), For::Message, || {
-                result = core.am.calls.take(id);
-                result.is_some()
-            })
-        });
-        if let Err(error) = waited {
-            core.am.calls.forget(id);
-            return Err(error);
-        }
-        let bytes = result.unwrap_or(Err(Error::PeerLost(rank)))?;
+        let bytes = core.ask(rank, |id, core| {
+            let message = Message {
+                kind: kind::CALL,
+                tag: function.handler.number,
+                args: &[id],
+                payload: &argument,
+            };
+            core.request(rank, &message)
+        })?;
         postcard::from_bytes(&bytes).map_err(|cause| Error::Codec {
             what: "result",
             cause: cause.to_string(),
         })
+    }
+}
+
+impl Core {
+    /// Asks `rank` by the message that `send` sends under the number given, and waits for what
+    /// [`answer`](Self::answer) takes for that number.
+    pub(crate) fn ask(
+        &self,
+        rank: Rank,
+        send: impl FnOnce(u64, &Self) -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let id = self.am.calls.begin();
+        let mut result = None;
+        let waited = send(id, self).and_then(|()| {
+            self.wait(On::Rank(rank), For::Message, || {
+                result = self.am.calls.take(id);
+                result.is_some()
+            })
+        });
+        if let Err(error) = waited {
+            self.am.calls.forget(id);
+            return Err(error);
+        }
+        result.unwrap_or(Err(Error::PeerLost(rank)))
+    }
+
+    /// An answer came; `false` if nobody waits for it.
+    pub(crate) fn answer(&self, id: u64, result: Result<Vec<u8>>) -> bool {
+        self.am.calls.end(id, result)
     }
 }
 

@@ -32,11 +32,15 @@ pub use engine::Handler;
 pub(crate) use pump::Pump;
 
 /// What a message is, in its kind.
-mod kind {
+pub(crate) mod kind {
     /// A request for a user's handler, and the reply to one.
-    pub(super) const USER: u8 = 0;
+    pub(crate) const USER: u8 = 0;
     /// A remote call, and its result.
-    pub(super) const CALL: u8 = 1;
+    pub(crate) const CALL: u8 = 1;
     /// A reply that says how a request failed.
-    pub(super) const FAILURE: u8 = 2;
+    pub(crate) const FAILURE: u8 = 2;
+    /// A store into the scratch of a team.
+    pub(crate) const STORE: u8 = 3;
+    /// An atomic operation, and what the word was.
+    pub(crate) const ATOMIC: u8 = 4;
 }

@@ -8,7 +8,7 @@ use std::{
 use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Ticket};
 
 use super::{HandlerContext, call, failure, failure::Failure, kind};
-use crate::{Rank, counters::Count, job::Core, progress};
+use crate::{Rank, collective, counters::Count, job::Core, progress, rma::atomics};
 
 /// Where a poll puts what it finds.
 pub(crate) struct Pump<'a> {
@@ -19,10 +19,14 @@ impl Sink for Pump<'_> {
     #[inline]
     fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
         let core = self.core;
-        core.tally.one(Count::Handled);
         let failed = match delivery.kind {
             // A call is handled by its function's handler, which replies with the result.
-            kind::USER | kind::CALL => run(core, &delivery, Some(port)),
+            kind::USER | kind::CALL => {
+                core.tally.one(Count::Handled);
+                run(core, &delivery, Some(port))
+            }
+            kind::STORE => return collective::stored(core, &delivery),
+            kind::ATOMIC => return atomics::asked(core, &delivery, port),
             _ => return core.malformed(delivery.from, "a request of unknown kind"),
         };
         if let Some((failure, Some(port))) = failed {
@@ -33,16 +37,23 @@ impl Sink for Pump<'_> {
     #[inline]
     fn reply(&mut self, delivery: Delivery<'_>) {
         let core = self.core;
-        core.tally.one(Count::Replies);
         match delivery.kind {
             kind::USER => {
+                core.tally.one(Count::Replies);
                 if let Some((failure, _)) = run(core, &delivery, None) {
                     // The reply was ours to handle: the failure is, too.
                     core.am.fail(failed_here(core.rank, delivery.tag, failure));
                 }
             }
-            kind::CALL => call::returned(core, &delivery),
-            kind::FAILURE => failure::received(core, &delivery),
+            kind::CALL => {
+                core.tally.one(Count::Replies);
+                call::returned(core, &delivery);
+            }
+            kind::FAILURE => {
+                core.tally.one(Count::Replies);
+                failure::received(core, &delivery);
+            }
+            kind::ATOMIC => atomics::answered(core, &delivery),
             _ => core.malformed(delivery.from, "a reply of unknown kind"),
         }
     }
@@ -64,7 +75,7 @@ impl Sink for Pump<'_> {
 impl Core {
     /// A peer broke a rule of this layer.
     #[cold]
-    pub(super) fn malformed(&self, peer: Rank, what: &'static str) {
+    pub(crate) fn malformed(&self, peer: Rank, what: &'static str) {
         Pump { core: self }.malformed(Error::Malformed { peer, what });
     }
 }

@@ -79,10 +79,7 @@ impl Job {
         progress::may_wait("am_quiet")?;
         let core = self.core();
         for rank in self.ranks() {
-            let (_, sent) = core.conduit.handled(rank);
-            core.wait(On::Rank(rank), For::Room, || {
-                core.conduit.handled(rank).0 >= sent
-            })?;
+            core.wait_handled(rank)?;
         }
         // Replies were sent before their requests counted as handled.
         core.conduit.drain(&mut super::Pump { core });
@@ -98,16 +95,31 @@ impl Job {
 }
 
 impl Core {
-    /// Sends a request, waiting for room.
+    /// Sends a request of the user's, waiting for room.
     #[inline]
     pub(super) fn request(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         progress::may_wait("a request")?;
         self.check_rank(rank)?;
+        self.push(rank, message)?;
+        self.tally.one(Count::Requests);
+        Ok(())
+    }
+
+    /// Sends a message to a rank of the job, waiting for room. Not in a handler.
+    #[inline]
+    pub(crate) fn push(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         if self.conduit.send(rank, message)? != Sent::Yes {
             self.request_with_patience(rank, message)?;
         }
-        self.tally.one(Count::Requests);
         Ok(())
+    }
+
+    /// Waits until `rank` has handled all that this one sent it so far.
+    pub(crate) fn wait_handled(&self, rank: Rank) -> Result<()> {
+        let (_, sent) = self.conduit.handled(rank);
+        self.wait(On::Rank(rank), For::Room, || {
+            self.conduit.handled(rank).0 >= sent
+        })
     }
 
     #[cold]

@@ -15,12 +15,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use hydrant_conduit::Line;
 
 use super::{
+    far::Flag,
     header::Header,
-    layout::{AGREED, LEDGER, SMALL},
+    layout::{AGREED, SMALL},
+    peer::Outlet,
     team::{Team, outside},
 };
 use crate::{
     Error, Rank, Result,
+    am::Pump,
     counters::Count,
     progress::{For, On},
 };
@@ -118,6 +121,15 @@ impl Verdict {
             }
         }
         line[0].store(sequence, Release);
+    }
+
+    /// What follows the sequence number in a line; how many words of it say anything.
+    fn words(&self) -> ([u64; 7], usize) {
+        let [a, b, c] = self.known.0;
+        match self.odd {
+            None => ([a, b, c, 0, 0, 0, 0], 4),
+            Some((rank, Header([x, y, z]))) => ([a, b, c, u64::from(rank.0) + 1, x, y, z], 7),
+        }
     }
 
     /// Takes in what `from` told. Whether all is well so far.
@@ -224,6 +236,9 @@ impl Team {
             }
         }
         self.ledger[AGREED].store(sequence, Release);
+        if verdict.odd.is_some() {
+            self.tell_of_odds(sequence);
+        }
         verdict.result(self.core.rank)
     }
 
@@ -248,9 +263,11 @@ impl Team {
     ) -> Result<()> {
         let mut needed = self.members.clone();
         loop {
+            let core = &*self.core;
+            core.conduit.drain(&mut Pump { core });
             let agreed = (self.members.iter().position(|rank| *rank == lost))
-                .and_then(|member| self.peers[member].scratch.line(LEDGER).ok())
-                .is_some_and(|ledger| ledger[AGREED].load(Acquire) >= sequence);
+                .and_then(|member| self.agreed(member))
+                .is_some_and(|agreed| agreed >= sequence);
             if !agreed {
                 return Err(Error::PeerLost(lost));
             }
@@ -272,16 +289,28 @@ impl Team {
         cargo: &Cargo<'_>,
     ) -> Result<()> {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
-        if verdict.odd.is_none() {
-            let outgoing = cargo.outgoing(1 << number, self.members.len());
-            if !outgoing.is_empty() {
-                round.cargo_out[parity]
-                    .write(0, outgoing)
-                    .map_err(outside)?;
+        let outgoing = match verdict.odd {
+            None => cargo.outgoing(1 << number, self.members.len()),
+            Some(_) => &[],
+        };
+        match &round.out[parity] {
+            Outlet::Mapped { line, cargo } => {
+                if !outgoing.is_empty() {
+                    cargo.write(0, outgoing).map_err(outside)?;
+                }
+                verdict.tell(line, sequence);
+                self.touched(round.to);
+                Ok(())
+            }
+            Outlet::Far { line, cargo } => {
+                let (words, said) = verdict.words();
+                let flag = Flag {
+                    at: *line,
+                    value: sequence,
+                    beside: &words[..said],
+                };
+                self.store_far(round.to, *cargo, outgoing, flag)
             }
         }
-        verdict.tell(&round.tell[parity], sequence);
-        self.touched(round.to);
-        Ok(())
     }
 }

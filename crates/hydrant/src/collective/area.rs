@@ -5,12 +5,19 @@
 //! dropped the team: each counts itself off in every member's piece and touches none of them
 //! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire};
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
+};
 
 use hydrant_conduit::Line;
 
-use super::layout::DROPPED;
-use crate::memory::{Heap, SYSTEM};
+use super::{far, layout::DROPPED};
+use crate::{
+    Error, Rank, Result,
+    job::Core,
+    memory::{Heap, SYSTEM},
+};
 
 /// The system area of this rank's segment.
 pub(super) struct Area {
@@ -20,6 +27,10 @@ pub(super) struct Area {
 struct State {
     heap: Heap,
     retired: Vec<Retired>,
+    /// Members, by rank, to be told that this one is done with a team, and the word to count in.
+    untold: Vec<(Rank, usize)>,
+    /// Members that were told lately.
+    told: Vec<Rank>,
 }
 
 /// A piece of the area.
@@ -37,12 +48,22 @@ struct Retired {
     members: u64,
 }
 
+/// That a member is lost is for the collective to say.
+fn unless_lost(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Error::PeerLost(_)) => Ok(()),
+        other => other,
+    }
+}
+
 impl Area {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
                 heap: Heap::new(SYSTEM),
                 retired: Vec::new(),
+                untold: Vec::new(),
+                told: Vec::new(),
             }),
         }
     }
@@ -50,7 +71,7 @@ impl Area {
     /// A piece of `len` bytes, or how many bytes the largest would have.
     pub(super) fn take(&self, len: usize) -> Result<Piece, usize> {
         let mut state = self.state();
-        let State { heap, retired } = &mut *state;
+        let State { heap, retired, .. } = &mut *state;
         retired.retain(
             |Retired {
                  piece,
@@ -85,6 +106,33 @@ impl Area {
             ledger,
             members,
         });
+    }
+
+    /// Counts this rank off at a member whose ledger is not mapped: now or, if there is no
+    /// room for the message, before the next split.
+    pub(super) fn count_off(&self, core: &Core, rank: Rank, at: usize) {
+        let mut state = self.state();
+        if far::try_count(core, rank, at) {
+            state.told.push(rank);
+        } else {
+            state.untold.push((rank, at));
+        }
+    }
+
+    /// Whatever this rank has dropped, each of `members` knows when this returns.
+    pub(super) fn settle(&self, core: &Core, members: &[Rank]) -> Result<()> {
+        let untold = mem::take(&mut self.state().untold);
+        for (rank, at) in untold {
+            unless_lost(far::count(core, rank, at))?;
+            self.state().told.push(rank);
+        }
+        let mut told: Vec<Rank> = {
+            let told = &mut self.state().told;
+            told.extract_if(.., |rank| members.contains(rank)).collect()
+        };
+        told.sort_unstable();
+        told.dedup();
+        (told.into_iter()).try_for_each(|rank| unless_lost(core.wait_handled(rank)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -8,18 +8,13 @@
 //! Both words hold the use (`epoch`) of the lane and, in the low byte, a count of chunks
 //! modulo 256: sender and receiver are never further apart than the slots.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
-};
-
-use hydrant_conduit::memory::Fault;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 use super::{
     layout::{CHUNK, SLOTS},
     team::{Team, outside},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// The end of a lane that gives.
 pub(super) struct Outbound<'a> {
@@ -29,7 +24,6 @@ pub(super) struct Outbound<'a> {
     epoch: u64,
     sent: usize,
     credit: &'a AtomicU64,
-    flag: &'a AtomicU64,
 }
 
 /// The end of a lane that takes.
@@ -39,21 +33,19 @@ pub(super) struct Inbound<'a> {
     from: usize,
     epoch: u64,
     received: usize,
-    credit: &'a AtomicU64,
     flag: &'a AtomicU64,
 }
 
 impl<'a> Outbound<'a> {
     pub(super) fn new(team: &'a Team, lane: usize, to: usize, epoch: u64) -> Result<Self> {
-        let word = |member: usize, at| team.peers[member].scratch.atomic_u64(at);
+        let credit = team.scratch.atomic_u64(team.layout.credit(to));
         Ok(Self {
             team,
             lane,
             to,
             epoch,
             sent: 0,
-            credit: word(team.me, team.layout.credit(to)).map_err(outside)?,
-            flag: word(to, team.layout.flag(lane)).map_err(outside)?,
+            credit: credit.map_err(outside)?,
         })
     }
 
@@ -73,30 +65,25 @@ impl<'a> Outbound<'a> {
         let sent = self.sent;
         team.until(|| ahead(credit.load(Acquire), epoch, sent) > 0)?;
         let at = team.layout.slot(self.lane, sent % SLOTS);
-        (team.peers[self.to].scratch.write(at, chunk)).map_err(outside)?;
         self.sent += 1;
-        self.flag.store(word(epoch, self.sent), Release);
-        team.touched(self.to);
-        Ok(())
+        let (flag, value) = (team.layout.flag(self.lane), word(epoch, self.sent));
+        team.store(self.to, at, chunk, flag, value)
     }
 }
 
 impl<'a> Inbound<'a> {
     /// Lets `from` send. Whoever sent on this lane before has been heard to the end.
     pub(super) fn open(team: &'a Team, lane: usize, from: usize, epoch: u64) -> Result<Self> {
-        let word_at = |member: usize, at| -> Result<&AtomicU64, Fault> {
-            team.peers[member].scratch.atomic_u64(at)
-        };
+        let flag = team.scratch.atomic_u64(team.layout.flag(lane));
         let inbound = Self {
             team,
             lane,
             from,
             epoch,
             received: 0,
-            credit: word_at(from, team.layout.credit(team.me)).map_err(outside)?,
-            flag: word_at(team.me, team.layout.flag(lane)).map_err(outside)?,
+            flag: flag.map_err(outside)?,
         };
-        inbound.give_credit();
+        inbound.give_credit()?;
         Ok(inbound)
     }
 
@@ -113,16 +100,20 @@ impl<'a> Inbound<'a> {
         let received = self.received;
         team.until(|| ahead(flag.load(Acquire), epoch, received) > 0)?;
         let at = team.layout.slot(self.lane, received % SLOTS);
-        (team.peers[team.me].scratch.read(at, chunk)).map_err(outside)?;
+        team.scratch.read(at, chunk).map_err(outside)?;
         self.received += 1;
-        self.give_credit();
-        Ok(())
+        self.give_credit()
     }
 
     /// The sender may fill as many slots as there are beyond what was received.
-    fn give_credit(&self) {
-        (self.credit).store(word(self.epoch, self.received + SLOTS), Release);
-        self.team.touched(self.from);
+    fn give_credit(&self) -> Result<()> {
+        let credit = self.team.layout.credit(self.team.me);
+        let value = word(self.epoch, self.received + SLOTS);
+        match self.team.store(self.from, 0, &[], credit, value) {
+            // A sender that is gone needs none; if anything of it is missing, that is told.
+            Err(Error::PeerLost(_)) => Ok(()),
+            other => other,
+        }
     }
 }
 

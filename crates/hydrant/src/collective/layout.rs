@@ -4,7 +4,8 @@
 //! 0          ledger: what the owner tells of itself, and who is done with the piece
 //! lines      of the agreement: [parity][round], written by the member that precedes in the round
 //! flags      one a lane: chunks filled, written by the lane's sender
-//! credits    one a member: chunks that I may send it, written by it
+//! credits    one a member: chunks that I may send it, and the last agreement whose members it
+//!            found at odds, both written by it
 //! cargo      what rides on the agreement: [parity][round]
 //! slots      of the lanes: [lane][slot]
 //! ```
@@ -51,6 +52,11 @@ impl Layout {
 
     pub(super) fn credit(&self, member: usize) -> usize {
         self.flag(self.rounds) + member * CREDIT
+    }
+
+    /// In the line of a member's credit.
+    pub(super) fn odds(&self, member: usize) -> usize {
+        self.credit(member) + size_of::<u64>()
     }
 
     /// Bytes that are zero when the team begins.

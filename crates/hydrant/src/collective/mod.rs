@@ -13,6 +13,9 @@
 //!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
 //!    its slice of the elements for all).
 //!
+//! Scratch that is not mapped here is stored to by [messages](far) instead, and the rest is the
+//! same.
+//!
 //! # What is promised
 //!
 //! - **Disagreement** is [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) on
@@ -20,7 +23,8 @@
 //!   next collective pairs with the next. A member whose own arguments are unfit (a root
 //!   out of range, say) gets that error itself.
 //! - **A lost member** is [`Error::PeerLost`](crate::Error::PeerLost) on every member that
-//!   still needs the others. Buffers may be partly written, and the team is useless: later
+//!   still needs the others, and where scratch is not mapped perhaps on one that has all it
+//!   needs but cannot know. Buffers may be partly written, and the team is useless: later
 //!   calls fail alike.
 //! - **Reductions** combine by rank, from left to right, whatever the algorithm: results are
 //!   those of a serial fold, bit for bit, also for floats, and the same on every rank.
@@ -43,12 +47,14 @@ mod area;
 mod barrier;
 mod broadcast;
 mod exchange;
+mod far;
 mod gather;
 mod header;
 mod lane;
 mod layout;
 mod on_job;
 mod op;
+mod peer;
 mod reduce;
 mod scan;
 mod scatter;
@@ -56,6 +62,7 @@ mod split;
 mod team;
 mod tree;
 
+pub(crate) use far::stored;
 pub(crate) use header::Operation;
 pub use op::{Op, Reducible};
 pub use team::Team;

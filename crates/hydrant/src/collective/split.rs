@@ -47,6 +47,7 @@ impl Team {
             color: color.map_or(NONE, u64::from),
             key: u64::from(key),
         };
+        self.area.settle(&self.core, &self.members)?;
         let choices = self.records(Operation::Split, &choice)?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),

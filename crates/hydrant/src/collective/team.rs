@@ -4,16 +4,16 @@ use std::sync::{
     Arc,
     atomic::{
         AtomicU8, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-        compiler_fence,
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use hydrant_conduit::{Door, Line, Window, Word32, memory::Fault};
+use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
     area::{Area, Piece},
-    layout::{DROPPED, LEDGER, Layout, SMALL},
+    layout::{LEDGER, Layout},
+    peer::{Peer, Round},
 };
 use crate::{
     Error, Rank, Result,
@@ -45,6 +45,8 @@ pub struct Team {
     pub(super) members: Vec<Rank>,
     pub(super) me: usize,
     pub(super) layout: Layout,
+    /// What the members store into for this one.
+    pub(super) scratch: Window,
     pub(super) peers: Vec<Peer>,
     pub(super) rounds: Vec<Round>,
     /// What this member tells of itself.
@@ -58,25 +60,6 @@ pub struct Team {
     epoch: AtomicU64,
     /// To be given back; the world's is not.
     piece: Option<Piece>,
-}
-
-/// A member as seen from this one.
-pub(super) struct Peer {
-    pub(super) rank: Rank,
-    pub(super) scratch: Window,
-    bell: Word32,
-}
-
-/// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
-pub(super) struct Round {
-    /// The member told.
-    pub(super) to: usize,
-    /// The member heard.
-    pub(super) from: usize,
-    pub(super) tell: [Line; 2],
-    pub(super) hear: [Line; 2],
-    pub(super) cargo_out: [Window; 2],
-    pub(super) cargo_in: [Window; 2],
 }
 
 /// No collective is under way.
@@ -119,11 +102,15 @@ impl Team {
         let peers = (members.iter().zip(offsets))
             .map(|(rank, offset)| Peer::new(core, *rank, *offset, layout.total()))
             .collect::<Result<Vec<_>>>()?;
+        let scratch = (core.conduit.window(core.rank))
+            .and_then(|window| window.part(offsets[me], layout.total()))
+            .ok_or_else(|| outside(Fault::OutOfBounds))?;
         let rounds = (0..layout.rounds)
-            .map(|round| Round::new(&layout, round, &peers, me).map_err(outside))
+            .map(|round| Round::new(&layout, round, &peers, &scratch, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
-            ledger: peers[me].scratch.line(LEDGER).map_err(outside)?,
+            ledger: scratch.line(LEDGER).map_err(outside)?,
+            scratch,
             core: Arc::clone(core),
             area,
             members,
@@ -201,26 +188,13 @@ impl Team {
     pub(super) fn until(&self, done: impl FnMut() -> bool) -> Result<()> {
         self.core.wait(On::Ranks(&self.members), For::Flag, done)
     }
-
-    /// Called after a store to scratch of `member`: wakes who waits for that.
-    #[inline]
-    pub(super) fn touched(&self, member: usize) {
-        let peer = &self.peers[member];
-        // The sleeper's side has the fence.
-        compiler_fence(SeqCst);
-        if peer.bell.load(Relaxed) & Door::APPLICATION != 0 {
-            self.core.conduit.ring(peer.rank);
-        }
-    }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         for peer in &self.peers {
-            if let Ok(ledger) = peer.scratch.line(LEDGER) {
-                ledger[DROPPED].fetch_add(1, AcqRel);
-            }
+            peer.count_off(&self.core, &self.area);
         }
         (self.area).retire(piece, self.ledger.clone(), self.peers.len() as u64);
     }
@@ -243,43 +217,6 @@ impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
         self.team.turn.store(self.after, Release);
-    }
-}
-
-impl Peer {
-    fn new(core: &Core, rank: Rank, offset: usize, len: usize) -> Result<Self> {
-        let (Some(window), Some(door)) = (core.conduit.window(rank), core.conduit.door(rank))
-        else {
-            return Err(Error::other(format!(
-                "the memory of rank {rank} is not mapped here"
-            )));
-        };
-        Ok(Self {
-            rank,
-            scratch: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
-            bell: door.bell.clone(),
-        })
-    }
-}
-
-impl Round {
-    fn new(layout: &Layout, round: usize, peers: &[Peer], me: usize) -> Result<Self, Fault> {
-        let (size, distance) = (peers.len(), 1 << round);
-        let (to, from) = ((me + size - distance) % size, (me + distance) % size);
-        let line = |member: usize, parity| peers[member].scratch.line(layout.line(parity, round));
-        let cargo = |member: usize, parity| {
-            (peers[member].scratch)
-                .part(layout.cargo(parity, round), SMALL)
-                .ok_or(Fault::OutOfBounds)
-        };
-        Ok(Self {
-            to,
-            from,
-            tell: [line(to, 0)?, line(to, 1)?],
-            hear: [line(me, 0)?, line(me, 1)?],
-            cargo_out: [cargo(to, 0)?, cargo(to, 1)?],
-            cargo_in: [cargo(me, 0)?, cargo(me, 1)?],
-        })
     }
 }
 

@@ -1,21 +1,33 @@
 //! Starting a job.
 
 use std::{
+    fmt,
     panic::{self, AssertUnwindSafe},
-    thread,
+    sync::Arc,
     time::Duration,
 };
 
-use hydrant_launch::{Bootstrap, JoinOptions, Kind};
+use hydrant_conduit::Conduit;
+use hydrant_launch::{JoinOptions, Kind};
 use hydrant_smp::Foreign;
 
-use super::{Core, Job, ending};
-use crate::{Error, Result, Settings};
+use super::{Core, Job, ending, network::Network, threads};
+use crate::{ConduitKind, Result, Settings};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct JobBuilder {
-    settings: Settings,
+    pub(super) settings: Settings,
+    pub(super) through: Option<Arc<Layer>>,
+}
+
+/// Puts a conduit over another.
+pub(super) type Layer = dyn Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + Send + Sync;
+
+impl fmt::Debug for JobBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobBuilder({:?})", self.settings)
+    }
 }
 
 impl JobBuilder {
@@ -25,7 +37,31 @@ impl JobBuilder {
 
     /// A builder that starts from the settings given.
     pub fn with(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            settings,
+            through: None,
+        }
+    }
+
+    /// Which network joins the ranks (`HYDRANT_CONDUIT`).
+    pub fn conduit(mut self, kind: ConduitKind) -> Self {
+        self.settings.conduit = kind;
+        self.settings.built("HYDRANT_CONDUIT");
+        self
+    }
+
+    /// Ranks of a simulated job that [`run`](Self::run) starts (`HYDRANT_SIM_RANKS`).
+    pub fn sim_ranks(mut self, ranks: u32) -> Self {
+        self.settings.sim_ranks = ranks;
+        self.settings.built("HYDRANT_SIM_RANKS");
+        self
+    }
+
+    /// What a simulated network draws its chances from (`HYDRANT_SIM_SEED`).
+    pub fn sim_seed(mut self, seed: u64) -> Self {
+        self.settings.sim_seed = seed;
+        self.settings.built("HYDRANT_SIM_SEED");
+        self
     }
 
     /// How ranks find each other (`HYDRANT_BOOTSTRAP`).
@@ -92,6 +128,16 @@ impl JobBuilder {
         self
     }
 
+    /// Puts a conduit of the program's own between each rank and the network: to watch what
+    /// goes by, or to see how a job does on a network that offers less.
+    pub fn through(
+        mut self,
+        layer: impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + Send + Sync + 'static,
+    ) -> Self {
+        self.through = Some(Arc::new(layer));
+        self
+    }
+
     /// The settings so far.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -104,17 +150,18 @@ impl JobBuilder {
     ///
     /// # Panics
     /// As there.
-    pub fn run<R>(self, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+    pub fn run<R: Send>(self, body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
         start_log(&self.settings);
         let mut bootstrap = hydrant_launch::join_with(&JoinOptions {
             kind: self.settings.bootstrap,
             ..JoinOptions::default()
         })?;
-        match attach(&self.settings, &mut *bootstrap) {
-            Ok(conduit) => live(
-                Core::new(Box::new(conduit), bootstrap, self.settings)?,
-                body,
-            ),
+        if self.settings.conduit.is_virtual() {
+            return threads::run_as_one_process(&self, &mut *bootstrap, body);
+        }
+        let conduit = Network::Smp.attach(&self, &mut *bootstrap);
+        match conduit {
+            Ok(conduit) => live(Core::new(conduit, bootstrap, self.settings)?, body),
             Err(error) => {
                 bootstrap.abort(1, &error.to_string());
                 Err(error)
@@ -133,44 +180,12 @@ impl JobBuilder {
         body: impl Fn(&Job) -> Result<R> + Sync,
     ) -> Vec<Result<R>> {
         start_log(&self.settings);
-        let (body, settings) = (&body, &self.settings);
-        let ends: Vec<_> = thread::scope(|scope| {
-            let ranks: Vec<_> = hydrant_launch::local(n)
-                .into_iter()
-                .map(|mut bootstrap| {
-                    scope.spawn(move || {
-                        let conduit = attach(settings, &mut bootstrap)?;
-                        let core =
-                            Core::new(Box::new(conduit), Box::new(bootstrap), settings.clone())?;
-                        live(core, body)
-                    })
-                })
-                .collect();
-            ranks
-                .into_iter()
-                .map(thread::ScopedJoinHandle::join)
-                .collect()
-        });
-        (ends.into_iter())
-            .map(|end| end.unwrap_or_else(|cause| panic::resume_unwind(cause)))
-            .collect()
+        threads::run(&self, n, body)
     }
 }
 
-fn attach(settings: &Settings, bootstrap: &mut dyn Bootstrap) -> Result<hydrant_smp::Smp> {
-    let options = hydrant_smp::Options {
-        segment: crate::memory::SYSTEM + settings.heap,
-        slots: settings.ring_slots,
-        payload: settings.ring_payload,
-        extents: settings.extents,
-        foreign: settings.foreign,
-        timeout: settings.join_timeout,
-    };
-    hydrant_smp::attach(bootstrap, &options).map_err(Error::from)
-}
-
 /// From the first word to the last.
-fn live<R>(core: std::sync::Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+pub(super) fn live<R>(core: Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
     let service = core.start_service()?;
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         let job = Job::new(core.clone())?;

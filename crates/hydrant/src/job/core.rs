@@ -47,7 +47,7 @@ impl Core {
             rank: conduit.rank(),
             size: conduit.size(),
             id,
-            progress: Progress::new(ranks_here, settings.spin),
+            progress: Progress::new(ranks_here, settings.spin, settings.conduit.is_virtual()),
             pending: Pending::default(),
             am: Engine::new(),
             memory: Registry::new(settings.heap),
@@ -59,7 +59,7 @@ impl Core {
     }
 
     pub(crate) fn start_service(self: &Arc<Self>) -> Result<Option<JoinHandle<()>>> {
-        if !self.settings.service {
+        if !self.settings.service || self.progress.virtual_time {
             return Ok(None);
         }
         progress::start_service(self).map(Some)

@@ -3,13 +3,15 @@
 mod builder;
 mod core;
 mod ending;
+mod network;
+mod threads;
 
-use std::{process, sync::Arc};
+use std::{process, sync::Arc, time::Duration};
 
 pub use builder::JobBuilder;
 pub(crate) use core::Core;
 
-use crate::{Counters, Rank, Result, Settings};
+use crate::{Counters, Rank, Result, Settings, am::Pump, progress};
 
 /// Joins the job that this process belongs to and runs `body` in it.
 ///
@@ -18,13 +20,18 @@ use crate::{Counters, Rank, Result, Settings};
 /// rank's `body` returned `Ok`: `run` waits for that. If `body` fails or panics, the others
 /// get [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
 ///
+/// On a [simulated network](crate::ConduitKind::Sim), this process is the whole job: its ranks
+/// are threads of it, each of which runs `body`, as many as `HYDRANT_SIM_RANKS` says. Then the
+/// result is rank 0's; if ranks failed it is the failure that came first, by rank, of those that
+/// are not for the loss of another.
+///
 /// # Errors
 /// What `body` returns; [`Error::Launch`](crate::Error::Launch) or
 /// [`Error::Setting`](crate::Error::Setting) if the job cannot be joined.
 ///
 /// # Panics
 /// If `body` does.
-pub fn run<R>(body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+pub fn run<R: Send>(body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
     JobBuilder::new()?.run(body)
 }
 
@@ -103,6 +110,22 @@ impl Job {
     /// What the conduit under the job can do, and what it costs.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
         self.core.conduit.caps()
+    }
+
+    /// Time since the job started, on the clock of the conduit: virtual where the network is.
+    pub fn now(&self) -> Duration {
+        self.core.conduit.now()
+    }
+
+    /// Says that the program computes so many operations here. In real time computing takes
+    /// what it takes, and this does nothing. In virtual time it takes nothing but what is said
+    /// here; messages that arrive meanwhile are handled as the host attends to them. In a
+    /// handler it does nothing.
+    pub fn compute(&self, operations: u64) {
+        if progress::may_wait("compute").is_ok() {
+            let mut pump = Pump { core: &self.core };
+            self.core.conduit.compute(operations, &mut pump);
+        }
     }
 
     /// Ends the whole job with `status`, now: peers are told, the launcher is told, this

@@ -41,10 +41,13 @@ pub(crate) struct Progress {
     pub(crate) spin: Duration,
     /// More ranks than cores: whoever spins takes the core from the one it waits for.
     pub(crate) crowded: bool,
+    /// Time passes by what is asked of the conduit: there is no use in looking again and again,
+    /// and no service thread.
+    pub(crate) virtual_time: bool,
 }
 
 impl Progress {
-    pub(crate) fn new(ranks_here: usize, spin: Duration) -> Self {
+    pub(crate) fn new(ranks_here: usize, spin: Duration, virtual_time: bool) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = cores.max(host_cores());
         Self {
@@ -56,6 +59,7 @@ impl Progress {
             stopped: AtomicBool::new(false),
             spin,
             crowded: ranks_here > cores,
+            virtual_time,
         }
     }
 

@@ -1,18 +1,28 @@
 //! Atomic operations on elements of symmetric memory.
 //!
-//! The processor does them, on the mapped word, whoever asks, the owner included: so there
-//! is one answer. All are sequentially consistent.
+//! A processor does them, on the mapped word, whoever asks, the owner included: so there
+//! is one answer. Where the word is not mapped, the asker's [message](far) has the owner's
+//! processor do it. All are sequentially consistent.
+
+mod far;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use bytemuck::Pod;
 
-use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
+pub(super) use far::Verb;
+pub(crate) use far::{answered, asked};
+
+use crate::{Rank, Result, counters::Count, memory::Symmetric};
 
 mod sealed {
     pub trait Sealed: Copy {
         /// An atomic of the element's width.
         type Word;
+        /// How the owner is told what the word holds.
+        const KIND: super::far::Kind;
+        fn to_bits(self) -> u64;
+        fn of_bits(bits: u64) -> Self;
         fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&Self::Word>;
         fn load(word: &Self::Word) -> Self;
         fn store(word: &Self::Word, value: Self);
@@ -35,9 +45,16 @@ pub trait AtomicInteger: Pod + sealed::Bits {}
 pub trait AtomicFloat: Pod + sealed::Sealed {}
 
 macro_rules! integer {
-    ($type:ty, $atomic:ty, $word:ident) => {
+    ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
+            const KIND: far::Kind = far::Kind::$kind;
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+            fn of_bits(bits: u64) -> Self {
+                bits as $type
+            }
             #[inline]
             fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&$atomic> {
                 window.$word(offset).ok()
@@ -84,9 +101,16 @@ macro_rules! integer {
 }
 
 macro_rules! float {
-    ($type:ty, $atomic:ty, $word:ident) => {
+    ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
+            const KIND: far::Kind = far::Kind::$kind;
+            fn to_bits(self) -> u64 {
+                self.to_bits().into()
+            }
+            fn of_bits(bits: u64) -> Self {
+                Self::from_bits(bits as _)
+            }
             #[inline]
             fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&$atomic> {
                 window.$word(offset).ok()
@@ -120,22 +144,24 @@ macro_rules! float {
     };
 }
 
-integer!(u32, AtomicU32, atomic_u32);
-integer!(i32, AtomicU32, atomic_u32);
-integer!(u64, AtomicU64, atomic_u64);
-integer!(i64, AtomicU64, atomic_u64);
-float!(f32, AtomicU32, atomic_u32);
-float!(f64, AtomicU64, atomic_u64);
+integer!(u32, AtomicU32, atomic_u32, Word32);
+integer!(i32, AtomicU32, atomic_u32, Word32);
+integer!(u64, AtomicU64, atomic_u64, Word64);
+integer!(i64, AtomicU64, atomic_u64, Word64);
+float!(f32, AtomicU32, atomic_u32, Float32);
+float!(f64, AtomicU64, atomic_u64, Float64);
 
 impl<T: Pod + sealed::Sealed> Symmetric<T> {
-    /// Does something to the word of an element.
+    /// Does something to the word of an element and returns what it was: `act` where it is
+    /// mapped, `far` where its owner must.
     #[inline(always)]
-    pub(super) fn on_word<R>(
+    pub(super) fn on_word(
         &self,
         rank: Rank,
         index: usize,
-        act: impl FnOnce(&T::Word) -> R,
-    ) -> Result<R> {
+        far: (Verb, [T; 2]),
+        act: impl FnOnce(&T::Word) -> T,
+    ) -> Result<T> {
         let block = self.block();
         let part = block.part(rank)?;
         let offset = self.offset(index, 1)?;
@@ -143,14 +169,20 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
         match word {
             Some(word) => Ok(act(word)),
-            None => Err(not_mapped(rank)),
+            None => self.ask(rank, offset, far),
         }
     }
 
     /// As [`on_word`](Self::on_word), for what changes it.
     #[inline(always)]
-    fn change<R>(&self, rank: Rank, index: usize, act: impl FnOnce(&T::Word) -> R) -> Result<R> {
-        let old = self.on_word(rank, index, act)?;
+    pub(super) fn change(
+        &self,
+        rank: Rank,
+        index: usize,
+        far: (Verb, [T; 2]),
+        act: impl FnOnce(&T::Word) -> T,
+    ) -> Result<T> {
+        let old = self.on_word(rank, index, far, act)?;
         self.block().touched(rank);
         Ok(old)
     }
@@ -161,7 +193,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn atomic_load(&self, rank: Rank, index: usize) -> Result<T> {
-        self.on_word(rank, index, T::load)
+        self.on_word(rank, index, (Verb::Load, [T::zeroed(); 2]), T::load)
     }
 
     /// Sets an element atomically.
@@ -170,7 +202,11 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn atomic_store(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-        self.change(rank, index, |word| T::store(word, value))
+        self.change(rank, index, (Verb::Store, [value; 2]), |word| {
+            T::store(word, value);
+            value
+        })
+        .map(drop)
     }
 
     /// Sets an element and returns what it was.
@@ -179,7 +215,9 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn swap(&self, rank: Rank, index: usize, value: T) -> Result<T> {
-        self.change(rank, index, |word| T::swap(word, value))
+        self.change(rank, index, (Verb::Swap, [value; 2]), |word| {
+            T::swap(word, value)
+        })
     }
 
     /// Sets an element if it is `expected`, to the bit, and returns what it was.
@@ -188,9 +226,12 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn compare_swap(&self, rank: Rank, index: usize, expected: T, value: T) -> Result<T> {
-        self.change(rank, index, |word| {
-            T::compare_swap(word, expected, value).unwrap_or_else(|old| old)
-        })
+        self.change(
+            rank,
+            index,
+            (Verb::CompareSwap, [value, expected]),
+            |word| T::compare_swap(word, expected, value).unwrap_or_else(|old| old),
+        )
     }
 
     /// Adds to an element and returns what it was. Integers wrap.
@@ -199,7 +240,9 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn fetch_add(&self, rank: Rank, index: usize, value: T) -> Result<T> {
-        self.change(rank, index, |word| T::fetch_add(word, value))
+        self.change(rank, index, (Verb::Add, [value; 2]), |word| {
+            T::fetch_add(word, value)
+        })
     }
 
     /// Adds to an element. Integers wrap.
@@ -208,15 +251,13 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn add(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-        self.change(rank, index, |word| {
-            T::fetch_add(word, value);
-        })
+        self.fetch_add(rank, index, value).map(drop)
     }
 }
 
 /// The operations on the bits of an integer, fetching and not.
 macro_rules! bit_operations {
-    ($($fetch:ident $plain:ident $what:literal,)+) => {
+    ($($fetch:ident $plain:ident $verb:ident $what:literal,)+) => {
         impl<T: AtomicInteger> Symmetric<T> {
             $(
                 #[doc = concat!("Takes the ", $what, " of an element and `value`, and returns what it was.")]
@@ -225,7 +266,7 @@ macro_rules! bit_operations {
                 /// As [`put`](Self::put).
                 #[inline]
                 pub fn $fetch(&self, rank: Rank, index: usize, value: T) -> Result<T> {
-                    self.change(rank, index, |word| T::$fetch(word, value))
+                    self.change(rank, index, (Verb::$verb, [value; 2]), |word| T::$fetch(word, value))
                 }
 
                 #[doc = concat!("Takes the ", $what, " of an element and `value`.")]
@@ -234,9 +275,7 @@ macro_rules! bit_operations {
                 /// As [`put`](Self::put).
                 #[inline]
                 pub fn $plain(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-                    self.change(rank, index, |word| {
-                        T::$fetch(word, value);
-                    })
+                    self.$fetch(rank, index, value).map(drop)
                 }
             )+
         }
@@ -244,14 +283,7 @@ macro_rules! bit_operations {
 }
 
 bit_operations! {
-    fetch_and and "bitwise and",
-    fetch_or or "bitwise or",
-    fetch_xor xor "bitwise exclusive or",
-}
-
-#[cold]
-fn not_mapped(rank: Rank) -> Error {
-    Error::Conduit(hydrant_conduit::Error::Unreachable(format!(
-        "the memory of rank {rank} is not mapped here, and no conduit with atomics joins it"
-    )))
+    fetch_and and And "bitwise and",
+    fetch_or or Or "bitwise or",
+    fetch_xor xor Xor "bitwise exclusive or",
 }

@@ -5,7 +5,7 @@
 //! access is remotely complete when the call returns.
 
 mod anywhere;
-mod atomics;
+pub(crate) mod atomics;
 mod contiguous;
 mod handles;
 mod indirect;

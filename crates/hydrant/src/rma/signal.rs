@@ -9,6 +9,7 @@ use crate::{
     Error, Job, Rank, Result,
     memory::Symmetric,
     progress::{self, For, On},
+    rma::atomics::Verb,
 };
 
 /// What a put does to its signal word once the data is there.
@@ -52,14 +53,16 @@ impl Symmetric<u64> {
     /// # Errors
     /// As [`put`](Symmetric::put).
     pub fn signal(&self, rank: Rank, at: usize, signal: Signal) -> Result<()> {
-        self.on_word(rank, at, |word| match signal {
-            Signal::Set(value) => word.store(value, Release),
-            Signal::Add(value) => {
-                word.fetch_add(value, AcqRel);
-            }
-        })?;
-        self.block().touched(rank);
-        Ok(())
+        let changed = match signal {
+            Signal::Set(value) => self.change(rank, at, (Verb::Store, [value; 2]), |word| {
+                word.store(value, Release);
+                value
+            }),
+            Signal::Add(value) => self.change(rank, at, (Verb::Add, [value; 2]), |word| {
+                word.fetch_add(value, AcqRel)
+            }),
+        };
+        changed.map(drop)
     }
 }
 
@@ -80,13 +83,16 @@ impl Job {
         if signals.block().job != self.core().id {
             return Err(Error::ForeignHandle { what: "memory" });
         }
-        signals.on_word(self.rank(), at, |word| {
+        let mut waited = Ok(());
+        // The own part is always mapped.
+        let value = signals.on_word(self.rank(), at, (Verb::Load, [0; 2]), |word| {
             let mut value = 0;
-            self.core().wait(On::Anyone, For::Memory, || {
+            waited = self.core().wait(On::Anyone, For::Memory, || {
                 value = word.load(Acquire);
                 enough(value)
-            })?;
-            Ok(value)
-        })?
+            });
+            value
+        })?;
+        waited.map(|()| value)
     }
 }

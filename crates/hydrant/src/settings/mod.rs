@@ -5,6 +5,7 @@
 //! nobody knows is a warning, a bad value an error. [`Settings::rows`] tells the values in
 //! force and where each came from.
 
+mod conduit;
 mod size;
 mod table;
 
@@ -15,6 +16,7 @@ use hydrant_smp::Foreign;
 
 use crate::Error;
 
+pub use conduit::ConduitKind;
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
@@ -49,11 +51,18 @@ pub struct SettingRow {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
+    /// Which network joins the ranks.
+    pub conduit: ConduitKind,
+    /// Ranks of a simulated job.
+    pub sim_ranks: u32,
+    /// What a simulated network draws its chances from: the same seed, the same run.
+    pub sim_seed: u64,
     /// How ranks find each other.
     pub bootstrap: Kind,
     /// Bytes of memory each rank may allocate for the job.
     pub heap: usize,
-    /// Whether a service thread answers while the application computes.
+    /// Whether a service thread answers while the application computes. In virtual time there
+    /// is none.
     pub service: bool,
     /// How long a waiting thread spins before it yields and sleeps.
     pub spin: Duration,
@@ -78,6 +87,9 @@ impl Settings {
     /// The defaults, whatever the environment says.
     pub fn new() -> Self {
         Self {
+            conduit: ConduitKind::Auto,
+            sim_ranks: 1,
+            sim_seed: 1,
             bootstrap: Kind::Auto,
             heap: table::default_heap(),
             service: true,
@@ -188,6 +200,10 @@ mod tests {
     #[test]
     fn bad_values_are_errors_that_name_the_variable() {
         for (name, value) in [
+            ("HYDRANT_CONDUIT", "tcp"),
+            ("HYDRANT_CONDUIT", "sim:"),
+            ("HYDRANT_SIM_RANKS", "0"),
+            ("HYDRANT_SIM_SEED", "-1"),
             ("HYDRANT_HEAP", "lots"),
             ("HYDRANT_HEAP", "-1"),
             ("HYDRANT_SERVICE", "maybe"),

@@ -17,6 +17,27 @@ pub(super) struct Setting {
 
 pub(super) const TABLE: &[Setting] = &[
     Setting {
+        name: "HYDRANT_CONDUIT",
+        meaning: "which network joins the ranks: auto, smp or sim:PROFILE",
+        set: |s, text| text.parse().map(|kind| s.conduit = kind),
+        show: |s| s.conduit.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_SIM_RANKS",
+        meaning: "ranks of a simulated job, threads of one process (sim)",
+        set: |s, text| number(text, 1, 1 << 16).map(|ranks| s.sim_ranks = ranks as u32),
+        show: |s| s.sim_ranks.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_SIM_SEED",
+        meaning: "what a simulated network draws its chances from (sim)",
+        set: |s, text| {
+            s.sim_seed = text.parse().map_err(|_| "a whole number from 0 on")?;
+            Ok(())
+        },
+        show: |s| s.sim_seed.to_string(),
+    },
+    Setting {
         name: "HYDRANT_BOOTSTRAP",
         meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
         set: |s, text| {
@@ -34,7 +55,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_SERVICE",
-        meaning: "whether a thread answers peers while the application computes",
+        meaning: "whether a thread answers peers while the application computes (not on sim, whose hosts do by their profile)",
         set: |s, text| switch(text).map(|on| s.service = on),
         show: |s| shown(s.service),
     },

@@ -3,6 +3,7 @@
 use hydrant::{Job, JobBuilder, Result};
 
 /// A builder with a small heap.
+#[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) fn builder() -> JobBuilder {
     Job::builder()
         .expect("the settings are valid")
@@ -10,6 +11,7 @@ pub(crate) fn builder() -> JobBuilder {
 }
 
 /// Runs `n` ranks; every one must succeed.
+#[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) fn local<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
     good(builder().run_local(n, body))
 }

@@ -1,0 +1,202 @@
+//! Scratch that is not mapped here: stores into it are messages.
+//!
+//! A store is bytes and then a flag, as where scratch is mapped; the member's own rank does
+//! both when the message arrives. Messages from one rank to another arrive in order, so what
+//! was stored before is there, too. Nothing is answered.
+//!
+//! ```text
+//! tag SET   args at               payload bytes, stored at `at`
+//!           args at flag value n  payload n bytes, stored behind the flag, and the rest as above;
+//!                                 then the flag
+//! tag ADD   args flag value       added to the flag
+//! ```
+
+use std::sync::atomic::{
+    Ordering::{AcqRel, Release, SeqCst},
+    compiler_fence,
+};
+
+use hydrant_conduit::{Delivery, Door, Message, Sent, Window};
+
+use crate::{Rank, Result, am::kind, job::Core, memory::SYSTEM, progress};
+
+/// Stores, and sets the flag.
+const SET: u16 = 0;
+/// Adds to the flag.
+const ADD: u16 = 1;
+
+/// A flag set once the bytes are there. Places count from the start of the segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flag<'a> {
+    pub(super) at: usize,
+    pub(super) value: u64,
+    /// Words that follow the flag, set before it.
+    pub(super) beside: &'a [u64],
+}
+
+/// Stores `data` into the scratch of `rank`, then sets the flag. Waits for room alone.
+///
+/// # Errors
+/// [`Error::PeerLost`](crate::Error::PeerLost).
+pub(super) fn store(
+    core: &Core,
+    rank: Rank,
+    mut at: usize,
+    mut data: &[u8],
+    flag: Flag<'_>,
+) -> Result<()> {
+    let limit = core.conduit.caps().max_payload;
+    let beside: &[u8] = bytemuck::cast_slice(flag.beside);
+    while beside.len() + data.len() > limit {
+        let (piece, rest) = data.split_at(limit.min(data.len()));
+        push(core, rank, SET, &[at as u64], piece)?;
+        (at, data) = (at + piece.len(), rest);
+    }
+    let args = [at as u64, flag.at as u64, flag.value, beside.len() as u64];
+    match (beside, data) {
+        ([], payload) | (payload, []) => push(core, rank, SET, &args, payload),
+        _ => push(core, rank, SET, &args, &[beside, data].concat()),
+    }
+}
+
+fn push(core: &Core, rank: Rank, tag: u16, args: &[u64], payload: &[u8]) -> Result<()> {
+    core.push(rank, &message(tag, args, payload))
+}
+
+fn message<'a>(tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message<'a> {
+    Message {
+        kind: kind::STORE,
+        tag,
+        args,
+        payload,
+    }
+}
+
+/// Adds one to a word of `rank`, if there is room for the message now.
+pub(super) fn try_count(core: &Core, rank: Rank, at: usize) -> bool {
+    if progress::may_wait("a message").is_err() {
+        return false;
+    }
+    let sent = core.conduit.send(rank, &message(ADD, &[at as u64, 1], &[]));
+    // Nobody counts for a rank that is lost.
+    !matches!(sent, Ok(Sent::Full))
+}
+
+/// Adds one to a word of `rank`.
+///
+/// # Errors
+/// [`Error::PeerLost`](crate::Error::PeerLost).
+pub(super) fn count(core: &Core, rank: Rank, at: usize) -> Result<()> {
+    push(core, rank, ADD, &[at as u64, 1], &[])
+}
+
+/// A store arrived.
+pub(crate) fn stored(core: &Core, delivery: &Delivery<'_>) {
+    let done = (core.conduit.window(core.rank)).and_then(|window| apply(window, delivery));
+    if done.is_none() {
+        return core.malformed(delivery.from, "a store that fits no team's scratch");
+    }
+    // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
+    // has the fence.
+    compiler_fence(SeqCst);
+    if let Some(door) = core.conduit.door(core.rank)
+        && door.bell.load(std::sync::atomic::Ordering::Relaxed) & Door::APPLICATION != 0
+    {
+        core.conduit.ring(core.rank);
+    }
+}
+
+/// Does what a store says; nothing if it leaves the system area.
+fn apply(window: &Window, delivery: &Delivery<'_>) -> Option<()> {
+    let payload = delivery.payload;
+    let write = |at: usize, data: &[u8]| window.write(at, data).ok();
+    match (delivery.tag, delivery.args) {
+        (SET, &[at]) => write(inside(at, payload.len())?, payload),
+        (SET, &[at, flag, value, beside]) => {
+            let (beside, data) = payload.split_at_checked(usize::try_from(beside).ok()?)?;
+            let at = inside(at, data.len())?;
+            let flag = inside(flag, size_of::<u64>() + beside.len())?;
+            let word = window.atomic_u64(flag).ok()?;
+            write(flag + size_of::<u64>(), beside)?;
+            write(at, data)?;
+            word.store(value, Release);
+            Some(())
+        }
+        (ADD, &[flag, value]) if payload.is_empty() => {
+            let word = window.atomic_u64(inside(flag, size_of::<u64>())?).ok()?;
+            word.fetch_add(value, AcqRel);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+/// The place, if so many bytes at it lie in the system area.
+fn inside(at: u64, len: usize) -> Option<usize> {
+    let at = usize::try_from(at).ok()?;
+    (at.checked_add(len)? <= SYSTEM).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(window: &Window, tag: u16, args: &[u64], payload: &[u8]) -> bool {
+        let delivery = Delivery {
+            from: Rank(1),
+            kind: kind::STORE,
+            tag,
+            args,
+            payload,
+        };
+        apply(window, &delivery).is_some()
+    }
+
+    fn words(window: &Window, at: usize) -> [u64; 4] {
+        window.load(at).unwrap()
+    }
+
+    #[test]
+    fn a_store_is_bytes_and_a_flag_with_what_is_beside_it() {
+        let window = Window::private(SYSTEM + 4096);
+        assert!(applied(&window, SET, &[64], &7_u64.to_le_bytes()));
+        let payload = [[1_u64, 2], [3, 4]].concat();
+        let args = [72, 128, 9, 16];
+        assert!(applied(&window, SET, &args, bytemuck::cast_slice(&payload)));
+        assert_eq!(words(&window, 64), [7, 3, 4, 0]);
+        assert_eq!(words(&window, 128), [9, 1, 2, 0]);
+        assert!(applied(&window, ADD, &[128, 3], &[]));
+        assert_eq!(words(&window, 128), [12, 1, 2, 0]);
+    }
+
+    #[test]
+    fn nothing_outside_the_system_area_is_touched() {
+        let window = Window::private(SYSTEM + 4096);
+        let end = SYSTEM as u64;
+        let byte = &[1];
+        for (tag, args, payload) in [
+            (SET, &[end][..], &byte[..]),
+            (SET, &[u64::MAX], byte),
+            (SET, &[end - 1], &[1, 1]),
+            (SET, &[0, end, 1, 0], byte),
+            (SET, &[0, end - 7, 1, 0], byte),
+            (SET, &[0, end - 8, 1, 1], byte),
+            (SET, &[end, 8, 1, 0], byte),
+            (SET, &[0, 12, 1, 0], byte),
+            (SET, &[0, 8, 1, 2], byte),
+            (SET, &[0, 8, 1, u64::MAX], byte),
+            (SET, &[], byte),
+            (SET, &[0, 8, 1], byte),
+            (ADD, &[end, 1], &[]),
+            (ADD, &[4, 1], &[]),
+            (ADD, &[8, 1], byte),
+            (ADD, &[8], &[]),
+            (2, &[0], byte),
+        ] {
+            assert!(!applied(&window, tag, args, payload), "{tag} {args:?}");
+        }
+        let mut all = vec![0; SYSTEM + 4096];
+        window.read(0, &mut all).unwrap();
+        assert!(all.iter().all(|byte| *byte == 0));
+    }
+}

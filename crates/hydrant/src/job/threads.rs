@@ -1,0 +1,123 @@
+//! Jobs whose ranks are threads of this process.
+
+use std::{panic, thread};
+
+use hydrant_launch::Bootstrap;
+
+use super::{Core, Job, JobBuilder, builder::live, network::Network};
+use crate::{Error, Result};
+
+/// Runs `n` ranks; how each ended.
+pub(super) fn run<R: Send>(
+    builder: &JobBuilder,
+    n: u32,
+    body: impl Fn(&Job) -> Result<R> + Sync,
+) -> Vec<Result<R>> {
+    let network = match Network::here(builder) {
+        Ok(network) => network,
+        Err(error) => return (0..n).map(|_| Err(again(&error))).collect(),
+    };
+    let (body, network) = (&body, &network);
+    let ends: Vec<_> = thread::scope(|scope| {
+        let ranks: Vec<_> = hydrant_launch::local(n)
+            .into_iter()
+            .map(|mut bootstrap| {
+                scope.spawn(move || {
+                    let conduit = network.attach(builder, &mut bootstrap)?;
+                    let settings = builder.settings.clone();
+                    live(Core::new(conduit, Box::new(bootstrap), settings)?, body)
+                })
+            })
+            .collect();
+        ranks
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect()
+    });
+    (ends.into_iter())
+        .map(|end| end.unwrap_or_else(|cause| panic::resume_unwind(cause)))
+        .collect()
+}
+
+/// Runs all ranks of a job whose network is inside this process, which a launcher may have
+/// started: the one result.
+pub(super) fn run_as_one_process<R: Send>(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    body: impl Fn(&Job) -> Result<R> + Sync,
+) -> Result<R> {
+    let settings = &builder.settings;
+    if bootstrap.size() > 1 {
+        let error = Error::Setting {
+            name: "HYDRANT_CONDUIT",
+            value: settings.conduit.to_string(),
+            expected: format!(
+                "one process, whose threads are the ranks, and the launcher started {0}: use \
+                 `hydrant run --conduit {1} -n {0} PROGRAM`, or HYDRANT_SIM_RANKS={0} and one \
+                 process",
+                bootstrap.size(),
+                settings.conduit,
+            ),
+        };
+        bootstrap.abort(1, &error.to_string());
+        return Err(error);
+    }
+    let result = verdict(run(builder, settings.sim_ranks, body));
+    if result.is_err() {
+        let _ = bootstrap.put(hydrant_launch::FAILING, b"1");
+    } else if let Err(cause) = bootstrap.finalize() {
+        tracing::warn!(%cause, "the launcher did not take the goodbye");
+    }
+    result
+}
+
+/// Rank 0's result if all succeeded. If not, the first failure, by rank, that is not for the
+/// loss of another rank.
+fn verdict<R>(ends: Vec<Result<R>>) -> Result<R> {
+    let mut first = None;
+    let (mut failure, mut caused) = (None, None);
+    for end in ends {
+        match end {
+            Ok(result) => first = first.or(Some(result)),
+            Err(error @ Error::PeerLost(_)) => caused = caused.or(Some(error)),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    match failure.or(caused) {
+        Some(error) => Err(error),
+        None => first.ok_or_else(|| Error::other("a job of no ranks has no result")),
+    }
+}
+
+/// The same error for another rank.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Setting {
+            name,
+            value,
+            expected,
+        } => Error::Setting {
+            name,
+            value: value.clone(),
+            expected: expected.clone(),
+        },
+        other => Error::other(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rank;
+
+    #[test]
+    fn the_failure_that_caused_the_others_is_the_jobs() {
+        assert_eq!(verdict(vec![Ok(7), Ok(8)]).unwrap(), 7);
+        let lost = |rank| Err(Error::PeerLost(Rank(rank)));
+        let cause = || Err(Error::other("out of ideas"));
+        let ends = vec![Ok(7), lost(2), cause(), lost(2)];
+        assert_eq!(verdict(ends).unwrap_err().to_string(), "out of ideas");
+        let ends = vec![lost(1), Ok(7), lost(0)];
+        assert!(matches!(verdict(ends), Err(Error::PeerLost(Rank(1)))));
+    }
+}

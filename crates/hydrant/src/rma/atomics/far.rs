@@ -1,0 +1,280 @@
+//! Atomic operations on words that are not mapped here: the owner's processor does them.
+//!
+//! ```text
+//! request  tag verb | kind << 8   args number, allocation, byte offset in it, value, expected
+//! reply    tag DONE               args number, what the word was
+//!          tag UNKNOWN            args number: no such allocation lives there
+//! ```
+
+use std::thread;
+
+use bytemuck::Pod;
+use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
+
+use super::sealed::{Bits, Sealed};
+use crate::{Error, Rank, Result, am::kind, job::Core, memory::Symmetric, progress};
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::rma) enum Verb {
+    Load,
+    Store,
+    Swap,
+    CompareSwap,
+    Add,
+    And,
+    Or,
+    Xor,
+}
+
+/// What the word holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Word32,
+    Word64,
+    Float32,
+    Float64,
+}
+
+const VERBS: [Verb; 8] = [
+    Verb::Load,
+    Verb::Store,
+    Verb::Swap,
+    Verb::CompareSwap,
+    Verb::Add,
+    Verb::And,
+    Verb::Or,
+    Verb::Xor,
+];
+const KINDS: [Kind; 4] = [Kind::Word32, Kind::Word64, Kind::Float32, Kind::Float64];
+
+const DONE: u16 = 0;
+const UNKNOWN: u16 = 1;
+
+impl<T: Pod + Sealed> Symmetric<T> {
+    /// Has the owner do it; done there when this returns.
+    #[cold]
+    pub(super) fn ask(&self, rank: Rank, offset: usize, what: (Verb, [T; 2])) -> Result<T> {
+        progress::may_wait("an atomic operation that goes through the network")?;
+        let block = self.block();
+        let core = block.core()?;
+        let (verb, [value, expected]) = what;
+        let send = |id, core: &Core| {
+            let message = Message {
+                kind: kind::ATOMIC,
+                tag: verb as u16 | (T::KIND as u16) << 8,
+                args: &[
+                    id,
+                    block.number,
+                    offset as u64,
+                    value.to_bits(),
+                    expected.to_bits(),
+                ],
+                payload: &[],
+            };
+            core.push(rank, &message)
+        };
+        loop {
+            match core.ask(rank, send) {
+                // It lives here: it is not known there yet, or about to be freed here too.
+                Err(Error::Freed) => {
+                    block.check()?;
+                    thread::yield_now();
+                }
+                Ok(old) => {
+                    let old = old.try_into().map_or(0, u64::from_le_bytes);
+                    return Ok(T::of_bits(old));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A peer asks for an operation on a word of this rank.
+pub(crate) fn asked(core: &Core, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+    let &[id, block, offset, value, expected] = delivery.args else {
+        return core.malformed(delivery.from, "an atomic operation without its arguments");
+    };
+    let [verb, kind] = delivery.tag.to_le_bytes().map(usize::from);
+    let (Some(verb), Some(kind)) = (VERBS.get(verb), KINDS.get(kind)) else {
+        return core.malformed(delivery.from, "an atomic operation of unknown kind");
+    };
+    let answer = match core.memory.find(block) {
+        Err(_) => (UNKNOWN, 0),
+        Ok(block) => {
+            let part = block.part(core.rank).ok();
+            let old = (part.and_then(|part| part.mapped.as_ref()))
+                .zip(usize::try_from(offset).ok())
+                .and_then(|(own, at)| apply(&own.window, at, *kind, *verb, [value, expected]));
+            let Some(old) = old else {
+                let what = "an atomic operation that does not fit the allocation";
+                return core.malformed(delivery.from, what);
+            };
+            // If another thread sleeps while this one polls, no message wakes it.
+            block.touched(core.rank);
+            (DONE, old)
+        }
+    };
+    let message = Message {
+        kind: kind::ATOMIC,
+        tag: answer.0,
+        args: &[id, answer.1],
+        payload: &[],
+    };
+    if let Err(cause) = port.reply(&message) {
+        tracing::warn!(%cause, to = %delivery.from, "an atomic operation could not be answered");
+    }
+}
+
+/// The owner answered.
+pub(crate) fn answered(core: &Core, delivery: &Delivery<'_>) {
+    let &[id, old] = delivery.args else {
+        return core.malformed(
+            delivery.from,
+            "the result of an atomic operation without it",
+        );
+    };
+    let result = match delivery.tag {
+        DONE => Ok(old.to_le_bytes().to_vec()),
+        _ => Err(Error::Freed),
+    };
+    if !core.answer(id, result) {
+        core.malformed(
+            delivery.from,
+            "the result of an atomic operation that nobody asked for",
+        );
+    }
+}
+
+/// Does it; what the word was, or nothing if there is no such word or operation.
+fn apply(
+    window: &Window,
+    offset: usize,
+    kind: Kind,
+    verb: Verb,
+    operands: [u64; 2],
+) -> Option<u64> {
+    match kind {
+        Kind::Word32 => {
+            bits::<u32>(u32::word(window, offset)?, verb, operands.map(u32::of_bits)).map(u64::from)
+        }
+        Kind::Word64 => bits::<u64>(u64::word(window, offset)?, verb, operands),
+        Kind::Float32 => {
+            let operands = operands.map(<f32 as Sealed>::of_bits);
+            numbers::<f32>(f32::word(window, offset)?, verb, operands).map(Sealed::to_bits)
+        }
+        Kind::Float64 => {
+            let operands = operands.map(<f64 as Sealed>::of_bits);
+            numbers::<f64>(f64::word(window, offset)?, verb, operands).map(Sealed::to_bits)
+        }
+    }
+}
+
+/// What every type can.
+fn numbers<T: Sealed>(word: &T::Word, verb: Verb, [value, expected]: [T; 2]) -> Option<T> {
+    Some(match verb {
+        Verb::Load => T::load(word),
+        Verb::Store | Verb::Swap => T::swap(word, value),
+        Verb::CompareSwap => T::compare_swap(word, expected, value).unwrap_or_else(|old| old),
+        Verb::Add => T::fetch_add(word, value),
+        Verb::And | Verb::Or | Verb::Xor => return None,
+    })
+}
+
+/// What integers can.
+fn bits<T: Bits>(word: &T::Word, verb: Verb, operands: [T; 2]) -> Option<T> {
+    Some(match verb {
+        Verb::And => T::fetch_and(word, operands[0]),
+        Verb::Or => T::fetch_or(word, operands[0]),
+        Verb::Xor => T::fetch_xor(word, operands[0]),
+        _ => return numbers(word, verb, operands),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_and_kinds_go_by_number() {
+        for (number, verb) in VERBS.into_iter().enumerate() {
+            assert_eq!(verb as usize, number);
+        }
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
+    }
+
+    #[test]
+    fn words_that_are_not_there_are_left_alone() {
+        let window = Window::private(16);
+        for kind in KINDS {
+            for verb in VERBS {
+                for offset in [16, 17, 2, usize::MAX, usize::MAX - 7] {
+                    assert_eq!(apply(&window, offset, kind, verb, [9, 9]), None);
+                }
+            }
+        }
+        for kind in [Kind::Float32, Kind::Float64] {
+            for verb in [Verb::And, Verb::Or, Verb::Xor] {
+                assert_eq!(apply(&window, 0, kind, verb, [9, 9]), None);
+            }
+        }
+        assert_eq!(window.load::<[u64; 2]>(0), Ok([0, 0]));
+    }
+
+    #[test]
+    fn every_operation_gives_what_the_word_was() {
+        let window = Window::private(16);
+        let at = |kind, verb, operands| apply(&window, 8, kind, verb, operands);
+        for (verb, operands, old, now) in [
+            (Verb::Store, [12, 0], 0, 12),
+            (Verb::Add, [u64::MAX, 0], 12, 11),
+            (Verb::Swap, [7, 0], 11, 7),
+            (Verb::CompareSwap, [1, 8], 7, 7),
+            (Verb::CompareSwap, [12, 7], 7, 12),
+            (Verb::And, [6, 0], 12, 4),
+            (Verb::Or, [3, 0], 4, 7),
+            (Verb::Xor, [2, 0], 7, 5),
+            (Verb::Load, [0, 0], 5, 5),
+        ] {
+            assert_eq!(at(Kind::Word64, verb, operands), Some(old), "{verb:?}");
+            assert_eq!(window.load::<u64>(8), Ok(now), "{verb:?}");
+        }
+        window.store(8, 1.5_f32).unwrap();
+        let two = u64::from(2_f32.to_bits());
+        let old = at(Kind::Float32, Verb::Add, [two, 0]);
+        assert_eq!(old, Some(u64::from(1.5_f32.to_bits())));
+        assert_eq!(window.load::<f32>(8), Ok(3.5));
+    }
+
+    #[test]
+    fn words_of_freed_memory_are_refused() {
+        let builder = crate::Job::builder().expect("the settings are valid");
+        let ends = builder.heap(1 << 20).run_local(2, |job| {
+            let memory = job.alloc::<u64>(4)?;
+            let number = memory.block().number;
+            let add = |number| {
+                job.core().ask(job.right(), |id, core| {
+                    let message = Message {
+                        kind: kind::ATOMIC,
+                        tag: Verb::Add as u16 | (Kind::Word64 as u16) << 8,
+                        args: &[id, number, 8, 5, 0],
+                        payload: &[],
+                    };
+                    core.push(job.right(), &message)
+                })
+            };
+            assert_eq!(add(number)?, [0; 8]);
+            job.barrier()?;
+            assert_eq!(memory.local()?.load(1)?, 5);
+            assert!(matches!(add(number + 1), Err(Error::Freed)));
+            job.barrier()?;
+            job.free(memory)?;
+            assert!(matches!(add(number), Err(Error::Freed)));
+            job.barrier()
+        });
+        ends.into_iter().for_each(|end| end.unwrap());
+    }
+}

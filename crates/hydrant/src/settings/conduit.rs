@@ -1,0 +1,69 @@
+//! Which network joins the ranks.
+
+use std::{fmt, str::FromStr};
+
+/// Which conduit joins the ranks of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ConduitKind {
+    /// The fastest that reaches every rank.
+    #[default]
+    Auto,
+    /// Shared memory, between ranks of one host.
+    Smp,
+    /// A network in virtual time, of this profile: a name or a file. The ranks are threads of
+    /// one process.
+    Sim(String),
+}
+
+impl ConduitKind {
+    /// Whether time passes by what is computed and sent, not by the clock on the wall.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self, Self::Sim(_))
+    }
+}
+
+/// What can be said, for who said something else.
+pub(super) const EXPECTED: &str = "auto, smp or sim:PROFILE, such as sim:myrinet-gm";
+
+impl FromStr for ConduitKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "smp" => Ok(Self::Smp),
+            _ => match text.strip_prefix("sim:") {
+                Some(profile) if !profile.is_empty() => Ok(Self::Sim(profile.to_owned())),
+                _ => Err(EXPECTED.to_owned()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ConduitKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad("auto"),
+            Self::Smp => f.pad("smp"),
+            Self::Sim(profile) => f.pad(&format!("sim:{profile}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conduits_are_read_and_written() {
+        for text in ["auto", "smp", "sim:ideal", "sim:a/b.toml", "sim:sim:"] {
+            assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
+        }
+        assert!("sim:ideal".parse::<ConduitKind>().unwrap().is_virtual());
+        for bad in ["", "sim", "sim:", "SMP", "tcp:host", "verbs "] {
+            let expected = bad.parse::<ConduitKind>().unwrap_err();
+            assert!(expected.contains("sim:PROFILE"), "{bad}: {expected}");
+        }
+    }
+}
