@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use hydrant::ConduitKind;
 use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
 
 /// Start the ranks of a job on this host
@@ -15,6 +16,9 @@ use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
 /// Hydrant's own programs (cannon, bitonic) are built when they are missing, and then in PATH.
 ///
 /// Each rank may be a program on Hydrant, or any other that speaks PMI-1, such as one of MPICH.
+/// On a simulated network (--conduit sim:PROFILE) one process is started, whose threads the ranks
+/// are; the program must be one on Hydrant.
+///
 /// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
 /// then have the grace to end by themselves. Nothing that a rank starts outlives the job.
 ///
@@ -27,6 +31,14 @@ pub(crate) struct Arguments {
     /// How many ranks to start
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: u32,
+
+    /// Which network joins the ranks: auto, smp, or sim:PROFILE for one in virtual time
+    #[arg(long, value_name = "NAME")]
+    conduit: Option<ConduitKind>,
+
+    /// How memory is registered where the network needs that
+    #[arg(long, value_name = "STRATEGY")]
+    registration: Option<String>,
 
     /// What stands before each line of output: `rank` as in `[3] `, or `none` to leave it untouched
     #[arg(long, value_name = "WHAT", default_value_t)]
@@ -53,9 +65,27 @@ pub(crate) struct Arguments {
 /// Runs the job; its status is this command's.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let mut command = arguments.command.into_iter();
-    let mut spec = Spec::new(arguments.ranks, command.next().unwrap_or_default());
+    let conduit = arguments.conduit.clone().or_else(conduit_in_force);
+    let simulated = conduit.is_some_and(|conduit| conduit.is_virtual());
+    let processes = if simulated { 1 } else { arguments.ranks };
+    let mut spec = Spec::new(processes, command.next().unwrap_or_default());
     spec.arguments = command.collect();
-    spec.prefix = arguments.prefix;
+    let mut set = |name: &str, value: String| spec.environment.push((name.into(), value.into()));
+    if let Some(conduit) = arguments.conduit {
+        set("HYDRANT_CONDUIT", conduit.to_string());
+    }
+    if let Some(strategy) = arguments.registration {
+        set("HYDRANT_REGISTRATION", strategy);
+    }
+    if simulated {
+        set("HYDRANT_SIM_RANKS", arguments.ranks.to_string());
+    }
+    // All ranks of a simulated job have one output.
+    spec.prefix = if simulated {
+        Prefix::None
+    } else {
+        arguments.prefix
+    };
     spec.bind = arguments.bind;
     spec.grace = arguments.grace;
     spec.timeout = arguments.timeout;
@@ -77,6 +107,11 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             ExitCode::from(error.status())
         }
     }
+}
+
+/// What the environment says to the ranks; whether it makes sense is for them to say.
+fn conduit_in_force() -> Option<ConduitKind> {
+    env::var("HYDRANT_CONDUIT").ok()?.trim().parse().ok()
 }
 
 /// Where this command was built, which it may have left since.

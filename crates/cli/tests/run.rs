@@ -85,3 +85,19 @@ fn a_program_that_is_not_there_says_where_it_was_looked_for() {
     fails(&["-n", "2", "no-such-program"], 127, &beside);
     fails(&["-n", "2", "/dev/null"], 126, "/dev/null is not a file");
 }
+
+#[test]
+fn settings_are_variables_of_the_ranks() {
+    let script = "echo $HYDRANT_CONDUIT $HYDRANT_REGISTRATION $HYDRANT_SIM_RANKS $PMI_SIZE";
+    let shown = |options: &[&str]| {
+        let output = hydrant(&[options, &["-n", "3", "sh", "-c", script]].concat());
+        assert!(output.status.success());
+        out(&output)
+    };
+    let three = shown(&["--prefix", "none", "--conduit", "smp"]);
+    assert_eq!(three, "smp 3\n".repeat(3));
+    let one = shown(&["--conduit", "sim:ideal", "--registration", "bounce"]);
+    assert_eq!(one, "sim:ideal bounce 3 1\n");
+    let unknown = ["--conduit", "pigeon", "-n", "1", "true"];
+    fails(&unknown, 2, "auto, smp or sim:PROFILE");
+}

@@ -23,6 +23,8 @@ pub struct Spec {
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// Variables that ranks see beside those of the launcher.
+    pub environment: Vec<(OsString, OsString)>,
     /// What stands before each line that a rank prints.
     pub prefix: Prefix,
     /// Which cores each rank may run on.
@@ -44,6 +46,7 @@ impl Spec {
             ranks,
             program: program.into(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             prefix: Prefix::default(),
             bind: Bind::default(),
             grace: Duration::from_secs(3),

@@ -158,6 +158,7 @@ fn command(spec: &Spec, program: &Path, rank: u32, job: &str) -> Command {
     command.args(&spec.arguments);
     child::forget_other_launchers(&mut command);
     command
+        .envs(spec.environment.iter().map(|(name, value)| (name, value)))
         .env("PMI_RANK", rank.to_string())
         .env("PMI_SIZE", spec.ranks.to_string())
         .env(MARK, job);
