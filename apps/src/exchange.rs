@@ -17,7 +17,7 @@
 //! words of its own, used once: different ranks write them at times of their own, and
 //! nothing has to be reset.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hydrant::{Job, Pod, Rank, Result, Signal, Symmetric};
 
@@ -91,7 +91,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
             return Ok(());
         }
         self.job.wait_until(&self.free, step, |open| open != 0)?;
-        let start = Instant::now();
+        let start = self.job.now();
         let slot = step % SLOTS * self.block;
         let last = self.block.saturating_sub(1) / self.put_elements * self.put_elements;
         for at in (0..last).step_by(self.put_elements) {
@@ -101,7 +101,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
         let (rest, signal) = (&block[last..], Signal::Set(1));
         self.slots
             .put_signal(to, slot + last, rest, &self.arrived, step, signal)?;
-        self.putting += start.elapsed();
+        self.putting += self.job.now().saturating_sub(start);
         Ok(())
     }
 

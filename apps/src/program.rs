@@ -43,13 +43,15 @@ impl Failure {
 
 /// Runs `body` as a rank of the job that this process was started in.
 ///
-/// Arguments are read before and judged after the job is joined, so that a mistake in them
-/// is reported once and not once a rank.
-pub fn run<A: Parser>(name: &str, body: impl FnOnce(&Job, A) -> Result<(), Failure>) -> ExitCode {
-    let arguments = A::try_parse();
+/// Arguments are read after the job is joined, so that a mistake in them is reported once and
+/// not once a rank.
+pub fn run<A: Parser>(
+    name: &str,
+    body: impl Fn(&Job, A) -> Result<(), Failure> + Sync,
+) -> ExitCode {
     let ended = hydrant::run(|job| {
         let speaks = job.rank() == Rank(0);
-        let arguments = match arguments {
+        let arguments = match A::try_parse() {
             Ok(arguments) => arguments,
             Err(usage) => {
                 if speaks {

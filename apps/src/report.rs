@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hydrant::{Job, Op, Result};
@@ -10,28 +10,37 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::options::{Format, Verify};
 
-/// Where this rank's time went.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Clock {
+/// Where this rank's time went, by the job's clock.
+#[derive(Debug)]
+pub struct Clock<'job> {
+    job: &'job Job,
     computing: Duration,
     communicating: Duration,
 }
 
-impl Clock {
-    /// Does something that is computation.
-    pub fn compute<R>(&mut self, body: impl FnOnce() -> R) -> R {
-        Self::add(&mut self.computing, body)
+impl<'job> Clock<'job> {
+    fn new(job: &'job Job) -> Self {
+        Self {
+            job,
+            computing: Duration::ZERO,
+            communicating: Duration::ZERO,
+        }
+    }
+
+    /// Does something that is computation, of so many operations.
+    pub fn compute<R>(&mut self, operations: u64, body: impl FnOnce() -> R) -> R {
+        let start = self.job.now();
+        let result = body();
+        self.job.compute(operations);
+        self.computing += self.job.now().saturating_sub(start);
+        result
     }
 
     /// Does something that is communication, or waiting for it.
     pub fn communicate<R>(&mut self, body: impl FnOnce() -> R) -> R {
-        Self::add(&mut self.communicating, body)
-    }
-
-    fn add<R>(to: &mut Duration, body: impl FnOnce() -> R) -> R {
-        let start = Instant::now();
+        let start = self.job.now();
         let result = body();
-        *to += start.elapsed();
+        self.communicating += self.job.now().saturating_sub(start);
         result
     }
 }
@@ -72,14 +81,14 @@ fn as_map<S: Serializer>(rows: &[(&'static str, u64)], to: S) -> Result<S::Ok, S
 /// What `body` returns; as [`Job::barrier`].
 pub fn measure<R>(
     job: &Job,
-    body: impl FnOnce(&mut Clock) -> Result<(R, Duration)>,
+    body: impl FnOnce(&mut Clock<'_>) -> Result<(R, Duration)>,
 ) -> Result<(R, Figures)> {
     job.barrier()?;
-    let (before, start) = (job.counters(), Instant::now());
-    let mut clock = Clock::default();
+    let (before, start) = (job.counters(), job.now());
+    let mut clock = Clock::new(job);
     let (result, putting) = body(&mut clock)?;
     job.barrier()?;
-    let (after, elapsed) = (job.counters(), start.elapsed());
+    let (after, elapsed) = (job.counters(), job.now().saturating_sub(start));
 
     let mut slowest = [elapsed, clock.computing, clock.communicating].map(nanoseconds);
     job.all_reduce(&mut slowest, Op::Max)?;

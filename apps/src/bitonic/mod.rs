@@ -125,12 +125,12 @@ fn sort_run(
     mut exchange: Exchange<'_, i64>,
     steps: &[CompareSplit],
     mut mine: Vec<i64>,
-    clock: &mut Clock,
+    clock: &mut Clock<'_>,
     progress: &Progress,
 ) -> Result<(Vec<i64>, Duration)> {
     progress.phase("sorting");
     // A quick sort, with the pivots chosen against every bad case.
-    clock.compute(|| mine.sort_unstable());
+    clock.compute(sort::comparisons(mine.len()), || mine.sort_unstable());
     progress.advance(1);
     progress.phase("merging");
     let mut theirs = vec![0; mine.len()];
@@ -140,7 +140,11 @@ fn sort_run(
             exchange.send(&mine)?;
             exchange.receive(&mut theirs)
         })?;
-        clock.compute(|| sort::merge(step.keep, &mine, &theirs, &mut kept));
+        // A comparison for each key kept.
+        let comparisons = kept.len() as u64;
+        clock.compute(comparisons, || {
+            sort::merge(step.keep, &mine, &theirs, &mut kept);
+        });
         std::mem::swap(&mut mine, &mut kept);
         progress.advance(1);
     }

@@ -176,7 +176,7 @@ impl<'job> Movers<'job> {
     /// From this rank's blocks of A and B to its block of C, and the time spent in puts.
     fn multiply(
         self,
-        machine: &mut Machine<'_>,
+        machine: &mut Machine<'_, '_>,
         mesh: Mesh,
         [mut left, mut right]: [Matrix; 2],
     ) -> Result<(Matrix, Duration)> {
@@ -228,13 +228,13 @@ impl<'job> Movers<'job> {
 }
 
 /// The steps of both variants, timed.
-struct Machine<'a> {
-    clock: &'a mut Clock,
+struct Machine<'a, 'b> {
+    clock: &'a mut Clock<'b>,
     progress: &'a Progress,
     tile: usize,
 }
 
-impl Machine<'_> {
+impl Machine<'_, '_> {
     fn send(&mut self, through: &mut Exchange<'_, f64>, block: &Matrix) -> Result<()> {
         self.clock.communicate(|| through.send(block.elements()))
     }
@@ -246,14 +246,15 @@ impl Machine<'_> {
 
     fn multiply_add(&mut self, sum: &mut Matrix, a: &Matrix, b: &Matrix) {
         let (side, tile, progress) = (a.side(), self.tile, self.progress);
-        self.clock.compute(|| {
+        self.clock.compute(matrix::operations(side), || {
             let (a, b) = (a.elements(), b.elements());
             matrix::multiply_add(sum.elements_mut(), a, b, side, tile, || progress.advance(1));
         });
     }
 
     fn add(&mut self, sum: &mut Matrix, term: &Matrix) {
-        self.clock.compute(|| {
+        let additions = sum.elements().len() as u64;
+        self.clock.compute(additions, || {
             for (sum, term) in sum.elements_mut().iter_mut().zip(term.elements()) {
                 *sum += term;
             }

@@ -6,7 +6,7 @@ mod multiply;
 use std::path::Path;
 
 pub use check::{WrongProduct, compare, quick, serial_product};
-pub use multiply::{TILE, multiply_add, tiles};
+pub use multiply::{TILE, multiply_add, operations, tiles};
 
 use crate::input::{self, InputError};
 

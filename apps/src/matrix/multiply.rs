@@ -14,6 +14,12 @@ pub fn tiles(side: usize, tile: usize) -> usize {
     side.div_ceil(tile.max(1)).pow(3)
 }
 
+/// What [`multiply_add`] computes: a multiplication and an addition for each of `side` cubed
+/// terms.
+pub fn operations(side: usize) -> u64 {
+    2 * (side as u64).saturating_pow(3)
+}
+
 /// `c += a × b`, all of them square and row by row. Calls `done` after each pair of tiles.
 ///
 /// # Panics

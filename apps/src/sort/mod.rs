@@ -8,3 +8,9 @@ mod network;
 pub use check::{Unsorted, checksum, compare, quick};
 pub use merge::{Half, merge};
 pub use network::{CompareSplit, network};
+
+/// Comparisons of a quick sort of so many keys, about: `n log2 n`.
+pub fn comparisons(keys: usize) -> u64 {
+    let keys = keys as u64;
+    keys.saturating_mul(u64::from(keys.max(1).ilog2()))
+}
