@@ -1,6 +1,6 @@
 //! One-sided writes and reads that find what they ask for.
 
-use crate::{Key, Rank, Remote};
+use crate::{Access, Key, Rank, Remote};
 
 use super::{
     Check, Fixture,
@@ -15,7 +15,8 @@ pub(super) const CHECKS: &[Check] = &[
         "segment_lengths",
         "every length and offset in a segment, neighbours untouched",
         |f| lengths(f, Place::Segment),
-    ),
+    )
+    .segment(),
     Check::new(
         "extent_lengths",
         "every length and offset in an extent, neighbours untouched",
@@ -29,7 +30,8 @@ pub(super) const CHECKS: &[Check] = &[
     .any_address(),
     Check::new("segment_big", "long transfers in a segment", |f| {
         big(f, Place::Segment)
-    }),
+    })
+    .segment(),
     Check::new("extent_big", "long transfers in an extent", |f| {
         big(f, Place::Extent)
     }),
@@ -98,7 +100,7 @@ fn lengths(fixture: &dyn Fixture, place: Place) {
                 format_args!("{len} bytes written"),
             );
             let theirs = model(me.rank());
-            for at in pieces() {
+            for at in pieces().filter(|_| me.reads()) {
                 let got = me
                     .get(log, me.right(), beyond(to, at), len)
                     .expect("within the arena");
@@ -150,14 +152,16 @@ fn big(fixture: &dyn Fixture, place: Place) {
                 &expected,
                 format_args!("{len} bytes written at {at}"),
             );
-            let got = me
-                .get(log, me.right(), beyond(to, at), len)
-                .expect("within the arena");
-            assert_same(
-                &got,
-                &data(me.rank()),
-                format_args!("{len} bytes read at {at}"),
-            );
+            if me.reads() {
+                let got = me
+                    .get(log, me.right(), beyond(to, at), len)
+                    .expect("within the arena");
+                assert_same(
+                    &got,
+                    &data(me.rank()),
+                    format_args!("{len} bytes read at {at}"),
+                );
+            }
             me.meet(log);
         }
     });
@@ -177,8 +181,10 @@ fn to_oneself(fixture: &dyn Fixture) {
                     &data,
                     format_args!("written, {place:?}"),
                 );
-                let got = me.get(log, me.rank(), to, len).expect("within the arena");
-                assert_same(&got, &data, format_args!("read, {place:?}"));
+                if me.reads() || place == Place::Anywhere {
+                    let got = me.get(log, me.rank(), to, len).expect("within the arena");
+                    assert_same(&got, &data, format_args!("read, {place:?}"));
+                }
             }
         }
     });
@@ -218,16 +224,25 @@ fn source(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let arena = Arena::new(me.conduit, Place::Extent, CONSTANT.len());
         let to = arena.publish(me, log)[me.right().index()];
-        // SAFETY: a constant is readable for ever.
-        let posted = unsafe {
-            me.conduit
-                .write(me.right(), to, CONSTANT.as_ptr(), CONSTANT.len(), Key::ANY)
+        let (from, len) = (CONSTANT.as_ptr(), CONSTANT.len());
+        let registers = me.conduit.caps().registration.is_some();
+        let local = if registers {
+            // SAFETY: a constant lives for ever, and no peer is told the key.
+            unsafe { me.conduit.register(from.cast_mut(), len, Access::Read) }
+                .expect("constants can be registered for reading")
+        } else {
+            Key::ANY
         };
+        // SAFETY: a constant is readable for ever.
+        let posted = unsafe { me.conduit.write(me.right(), to, from, len, local) };
         if let crate::Posted::Pending(ticket) = posted.expect("within the extent") {
             me.until(log, "a write", |log| log.outcome(ticket).is_some());
             log.outcome(ticket)
                 .expect("just seen")
                 .expect("within the extent");
+        }
+        if registers {
+            me.conduit.deregister(local).expect("a key in force");
         }
         me.meet(log);
         assert_same(
@@ -235,7 +250,7 @@ fn source(fixture: &dyn Fixture) {
             &CONSTANT,
             format_args!("a constant"),
         );
-        if me.conduit.caps().any_address {
+        if me.conduit.caps().any_address && me.reads() {
             let from = Remote {
                 key: Key::ANY,
                 offset: CONSTANT.as_ptr().addr() as u64,

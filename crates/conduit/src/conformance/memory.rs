@@ -30,6 +30,19 @@ impl<'a> Lent<'a> {
         })
     }
 
+    /// How peers name the memory.
+    pub(super) fn remote(&self) -> Remote {
+        let registers = self.conduit.caps().registration.is_some();
+        Remote {
+            key: self.key,
+            offset: if registers {
+                self.window.addr() as u64
+            } else {
+                0
+            },
+        }
+    }
+
     /// Revokes the key; the memory is the owner's again.
     pub(super) fn revoke(mut self) -> Window {
         self.revoked = true;
@@ -61,7 +74,12 @@ impl Place {
     /// Those that a conduit has.
     pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = Place> + use<> {
         let any_address = conduit.caps().any_address;
-        (Self::ALL.into_iter()).filter(move |place| *place != Place::Anywhere || any_address)
+        let segment = conduit.caps().registration.is_none();
+        (Self::ALL.into_iter()).filter(move |place| match place {
+            Place::Segment => segment,
+            Place::Extent => true,
+            Place::Anywhere => any_address,
+        })
     }
 }
 
@@ -103,8 +121,7 @@ impl<'a> Arena<'a> {
             };
         }
         let lent = Lent::new(conduit, window.clone()).expect("room for an extent");
-        let (key, offset) = (lent.key, 0);
-        let remote = Remote { key, offset };
+        let remote = lent.remote();
         Self {
             window,
             remote,
@@ -114,14 +131,7 @@ impl<'a> Arena<'a> {
 
     /// Tells all ranks where it is; collective. What they said, by rank.
     pub(super) fn publish(&self, member: &Member<'_>, log: &mut Log<'_>) -> Vec<Remote> {
-        let keys = member.gather(log, self.remote.key.0);
-        let offsets = member.gather(log, self.remote.offset);
-        (keys.into_iter().zip(offsets))
-            .map(|(key, offset)| Remote {
-                key: Key(key),
-                offset,
-            })
-            .collect()
+        member.exchange(log, self.remote)
     }
 
     /// A copy of all of it.
@@ -144,14 +154,45 @@ pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
 }
 
 /// A one-sided operation and its buffer.
-pub(super) struct Flight {
+pub(super) struct Flight<'a> {
+    conduit: &'a dyn Conduit,
     buffer: Vec<u8>,
     /// Where in the buffer the data begins: odd places are tried too.
     lead: usize,
+    /// The buffer's registration, where the NIC wants one.
+    key: Option<Key>,
     posted: Option<Posted>,
 }
 
-impl Flight {
+impl<'a> Flight<'a> {
+    /// For an operation under `remote`: where that is an extent, so is the buffer.
+    fn new(
+        conduit: &'a dyn Conduit,
+        remote: Key,
+        buffer: Vec<u8>,
+        lead: usize,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let mut flight = Self {
+            conduit,
+            buffer,
+            lead,
+            key: None,
+            posted: None,
+        };
+        if conduit.caps().registration.is_some() && remote != Key::ANY {
+            let local = &mut flight.buffer[lead..];
+            // SAFETY: no peer is told the key; the flight deregisters it before its buffer goes.
+            let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), access)? };
+            flight.key = Some(key);
+        }
+        Ok(flight)
+    }
+
+    fn local_key(&self) -> Key {
+        self.key.unwrap_or(Key::ANY)
+    }
+
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.posted {
             Some(Posted::Pending(ticket)) => Some(ticket),
@@ -166,12 +207,23 @@ impl Flight {
 
     fn data(mut self) -> Vec<u8> {
         self.posted = None;
+        if let Some(key) = self.key.take()
+            && let Err(error) = self.conduit.deregister(key)
+        {
+            panic!("the buffer of an operation that ended: {error}");
+        }
         mem::take(&mut self.buffer).split_off(self.lead)
     }
 }
 
-impl Drop for Flight {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
+        if let Some(key) = self.key.take()
+            && self.conduit.deregister(key).is_err()
+        {
+            // Its rank has left, and with it the registration; or nobody knows.
+            mem::forget(mem::take(&mut self.buffer));
+        }
         if self.ticket().is_some() {
             // The conduit may still use it: better lost than wrong.
             mem::forget(mem::take(&mut self.buffer));
@@ -179,40 +231,57 @@ impl Drop for Flight {
     }
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    /// Tells all ranks of a place; collective. What they said, by rank.
+    pub(super) fn exchange(&self, log: &mut Log<'_>, place: Remote) -> Vec<Remote> {
+        let keys = self.gather(log, place.key.0);
+        let offsets = self.gather(log, place.offset);
+        (keys.into_iter().zip(offsets))
+            .map(|(key, offset)| Remote {
+                key: Key(key),
+                offset,
+            })
+            .collect()
+    }
+
     /// Begins a write of a copy of `data`.
-    pub(super) fn post_write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<Flight, Error> {
+    pub(super) fn post_write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        data: &[u8],
+    ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut flight = Flight {
-            buffer,
-            lead,
-            posted: None,
-        };
+        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Access::Read)?;
+        let local = flight.local_key();
         let from = flight.buffer[lead..].as_ptr();
         // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
         // address of a peer is a window of a test, or such that cannot be written to.
-        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len(), Key::ANY)? });
+        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len(), local)? });
         Ok(flight)
     }
 
     /// Begins a read of `len` bytes.
-    pub(super) fn post_read(&self, peer: Rank, from: Remote, len: usize) -> Result<Flight, Error> {
+    pub(super) fn post_read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        len: usize,
+    ) -> Result<Flight<'a>, Error> {
         let lead = lead();
-        let mut flight = Flight {
-            buffer: vec![0x77; lead + len],
-            lead,
-            posted: None,
-        };
+        let buffer = vec![0x77; lead + len];
+        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Access::ReadWrite)?;
+        let local = flight.local_key();
         let to = flight.buffer[lead..].as_mut_ptr();
         // SAFETY: as above; nobody else uses the buffer.
-        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len, Key::ANY)? });
+        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len, local)? });
         Ok(flight)
     }
 
     /// Waits for the end of an operation: what was written or read.
-    pub(super) fn land(&self, log: &mut Log<'_>, flight: Flight) -> Result<Vec<u8>, Error> {
+    pub(super) fn land(&self, log: &mut Log<'_>, flight: Flight<'_>) -> Result<Vec<u8>, Error> {
         if let Some(ticket) = flight.ticket() {
             self.until(log, "a one-sided operation", |log| {
                 log.outcome(ticket).is_some()

@@ -27,6 +27,7 @@ mod memory;
 mod messages;
 mod pattern;
 mod pending;
+mod registration;
 mod segment;
 mod sleep;
 mod team;
@@ -52,6 +53,12 @@ pub trait Fixture: Send + Sync {
     /// Whether a message that was taken by [`Conduit::send`] has arrived when that returns,
     /// so that the peer's next [`Conduit::drain`] must deliver it.
     fn arrives_at_once(&self) -> bool {
+        false
+    }
+
+    /// Whether the ranks take turns: who waits for another must call the conduit then, for the
+    /// other does nothing meanwhile.
+    fn takes_turns(&self) -> bool {
         false
     }
 
@@ -85,6 +92,18 @@ impl Check {
         }
     }
 
+    /// Only for conduits whose segments are reached without registration.
+    const fn segment(mut self) -> Self {
+        self.applies = |caps| caps.registration.is_none();
+        self
+    }
+
+    /// Only for conduits whose NIC wants memory registered.
+    const fn registering(mut self) -> Self {
+        self.applies = |caps| caps.registration.is_some();
+        self
+    }
+
     /// Only for conduits that reach any address.
     const fn any_address(mut self) -> Self {
         self.applies = |caps| caps.any_address;
@@ -99,6 +118,7 @@ pub fn checks() -> Vec<Check> {
         segment::CHECKS,
         access::CHECKS,
         extents::CHECKS,
+        registration::CHECKS,
         pending::CHECKS,
         messages::CHECKS,
         flow::CHECKS,

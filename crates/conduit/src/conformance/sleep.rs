@@ -391,9 +391,9 @@ fn idle(fixture: &dyn Fixture) {
         ] {
             returns.store(0, SeqCst);
             me.meet_deaf();
-            let since = Instant::now();
-            while since.elapsed() < Duration::from_millis(200) {
-                let left = Duration::from_millis(200).saturating_sub(since.elapsed());
+            let until = me.conduit.now() + Duration::from_millis(200);
+            while me.conduit.now() < until {
+                let left = until.saturating_sub(me.conduit.now());
                 me.conduit.wait(sleeper, Some(left), &mut || false);
                 returns.fetch_add(1, Relaxed);
             }

@@ -29,16 +29,21 @@ pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> 
 /// Runs `work` on every rank of a fresh job, each in its thread.
 pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>) + Sync) {
     let conduits = start(fixture, ranks);
-    each_of(&conduits, work);
+    each_of(fixture, &conduits, work);
     for conduit in &conduits {
         conduit.leave(true);
     }
 }
 
 /// Runs `work` on the ranks of a job, each in its thread.
-pub(super) fn each_of(conduits: &[Arc<dyn Conduit>], work: impl Fn(&Member<'_>) + Sync) {
+pub(super) fn each_of(
+    fixture: &dyn Fixture,
+    conduits: &[Arc<dyn Conduit>],
+    work: impl Fn(&Member<'_>) + Sync,
+) {
     let team = Team {
         size: conduits.len(),
+        takes_turns: fixture.takes_turns(),
         ..Team::default()
     };
     let (team, work) = (&team, &work);
@@ -86,6 +91,7 @@ impl Drop for Alarm<'_> {
 #[derive(Default)]
 pub(super) struct Team {
     size: usize,
+    takes_turns: bool,
     failed: AtomicBool,
     meeting: Mutex<Meeting>,
 }
@@ -154,7 +160,7 @@ impl<'a> Member<'a> {
             self.hope(what, since);
             if self.conduit.poll(sink) == 0 {
                 idle += 1;
-                pause(idle);
+                self.pause(idle);
             } else {
                 idle = 0;
             }
@@ -211,8 +217,32 @@ impl<'a> Member<'a> {
     pub(super) fn linger<S: Sink>(&self, sink: &mut S) {
         for _ in 0..50 {
             self.conduit.poll(sink);
-            thread::yield_now();
+            self.pause(100);
         }
+    }
+
+    /// Lets others run, who are waited for without polling.
+    pub(super) fn breathe(&self) {
+        self.pause(16);
+    }
+
+    /// Lets others run, the longer nothing happens the more.
+    fn pause(&self, idle: u32) {
+        if self.team.takes_turns {
+            let time = Duration::from_micros(idle.min(100).into());
+            self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
+            return;
+        }
+        match idle {
+            0..16 => std::hint::spin_loop(),
+            16..200 => thread::yield_now(),
+            _ => thread::sleep(Duration::from_micros(100)),
+        }
+    }
+
+    /// Whether the conduit reads one-sidedly.
+    pub(super) fn reads(&self) -> bool {
+        self.conduit.caps().reads
     }
 
     fn bring(&self, word: u64) -> u64 {
@@ -230,15 +260,6 @@ impl<'a> Member<'a> {
 
     fn meeting(&self) -> MutexGuard<'_, Meeting> {
         (self.team.meeting.lock()).unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lets others run, the longer nothing happens the more.
-fn pause(idle: u32) {
-    match idle {
-        0..16 => std::hint::spin_loop(),
-        16..200 => thread::yield_now(),
-        _ => thread::sleep(Duration::from_micros(100)),
     }
 }
 

@@ -135,7 +135,7 @@ fn access(fixture: &dyn Fixture) {
                             };
                             while !ended(flights) {
                                 me.hope("a write of another thread", since);
-                                thread::yield_now();
+                                me.breathe();
                             }
                             let mut log = Log::new();
                             log.ended.push((ticket, Ok(())));
@@ -188,7 +188,7 @@ fn poll(fixture: &dyn Fixture) {
                         let since = Instant::now();
                         while !polled.load(SeqCst) {
                             me.hope("a poll beside a poll", since);
-                            thread::yield_now();
+                            me.breathe();
                         }
                         // Long enough for a drain that does not wait to be seen.
                         thread::sleep(std::time::Duration::from_millis(50));
@@ -200,7 +200,7 @@ fn poll(fixture: &dyn Fixture) {
                 let since = Instant::now();
                 while !inside.load(SeqCst) {
                     me.hope("the other thread's handler", since);
-                    thread::yield_now();
+                    me.breathe();
                 }
                 me.conduit.poll(log);
                 polled.store(true, SeqCst);

@@ -47,12 +47,12 @@ fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
     });
 }
 
-/// Waits for a count without calling the conduit, whose calls might take long.
+/// Waits for a count without polling, which might take long.
 fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
     let since = Instant::now();
     while count.load(SeqCst) < least {
         me.hope("a sleeper", since);
-        thread::yield_now();
+        me.breathe();
     }
 }
 

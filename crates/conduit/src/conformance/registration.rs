@@ -1,0 +1,179 @@
+//! NICs that touch registered memory only, on both sides.
+
+use crate::{Access, Error, Key, Rank, Remote, Window};
+
+use super::{
+    Check, Fixture,
+    log::Log,
+    memory::{Arena, Lent, Place, beyond, bytes_of},
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new(
+        "local_key",
+        "a write whose local key does not cover its source is refused",
+        local,
+    )
+    .registering(),
+    Check::new(
+        "segment_is_memory",
+        "the segment is memory like any other: registered or not reached",
+        segment,
+    )
+    .registering(),
+    Check::new(
+        "access_kept",
+        "an extent registered for reading is not written to",
+        access,
+    )
+    .registering(),
+    Check::new(
+        "register_what_is_there",
+        "memory that is not mapped, or not so, is not registered",
+        mapped,
+    )
+    .registering(),
+    Check::new(
+        "reads_if_told",
+        "a conduit reads one-sidedly if its capabilities say so, and else says so itself",
+        reads,
+    ),
+];
+
+/// A write of own memory under a local key, to its end.
+fn write(
+    me: &Member<'_>,
+    log: &mut Log<'_>,
+    to: Remote,
+    from: &Window,
+    len: usize,
+    local: Key,
+) -> Result<(), Error> {
+    // SAFETY: the window is borrowed until the operation is complete.
+    let posted = unsafe { (me.conduit).write(me.right(), to, from.as_ptr(), len, local)? };
+    if let crate::Posted::Pending(ticket) = posted {
+        me.until(log, "a write", |log| log.outcome(ticket).is_some());
+        log.outcome(ticket).expect("just seen")?;
+    }
+    Ok(())
+}
+
+fn local(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let arena = Arena::new(me.conduit, Place::Extent, 256);
+        let to = arena.publish(me, log)[me.right().index()];
+        let source = Window::private(128);
+        source.fill(0, 128, 7).expect("in bounds");
+        let part = source.part(0, 64).expect("a part");
+        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        write(me, log, to, &source, 64, lent.key).expect("both sides are registered");
+        match write(me, log, to, &source, 65, lent.key) {
+            Err(Error::OutOfExtent {
+                peer, len, extent, ..
+            }) => assert_eq!((peer, len, extent), (me.rank(), 65, 64)),
+            other => panic!("past the end of the source's extent: {other:?}"),
+        }
+        let key = lent.key;
+        lent.revoke();
+        for key in [key, Key::SEGMENT, Key(key.0 ^ 1)] {
+            match write(me, log, to, &source, 8, key) {
+                Err(Error::Revoked { peer, key: word }) => {
+                    assert_eq!((peer, word), (me.rank(), key.0));
+                }
+                other => panic!("under {key:?}: {other:?}"),
+            }
+        }
+        me.meet(log);
+        let bytes = arena.bytes();
+        assert_eq!((&bytes[..64], &bytes[64..]), (&[7; 64][..], &[0; 192][..]));
+        me.meet(log);
+    });
+}
+
+fn segment(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        me.conduit.commit(0, 4096).expect("memory for a test");
+        let mine = me.conduit.window(me.rank()).expect("the own segment");
+        let part = mine.part(0, 4096).expect("a part");
+        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let to = me.exchange(log, lent.remote())[me.right().index()];
+        let unregistered = Remote {
+            key: Key::SEGMENT,
+            ..to
+        };
+        match me.put(log, me.right(), unregistered, &[1; 8]) {
+            Err(Error::Revoked { peer, key: 0 }) => assert_eq!(peer, me.right()),
+            other => panic!("a segment that is not registered: {other:?}"),
+        }
+        me.put(log, me.right(), beyond(to, 8), &[5; 8])
+            .expect("registered");
+        me.meet(log);
+        assert_eq!(
+            mine.load::<[u8; 16]>(0),
+            Ok([0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5])
+        );
+        me.meet(log);
+    });
+}
+
+fn access(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let window = Window::private(64);
+        // SAFETY: the window outlives the key.
+        let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Access::Read) };
+        let key = key.expect("room for an extent");
+        let offset = window.addr() as u64;
+        let remote = me.exchange(log, Remote { key, offset })[me.right().index()];
+        match me.put(log, me.right(), remote, &[1; 8]) {
+            Err(Error::BadAddress { peer, len: 8, .. }) => assert_eq!(peer, me.right()),
+            other => panic!("a write to an extent for reading: {other:?}"),
+        }
+        if me.reads() {
+            let got = me.get(log, me.right(), remote, 8).expect("for reading");
+            assert_eq!(got, [0; 8]);
+        }
+        me.meet(log);
+        assert_eq!(bytes_of(&window), [0; 64]);
+        me.conduit.deregister(key).expect("a key in force");
+    });
+}
+
+fn mapped(fixture: &dyn Fixture) {
+    static READ_ONLY: [u8; 64] = [0x22; 64];
+    each(fixture, 1, |me| {
+        let read_only = READ_ONLY.as_ptr().cast_mut();
+        let nowhere = std::ptr::without_provenance_mut(1 << 62);
+        for (addr, access, there) in [
+            (read_only, Access::Read, true),
+            (read_only, Access::ReadWrite, false),
+            (nowhere, Access::Read, false),
+            (nowhere, Access::ReadWrite, false),
+        ] {
+            // SAFETY: no peer is told the key.
+            match unsafe { me.conduit.register(addr, 64, access) } {
+                Ok(key) if there => me.conduit.deregister(key).expect("a key in force"),
+                Err(Error::BadAddress {
+                    peer: Rank(0),
+                    addr: at,
+                    len: 64,
+                }) if !there => assert_eq!(at, addr.addr() as u64),
+                other => panic!("{addr:p} for {access:?}: {other:?}"),
+            }
+        }
+    });
+}
+
+fn reads(fixture: &dyn Fixture) {
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let from = arena.publish(me, log)[me.right().index()];
+        let outcome = me.get(log, me.right(), from, 8);
+        assert_eq!(outcome.is_ok(), me.reads(), "{outcome:?}");
+        me.meet(log);
+    });
+}
