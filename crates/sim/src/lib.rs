@@ -1,4 +1,58 @@
 //! The conduit in virtual time, with the hardware of the papers.
 //!
-//! Nothing is built here yet; the crate holds its place in the workspace so that
-//! the floors of `ARCHITECTURE.md` can be seen in the tree.
+//! A [`World`] is the machine of one job: NICs, links and hosts with the figures of a
+//! [`Profile`], one clock, one seed. Each rank is a [`Sim`] of it, a
+//! [`Conduit`](hydrant_conduit::Conduit) like any other, driven by one thread or several of this
+//! process, so that a program runs on it unchanged. The same program with the same seed has the
+//! same result, to the byte and to the picosecond.
+//!
+//! # Turns
+//!
+//! The threads take turns; only one runs at a time, the one whose clock is earliest. It keeps
+//! the turn, inside the conduit and outside, until it looks at what others did: `poll`, `wait`,
+//! `handled`, `deregister`, a `send` that finds no room. Everything earlier happens first.
+//! `send`, `write`, `read` and `register` only cost time on the caller's clock. Real time has no
+//! meaning: a thread that has the turn may compute for hours. One that *sleeps* outside the
+//! conduit (joins a thread, waits for a lock) loses it after some 20 ms until it calls again;
+//! what such a program does may differ from run to run. A thread that waits for another must
+//! not spin without calling the conduit: the other has no turn meanwhile.
+//!
+//! # Deadlocks
+//!
+//! Where every thread waits without a timeout and nothing is under way, nothing can ever happen
+//! again. Each of the waits then panics, with a text that says which rank waits for what.
+//!
+//! # What is modelled
+//!
+//! See [`Profile`] for the figures. In short: a message or a write costs its sender time to post
+//! it; the NIC takes it up, packet by packet, in the order of time; each packet passes DMA,
+//! the sender's link, the receiver's link and DMA again, one packet at a time in each. Lost
+//! packets are sent again with all behind them. Keys are checked when the data arrives. There
+//! is no service thread: messages are handled in `poll`, `drain` and
+//! [`compute`](hydrant_conduit::Conduit::compute).
+
+mod call;
+mod conduit;
+mod deliver;
+mod event;
+mod memory;
+mod message;
+mod nic;
+mod onesided;
+mod options;
+mod paging;
+mod profile;
+mod registry;
+mod rng;
+mod seats;
+mod state;
+mod time;
+mod turns;
+mod watchdog;
+mod world;
+
+pub use conduit::Sim;
+pub use options::{Died, Faults, Options, Statistics};
+pub use profile::{Attentiveness, Host, Link, Messages, Nic, Profile, ProfileError, Registering};
+pub use time::{Picos, Rate};
+pub use world::World;

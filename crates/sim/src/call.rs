@@ -1,0 +1,242 @@
+//! A call into the conduit by a thread that has the turn.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, MutexGuard},
+    thread,
+};
+
+use hydrant_conduit::Rank;
+
+use crate::{
+    World,
+    options::Died,
+    seats,
+    state::{RankState, State},
+    time::Time,
+    turns::{Actor, ActorId, Phase, Seat, Wait},
+};
+
+pub(crate) struct Call<'w> {
+    pub(crate) world: &'w World,
+    /// `None` only while the lock is given up.
+    state: Option<MutexGuard<'w, State>>,
+    me: ActorId,
+    seat: Arc<Seat>,
+    pub(crate) rank: usize,
+}
+
+impl Deref for Call<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        match &self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is only given up within a method"),
+        }
+    }
+}
+
+impl DerefMut for Call<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is only given up within a method"),
+        }
+    }
+}
+
+impl World {
+    /// Begins a call of the calling thread: returns when it has the turn.
+    pub(crate) fn call(&self, rank: Rank) -> Call<'_> {
+        let rank = rank.index();
+        let (me, seat) = seats::actor(self, rank);
+        let mut call = Call {
+            world: self,
+            state: Some(self.lock()),
+            me,
+            seat,
+            rank,
+        };
+        call.take_turn();
+        call
+    }
+}
+
+impl Call<'_> {
+    pub(crate) fn actor(&mut self) -> &mut Actor {
+        let me = self.me;
+        &mut self.turns.actors[me]
+    }
+
+    pub(crate) fn own(&mut self) -> &mut RankState {
+        let rank = self.rank;
+        &mut self.ranks[rank]
+    }
+
+    /// The calling thread's clock.
+    pub(crate) fn clock(&self) -> Time {
+        self.turns.actors[self.me].clock
+    }
+
+    /// The caller is busy for so long.
+    pub(crate) fn charge(&mut self, time: Time) {
+        let clock = self.clock() + time;
+        self.set_clock(clock);
+    }
+
+    /// The caller's clock goes on to this, never back.
+    pub(crate) fn set_clock(&mut self, clock: Time) {
+        let actor = self.actor();
+        actor.clock = actor.clock.max(clock);
+        let clock = actor.clock;
+        let own = self.own();
+        own.clock = own.clock.max(clock);
+    }
+
+    /// Lets everything happen that is earlier than the caller's clock.
+    pub(crate) fn sync(&mut self) {
+        let clock = self.clock();
+        let attends = self.own().attends(clock);
+        self.set_clock(attends);
+        let clock = self.clock();
+        let due = self.events.next_time().is_some_and(|time| time <= clock);
+        if due || self.turns.before(self.me) {
+            self.queue();
+            self.pass();
+        }
+        let clock = self.clock();
+        self.now = self.now.max(clock);
+        self.live();
+    }
+
+    /// Waits until something ends the innermost of the caller's waits, or until a time.
+    ///
+    /// # Panics
+    /// If nothing will ever end it: the program deadlocks.
+    pub(crate) fn rest(&mut self, until: Option<Time>) {
+        let me = self.me;
+        let number = self.actor().number;
+        if let Some(until) = until {
+            (self.events).at(until, crate::event::Event::Timer(me, number));
+        }
+        self.turns.drop_turn(me, Phase::Waiting);
+        self.pass();
+        let actor = self.actor();
+        actor.number += 1;
+        if std::mem::take(&mut actor.stranded) {
+            let text = self.deadlock();
+            self.state = None;
+            panic!("{text}");
+        }
+        self.live();
+    }
+
+    /// Runs something of the layer above, which may call again, without the lock.
+    pub(crate) fn outside<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        self.state = None;
+        let result = act();
+        self.state = Some(self.world.lock());
+        self.take_turn();
+        result
+    }
+
+    /// Begins a wait: see [`Waits`](Wait).
+    pub(crate) fn begin_wait(&mut self, wait: Wait) {
+        self.actor().waits.push((wait, false));
+    }
+
+    /// Whether something happened that ends the innermost wait.
+    pub(crate) fn is_told(&self) -> bool {
+        (self.turns.actors[self.me].waits.last()).is_some_and(|(_, told)| *told)
+    }
+
+    pub(crate) fn end_wait(&mut self) {
+        self.actor().waits.pop();
+    }
+
+    pub(crate) fn id(&self) -> ActorId {
+        self.me
+    }
+
+    /// Queues for the turn, at the caller's clock.
+    fn queue(&mut self) {
+        let (me, clock) = (self.me, self.clock());
+        self.turns.make_ready(me, clock);
+    }
+
+    /// Takes the turn, unless the caller has it.
+    fn take_turn(&mut self) {
+        self.turns.calls += 1;
+        if self.turns.running == Some(self.me) {
+            return;
+        }
+        if let Some(other) = self.turns.running
+            && Arc::ptr_eq(&self.turns.actors[other].seat, &self.seat)
+        {
+            // The same thread, for another rank.
+            self.turns.drop_turn(other, Phase::Away);
+        }
+        // Time went on while it was away.
+        let now = self.now;
+        self.set_clock(now);
+        self.queue();
+        self.pass();
+        self.live();
+    }
+
+    /// Gives the turn to the earliest, and waits to be that.
+    fn pass(&mut self) {
+        let Some(mut state) = self.state.take() else {
+            return;
+        };
+        let mut mine = false;
+        let mut other = None;
+        if state.turns.running.is_none()
+            && let Some(next) = state.advance(&self.world.fixed)
+        {
+            if next == self.me {
+                mine = true;
+            } else {
+                other = Some(Arc::clone(&state.turns.actors[next].seat));
+            }
+        }
+        if !mine {
+            drop(state);
+            if let Some(other) = other {
+                other.go();
+            }
+            self.seat.wait();
+            state = self.world.lock();
+        }
+        state.turns.actors[self.me].seated = true;
+        state.turns.calls += 1;
+        self.state = Some(state);
+    }
+
+    /// Unwinds if the rank is dead by a fault.
+    fn live(&mut self) {
+        if self.own().dead && !thread::panicking() {
+            let rank = Rank(self.rank as u32);
+            self.state = None;
+            std::panic::resume_unwind(Box::new(Died(rank)));
+        }
+    }
+
+    /// Says who waits for what.
+    fn deadlock(&self) -> String {
+        let mut text = format!(
+            "the program deadlocks: at {:?} of virtual time every rank waits and nothing is under way",
+            crate::time::duration(self.now)
+        );
+        for actor in &self.turns.actors {
+            if let (Phase::Waiting | Phase::Ready | Phase::Running, Some((wait, _))) =
+                (actor.phase, actor.waits.last())
+            {
+                let since = crate::time::duration(actor.clock);
+                text += &format!("\n  rank {} since {since:?}: {wait:?}", actor.rank);
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,449 @@
+//! The conduit itself: what each call costs and does.
+
+#![allow(unsafe_code)] // implements the contract's unsafe methods
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use hydrant_conduit::{
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Ticket, Window,
+};
+
+use crate::{
+    Statistics, World,
+    call::Call,
+    deliver,
+    memory::{PAGE, Place, take},
+    message::Parcel,
+    nic::{Cargo, Flight},
+    onesided::{self, OneSided},
+    registry::Extent,
+    time::{duration, picos},
+    turns::{News, Wait},
+};
+
+/// One rank of a [`World`].
+pub struct Sim {
+    world: Arc<World>,
+    rank: Rank,
+}
+
+impl Sim {
+    pub(crate) fn new(world: Arc<World>, rank: Rank) -> Self {
+        Self { world, rank }
+    }
+
+    /// The machine it belongs to.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// What this rank did so far.
+    pub fn statistics(&self) -> Statistics {
+        self.world.statistics(self.rank)
+    }
+
+    fn call(&self) -> Call<'_> {
+        self.world.call(self.rank)
+    }
+
+    fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
+        let segment = self.world.fixed.caps.segment;
+        if len > segment || offset > segment - len {
+            return Err(Error::OutOfExtent {
+                peer: self.rank,
+                offset: offset as u64,
+                len: len as u64,
+                extent: segment as u64,
+            });
+        }
+        Ok(())
+    }
+
+    fn reachable(&self, peer: Rank) -> Result<usize, Error> {
+        let fixed = &self.world.fixed;
+        let there = peer.index() < fixed.segments.len() && fixed.present(peer.index());
+        there.then_some(peer.index()).ok_or(Error::PeerLost(peer))
+    }
+
+    /// Fails unless the local key covers the place.
+    fn covered(&self, call: &Call<'_>, key: Key, place: Place, write: bool) -> Result<(), Error> {
+        if key == Key::ANY {
+            return Ok(());
+        }
+        let registry = &call.ranks[self.rank.index()].registry;
+        (registry.open(key.0, place.addr, place.len, write).map(drop))
+            .map_err(|refused| refused.error(self.rank, key, place.addr, place.len))
+    }
+
+    /// Waits in the conduit until something happens that ends a wait of this kind.
+    fn sleep(
+        &self,
+        call: &mut Call<'_>,
+        sleeper: Sleeper,
+        timeout: Option<Duration>,
+        ready: &mut dyn FnMut() -> bool,
+    ) {
+        call.charge(self.world.fixed.profile.host().poll.0);
+        call.sync();
+        if sleeper != Sleeper::Nap && !call.own().inbox.is_empty() {
+            return;
+        }
+        let until = timeout
+            .map(|timeout| call.clock().saturating_add(picos(timeout)))
+            .filter(|until| *until != u64::MAX);
+        let shown = match sleeper {
+            Sleeper::Memory => Door::APPLICATION | Door::MEMORY,
+            Sleeper::Application | Sleeper::Room => Door::APPLICATION,
+            Sleeper::Service | Sleeper::Nap => 0,
+        };
+        let bell = &self.world.fixed.segments[self.rank.index()].door.bell;
+        bell.fetch_or(shown, SeqCst);
+        call.begin_wait(Wait::Sleep(sleeper));
+        let tidy = Tidy {
+            world: &self.world,
+            actor: call.id(),
+        };
+        let is_ready = call.outside(&mut *ready);
+        if !is_ready && !call.is_told() {
+            call.rest(until);
+        }
+        std::mem::forget(tidy);
+        call.end_wait();
+        self.show(call);
+    }
+
+    /// Shows on the bell which sleepers are left.
+    fn show(&self, call: &mut Call<'_>) {
+        let bits = call.turns.sleepers(self.rank.index());
+        let bell = &self.world.fixed.segments[self.rank.index()].door.bell;
+        bell.store(bits, SeqCst);
+    }
+}
+
+/// Ends the wait of a thread that panicked in it.
+struct Tidy<'w> {
+    world: &'w World,
+    actor: usize,
+}
+
+impl Drop for Tidy<'_> {
+    fn drop(&mut self) {
+        self.world.lock().turns.actors[self.actor].waits.pop();
+    }
+}
+
+impl Conduit for Sim {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.world.fixed.segments.len() as u32
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.world.fixed.caps
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].window)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].door)
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        // What was never committed, or was given back, is zero and becomes memory when touched.
+        self.segment_part(offset, len)
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.segment_part(offset, len).map(|()| 0)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.world.fixed.segments[self.rank.index()].discard(offset, len);
+        }
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        let nic = self.world.fixed.profile.nic();
+        let costs = self.world.fixed.profile.registration();
+        // SAFETY: the caller promises that the memory bears being written to by who was told
+        // the key, until it is deregistered; then the place is gone, too.
+        let place = unsafe { Place::new(addr.addr() as u64, len as u64) };
+        let (_, pages) = place.pages();
+        let bytes = pages as u64 * PAGE as u64;
+        let mut call = self.call();
+        self.reachable(self.rank)?;
+        let own = call.own();
+        let exhausted = |what, limit| Error::Exhausted {
+            what,
+            limit,
+            remedy: "a figure of the profile's [nic]",
+        };
+        if let Some(limit) = nic.max_extents
+            && own.registry.len() as u64 >= limit
+        {
+            return Err(exhausted("extents registered at once", limit));
+        }
+        if bytes > nic.max_bytes - own.statistics.registered.min(nic.max_bytes) {
+            return Err(exhausted("bytes registered at once", nic.max_bytes));
+        }
+        let time = costs.register_op.0 + costs.register_page.times(pages);
+        call.charge(time);
+        call.own().registering += time;
+        if !place.pin(access) {
+            return Err(Error::BadAddress {
+                peer: self.rank,
+                addr: place.addr,
+                len: place.len,
+            });
+        }
+        let own = call.own();
+        own.statistics.registrations += 1;
+        own.statistics.registered += bytes;
+        let peak = &mut own.statistics.registered_peak;
+        *peak = own.statistics.registered.max(*peak);
+        Ok(Key(own.registry.insert(Extent { place, access })))
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        let costs = self.world.fixed.profile.registration();
+        let mut call = self.call();
+        // Data that arrives before still lands.
+        call.sync();
+        let own = call.own();
+        let Some(extent) = own.registry.remove(key.0) else {
+            return Err(Error::Revoked {
+                peer: self.rank,
+                key: key.0,
+            });
+        };
+        let (_, pages) = extent.place.pages();
+        own.statistics.deregistrations += 1;
+        own.statistics.registered -= pages as u64 * PAGE as u64;
+        let time = costs.deregister_op.0 + costs.deregister_page.times(pages);
+        own.registering += time;
+        call.charge(time);
+        Ok(())
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        let fixed = &self.world.fixed;
+        let mut call = self.call();
+        let target = self.reachable(peer)?;
+        // SAFETY: own memory, which is not stored to.
+        let place = unsafe { Place::new(from.addr() as u64, len as u64) };
+        // SAFETY: under `Key::ANY` the caller promises that the peer can bear the change.
+        let there = unsafe { Place::new(to.offset, len as u64) };
+        let anywhere = (to.key == Key::ANY).then_some(there);
+        if anywhere.is_some() && peer == self.rank {
+            call.charge(fixed.profile.host().copying(len));
+            // SAFETY: readable, says the caller.
+            let data = unsafe { take(from, len) };
+            return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
+        }
+        self.covered(&call, local, place, false)?;
+        call.charge(fixed.profile.host().post.0);
+        let own = call.own();
+        own.statistics.writes += 1;
+        own.statistics.bytes += len as u64;
+        let flight = Flight {
+            from: self.rank.index(),
+            to: target,
+            bytes: len,
+            cargo: Cargo::Write(OneSided {
+                remote: to,
+                anywhere,
+                local: place,
+                local_key: local,
+                // SAFETY: readable, says the caller.
+                data: unsafe { take(from, len) },
+                outcome: Ok(()),
+                paged: false,
+            }),
+        };
+        let clock = call.clock();
+        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        let fixed = &self.world.fixed;
+        let mut call = self.call();
+        let target = self.reachable(peer)?;
+        // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
+        let place = unsafe { Place::new(to.addr() as u64, len as u64) };
+        // SAFETY: is not stored to.
+        let there = unsafe { Place::new(from.offset, len as u64) };
+        let anywhere = (from.key == Key::ANY).then_some(there);
+        if anywhere.is_some() && peer == self.rank {
+            call.charge(fixed.profile.host().copying(len));
+            let mut data = vec![0; len];
+            onesided::load(fixed, target, there, &mut data, peer)?;
+            return onesided::store(fixed, target, place, &data, peer).map(|()| Posted::Done);
+        }
+        if !fixed.caps.reads {
+            return Err(Error::Exhausted {
+                what: "one-sided reads",
+                limit: 0,
+                remedy: "this NIC only writes: ask the peer for a write",
+            });
+        }
+        self.covered(&call, local, place, true)?;
+        call.charge(fixed.profile.host().post.0);
+        let own = call.own();
+        own.statistics.reads += 1;
+        own.statistics.bytes += len as u64;
+        let flight = Flight {
+            from: self.rank.index(),
+            to: target,
+            bytes: 0,
+            cargo: Cargo::Ask(OneSided {
+                remote: from,
+                anywhere,
+                local: place,
+                local_key: local,
+                data: Box::default(),
+                outcome: Ok(()),
+                paged: false,
+            }),
+        };
+        let clock = call.clock();
+        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+    }
+
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        let fixed = &self.world.fixed;
+        deliver::check(fixed, message)?;
+        let mut call = self.call();
+        let (rank, mut target) = (self.rank.index(), self.reachable(peer)?);
+        if !call.has_room(fixed, rank, target) {
+            // Perhaps there is by now.
+            call.charge(fixed.profile.host().poll.0);
+            call.sync();
+            target = self.reachable(peer)?;
+            if !call.has_room(fixed, rank, target) {
+                return Ok(Sent::Full);
+            }
+        }
+        call.charge(deliver::sending(fixed, message));
+        let clock = call.clock();
+        call.send_request(rank, target, Parcel::new(message), clock);
+        Ok(Sent::Yes)
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        let mut call = self.call();
+        call.charge(self.world.fixed.profile.host().poll.0);
+        call.sync();
+        let pair = call.pair(self.rank.index(), peer.index());
+        (pair.handled, pair.sent)
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        let mut call = self.call();
+        call.charge(self.world.fixed.profile.host().poll.0);
+        call.sync();
+        call.deliver(sink)
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        let mut call = self.call();
+        call.charge(self.world.fixed.profile.host().poll.0);
+        call.sync();
+        while call.own().polling {
+            call.begin_wait(Wait::Polling);
+            call.rest(None);
+            call.end_wait();
+        }
+        call.deliver(sink)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        let mut call = self.call();
+        self.sleep(&mut call, sleeper, timeout, ready);
+    }
+
+    fn ring(&self, peer: Rank) {
+        let mut call = self.call();
+        call.sync();
+        call.notify(peer.index(), News::Ring);
+    }
+
+    fn wake(&self, peer: Rank) {
+        let mut call = self.call();
+        call.sync();
+        call.notify(peer.index(), News::Wake);
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.world.fixed.standing(peer.index())
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        let rank = (self.world.fixed.first_lost.load(SeqCst)).checked_sub(1)?;
+        u32::try_from(rank).ok().map(Rank)
+    }
+
+    fn changes(&self) -> u64 {
+        self.world.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        let fixed = &self.world.fixed;
+        if !fixed.present(self.rank.index()) {
+            return;
+        }
+        let mut call = self.call();
+        call.sync();
+        call.end(fixed, self.rank.index(), orderly);
+    }
+
+    fn now(&self) -> Duration {
+        duration(self.call().clock())
+    }
+
+    fn compute(&self, operations: u64, sink: &mut dyn Sink) {
+        let mut call = self.call();
+        let operation = self.world.fixed.profile.host().operation;
+        call.compute(operation.0.saturating_mul(operations), sink);
+    }
+
+    fn copied(&self, bytes: usize) {
+        let time = self.world.fixed.profile.host().copying(bytes);
+        self.call().charge(time);
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // A rank that never said goodbye is lost to the others.
+        if self.world.let_go(self.rank)
+            && self.world.fixed.present(self.rank.index())
+            && !self.world.end_early(self.rank)
+        {
+            self.leave(false);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Handing up what arrived, and what that costs the host.
+
+use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
+
+use crate::{
+    World,
+    call::Call,
+    message::{Item, Parcel},
+    profile::Attentiveness,
+    state::Fixed,
+    time::Time,
+    turns::{News, Wait},
+};
+
+impl Call<'_> {
+    /// Delivers what had arrived, unless another thread of the rank does.
+    pub(crate) fn deliver(&mut self, sink: &mut dyn Sink) -> usize {
+        if self.own().polling {
+            return 0;
+        }
+        self.own().polling = true;
+        let latch = Polling {
+            world: self.world,
+            rank: self.rank,
+        };
+        let mut count = 0;
+        for _ in 0..self.own().inbox.len() {
+            let rank = self.rank;
+            if let Some(item) = self.take_item(rank) {
+                self.hand_up(item, sink);
+                count += 1;
+            }
+        }
+        std::mem::forget(latch);
+        self.own().polling = false;
+        let (rank, clock) = (self.rank, self.clock());
+        self.turns.notify(rank, News::Polled, clock);
+        count
+    }
+
+    fn hand_up(&mut self, item: Item, sink: &mut dyn Sink) {
+        let world = self.world;
+        let fixed = &world.fixed;
+        let rank = self.rank;
+        match item {
+            Item::Request(from, parcel) => {
+                self.charge(receiving(fixed, &parcel));
+                let mut port = Port {
+                    world,
+                    rank,
+                    peer: from,
+                };
+                self.outside(|| sink.request(delivery(from, &parcel), &mut port));
+                let clock = self.clock();
+                self.handler_done(fixed, rank, from, clock);
+            }
+            Item::Reply(from, parcel) => {
+                self.charge(receiving(fixed, &parcel));
+                self.outside(|| sink.reply(delivery(from, &parcel)));
+                let clock = self.clock();
+                self.reply_done(fixed, rank, from, clock);
+            }
+            Item::Local(ticket) => self.outside(|| sink.local(ticket)),
+            Item::Complete(ticket, outcome) => {
+                self.charge(fixed.profile.host().completion.0);
+                self.outside(|| sink.complete(ticket, outcome));
+            }
+        }
+    }
+
+    /// The application computes; messages are delivered as the host attends to them.
+    pub(crate) fn compute(&mut self, time: Time, sink: &mut dyn Sink) {
+        let host = self.world.fixed.profile.host();
+        self.own().computing += time;
+        if host.attentiveness == Attentiveness::Polling {
+            self.charge(time);
+            self.sync();
+            self.deliver(sink);
+            return;
+        }
+        let mut end = self.clock() + time;
+        loop {
+            self.sync();
+            if self.clock() >= end {
+                break;
+            }
+            let interrupts = |item: &Item| matches!(item, Item::Request(..) | Item::Reply(..));
+            if !self.own().polling && self.own().inbox.iter().any(interrupts) {
+                let before = self.clock();
+                self.charge(host.interrupt.0);
+                self.deliver(sink);
+                if host.processors == 1 {
+                    end += self.clock() - before;
+                }
+                continue;
+            }
+            self.begin_wait(Wait::Computing);
+            self.rest(Some(end));
+            self.end_wait();
+        }
+    }
+}
+
+/// Ends the polling of a thread whose sink panicked.
+struct Polling<'w> {
+    world: &'w World,
+    rank: usize,
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.ranks[self.rank].polling = false;
+        state.notify(self.rank, News::Polled);
+    }
+}
+
+/// The way back of a request.
+struct Port<'w> {
+    world: &'w World,
+    rank: usize,
+    peer: usize,
+}
+
+impl ReplyPort for Port<'_> {
+    fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
+        let fixed = &self.world.fixed;
+        check(fixed, message)?;
+        let mut call = self.world.call(Rank(self.rank as u32));
+        call.charge(sending(fixed, message));
+        let clock = call.clock();
+        call.send_reply(fixed, self.rank, self.peer, Parcel::new(message), clock);
+        Ok(())
+    }
+}
+
+/// Whether a message is within the limits.
+pub(crate) fn check(fixed: &Fixed, message: &Message<'_>) -> Result<(), Error> {
+    let caps = &fixed.caps;
+    if message.args.len() > caps.max_args {
+        return Err(Error::TooManyArgs {
+            count: message.args.len(),
+            limit: caps.max_args,
+        });
+    }
+    if message.payload.len() > caps.max_payload {
+        return Err(Error::MessageTooLong {
+            len: message.payload.len(),
+            limit: caps.max_payload,
+        });
+    }
+    Ok(())
+}
+
+/// What sending costs the host.
+pub(crate) fn sending(fixed: &Fixed, message: &Message<'_>) -> Time {
+    let host = fixed.profile.host();
+    host.send.0 + host.copying(message.payload.len())
+}
+
+fn receiving(fixed: &Fixed, parcel: &Parcel) -> Time {
+    let host = fixed.profile.host();
+    host.receive.0 + host.copying(parcel.payload.len()) + host.handler.0
+}
+
+fn delivery(from: usize, parcel: &Parcel) -> Delivery<'_> {
+    Delivery {
+        from: Rank(from as u32),
+        kind: parcel.kind,
+        tag: parcel.tag,
+        args: &parcel.args,
+        payload: &parcel.payload,
+    }
+}

@@ -1,0 +1,97 @@
+//! The segment of a rank: address space that becomes memory when it is touched.
+
+#![allow(unsafe_code)] // maps memory and gives it back
+
+use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+
+use hydrant_conduit::{Door, Error, Window};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use super::PAGE;
+
+/// A rank's segment and, in a page of its own behind it, its bell.
+pub(crate) struct Segment {
+    pub(crate) window: Window,
+    pub(crate) door: Door,
+}
+
+struct Mapping {
+    base: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it is an address and a length; what lies there is reached through windows only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Segment::new` with this length, and no window is left that kept it.
+        if let Err(cause) = unsafe { mm::munmap(self.base.as_ptr(), self.len) } {
+            tracing::error!(%cause, "a segment was not unmapped");
+        }
+    }
+}
+
+impl Segment {
+    pub(crate) fn new(len: usize) -> Result<Self, Error> {
+        let failed = |cause: rustix::io::Errno| Error::system("mapping a segment", cause);
+        let behind = len
+            .checked_next_multiple_of(PAGE)
+            .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        let total = behind
+            .checked_add(PAGE)
+            .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        // SAFETY: a mapping where the kernel likes touches no other memory.
+        let base = unsafe {
+            mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                total,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(failed)?;
+        let base = NonNull::new(base).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        let mapping = Arc::new(Mapping { base, len: total });
+        // SAFETY: (1) mapped readable and writable until `mapping` goes, which the window keeps;
+        // (2) this window and its parts are the only way to it; (3) it is zero.
+        let whole = unsafe { Window::new(base.cast(), total, mapping) };
+        let out_of_bounds = |_| Error::OutOfMemory {
+            wanted: total as u64,
+            available: len as u64,
+        };
+        let bell = whole.word32(behind).map_err(out_of_bounds)?;
+        let window = whole
+            .part(0, len)
+            .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        Ok(Self {
+            window,
+            door: Door { bell },
+        })
+    }
+
+    /// Gives the memory of a part back; it reads as zero from then on.
+    pub(crate) fn discard(&self, offset: usize, len: usize) {
+        let end = offset + len;
+        let first = offset.next_multiple_of(PAGE).min(end);
+        let last = (end / PAGE * PAGE).max(first);
+        for (from, to) in [(offset, first), (last, end)] {
+            // Pages that are shared with neighbours stay.
+            if self.window.fill(from, to - from, 0).is_err() {
+                return;
+            }
+        }
+        if last == first {
+            return;
+        }
+        let at = self.window.as_ptr().wrapping_add(first).cast();
+        // SAFETY: whole pages of the segment; windows bear that their memory changes, and the
+        // kernel gives zeroed pages when they are touched next.
+        let given = unsafe { mm::madvise(at, last - first, Advice::LinuxDontNeed) };
+        if given.is_err() {
+            let _ = self.window.fill(first, last - first, 0);
+        }
+    }
+}

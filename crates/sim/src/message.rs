@@ -1,0 +1,228 @@
+//! Messages: buffers, tokens, replies that wait for room.
+//!
+//! A rank keeps some buffers for the requests of each peer, and some for its replies; who has
+//! no buffer left at a peer sends no request, and a reply waits at the one who gave it, who then
+//! takes no further request of that peer.
+
+use std::collections::VecDeque;
+
+use hydrant_conduit::{Error, Message, Ticket};
+
+use crate::{
+    event::Event,
+    nic::{Cargo, Flight, Way},
+    state::{Fixed, State},
+    time::Time,
+    turns::News,
+};
+
+/// A message, owned.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) kind: u8,
+    pub(crate) tag: u16,
+    pub(crate) args: Box<[u64]>,
+    pub(crate) payload: Box<[u8]>,
+}
+
+impl Parcel {
+    pub(crate) fn new(message: &Message<'_>) -> Self {
+        Self {
+            kind: message.kind,
+            tag: message.tag,
+            args: message.args.into(),
+            payload: message.payload.into(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.payload.len() + 8 * (self.args.len() + 1)
+    }
+}
+
+/// Something that a poll hands up.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Request(usize, Parcel),
+    Reply(usize, Parcel),
+    Local(Ticket),
+    Complete(Ticket, Result<(), Error>),
+}
+
+/// What a rank has to do with a peer.
+#[derive(Default)]
+pub(crate) struct Pair {
+    /// Requests sent to it, and those of them that it has handled.
+    pub(crate) sent: u64,
+    pub(crate) handled: u64,
+    /// Replies sent to it that it has not taken.
+    replies: u64,
+    /// Replies to it that wait for room, and when they were given: the handler's clock may be
+    /// ahead of what has happened.
+    kept: VecDeque<(Time, Parcel)>,
+    /// Its requests that wait until these are gone.
+    held: VecDeque<Parcel>,
+    /// Its requests whose replies wait: not handled before these are gone.
+    owed: u64,
+    pub(crate) way: Way,
+}
+
+impl State {
+    /// Whether a request could be sent now.
+    pub(crate) fn has_room(&mut self, fixed: &Fixed, rank: usize, peer: usize) -> bool {
+        let pair = self.pair(rank, peer);
+        pair.sent - pair.handled < fixed.profile.message().buffers && self.ranks[rank].tokens > 0
+    }
+
+    /// Sends a request, for which there is room.
+    pub(crate) fn send_request(&mut self, rank: usize, peer: usize, parcel: Parcel, time: Time) {
+        self.pair(rank, peer).sent += 1;
+        self.ranks[rank].tokens -= 1;
+        self.ranks[rank].statistics.messages += 1;
+        self.ranks[rank].statistics.bytes += parcel.payload.len() as u64;
+        let flight = Flight {
+            from: rank,
+            to: peer,
+            bytes: parcel.bytes(),
+            cargo: Cargo::Request(parcel),
+        };
+        self.post(flight, time);
+    }
+
+    /// Sends a reply, or keeps it until there is room.
+    pub(crate) fn send_reply(
+        &mut self,
+        fixed: &Fixed,
+        rank: usize,
+        peer: usize,
+        parcel: Parcel,
+        time: Time,
+    ) {
+        if !fixed.present(peer) {
+            return; // nobody waits for it
+        }
+        self.ranks[rank].statistics.messages += 1;
+        self.ranks[rank].statistics.bytes += parcel.payload.len() as u64;
+        let pair = self.pair(rank, peer);
+        if pair.replies >= fixed.profile.message().buffers || !pair.kept.is_empty() {
+            pair.kept.push_back((time, parcel));
+            return;
+        }
+        pair.replies += 1;
+        let flight = Flight {
+            from: rank,
+            to: peer,
+            bytes: parcel.bytes(),
+            cargo: Cargo::Reply(parcel),
+        };
+        self.post(flight, time);
+    }
+
+    pub(crate) fn request_arrived(
+        &mut self,
+        fixed: &Fixed,
+        from: usize,
+        to: usize,
+        parcel: Parcel,
+    ) {
+        self.ranks[to].inbox.push_back(Item::Request(from, parcel));
+        self.notify(to, News::Message);
+        let profile = &fixed.profile;
+        let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
+        self.events.at(time, Event::Token(from as u32));
+    }
+
+    pub(crate) fn reply_arrived(&mut self, from: usize, to: usize, parcel: Parcel) {
+        self.ranks[to].inbox.push_back(Item::Reply(from, parcel));
+        self.notify(to, News::Message);
+    }
+
+    pub(crate) fn token_back(&mut self, rank: usize) {
+        self.ranks[rank].tokens += 1;
+        self.notify(rank, News::Room);
+    }
+
+    /// The next thing to hand up.
+    pub(crate) fn take_item(&mut self, rank: usize) -> Option<Item> {
+        match self.ranks[rank].inbox.pop_front()? {
+            Item::Request(from, parcel) if !self.pair(rank, from).kept.is_empty() => {
+                self.pair(rank, from).held.push_back(parcel);
+                None
+            }
+            item => Some(item),
+        }
+    }
+
+    /// `rank` has run the handler of a request of `from`.
+    pub(crate) fn handler_done(&mut self, fixed: &Fixed, rank: usize, from: usize, time: Time) {
+        let pair = self.pair(rank, from);
+        if pair.kept.is_empty() {
+            let time = time + fixed.profile.link().latency.0;
+            (self.events).at(time, Event::Handled(from as u32, rank as u32));
+        } else {
+            pair.owed += 1;
+        }
+    }
+
+    /// `rank` has taken a reply of `from`.
+    pub(crate) fn reply_done(&mut self, fixed: &Fixed, rank: usize, from: usize, time: Time) {
+        let time = time + fixed.profile.link().latency.0;
+        (self.events).at(time, Event::Taken(from as u32, rank as u32));
+    }
+
+    /// `rank` hears that `peer` has handled a request of its.
+    pub(crate) fn request_handled(&mut self, rank: usize, peer: usize) {
+        self.pair(rank, peer).handled += 1;
+        self.notify(rank, News::Room);
+    }
+
+    /// `rank` hears that `peer` has taken a reply of its: one that was kept may go.
+    pub(crate) fn reply_taken(&mut self, fixed: &Fixed, rank: usize, peer: usize) {
+        let pair = self.pair(rank, peer);
+        pair.replies -= 1;
+        let Some((given, parcel)) = pair.kept.pop_front() else {
+            return;
+        };
+        pair.replies += 1;
+        let flight = Flight {
+            from: rank,
+            to: peer,
+            bytes: parcel.bytes(),
+            cargo: Cargo::Reply(parcel),
+        };
+        let time = self.now.max(given);
+        self.post(flight, time);
+        self.release_held(fixed, rank, peer, time);
+    }
+
+    /// `rank` keeps nothing for `peer`, whose part is over.
+    pub(crate) fn forget_replies(&mut self, rank: usize, peer: usize) {
+        let pair = self.pair(rank, peer);
+        pair.kept.clear();
+        pair.owed = 0;
+        self.take_held(rank, peer);
+    }
+
+    /// Once no reply is kept, requests go on.
+    fn release_held(&mut self, fixed: &Fixed, rank: usize, peer: usize, time: Time) {
+        let pair = self.pair(rank, peer);
+        if !pair.kept.is_empty() {
+            return;
+        }
+        for _ in 0..std::mem::take(&mut pair.owed) {
+            self.handler_done(fixed, rank, peer, time);
+        }
+        self.take_held(rank, peer);
+    }
+
+    fn take_held(&mut self, rank: usize, peer: usize) {
+        let held = std::mem::take(&mut self.pair(rank, peer).held);
+        if held.is_empty() {
+            return;
+        }
+        for parcel in held.into_iter().rev() {
+            (self.ranks[rank].inbox).push_front(Item::Request(peer, parcel));
+        }
+        self.notify(rank, News::Message);
+    }
+}

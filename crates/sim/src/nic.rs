@@ -1,0 +1,199 @@
+//! NICs and links: how a transfer becomes packets, and these arrive.
+//!
+//! A transfer passes four stages, each used by one packet at a time: DMA from host memory, the
+//! sender's link, the receiver's link (cut through: its head does not wait for its tail), DMA to
+//! host memory. The switch between is free of contention. The receiver's half is worked out when
+//! the packet's head arrives, so packets of several senders share it in the order of time.
+
+use std::collections::VecDeque;
+
+use crate::{
+    event::Event,
+    memory::PAGE,
+    message::Parcel,
+    onesided::OneSided,
+    state::{Fixed, State},
+    time::Time,
+};
+
+/// When the stages of a rank's NIC and link are free.
+#[derive(Default)]
+pub(crate) struct Nic {
+    sending: Time,
+    outward: Time,
+    inward: Time,
+    receiving: Time,
+}
+
+/// A transfer from one rank to another.
+pub(crate) struct Flight {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: usize,
+    pub(crate) cargo: Cargo,
+}
+
+pub(crate) enum Cargo {
+    Request(Parcel),
+    Reply(Parcel),
+    /// Data for the target of a write.
+    Write(OneSided),
+    /// The question of a read.
+    Ask(OneSided),
+    /// Its data.
+    Answer(OneSided),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) flight: u64,
+    from: u32,
+    to: u32,
+    bytes: u32,
+    last: bool,
+    /// It was lost once, or came after one that was.
+    pub(crate) retry: bool,
+}
+
+/// The state of the way from one rank to another: go back to what was lost.
+#[derive(Default)]
+pub(crate) struct Way {
+    /// A packet was lost; none after it is taken before it came.
+    gap: bool,
+    /// Those after it, to be sent again.
+    again: VecDeque<Packet>,
+    /// When the last head arrives: delays do not change the order.
+    last: Time,
+}
+
+impl State {
+    /// The host posts a transfer; its NIC takes it up at `time`.
+    pub(crate) fn post(&mut self, flight: Flight, time: Time) -> u64 {
+        let id = self.next_flight;
+        self.next_flight += 1;
+        self.flights.insert(id, flight);
+        self.events.at(time, Event::Start(id));
+        id
+    }
+
+    /// The NIC of the sender takes up a transfer.
+    pub(crate) fn launch(&mut self, fixed: &Fixed, id: u64) {
+        let Some(flight) = self.flights.get(&id) else {
+            return; // one of its ranks ended
+        };
+        let (from, to, bytes) = (flight.from, flight.to, flight.bytes);
+        let translated = flight.cargo.is_data();
+        let write = matches!(flight.cargo, Cargo::Write(_));
+        let faults = self.source_faults(fixed, id);
+        let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
+        let started = self.now.max(self.ranks[from].nic.sending);
+        let mut time = started + nic.send.0 + nic.page_fault.times(faults);
+        let mut left = bytes;
+        loop {
+            let part = left.min(nic.mtu as usize);
+            left -= part;
+            time += step(fixed, part, translated);
+            let outward = time.max(self.ranks[from].nic.outward);
+            self.ranks[from].nic.outward = outward + link.bandwidth.of(part);
+            let packet = Packet {
+                flight: id,
+                from: from as u32,
+                to: to as u32,
+                bytes: part as u32,
+                last: left == 0,
+                retry: false,
+            };
+            self.fly(fixed, packet, outward);
+            if left == 0 {
+                break;
+            }
+        }
+        self.ranks[from].nic.sending = time;
+        if write {
+            self.events.at(time, Event::Local(id));
+        }
+    }
+
+    /// A packet leaves on the wire.
+    fn fly(&mut self, fixed: &Fixed, packet: Packet, outward: Time) {
+        let mut head = outward + fixed.profile.link().latency.0;
+        if fixed.delay > 0 {
+            head += self.random.below(fixed.delay);
+            let way = &mut self.pair(packet.from as usize, packet.to as usize).way;
+            head = head.max(way.last);
+            way.last = head;
+        }
+        self.events.at(head, Event::Packet(packet));
+    }
+
+    /// The head of a packet arrives at the receiver's link.
+    pub(crate) fn arrive(&mut self, fixed: &Fixed, packet: Packet) {
+        if fixed.loss > 0 && !self.taken(fixed, packet) {
+            return;
+        }
+        let Some(flight) = self.flights.get(&packet.flight) else {
+            return; // one of its ranks ended
+        };
+        let translated = flight.cargo.is_data();
+        let bytes = packet.bytes as usize;
+        let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
+        let stages = &mut self.ranks[packet.to as usize].nic;
+        let arrived = self.now.max(stages.inward) + link.bandwidth.of(bytes);
+        stages.inward = arrived;
+        let mut done = arrived.max(stages.receiving) + step(fixed, bytes, translated);
+        if packet.last {
+            done += nic.receive.0;
+            self.events.at(done, Event::Landed(packet.flight));
+        }
+        stages.receiving = done;
+    }
+
+    /// Whether a packet is taken: it was not lost, nor one before it.
+    fn taken(&mut self, fixed: &Fixed, packet: Packet) -> bool {
+        let (from, to) = (packet.from as usize, packet.to as usize);
+        let lost = self.random.happens(fixed.loss);
+        let now = self.now;
+        let way = &mut self.pair(from, to).way;
+        if way.gap && !packet.retry {
+            way.again.push_back(packet);
+            return false;
+        }
+        let retry = Packet {
+            retry: true,
+            ..packet
+        };
+        if lost {
+            way.gap = true;
+            self.ranks[to].statistics.lost_packets += 1;
+            let again = now + fixed.profile.link().retransmit.0;
+            self.events.at(again, Event::Packet(retry));
+            return false;
+        }
+        if let Some(next) = way.again.pop_front() {
+            // The rest follows as fast as the wire takes it.
+            let next = Packet {
+                retry: true,
+                ..next
+            };
+            let wire = fixed.profile.link().bandwidth.of(next.bytes as usize);
+            self.events.at(now + wire.max(1), Event::Packet(next));
+        } else {
+            way.gap = false;
+        }
+        true
+    }
+}
+
+impl Cargo {
+    /// Whether a NIC translates addresses for it.
+    fn is_data(&self) -> bool {
+        matches!(self, Cargo::Write(_) | Cargo::Answer(_))
+    }
+}
+
+/// How long a packet occupies a NIC.
+fn step(fixed: &Fixed, bytes: usize, translated: bool) -> Time {
+    let nic = fixed.profile.nic();
+    let pages = if translated { bytes.div_ceil(PAGE) } else { 0 };
+    nic.packet.0 + nic.bandwidth.of(bytes) + nic.translate.times(pages)
+}

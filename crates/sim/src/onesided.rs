@@ -1,0 +1,294 @@
+//! Writes and reads: what NICs do without asking the host.
+
+use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
+
+use crate::{
+    event::Event,
+    memory::Place,
+    message::Item,
+    nic::{Cargo, Flight},
+    registry::Refused,
+    state::{Fixed, State},
+    turns::News,
+};
+
+/// A one-sided operation under way.
+pub(crate) struct OneSided {
+    pub(crate) remote: Remote,
+    /// The peer's memory, where the key is [`Key::ANY`].
+    pub(crate) anywhere: Option<Place>,
+    /// Own memory, and the key that covers it.
+    pub(crate) local: Place,
+    pub(crate) local_key: Key,
+    pub(crate) data: Box<[u8]>,
+    pub(crate) outcome: Result<(), Error>,
+    /// The pages at the far end were brought in.
+    pub(crate) paged: bool,
+}
+
+impl State {
+    /// Pages that the sender's NIC has to bring in for a transfer.
+    pub(crate) fn source_faults(&mut self, fixed: &Fixed, id: u64) -> usize {
+        let Some(flight) = self.flights.get(&id) else {
+            return 0;
+        };
+        let place = match &flight.cargo {
+            Cargo::Write(op) if op.local_key == Key::ANY => Some(op.local),
+            Cargo::Answer(op) => op.anywhere,
+            _ => None,
+        };
+        let from = flight.from;
+        place.map_or(0, |place| self.fault(fixed, from, place))
+    }
+
+    fn fault(&mut self, fixed: &Fixed, rank: usize, place: Place) -> usize {
+        let rank = &mut self.ranks[rank];
+        let faults = rank.pages.touch(place, fixed.profile.nic().page_table);
+        rank.statistics.page_faults += faults as u64;
+        faults
+    }
+
+    /// The NIC has read all of a write's source.
+    pub(crate) fn left_source(&mut self, id: u64) {
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        let from = flight.from;
+        if let Cargo::Write(op) = &mut flight.cargo
+            && op.local_key != Key::ANY
+            && self.ranks[from].registry.get(op.local_key.0).is_none()
+        {
+            // The registration went while the NIC was reading.
+            op.outcome = Err(Error::Revoked {
+                peer: Self::rank_of(from),
+                key: op.local_key.0,
+            });
+        }
+        self.ranks[from].inbox.push_back(Item::Local(Ticket(id)));
+        self.notify(from, News::Complete);
+    }
+
+    /// A transfer is complete at its receiver's NIC.
+    pub(crate) fn land(&mut self, fixed: &Fixed, id: u64) {
+        if self.page_in(fixed, id) {
+            return;
+        }
+        let Some(flight) = self.flights.remove(&id) else {
+            return; // one of its ranks ended
+        };
+        let Flight { from, to, .. } = flight;
+        match flight.cargo {
+            Cargo::Request(parcel) => self.request_arrived(fixed, from, to, parcel),
+            Cargo::Reply(parcel) => self.reply_arrived(from, to, parcel),
+            Cargo::Write(mut op) => {
+                if op.outcome.is_ok() {
+                    op.outcome = self
+                        .far_end(fixed, to, &op, true)
+                        .and_then(|place| store(fixed, to, place, &op.data, Self::rank_of(to)));
+                    self.notify(to, News::Memory);
+                }
+                self.answer_later(
+                    fixed,
+                    id,
+                    Flight {
+                        cargo: Cargo::Write(op),
+                        ..flight
+                    },
+                );
+            }
+            Cargo::Ask(mut op) => {
+                let len = op.local.len as usize;
+                let mut data = vec![0; len];
+                op.outcome = (self.far_end(fixed, to, &op, false))
+                    .and_then(|place| load(fixed, to, place, &mut data, Self::rank_of(to)));
+                if op.outcome.is_err() {
+                    data.clear();
+                }
+                op.data = data.into();
+                op.paged = false;
+                let back = Flight {
+                    from: to,
+                    to: from,
+                    bytes: op.data.len(),
+                    cargo: Cargo::Answer(op),
+                };
+                self.flights.insert(id, back);
+                self.launch(fixed, id);
+            }
+            Cargo::Answer(op) => {
+                let own = Self::rank_of(to);
+                let outcome = op.outcome.and_then(|()| {
+                    let key = op.local_key;
+                    if key != Key::ANY && self.ranks[to].registry.get(key.0).is_none() {
+                        return Err(Error::Revoked {
+                            peer: own,
+                            key: key.0,
+                        });
+                    }
+                    store(fixed, to, op.local, &op.data, own)
+                });
+                self.complete(to, id, outcome);
+            }
+        }
+    }
+
+    /// Brings in the pages that the data is to land in, where the NIC pages; whether that takes
+    /// time.
+    fn page_in(&mut self, fixed: &Fixed, id: u64) -> bool {
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return false;
+        };
+        let to = flight.to;
+        let place = match &mut flight.cargo {
+            Cargo::Write(op) if !op.paged => {
+                op.paged = true;
+                op.anywhere
+            }
+            Cargo::Answer(op) if !op.paged && op.local_key == Key::ANY => {
+                op.paged = true;
+                Some(op.local)
+            }
+            _ => None,
+        };
+        let faults = place.map_or(0, |place| self.fault(fixed, to, place));
+        if faults > 0 {
+            let time = self.now + fixed.profile.nic().page_fault.times(faults);
+            self.events.at(time, Event::Landed(id));
+        }
+        faults > 0
+    }
+
+    /// The memory of `owner` that an operation is after.
+    fn far_end(
+        &self,
+        fixed: &Fixed,
+        owner: usize,
+        op: &OneSided,
+        write: bool,
+    ) -> Result<Place, Error> {
+        let peer = Self::rank_of(owner);
+        if !fixed.present(owner) {
+            return Err(Error::PeerLost(peer));
+        }
+        if let Some(place) = op.anywhere {
+            return Ok(place);
+        }
+        let (Remote { key, offset }, len) = (op.remote, op.local.len);
+        (self.ranks[owner].registry.open(key.0, offset, len, write))
+            .map_err(|refused| refused.error(peer, key, offset, len))
+    }
+
+    /// The target's NIC tells the initiator's how a write ended.
+    fn answer_later(&mut self, fixed: &Fixed, id: u64, flight: Flight) {
+        let profile = &fixed.profile;
+        let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
+        self.flights.insert(id, flight);
+        self.events.at(time, Event::Acked(id));
+    }
+
+    /// The initiator of a write hears how it ended.
+    pub(crate) fn acked(&mut self, id: u64) {
+        if let Some(flight) = self.flights.remove(&id)
+            && let Cargo::Write(op) = flight.cargo
+        {
+            self.complete(flight.from, id, op.outcome);
+        }
+    }
+
+    fn complete(&mut self, rank: usize, id: u64, outcome: Result<(), Error>) {
+        (self.ranks[rank].inbox).push_back(Item::Complete(Ticket(id), outcome));
+        self.notify(rank, News::Complete);
+    }
+
+    /// Ends the transfers from and to a rank whose part is over.
+    pub(crate) fn end_flights(&mut self, rank: usize) {
+        let mut ids: Vec<u64> = (self.flights.iter())
+            .filter(|(_, flight)| flight.from == rank || flight.to == rank)
+            .map(|(id, _)| *id)
+            .collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(flight) = self.flights.get(&id) else {
+                continue;
+            };
+            let lost = Error::PeerLost(Self::rank_of(rank));
+            match flight.cargo {
+                // What it sent before is delivered.
+                Cargo::Request(_) | Cargo::Reply(_) if flight.from == rank => continue,
+                Cargo::Request(_) => self.token_back(flight.from),
+                Cargo::Reply(_) => {}
+                // Its own data left with it; nothing comes back to its memory.
+                Cargo::Write(_) if flight.from == rank && flight.to != rank => continue,
+                Cargo::Write(_) | Cargo::Ask(_) if flight.from != rank => {
+                    self.complete(flight.from, id, Err(lost));
+                }
+                Cargo::Answer(_) if flight.to != rank => self.complete(flight.to, id, Err(lost)),
+                Cargo::Write(_) | Cargo::Ask(_) | Cargo::Answer(_) => {}
+            }
+            self.flights.remove(&id);
+        }
+    }
+}
+
+impl Refused {
+    pub(crate) fn error(self, peer: Rank, key: Key, offset: u64, len: u64) -> Error {
+        match self {
+            Refused::Revoked => Error::Revoked { peer, key: key.0 },
+            Refused::Outside(extent) => Error::OutOfExtent {
+                peer,
+                offset,
+                len,
+                extent,
+            },
+            Refused::ReadOnly => Error::BadAddress {
+                peer,
+                addr: offset,
+                len,
+            },
+        }
+    }
+}
+
+/// Where in a rank's segment a place lies.
+fn in_segment(fixed: &Fixed, rank: usize, place: Place) -> Option<usize> {
+    let window = &fixed.segments[rank].window;
+    let offset = place.addr.checked_sub(window.addr() as u64)?;
+    let end = offset.checked_add(place.len)?;
+    (end <= window.len() as u64).then_some(offset as usize)
+}
+
+pub(crate) fn store(
+    fixed: &Fixed,
+    rank: usize,
+    place: Place,
+    data: &[u8],
+    peer: Rank,
+) -> Result<(), Error> {
+    let stored = match in_segment(fixed, rank, place) {
+        Some(offset) => fixed.segments[rank].window.write(offset, data).is_ok(),
+        None => data.is_empty() || place.store(data),
+    };
+    stored.then_some(()).ok_or(Error::BadAddress {
+        peer,
+        addr: place.addr,
+        len: place.len,
+    })
+}
+
+pub(crate) fn load(
+    fixed: &Fixed,
+    rank: usize,
+    place: Place,
+    data: &mut [u8],
+    peer: Rank,
+) -> Result<(), Error> {
+    let loaded = match in_segment(fixed, rank, place) {
+        Some(offset) => fixed.segments[rank].window.read(offset, data).is_ok(),
+        None => data.is_empty() || place.load(data),
+    };
+    loaded.then_some(()).ok_or(Error::BadAddress {
+        peer,
+        addr: place.addr,
+        len: place.len,
+    })
+}

@@ -1,0 +1,32 @@
+//! Random numbers from a seed (SplitMix64).
+
+/// A sequence that follows from its seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// Whether something happens that does so in `chance` of 2^32 cases.
+    pub(crate) fn happens(&mut self, chance: u64) -> bool {
+        chance > 0 && self.word() >> 32 < chance
+    }
+
+    /// From 0 to below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// A word that follows from another and looks like no relative of it.
+pub(crate) fn mix(word: u64) -> u64 {
+    let mixed = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

@@ -1,0 +1,237 @@
+//! Everything that virtual time changes.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+};
+
+use hydrant_conduit::{Caps, Rank, Standing};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    Profile,
+    event::{Event, Queue},
+    memory::Segment,
+    message::{Item, Pair},
+    nic::{Flight, Nic},
+    options::Statistics,
+    paging::PageTable,
+    registry::Registry,
+    rng::{Random, mix},
+    time::Time,
+    turns::{ActorId, News, Turns},
+};
+
+/// What does not change, or may be looked at by anybody at any time.
+pub(crate) struct Fixed {
+    pub(crate) profile: Profile,
+    pub(crate) caps: Caps,
+    pub(crate) segments: Vec<Segment>,
+    /// Packets lost, of 2^32.
+    pub(crate) loss: u64,
+    /// Packets are late by less than this.
+    pub(crate) delay: Time,
+    pub(crate) standing: Vec<AtomicU8>,
+    pub(crate) changes: AtomicU64,
+    /// One more than the rank lost first; 0 if none is.
+    pub(crate) first_lost: AtomicU64,
+}
+
+impl Fixed {
+    pub(crate) fn standing(&self, rank: usize) -> Standing {
+        match self.standing[rank].load(SeqCst) {
+            0 => Standing::Present,
+            1 => Standing::Left,
+            _ => Standing::Lost,
+        }
+    }
+
+    pub(crate) fn present(&self, rank: usize) -> bool {
+        self.standing(rank) == Standing::Present
+    }
+}
+
+/// A rank's part of the machine.
+pub(crate) struct RankState {
+    pub(crate) nic: Nic,
+    /// Messages it may still send before one has left.
+    pub(crate) tokens: u64,
+    /// What it has to do with each peer; empty before it spoke to any.
+    pairs: Box<[Pair]>,
+    pub(crate) inbox: VecDeque<Item>,
+    /// A thread delivers from the inbox.
+    pub(crate) polling: bool,
+    pub(crate) registry: Registry,
+    pub(crate) pages: PageTable,
+    pub(crate) statistics: Statistics,
+    pub(crate) registering: Time,
+    pub(crate) computing: Time,
+    /// The clock of the thread that was farthest when it called last.
+    pub(crate) clock: Time,
+    /// It died by a fault.
+    pub(crate) dead: bool,
+    /// When it attends to nothing.
+    pub(crate) busy: Vec<(Time, Time)>,
+    /// Conduits that stand for it.
+    pub(crate) handles: usize,
+}
+
+impl RankState {
+    fn new(rank: usize, profile: &Profile) -> Self {
+        Self {
+            nic: Nic::default(),
+            tokens: profile.nic().send_tokens,
+            pairs: Box::default(),
+            inbox: VecDeque::new(),
+            polling: false,
+            registry: Registry::new(rank),
+            pages: PageTable::default(),
+            statistics: Statistics::default(),
+            registering: 0,
+            computing: 0,
+            clock: 0,
+            dead: false,
+            busy: Vec::new(),
+            handles: 0,
+        }
+    }
+
+    /// When the rank attends to what happens at a time.
+    pub(crate) fn attends(&self, time: Time) -> Time {
+        (self.busy.iter())
+            .find(|(from, until)| (*from..*until).contains(&time))
+            .map_or(time, |(_, until)| *until)
+    }
+}
+
+/// Everything that virtual time changes.
+pub(crate) struct State {
+    /// The time of what happened last.
+    pub(crate) now: Time,
+    pub(crate) events: Queue,
+    pub(crate) turns: Turns,
+    pub(crate) ranks: Vec<RankState>,
+    pub(crate) flights: FxHashMap<u64, Flight>,
+    pub(crate) next_flight: u64,
+    pub(crate) random: Random,
+    pub(crate) digest: u64,
+}
+
+impl State {
+    pub(crate) fn new(ranks: usize, profile: &Profile, seed: u64) -> Self {
+        Self {
+            now: 0,
+            events: Queue::default(),
+            turns: Turns::new(ranks),
+            ranks: (0..ranks)
+                .map(|rank| RankState::new(rank, profile))
+                .collect(),
+            flights: FxHashMap::default(),
+            next_flight: 1,
+            random: Random::new(seed),
+            digest: 0,
+        }
+    }
+
+    /// What `rank` has to do with `peer`.
+    pub(crate) fn pair(&mut self, rank: usize, peer: usize) -> &mut Pair {
+        let all = self.ranks.len();
+        let pairs = &mut self.ranks[rank].pairs;
+        if pairs.is_empty() {
+            *pairs = (0..all).map(|_| Pair::default()).collect();
+        }
+        &mut pairs[peer]
+    }
+
+    /// Lets everything happen that is earlier than the next turn: whose that is.
+    pub(crate) fn advance(&mut self, fixed: &Fixed) -> Option<ActorId> {
+        if !self.turns.open {
+            return None;
+        }
+        loop {
+            let due = match (self.events.next_time(), self.turns.next_time()) {
+                (Some(event), Some(turn)) => event <= turn,
+                (Some(_), None) => self.turns.anyone_waits(),
+                (None, _) => false,
+            };
+            if due {
+                self.happen(fixed);
+                continue;
+            }
+            let id = self.turns.take_first()?;
+            self.now = self.now.max(self.turns.actors[id].clock);
+            return Some(id);
+        }
+    }
+
+    /// Lets the next event happen.
+    pub(crate) fn happen(&mut self, fixed: &Fixed) {
+        let Some((time, event)) = self.events.pop() else {
+            return;
+        };
+        if let Event::Timer(actor, number) = event {
+            let actor_state = &self.turns.actors[actor];
+            if actor_state.number != number {
+                return; // that wait was over before: no time passes for it
+            }
+            self.now = self.now.max(time);
+            let rank = &self.ranks[actor_state.rank];
+            let clock = rank.attends(actor_state.clock.max(time));
+            self.turns.make_ready(actor, clock);
+            return;
+        }
+        self.now = self.now.max(time);
+        let [kind, name] = event.words();
+        self.digest = mix(self.digest ^ mix(time ^ kind << 56) ^ name);
+        match event {
+            Event::Start(flight) => self.launch(fixed, flight),
+            Event::Packet(packet) => self.arrive(fixed, packet),
+            Event::Landed(flight) => self.land(fixed, flight),
+            Event::Local(flight) => self.left_source(flight),
+            Event::Acked(flight) => self.acked(flight),
+            Event::Token(rank) => self.token_back(rank as usize),
+            Event::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
+            Event::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
+            Event::Death(rank) => {
+                self.ranks[rank as usize].dead = true;
+                self.end(fixed, rank as usize, false);
+            }
+            Event::Timer(..) => {}
+        }
+    }
+
+    /// Tells a rank's threads.
+    pub(crate) fn notify(&mut self, rank: usize, news: News) {
+        let time = self.ranks[rank].attends(self.now);
+        self.turns.notify(rank, news, time);
+    }
+
+    /// A rank's part in the job is over.
+    pub(crate) fn end(&mut self, fixed: &Fixed, rank: usize, orderly: bool) {
+        let how = if orderly { 1 } else { 2 };
+        if (fixed.standing[rank].compare_exchange(0, how, SeqCst, SeqCst)).is_err() {
+            return;
+        }
+        if !orderly {
+            let word = rank as u64 + 1;
+            // Another may have been first.
+            let _ = fixed.first_lost.compare_exchange(0, word, SeqCst, SeqCst);
+        }
+        fixed.changes.fetch_add(1, SeqCst);
+        self.ranks[rank].registry.clear();
+        self.ranks[rank].statistics.registered = 0;
+        self.end_flights(rank);
+        for peer in 0..self.ranks.len() {
+            if !self.ranks[peer].pairs.is_empty() {
+                self.forget_replies(peer, rank);
+            }
+        }
+        for peer in 0..self.ranks.len() {
+            self.notify(peer, News::Wake);
+        }
+    }
+
+    pub(crate) fn rank_of(rank: usize) -> Rank {
+        Rank(rank as u32)
+    }
+}

@@ -1,0 +1,296 @@
+//! Who runs: the threads of all ranks take turns, the one earliest in virtual time first.
+//!
+//! An *actor* is a thread as one rank knows it. One actor has the turn: it runs, inside the
+//! conduit or outside, until it looks at what others did. Then everything earlier happens
+//! first: events, and the turns of actors whose clocks show less.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread::{self, Thread},
+};
+
+use hydrant_conduit::{Door, Sleeper};
+
+use crate::time::Time;
+
+pub(crate) type ActorId = usize;
+
+/// Where a thread waits for its turn.
+pub(crate) struct Seat {
+    thread: Thread,
+    go: AtomicBool,
+    /// The thread's number in the system, to look whether it sleeps.
+    pub(crate) tid: i32,
+}
+
+impl Seat {
+    pub(crate) fn here() -> Arc<Self> {
+        Arc::new(Self {
+            thread: thread::current(),
+            go: AtomicBool::new(false),
+            tid: rustix::thread::gettid().as_raw_nonzero().get(),
+        })
+    }
+
+    pub(crate) fn go(&self) {
+        self.go.store(true, Release);
+        self.thread.unpark();
+    }
+
+    pub(crate) fn wait(&self) {
+        while !self.go.swap(false, Acquire) {
+            thread::park();
+        }
+    }
+}
+
+/// What an actor that has not the turn is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Has the turn.
+    Running,
+    /// Goes on as soon as its clock is the earliest.
+    Ready,
+    /// Goes on when something happens.
+    Waiting,
+    /// Outside the conduit, and did not give the turn back by itself.
+    Away,
+    /// Its thread ended.
+    Ended,
+}
+
+/// What an actor waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// In [`wait`](hydrant_conduit::Conduit::wait).
+    Sleep(Sleeper),
+    /// For another thread of the rank to be done with polling.
+    Polling,
+    /// For the end of a computation, or a message that interrupts it.
+    Computing,
+}
+
+/// What may end a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum News {
+    /// A message.
+    Message,
+    /// An operation is locally or remotely complete.
+    Complete,
+    /// Own memory was written to.
+    Memory,
+    /// There may be room for a message.
+    Room,
+    /// Somebody rang.
+    Ring,
+    /// Somebody woke the rank, or a rank's standing changed.
+    Wake,
+    /// A thread of the rank is done with polling.
+    Polled,
+}
+
+impl News {
+    fn ends(self, wait: Wait) -> bool {
+        use Sleeper::{Application, Memory, Nap, Room, Service};
+        match (wait, self) {
+            (Wait::Polling, news) => news == News::Polled,
+            (Wait::Computing, news) => news == News::Message,
+            (Wait::Sleep(_), News::Wake) => true,
+            (Wait::Sleep(Nap), _) | (_, News::Polled) => false,
+            (Wait::Sleep(_), News::Message | News::Complete) => true,
+            (Wait::Sleep(sleeper), News::Memory) => sleeper == Memory,
+            (Wait::Sleep(sleeper), News::Room) => sleeper == Room,
+            (Wait::Sleep(Application | Memory | Room), News::Ring) => true,
+            (Wait::Sleep(Service), News::Ring) => false,
+        }
+    }
+}
+
+pub(crate) struct Actor {
+    pub(crate) rank: usize,
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) clock: Time,
+    pub(crate) phase: Phase,
+    /// Its waits, one within the other, and whether news of each came.
+    pub(crate) waits: Vec<(Wait, bool)>,
+    /// Tells a wait from later ones, for timers.
+    pub(crate) number: u64,
+    /// Nothing will ever end its wait.
+    pub(crate) stranded: bool,
+    /// Whether its thread knows that it has the turn.
+    pub(crate) seated: bool,
+}
+
+/// All actors.
+pub(crate) struct Turns {
+    pub(crate) actors: Vec<Actor>,
+    of_rank: Vec<Vec<ActorId>>,
+    free: Vec<ActorId>,
+    ready: BTreeSet<(Time, usize, ActorId)>,
+    waiting: usize,
+    pub(crate) running: Option<ActorId>,
+    /// Whether the game is on: every rank has called once, or the watchdog gave up on that.
+    pub(crate) open: bool,
+    joined: usize,
+    /// Counts up with every call, for the watchdog.
+    pub(crate) calls: u64,
+}
+
+impl Turns {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Self {
+            actors: Vec::new(),
+            of_rank: vec![Vec::new(); ranks],
+            free: Vec::new(),
+            ready: BTreeSet::new(),
+            waiting: 0,
+            running: None,
+            open: false,
+            joined: 0,
+            calls: 0,
+        }
+    }
+
+    /// A thread calls for a rank for the first time.
+    pub(crate) fn join(&mut self, rank: usize, seat: Arc<Seat>, clock: Time) -> ActorId {
+        let mut actor = Actor {
+            rank,
+            seat,
+            clock,
+            phase: Phase::Away,
+            waits: Vec::new(),
+            number: 0,
+            stranded: false,
+            seated: false,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                actor.number = self.actors[id].number + 1;
+                self.actors[id] = actor;
+                id
+            }
+            None => {
+                self.actors.push(actor);
+                self.actors.len() - 1
+            }
+        };
+        if self.of_rank[rank].is_empty() {
+            self.joined += 1;
+            self.open |= self.joined == self.of_rank.len();
+        }
+        self.of_rank[rank].push(id);
+        self.calls += 1;
+        id
+    }
+
+    /// An actor's thread ended. The rank stays one that joined.
+    pub(crate) fn retire(&mut self, id: ActorId) {
+        self.drop_turn(id, Phase::Ended);
+        let rank = self.actors[id].rank;
+        self.of_rank[rank].retain(|other| *other != id);
+        if self.of_rank[rank].is_empty() {
+            // A later thread of it is not a new rank.
+            self.joined -= 1;
+        }
+        self.actors[id].waits.clear();
+        self.free.push(id);
+    }
+
+    /// Takes the turn, or the place in the queue for it, from an actor.
+    pub(crate) fn drop_turn(&mut self, id: ActorId, phase: Phase) {
+        let actor = &mut self.actors[id];
+        match actor.phase {
+            Phase::Running => self.running = None,
+            Phase::Ready => {
+                self.ready.remove(&(actor.clock, actor.rank, id));
+            }
+            Phase::Waiting => self.waiting -= 1,
+            Phase::Away | Phase::Ended => {}
+        }
+        actor.phase = phase;
+        self.waiting += usize::from(phase == Phase::Waiting);
+    }
+
+    /// From now on the actor waits for the turn, at this time.
+    pub(crate) fn make_ready(&mut self, id: ActorId, clock: Time) {
+        self.drop_turn(id, Phase::Ready);
+        let actor = &mut self.actors[id];
+        actor.clock = clock;
+        self.ready.insert((clock, actor.rank, id));
+    }
+
+    /// The time of the earliest actor that could run.
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        self.ready.first().map(|(time, ..)| *time)
+    }
+
+    /// Whether an actor that could run comes before this one at its time.
+    pub(crate) fn before(&self, id: ActorId) -> bool {
+        let actor = &self.actors[id];
+        (self.ready.first()).is_some_and(|first| *first < (actor.clock, actor.rank, id))
+    }
+
+    /// Gives the turn to the earliest.
+    pub(crate) fn take_first(&mut self) -> Option<ActorId> {
+        let (.., id) = self.ready.pop_first()?;
+        let actor = &mut self.actors[id];
+        actor.phase = Phase::Running;
+        actor.seated = false;
+        self.running = Some(id);
+        Some(id)
+    }
+
+    pub(crate) fn anyone_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub(crate) fn anyone_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn anyone_away(&self) -> bool {
+        (self.of_rank.iter().flatten()).any(|id| self.actors[*id].phase == Phase::Away)
+    }
+
+    /// The bits of a rank's bell: who waits now, or is about to.
+    pub(crate) fn sleepers(&self, rank: usize) -> u32 {
+        let waits = (self.of_rank[rank].iter()).flat_map(|id| &self.actors[*id].waits);
+        waits.fold(0, |bits, (wait, _)| {
+            bits | match wait {
+                Wait::Sleep(Sleeper::Memory) => Door::APPLICATION | Door::MEMORY,
+                Wait::Sleep(Sleeper::Application | Sleeper::Room) => Door::APPLICATION,
+                _ => 0,
+            }
+        })
+    }
+
+    pub(crate) fn waiters(&self) -> Vec<ActorId> {
+        (self.of_rank.iter().flatten().copied())
+            .filter(|id| self.actors[*id].phase == Phase::Waiting)
+            .collect()
+    }
+
+    /// Tells the actors of a rank; those whose waits end are ready from `time` on.
+    pub(crate) fn notify(&mut self, rank: usize, news: News, time: Time) {
+        for n in 0..self.of_rank[rank].len() {
+            let id = self.of_rank[rank][n];
+            let actor = &mut self.actors[id];
+            let mut ends = false;
+            for (wait, told) in &mut actor.waits {
+                ends = news.ends(*wait);
+                *told |= ends;
+            }
+            if ends && actor.phase == Phase::Waiting {
+                let clock = actor.clock.max(time);
+                self.make_ready(id, clock);
+            }
+        }
+    }
+}
