@@ -52,6 +52,16 @@ counters! {
     GetBytes get_bytes,
     /// Puts and gets that went through the conduit, not by direct access.
     Indirect indirect,
+    /// Puts and gets whose memory was registered on both sides, found without asking anybody.
+    Hits hits,
+    /// Puts and gets for which something had to be registered, asked for or looked up twice.
+    Misses misses,
+    /// Registrations made.
+    Registrations registrations,
+    /// Registrations given up.
+    Deregistrations deregistrations,
+    /// Messages to peers about registration, data that rides on them included.
+    RegistrationMessages registration_messages,
     /// Atomic operations.
     Atomics atomics,
     /// Requests sent.

@@ -235,6 +235,10 @@ pub enum Error {
         expected: String,
     },
 
+    /// Memory could not be registered, or the limits for that cannot be.
+    #[error(transparent)]
+    Registration(#[from] hydrant_pinning::Error),
+
     /// The job could not be joined.
     #[error("cannot join the job: {0}")]
     Launch(#[from] hydrant_launch::Error),

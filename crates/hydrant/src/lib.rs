@@ -34,6 +34,7 @@ mod error;
 mod job;
 mod memory;
 mod progress;
+mod registration;
 mod rma;
 pub mod settings;
 
@@ -44,8 +45,10 @@ pub use counters::Counters;
 pub use error::{Error, Result};
 pub use hydrant_conduit::{Caps, Rank};
 pub use hydrant_launch::Kind as Bootstrap;
+pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, run};
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
+pub use registration::RegistrationSettings;
 pub use rma::{AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
 pub use settings::{ConduitKind, Settings};

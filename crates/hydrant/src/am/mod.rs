@@ -43,4 +43,8 @@ pub(crate) mod kind {
     pub(crate) const STORE: u8 = 3;
     /// An atomic operation, and what the word was.
     pub(crate) const ATOMIC: u8 = 4;
+    /// A message between the engines that decide what is registered.
+    pub(crate) const REGISTRATION: u8 = 5;
+    /// A question where an exposed buffer lies, its answer, or word that it is gone.
+    pub(crate) const RESOLVE: u8 = 6;
 }

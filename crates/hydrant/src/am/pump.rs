@@ -27,6 +27,13 @@ impl Sink for Pump<'_> {
             }
             kind::STORE => return collective::stored(core, &delivery),
             kind::ATOMIC => return atomics::asked(core, &delivery, port),
+            kind::REGISTRATION => return core.registration_message(&delivery),
+            kind::RESOLVE => {
+                if !core.where_exposed(delivery.from, delivery.args, port) {
+                    core.malformed(delivery.from, "a question about no exposed buffer");
+                }
+                return;
+            }
             _ => return core.malformed(delivery.from, "a request of unknown kind"),
         };
         if let Some((failure, Some(port))) = failed {
@@ -54,16 +61,21 @@ impl Sink for Pump<'_> {
                 failure::received(core, &delivery);
             }
             kind::ATOMIC => atomics::answered(core, &delivery),
+            kind::RESOLVE => {
+                if !core.is_exposed_at(delivery.from, delivery.args) {
+                    core.malformed(delivery.from, "an answer about no exposed buffer");
+                }
+            }
             _ => core.malformed(delivery.from, "a reply of unknown kind"),
         }
     }
 
     fn local(&mut self, ticket: Ticket) {
-        self.core.pending.leave(ticket);
+        self.core.left(ticket);
     }
 
     fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
-        self.core.pending.complete(ticket, result);
+        self.core.completed(ticket, result);
     }
 
     fn malformed(&mut self, error: Error) {

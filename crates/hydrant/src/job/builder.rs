@@ -12,7 +12,7 @@ use hydrant_launch::{JoinOptions, Kind};
 use hydrant_smp::Foreign;
 
 use super::{Core, Job, ending, network::Network, threads};
-use crate::{ConduitKind, Result, Settings};
+use crate::{ConduitKind, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -75,6 +75,55 @@ impl JobBuilder {
     pub fn heap(mut self, bytes: usize) -> Self {
         self.settings.heap = bytes;
         self.settings.built("HYDRANT_HEAP");
+        self
+    }
+
+    /// How memory gets registered, where the network needs that (`HYDRANT_REGISTRATION`).
+    pub fn registration(mut self, strategy: Strategy) -> Self {
+        self.settings.registration.strategy = strategy;
+        self.settings.built("HYDRANT_REGISTRATION");
+        self
+    }
+
+    /// M: bytes that peers together may keep registered here (`HYDRANT_M`).
+    pub fn m(mut self, bytes: u64) -> Self {
+        self.settings.registration.m = Some(bytes);
+        self.settings.built("HYDRANT_M");
+        self
+    }
+
+    /// Bytes that may stay registered beside M (`HYDRANT_MAXVICTIM`).
+    pub fn maxvictim(mut self, bytes: u64) -> Self {
+        self.settings.registration.maxvictim = Some(bytes);
+        self.settings.built("HYDRANT_MAXVICTIM");
+        self
+    }
+
+    /// Bytes of a bucket (`HYDRANT_BUCKET`).
+    pub fn bucket(mut self, bytes: usize) -> Self {
+        self.settings.registration.bucket = Some(bytes);
+        self.settings.built("HYDRANT_BUCKET");
+        self
+    }
+
+    /// Most bytes of data that ride on a move (`HYDRANT_RIDE`).
+    pub fn ride(mut self, bytes: usize) -> Self {
+        self.settings.registration.ride = bytes;
+        self.settings.built("HYDRANT_RIDE");
+        self
+    }
+
+    /// Whether victims may fill what peers leave unused (`HYDRANT_ADAPTIVE_VICTIMS`).
+    pub fn adaptive_victims(mut self, on: bool) -> Self {
+        self.settings.registration.adaptive_victims = on;
+        self.settings.built("HYDRANT_ADAPTIVE_VICTIMS");
+        self
+    }
+
+    /// Whether a peer may borrow what others leave unused (`HYDRANT_BORROW`).
+    pub fn borrowing(mut self, on: bool) -> Self {
+        self.settings.registration.borrowing = on;
+        self.settings.built("HYDRANT_BORROW");
         self
     }
 

@@ -14,6 +14,7 @@ use crate::{
     counters::Tally,
     memory::Registry,
     progress::{self, Pending, Progress},
+    registration::Registration,
 };
 
 /// A job's state at one rank.
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     pub(crate) am: Engine,
     pub(crate) memory: Registry,
+    /// Where the network needs registered memory.
+    pub(crate) registration: Option<Registration>,
     bootstrap: Mutex<Box<dyn Bootstrap>>,
 }
 
@@ -38,6 +41,10 @@ impl Core {
         mut bootstrap: Box<dyn Bootstrap>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
+        let registration = Registration::new(&*conduit, &settings.registration)?;
+        if let Some(registration) = &registration {
+            registration.tell(&mut *bootstrap)?;
+        }
         let id = agree_on_id(&mut *bootstrap)?;
         let tally = Arc::new(Tally::new());
         let ranks_here = (0..conduit.size())
@@ -50,6 +57,7 @@ impl Core {
             progress: Progress::new(ranks_here, settings.spin, settings.conduit.is_virtual()),
             pending: Pending::default(),
             am: Engine::new(),
+            registration,
             memory: Registry::new(settings.heap),
             tally,
             settings,

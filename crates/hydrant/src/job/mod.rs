@@ -107,6 +107,12 @@ impl Job {
         self.core.tally.snapshot()
     }
 
+    /// What was registered and decided at this rank so far, where the network needs registered
+    /// memory.
+    pub fn registration(&self) -> Option<crate::RegistrationStats> {
+        (self.core.registration.as_ref()).map(crate::registration::Registration::stats)
+    }
+
     /// What the conduit under the job can do, and what it costs.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
         self.core.conduit.caps()

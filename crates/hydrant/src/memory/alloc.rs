@@ -112,6 +112,7 @@ impl Job {
         match (verdict, place) {
             (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
+                core.register_block(self.world(), SYSTEM + offset, bytes)?;
                 let block = Block::new(core, number, SYSTEM + offset, bytes, footprint)?;
                 let block = Arc::new(block);
                 core.memory.insert(&block);
@@ -158,6 +159,7 @@ impl Job {
         // Nobody puts into it any more: all are here.
         block.free()?;
         core.memory.remove(block.number);
+        core.unregister_block(block.offset, block.len)?;
         core.conduit.decommit(block.offset, block.footprint);
         core.memory
             .heap()

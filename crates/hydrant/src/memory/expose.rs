@@ -5,7 +5,7 @@
 use std::{marker::PhantomData, ptr::NonNull, sync::Arc};
 
 use bytemuck::Pod;
-use hydrant_conduit::{Access, Key, Window};
+use hydrant_conduit::{Key, Window};
 
 use super::{GlobalPtr, View, check_range};
 use crate::{Error, Job, Result, job::Core};
@@ -21,16 +21,11 @@ impl Loan {
         self.key
     }
 
-    /// Ends the loan; when this returns no peer touches the buffer.
-    pub(crate) fn revoke(core: &Core, key: Key) {
-        // "Not in force" means that it was revoked before.
-        let _ = core.conduit.deregister(key);
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        Self::revoke(&self.core, self.key);
+    /// Ends the loan. `true`: no peer touches the buffer any more; `false`: that cannot be
+    /// waited for here, and the buffer must never be freed.
+    #[must_use = "the buffer may still be in use"]
+    fn end(&self) -> bool {
+        self.core.unlend(self.key)
     }
 }
 
@@ -40,7 +35,6 @@ impl Drop for Loan {
 /// Made by [`Job::expose`], which owns the buffer, or
 /// [`Scope::expose`](crate::Scope::expose), which borrows it for the scope.
 pub struct Exposed<'a, T: Pod> {
-    // Before the buffer: the loan ends first.
     loan: Loan,
     window: Window,
     len: usize,
@@ -79,10 +73,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
         let bytes = size_of_val(buffer);
         let base = NonNull::from(buffer).cast::<u8>();
         // SAFETY: the caller's promise covers the registration's whole life.
-        let key = unsafe {
-            core.conduit
-                .register(base.as_ptr(), bytes, Access::ReadWrite)?
-        };
+        let key = unsafe { core.lend(base.as_ptr(), bytes)? };
         Ok(Self {
             loan: Loan {
                 core: Arc::clone(core),
@@ -130,9 +121,23 @@ impl<'a, T: Pod> Exposed<'a, T> {
 
 impl<T: Pod> Exposed<'static, T> {
     /// Ends the exposure and gives the buffer back.
-    pub fn take_back(self) -> Box<[T]> {
-        let Self { loan, owned, .. } = self;
-        drop(loan);
-        owned.unwrap_or_default()
+    ///
+    /// # Panics
+    /// In a handler, if the network needs registered memory: peers cannot be waited for there,
+    /// and the buffer is leaked.
+    pub fn take_back(mut self) -> Box<[T]> {
+        assert!(
+            self.loan.end(),
+            "an exposed buffer was taken back in a handler"
+        );
+        self.owned.take().unwrap_or_default()
+    }
+}
+
+impl<T: Pod> Drop for Exposed<'_, T> {
+    fn drop(&mut self) {
+        if !self.loan.end() {
+            std::mem::forget(self.owned.take());
+        }
     }
 }

@@ -27,7 +27,6 @@ mod view;
 pub use alloc::{AllocOptions, HugePages};
 pub(crate) use block::{Block, Mapped};
 pub use expose::Exposed;
-pub(crate) use expose::Loan;
 pub(crate) use heap::Heap;
 pub use pointer::GlobalPtr;
 pub(crate) use pointer::Target;

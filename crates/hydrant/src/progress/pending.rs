@@ -40,6 +40,11 @@ impl Pending {
         }
     }
 
+    /// The operation was not begun after all.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        self.state().open.remove(&ticket.0);
+    }
+
     /// The conduit says that a write no longer needs its source.
     pub(crate) fn leave(&self, ticket: Ticket) {
         self.state().left.insert(ticket.0);

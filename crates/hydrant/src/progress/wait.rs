@@ -51,7 +51,11 @@ impl Core {
     /// Delivers what has arrived.
     #[inline]
     pub(crate) fn poll(&self) -> usize {
-        self.conduit.poll(&mut Pump { core: self })
+        let delivered = self.conduit.poll(&mut Pump { core: self });
+        if self.is_stuck() {
+            self.flush();
+        }
+        delivered
     }
 
     /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
@@ -82,6 +86,7 @@ impl Core {
             let now = self.conduit.changes();
             if changes != Some(now) {
                 changes = Some(now);
+                self.look_for_ended(now);
                 if let Some(lost) = self.lost(on, what) {
                     // What it did before it ended still counts.
                     self.poll();
@@ -104,6 +109,7 @@ impl Core {
                     self.tally.one(Count::Sleeps);
                     self.progress.fall_asleep();
                     let sleeper = match what {
+                        _ if self.is_stuck() => Sleeper::Room,
                         For::Room => Sleeper::Room,
                         For::Memory => Sleeper::Memory,
                         For::Message | For::Flag => Sleeper::Application,

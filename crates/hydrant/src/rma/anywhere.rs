@@ -23,6 +23,7 @@ impl Job {
     pub unsafe fn put_anywhere(&self, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
         let core = self.core();
         core.check_rank(rank)?;
+        core.open_anywhere(rank)?;
         core.tally.one(Count::Puts);
         core.tally.add(Count::PutBytes, data.len() as u64);
         core.write(rank, anywhere(addr), data)?;
@@ -41,6 +42,7 @@ impl Job {
     pub unsafe fn get_anywhere(&self, rank: Rank, addr: u64, data: &mut [u8]) -> Result<()> {
         let core = self.core();
         core.check_rank(rank)?;
+        core.open_anywhere(rank)?;
         core.tally.one(Count::Gets);
         core.tally.add(Count::GetBytes, data.len() as u64);
         core.read(rank, anywhere(addr), data)

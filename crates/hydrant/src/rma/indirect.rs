@@ -10,28 +10,18 @@ impl Core {
     /// Writes to a peer's memory; remotely complete on return.
     pub(crate) fn write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
-        self.tally.one(Count::Indirect);
         // SAFETY: `data` is borrowed until `finish` returns, which it does only when the
         // operation is complete. No key of this crate's safe API is `Key::ANY`.
-        let posted = unsafe {
-            self.conduit
-                .write(rank, to, data.as_ptr(), data.len(), Key::ANY)?
-        };
-        self.note(posted);
+        let posted = unsafe { self.begin_write(rank, to, data)? };
         self.finish(posted)
     }
 
     /// Reads a peer's memory.
     pub(crate) fn read(&self, rank: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
-        self.tally.one(Count::Indirect);
         // SAFETY: `data` is borrowed mutably until `finish` returns, which it does only when
         // the operation is complete.
-        let posted = unsafe {
-            self.conduit
-                .read(rank, from, data.as_mut_ptr(), data.len(), Key::ANY)?
-        };
-        self.note(posted);
+        let posted = unsafe { self.begin_read(rank, from, data)? };
         self.finish(posted)
     }
 
@@ -41,11 +31,13 @@ impl Core {
     /// `data` stays as it is, readable, until the operation is complete.
     pub(crate) unsafe fn begin_write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<Posted> {
         self.tally.one(Count::Indirect);
+        let (from, len) = (data.as_ptr().cast_mut(), data.len());
+        if let Some(registration) = &self.registration {
+            // SAFETY: handed on; a put only reads `from`.
+            return unsafe { self.begin_far(registration, rank, to, from, len, true) };
+        }
         // SAFETY: handed on.
-        let posted = unsafe {
-            self.conduit
-                .write(rank, to, data.as_ptr(), data.len(), Key::ANY)?
-        };
+        let posted = unsafe { self.conduit.write(rank, to, from, len, Key::ANY)? };
         self.note(posted);
         Ok(posted)
     }
@@ -61,11 +53,13 @@ impl Core {
         data: &mut [u8],
     ) -> Result<Posted> {
         self.tally.one(Count::Indirect);
+        let (to, len) = (data.as_mut_ptr(), data.len());
+        if let Some(registration) = &self.registration {
+            // SAFETY: handed on.
+            return unsafe { self.begin_far(registration, rank, from, to, len, false) };
+        }
         // SAFETY: handed on.
-        let posted = unsafe {
-            self.conduit
-                .read(rank, from, data.as_mut_ptr(), data.len(), Key::ANY)?
-        };
+        let posted = unsafe { self.conduit.read(rank, from, to, len, Key::ANY)? };
         self.note(posted);
         Ok(posted)
     }

@@ -16,7 +16,7 @@ use crate::{
     GlobalPtr, Job, Rank, Result,
     counters::Count,
     job::Core,
-    memory::{Exposed, Loan, Symmetric},
+    memory::{Exposed, Symmetric},
     progress,
 };
 
@@ -226,7 +226,9 @@ impl<'scope> Scope<'scope, '_> {
     fn end(&self) -> Result<()> {
         let loans = std::mem::take(&mut *self.loans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in loans {
-            Loan::revoke(&self.core, key);
+            // A scope is never in a handler, so that this can wait.
+            let ended = self.core.unlend(key);
+            debug_assert!(ended, "scopes end outside handlers");
         }
         let posted =
             std::mem::take(&mut *self.posted.lock().unwrap_or_else(PoisonError::into_inner));

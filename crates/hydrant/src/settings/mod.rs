@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, env, time::Duration};
 use hydrant_launch::Kind;
 use hydrant_smp::Foreign;
 
-use crate::Error;
+use crate::{Error, registration::RegistrationSettings};
 
 pub use conduit::ConduitKind;
 pub use size::{format_bytes, parse_bytes};
@@ -53,6 +53,8 @@ pub struct SettingRow {
 pub struct Settings {
     /// Which network joins the ranks.
     pub conduit: ConduitKind,
+    /// How memory gets registered, where the network needs that.
+    pub registration: RegistrationSettings,
     /// Ranks of a simulated job.
     pub sim_ranks: u32,
     /// What a simulated network draws its chances from: the same seed, the same run.
@@ -88,6 +90,7 @@ impl Settings {
     pub fn new() -> Self {
         Self {
             conduit: ConduitKind::Auto,
+            registration: RegistrationSettings::default(),
             sim_ranks: 1,
             sim_seed: 1,
             bootstrap: Kind::Auto,

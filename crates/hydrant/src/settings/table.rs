@@ -38,6 +38,61 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.sim_seed.to_string(),
     },
     Setting {
+        name: "HYDRANT_REGISTRATION",
+        meaning: "how memory gets registered, where the network needs that: firehose, pin-everything, bounce, rendezvous-unpin, …",
+        set: |s, text| {
+            s.registration.strategy = text.parse().map_err(|cause| format!("{cause}"))?;
+            Ok(())
+        },
+        show: |s| s.registration.strategy.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_M",
+        meaning: "bytes that peers together may keep registered here",
+        set: |s, text| bytes(text, 4096, 1 << 46).map(|m| s.registration.m = Some(m as u64)),
+        show: |s| or_default(s.registration.m, "4/10 of what can be pinned"),
+    },
+    Setting {
+        name: "HYDRANT_MAXVICTIM",
+        meaning: "bytes that may stay registered beside M: victims, and memory of own operations",
+        set: |s, text| {
+            bytes(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = Some(v as u64))
+        },
+        show: |s| or_default(s.registration.maxvictim, "M/8"),
+    },
+    Setting {
+        name: "HYDRANT_BUCKET",
+        meaning: "bytes of a bucket, the unit of registration: a power of two, a multiple of the page",
+        set: |s, text| {
+            bytes(text, 4096, 1 << 30).map(|bucket| s.registration.bucket = Some(bucket))
+        },
+        show: |s| or_default(s.registration.bucket.map(|bucket| bucket as u64), "a page"),
+    },
+    Setting {
+        name: "HYDRANT_RIDE",
+        meaning: "most bytes of data that ride on a move",
+        set: |s, text| bytes(text, 0, 1 << 20).map(|ride| s.registration.ride = ride),
+        show: |s| format_bytes(s.registration.ride as u64),
+    },
+    Setting {
+        name: "HYDRANT_ADAPTIVE_VICTIMS",
+        meaning: "whether victims may fill what peers leave unused of M",
+        set: |s, text| switch(text).map(|on| s.registration.adaptive_victims = on),
+        show: |s| shown(s.registration.adaptive_victims),
+    },
+    Setting {
+        name: "HYDRANT_BORROW",
+        meaning: "whether a peer may borrow what others leave unused of M",
+        set: |s, text| switch(text).map(|on| s.registration.borrowing = on),
+        show: |s| shown(s.registration.borrowing),
+    },
+    Setting {
+        name: "HYDRANT_PIN_DOWN_ENTRIES",
+        meaning: "pages that the pin-down cache holds at most",
+        set: |s, text| number(text, 1, 1 << 30).map(|n| s.registration.entries = n as u64),
+        show: |s| s.registration.entries.to_string(),
+    },
+    Setting {
         name: "HYDRANT_BOOTSTRAP",
         meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
         set: |s, text| {
@@ -162,6 +217,10 @@ fn switch(text: &str) -> Result<bool, String> {
         "0" | "off" | "no" | "false" => Ok(false),
         _ => Err("on or off".to_owned()),
     }
+}
+
+fn or_default(bytes: Option<u64>, default: &str) -> String {
+    bytes.map_or_else(|| default.to_owned(), format_bytes)
 }
 
 fn shown(on: bool) -> String {

@@ -1,0 +1,317 @@
+//! Doing what the engine says.
+
+use std::collections::VecDeque;
+
+use hydrant_conduit::{Access, Delivery, Key, Posted, Remote};
+use hydrant_pinning::{Action, Engine, Message, Refusal, Registered, Run, wire::Grant};
+
+use super::{Flight, OPERATION, Registration, lock};
+use crate::{Error, Rank, Result, counters::Count, job::Core};
+
+impl Core {
+    /// Tells the engine something and does what it says, until it says nothing more. `data` is
+    /// what came with the message that it is told of.
+    pub(super) fn step(
+        &self,
+        registration: &Registration,
+        data: &[u8],
+        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
+    ) {
+        let mut todo = VecDeque::new();
+        let mut landed = 0;
+        self.tell(registration, &mut todo, tell);
+        while let Some(action) = todo.pop_front() {
+            self.perform(registration, action, &mut todo, data, &mut landed);
+        }
+    }
+
+    /// Tells the engine something. What it says comes first in `todo`; its messages go out in
+    /// the order decided, whichever thread gets to send them.
+    fn tell(
+        &self,
+        registration: &Registration,
+        todo: &mut VecDeque<Action>,
+        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
+    ) {
+        let mut said = Vec::new();
+        let sends = {
+            let mut engine = lock(&registration.engine);
+            tell(&mut engine, &mut said);
+            let mut outbox = lock(&registration.outbox);
+            drop(engine);
+            said.retain_mut(|action| match action {
+                Action::Send { to, message, data } => {
+                    outbox.push(*to, std::mem::replace(message, EMPTY), *data);
+                    false
+                }
+                _ => true,
+            });
+            !outbox.is_empty()
+        };
+        if sends {
+            // First of all: peers work while this rank registers.
+            self.flush();
+        }
+        todo.extend(said);
+    }
+
+    fn perform(
+        &self,
+        registration: &Registration,
+        action: Action,
+        todo: &mut VecDeque<Action>,
+        data: &[u8],
+        landed: &mut usize,
+    ) {
+        match action {
+            Action::Register { id, need, welcome } => {
+                let result = self.register(registration, need, welcome);
+                self.tell(registration, todo, |engine, out| {
+                    engine.registered(id, result, out);
+                });
+            }
+            Action::Deregister { id, key, .. } => {
+                self.tally.one(Count::Deregistrations);
+                if let Err(cause) = self.conduit.deregister(Key(key)) {
+                    tracing::error!(%cause, "memory was not deregistered");
+                }
+                self.tell(registration, todo, |engine, out| {
+                    engine.deregistered(id, out)
+                });
+            }
+            Action::Transfer {
+                id,
+                peer,
+                put,
+                local,
+                local_key,
+                remote,
+                remote_key,
+                len,
+            } => {
+                let place = Remote {
+                    key: Key(remote_key),
+                    offset: remote,
+                };
+                let near = std::ptr::with_exposed_provenance_mut::<u8>(local as usize);
+                let (peer, len, key) = (Rank(peer), len as usize, Key(local_key));
+                let posted = if put {
+                    // SAFETY: the buffer of an operation under way, or own memory that is
+                    // registered and held for a peer's pull.
+                    unsafe { self.conduit.write(peer, place, near, len, key) }
+                } else {
+                    // SAFETY: the buffer of an operation under way, which nobody else uses.
+                    unsafe { self.conduit.read(peer, place, near, len, key) }
+                };
+                match posted {
+                    Ok(Posted::Pending(ticket)) => {
+                        self.fly(registration, ticket, Flight::Leg(id));
+                    }
+                    done => {
+                        let result = done.map(drop).map_err(|cause| access_failed(&cause));
+                        self.tell(registration, todo, |engine, out| {
+                            engine.transferred(id, result, out);
+                        });
+                    }
+                }
+            }
+            Action::Land { to, len } => {
+                let end = *landed + len as usize;
+                if let Some(part) = data.get(*landed..end) {
+                    let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+                    // SAFETY: the destination of a get that is under way, `len` bytes of which
+                    // the engine asked the peer for; nobody else uses it.
+                    unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+                    self.conduit.copied(part.len());
+                    *landed = end;
+                }
+            }
+            Action::Done { op, result } => {
+                let ticket = hydrant_conduit::Ticket(OPERATION | op);
+                self.pending.complete(ticket, result.map_err(as_conduit));
+            }
+            Action::Pinned { id, result } => {
+                lock(&registration.pinned).insert(id, result);
+            }
+            Action::Revoked { id } => {
+                lock(&registration.revoked).insert(id, ());
+            }
+            // Sends went to the outbox.
+            _ => {}
+        }
+    }
+
+    fn register(
+        &self,
+        registration: &Registration,
+        need: Run,
+        welcome: Run,
+    ) -> Result<Registered, Refusal> {
+        let geometry = registration.geometry;
+        self.tally.one(Count::Registrations);
+        let attempt = |run: Run, access| {
+            let addr = geometry.address_of(run.first) as usize;
+            let len = (run.count * geometry.bucket()) as usize;
+            let addr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
+            // SAFETY: the conduit refuses what is not mapped; peers are told the key only of
+            // memory that is lent to them, and it is taken back before that ends.
+            unsafe { self.conduit.register(addr, len, access) }.map(|key| Registered {
+                run,
+                key: key.0,
+                writable: access == Access::ReadWrite,
+            })
+        };
+        let wide = attempt(welcome, Access::ReadWrite);
+        let outcome = match wide {
+            Err(hydrant_conduit::Error::BadAddress { .. }) if welcome != need => {
+                attempt(need, Access::ReadWrite)
+            }
+            other => other,
+        };
+        let outcome = match outcome {
+            Err(hydrant_conduit::Error::BadAddress { .. }) => attempt(need, Access::Read),
+            other => other,
+        };
+        outcome.map_err(|cause| match cause {
+            hydrant_conduit::Error::Exhausted { .. } => Refusal::Exhausted,
+            hydrant_conduit::Error::BadAddress { .. } => Refusal::NotMapped,
+            cause => {
+                tracing::warn!(%cause, "memory could not be registered");
+                Refusal::Exhausted
+            }
+        })
+    }
+
+    /// A message of a peer's engine.
+    pub(crate) fn registration_message(&self, delivery: &Delivery<'_>) {
+        let Some(registration) = &self.registration else {
+            return self.malformed(delivery.from, "a registration message where none is needed");
+        };
+        let (message, data) = match Message::decode(delivery.payload) {
+            Ok(decoded) => decoded,
+            Err(hydrant_pinning::wire::Malformed(what)) => {
+                return self.malformed(delivery.from, what);
+            }
+        };
+        let verdict = self.judge(registration, delivery.from, &message, data);
+        let mut outcome = Ok(());
+        self.step(registration, data, |engine, out| {
+            outcome = engine.message(delivery.from.0, message, verdict, out);
+        });
+        if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
+            self.malformed(delivery.from, what);
+        }
+    }
+
+    /// Whether what a message asks of own memory may be; data that it brings is stored.
+    fn judge(
+        &self,
+        registration: &Registration,
+        peer: Rank,
+        message: &Message,
+        data: &[u8],
+    ) -> Option<Refusal> {
+        let lent = &registration.lent;
+        let fine = match message {
+            Message::Move(wanted) => {
+                let geometry = registration.geometry;
+                wanted.needs.iter().all(|need| {
+                    let addr = geometry.address_of(need.run.first);
+                    lent.is_near(peer, addr, need.run.count * geometry.bucket())
+                })
+            }
+            Message::Get { from, len, .. } => lent.is_lent(peer, *from, u64::from(*len)),
+            Message::Pull { from, to, .. } => {
+                let len = to
+                    .iter()
+                    .map(|place| place.len)
+                    .fold(0, u64::saturating_add);
+                lent.is_lent(peer, *from, len)
+            }
+            _ => true,
+        };
+        let stored = message.goes_to().is_none_or(|to| {
+            self.conduit.copied(data.len());
+            lent.while_lent(peer, to, data.len() as u64, || self.store(to, data))
+        });
+        (!(fine && stored)).then_some(Refusal::NotMapped)
+    }
+
+    /// A peer ended, in whatever order: what it held is given back.
+    pub(crate) fn peer_ended(&self, peer: Rank) {
+        if let Some(registration) = &self.registration {
+            self.step(registration, &[], |engine, out| {
+                engine.peer_lost(peer.0, out)
+            });
+        }
+    }
+
+    /// Registers own memory for good, all of it or none.
+    ///
+    /// # Errors
+    /// [`Error::Registration`] that names the limit.
+    pub(crate) fn pin(
+        &self,
+        registration: &Registration,
+        addr: u64,
+        len: u64,
+    ) -> Result<Vec<Grant>> {
+        let run = registration.geometry.span(addr, len)?;
+        if run.count == 0 {
+            return Ok(Vec::new());
+        }
+        let id = registration.name();
+        self.step(registration, &[], |engine, out| engine.pin(id, run, out));
+        let mut outcome = None;
+        self.wait(
+            crate::progress::On::Nobody,
+            crate::progress::For::Message,
+            || {
+                outcome = lock(&registration.pinned).remove(&id);
+                outcome.is_some()
+            },
+        )?;
+        (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
+    }
+}
+
+/// What stands in the place of a message that was taken out.
+const EMPTY: Message = Message::Recall { count: 0 };
+
+/// What the network said, for the engine.
+pub(super) fn access_failed(cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {
+    match cause {
+        hydrant_conduit::Error::PeerLost(rank) => hydrant_pinning::Error::PeerLost(rank.0),
+        cause => hydrant_pinning::Error::Access {
+            rank: 0,
+            why: cause.to_string(),
+        },
+    }
+}
+
+/// What the engine said, in the words of conduits: both end at the same waits.
+fn as_conduit(cause: hydrant_pinning::Error) -> hydrant_conduit::Error {
+    use hydrant_conduit::Error as C;
+    use hydrant_pinning::Error as P;
+    match cause {
+        P::PeerLost(rank) => C::PeerLost(Rank(rank)),
+        P::Unreachable {
+            rank,
+            addr,
+            len,
+            why: Refusal::NotMapped | Refusal::ReadOnly,
+        } => C::BadAddress {
+            peer: Rank(rank),
+            addr,
+            len,
+        },
+        P::Access { why, .. } => C::System {
+            what: "a transfer between registered memory",
+            cause: why,
+        },
+        cause => C::System {
+            what: "registration",
+            cause: cause.to_string(),
+        },
+    }
+}

@@ -1,0 +1,88 @@
+//! The limits in force: what the user said, within what the conduit has.
+
+use hydrant_conduit::{Conduit, Registration};
+use hydrant_pinning::{Config, CostModel, Message, Strategy};
+
+use crate::{Error, Result};
+
+/// What can be set about registration.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RegistrationSettings {
+    /// How memory gets registered.
+    pub strategy: Strategy,
+    /// M: bytes that peers together may keep registered here; a share of what the conduit can
+    /// pin, if not given.
+    pub m: Option<u64>,
+    /// Bytes of victims, and of own operations; an eighth of M, if not given.
+    pub maxvictim: Option<u64>,
+    /// Bytes of a bucket; a page, if not given.
+    pub bucket: Option<usize>,
+    /// Most bytes that ride on a move.
+    pub ride: usize,
+    /// Whether victims may fill what peers leave unused.
+    pub adaptive_victims: bool,
+    /// Whether a peer may borrow what others leave unused.
+    pub borrowing: bool,
+    /// Entries of the pin-down cache.
+    pub entries: u64,
+}
+
+impl Default for RegistrationSettings {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::Firehose,
+            m: None,
+            maxvictim: None,
+            bucket: None,
+            ride: 1 << 10,
+            adaptive_victims: true,
+            borrowing: true,
+            entries: 1024,
+        }
+    }
+}
+
+/// Of what can be pinned at all, peers may have four in ten, as in the paper (400 MB of 1 GB).
+const M_SHARE: (u64, u64) = (4, 10);
+
+pub(super) fn config(
+    settings: &RegistrationSettings,
+    registration: &Registration,
+    conduit: &dyn Conduit,
+) -> Result<Config> {
+    let caps = conduit.caps();
+    let least = Message::MAX_BYTES;
+    if caps.max_payload < 2 * least {
+        return Err(Error::other(format!(
+            "messages of the conduit {} carry {} bytes; registration needs {}",
+            caps.name,
+            caps.max_payload,
+            2 * least
+        )));
+    }
+    let available = registration.max_bytes as u64;
+    let page = registration.page;
+    let m = (settings.m).unwrap_or(available / M_SHARE.1 * M_SHARE.0);
+    Ok(Config {
+        rank: conduit.rank().0,
+        ranks: conduit.size(),
+        strategy: settings.strategy,
+        page,
+        bucket: settings.bucket.unwrap_or(page),
+        m,
+        maxvictim: (settings.maxvictim).unwrap_or(m / 8),
+        available,
+        adaptive_victims: settings.adaptive_victims,
+        borrowing: settings.borrowing,
+        entries: settings.entries,
+        max_extent: registration.max_extent as u64,
+        cost: CostModel {
+            per_op_ns: registration.register.per_op_ns + registration.deregister.per_op_ns,
+            per_page_ns: registration.register.per_page_ns + registration.deregister.per_page_ns,
+        },
+        ride: settings.ride.min(caps.max_payload - least),
+        max_payload: caps.max_payload,
+        reads: caps.reads,
+    })
+}

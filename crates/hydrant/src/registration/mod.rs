@@ -1,0 +1,241 @@
+//! Registered memory: the engine of [`hydrant_pinning`] joined to a conduit whose NIC can only
+//! touch memory that was registered.
+//!
+//! A put that is a *hit* (both sides registered, [`Hot::hit`]) goes to the conduit at once.
+//! Everything else goes to the engine, behind a lock that is held while it decides and never
+//! while anything is done: the [driver](drive) does what it says, and messages to peers leave
+//! in the order decided, through the [outbox](outbox).
+//!
+//! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
+//! has it, a place in an exposed buffer from where its owner [says](lent) it lies.
+
+#![allow(unsafe_code)] // hands memory to the conduit; see each block
+
+mod block;
+mod drive;
+mod far;
+mod lent;
+mod limits;
+mod outbox;
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use hydrant_conduit::{Conduit, Standing, Ticket};
+use hydrant_launch::Bootstrap;
+use hydrant_pinning::{Engine, Geometry, Hit, Hot, Strategy, wire::Grant};
+use rustc_hash::FxHashMap;
+
+pub use limits::RegistrationSettings;
+
+use crate::{Error, Rank, Result, job::Core};
+use outbox::Outbox;
+
+/// Tickets of the engine's operations; a conduit's never have this bit.
+const OPERATION: u64 = 1 << 63;
+
+/// What a rank needs where memory must be registered.
+pub(crate) struct Registration {
+    hot: Arc<Hot>,
+    engine: Mutex<Engine>,
+    outbox: Mutex<Outbox>,
+    flights: Mutex<FxHashMap<u64, Flight>>,
+    lent: lent::Lent,
+    /// Where every rank has its segment; asked for when first needed.
+    segments: Box<[OnceLock<u64>]>,
+    /// What the engine answered to pins and revocations.
+    pinned: Mutex<FxHashMap<u64, Result<Vec<Grant>, hydrant_pinning::Error>>>,
+    revoked: Mutex<FxHashMap<u64, ()>>,
+    next: AtomicU64,
+    /// Messages wait for room.
+    stuck: AtomicBool,
+    /// Ranks that are known to have ended, and how often standings had changed then.
+    ended: Mutex<(u64, Vec<Rank>)>,
+    strategy: Strategy,
+    geometry: Geometry,
+}
+
+/// What a conduit's ticket is the end of.
+enum Flight {
+    Hit(Hit),
+    /// Nothing is held for it.
+    Plain,
+    /// A transfer of the engine's.
+    Leg(u64),
+    /// The end came before its beginning was noted.
+    Early(Result<(), hydrant_conduit::Error>),
+}
+
+impl Registration {
+    /// # Errors
+    /// [`Error::Registration`] if the limits cannot be.
+    pub(crate) fn new(
+        conduit: &dyn Conduit,
+        settings: &RegistrationSettings,
+    ) -> Result<Option<Self>> {
+        let caps = conduit.caps();
+        let Some(registration) = caps.registration else {
+            return Ok(None);
+        };
+        let config = limits::config(settings, &registration, conduit)?;
+        let strategy = config.strategy;
+        let engine = Engine::new(config)?;
+        let geometry = engine.limits().geometry;
+        let base = conduit
+            .window(conduit.rank())
+            .map(|window| window.as_ptr().addr() as u64)
+            .ok_or_else(|| Error::other("the conduit does not map the own segment"))?;
+        let segments: Box<[OnceLock<u64>]> = (0..conduit.size()).map(|_| OnceLock::new()).collect();
+        let _ = segments[conduit.rank().index()].set(base);
+        Ok(Some(Self {
+            hot: Arc::clone(engine.hot()),
+            engine: Mutex::new(engine),
+            outbox: Mutex::default(),
+            flights: Mutex::default(),
+            lent: lent::Lent::new(base, caps.segment as u64),
+            segments,
+            pinned: Mutex::default(),
+            revoked: Mutex::default(),
+            next: AtomicU64::new(1),
+            stuck: AtomicBool::new(false),
+            ended: Mutex::default(),
+            strategy,
+            geometry,
+        }))
+    }
+
+    /// Tells the other ranks where the own segment lies. They read it after the next fence.
+    pub(crate) fn tell(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        let base = self.base(Rank(bootstrap.rank())).unwrap_or_default();
+        Ok(bootstrap.put(far::SEGMENT, &base.to_le_bytes())?)
+    }
+
+    /// Where a rank's segment lies, if that is known here.
+    pub(crate) fn base(&self, rank: Rank) -> Option<u64> {
+        self.segments.get(rank.index())?.get().copied()
+    }
+
+    /// The strategy in force.
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// What the engine did so far.
+    pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
+        lock(&self.engine).stats()
+    }
+
+    fn name(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+}
+
+impl Core {
+    /// The conduit ended an operation. `true` if it was one that registration posted.
+    pub(crate) fn completed(&self, ticket: Ticket, outcome: Result<(), hydrant_conduit::Error>) {
+        let Some(registration) = &self.registration else {
+            return self.pending.complete(ticket, outcome);
+        };
+        let flight = {
+            let mut flights = lock(&registration.flights);
+            match flights.remove(&ticket.0) {
+                Some(flight) => flight,
+                None => {
+                    flights.insert(ticket.0, Flight::Early(outcome));
+                    return;
+                }
+            }
+        };
+        self.landed(registration, ticket, flight, outcome);
+    }
+
+    /// The conduit no longer needs the source of a write.
+    pub(crate) fn left(&self, ticket: Ticket) {
+        let of_engine = self.registration.as_ref().is_some_and(|registration| {
+            matches!(
+                lock(&registration.flights).get(&ticket.0),
+                Some(Flight::Leg(_))
+            )
+        });
+        if !of_engine {
+            self.pending.leave(ticket);
+        }
+    }
+
+    /// Notes what a ticket is the end of; it may have come already.
+    fn fly(&self, registration: &Registration, ticket: Ticket, flight: Flight) {
+        let early = {
+            let mut flights = lock(&registration.flights);
+            match flights.remove(&ticket.0) {
+                Some(Flight::Early(outcome)) => Some((flight, outcome)),
+                _ => {
+                    flights.insert(ticket.0, flight);
+                    None
+                }
+            }
+        };
+        if let Some((flight, outcome)) = early {
+            self.landed(registration, ticket, flight, outcome);
+        }
+    }
+
+    fn landed(
+        &self,
+        registration: &Registration,
+        ticket: Ticket,
+        flight: Flight,
+        outcome: Result<(), hydrant_conduit::Error>,
+    ) {
+        match flight {
+            Flight::Hit(hit) => {
+                self.hit_over(registration, &hit);
+                self.pending.complete(ticket, outcome);
+            }
+            Flight::Leg(id) => {
+                let outcome = outcome.map_err(|cause| drive::access_failed(&cause));
+                self.step(registration, &[], |engine, out| {
+                    engine.transferred(id, outcome, out);
+                });
+            }
+            Flight::Plain => self.pending.complete(ticket, outcome),
+            Flight::Early(_) => {}
+        }
+    }
+
+    /// Standings have changed: what ended ranks held is given back, and what waits for them
+    /// fails.
+    pub(crate) fn look_for_ended(&self, changes: u64) {
+        let Some(registration) = &self.registration else {
+            return;
+        };
+        let ended: Vec<Rank> = {
+            let mut known = lock(&registration.ended);
+            if known.0 == changes {
+                return;
+            }
+            known.0 = changes;
+            let new: Vec<Rank> = (0..self.size)
+                .map(Rank)
+                .filter(|rank| *rank != self.rank && !known.1.contains(rank))
+                .filter(|rank| self.conduit.standing(*rank) != Standing::Present)
+                .collect();
+            known.1.extend(&new);
+            new
+        };
+        for rank in ended {
+            self.peer_ended(rank);
+        }
+    }
+
+    fn hit_over(&self, registration: &Registration, hit: &Hit) {
+        if registration.hot.release(hit) {
+            self.step(registration, &[], |engine, out| engine.released(hit, out));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
