@@ -81,11 +81,11 @@ impl Editor {
 
     /// The record of a bucket, of one that is closed too.
     pub fn get(&self, bucket: u64) -> Option<u32> {
-        let is_of = |slot| {
-            let record = self.table.slab.record(slot);
-            record.is_some_and(|it| word::bucket(it.word.load(Ordering::Relaxed)) == bucket)
-        };
-        self.table.index.find(bucket, is_of)
+        self.table.index.find(bucket, |slot| {
+            let record = self.table.slab.record(slot)?;
+            let word = record.word.load(Ordering::Relaxed);
+            (word::bucket(word) == bucket).then_some(slot)
+        })
     }
 
     /// The bucket of a record.

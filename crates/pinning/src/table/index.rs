@@ -4,9 +4,11 @@
 //! A reader may look in the middle of a change. Then it may miss a bucket that is
 //! there, or be led to a record that is not the bucket's; the record itself says whose
 //! it is, so the second is found out and the first is a miss like any other, which the
-//! owner looks into again. That is why all accesses are relaxed, why an entry can be
-//! moved up when one before it goes (no tombstones, nothing to clean up later), and why
-//! the index can grow in place: the lines it has are kept and as many are added.
+//! owner looks into again. That is why entries are relaxed, and why one can be moved up
+//! when one before it goes: no tombstones, nothing to clean up later.
+//!
+//! When the index is full the owner enters all in one of twice the size. The old ones
+//! stay, for nobody knows who still reads them; together they are smaller than the new.
 
 use std::sync::OnceLock;
 
@@ -14,11 +16,11 @@ use super::slab::Slab;
 use super::sync::{AtomicU32, Ordering};
 use super::word;
 
-/// The first segment has `2^FIRST` entries; loom walks through every atomic.
-const FIRST: u32 = if cfg!(loom) { 3 } else { 6 };
-/// The most entries are `2^LAST`: enough for all records at [`MAX_LOAD`].
+/// The smallest index has `2^FIRST` entries; loom walks through every atomic.
+const FIRST: u32 = if cfg!(loom) { 3 } else { 7 };
+/// The largest has `2^LAST`: enough for all records at [`MAX_LOAD`].
 const LAST: u32 = 27;
-const SEGMENTS: usize = (LAST - FIRST + 1) as usize;
+const SIZES: usize = (LAST - FIRST + 1) as usize;
 
 /// The index grows when more than 7 of 8 entries would be used.
 const MAX_LOAD: (u64, u64) = (7, 8);
@@ -28,14 +30,15 @@ const EMPTY: u32 = 0;
 /// Where buckets are.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// There are `2^bits` entries.
+    /// The entries in force are `2^bits`, at `sizes[bits - FIRST]`.
     bits: AtomicU32,
-    /// Entries by position: the first `2^FIRST`, as many again, twice that, and so on.
-    ///
-    /// An entry is the number of the record and one in its lower `bits`, and above that
-    /// as much of the hash as has room, so that few wrong records are looked at.
-    segments: [OnceLock<Box<[AtomicU32]>>; SEGMENTS],
+    sizes: [OnceLock<Entries>; SIZES],
 }
+
+/// An entry is the number of the record and one in its lower bits, as many as the size
+/// asks for, and above that as much of the hash as has room, so that few wrong records
+/// are looked at.
+type Entries = Box<[AtomicU32]>;
 
 /// A bucket's hash, seen by an index of `2^bits` entries.
 #[derive(Clone, Copy)]
@@ -74,26 +77,30 @@ impl Index {
     pub(super) fn new() -> Self {
         let index = Index {
             bits: AtomicU32::new(FIRST),
-            segments: [const { OnceLock::new() }; SEGMENTS],
+            sizes: [const { OnceLock::new() }; SIZES],
         };
-        index.reach(FIRST);
+        index.sizes[0].get_or_init(|| empty(FIRST));
         index
     }
 
-    /// The first record for which `wanted` holds among those where `bucket` may be.
+    /// The first that `look` makes of the records where `bucket` may be.
     #[inline]
-    pub(super) fn find(&self, bucket: u64, mut wanted: impl FnMut(u32) -> bool) -> Option<u32> {
-        let probe = Probe::new(bucket, self.bits.load(Ordering::Relaxed));
+    pub(super) fn find<T>(&self, bucket: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+        let bits = self.bits.load(Ordering::Acquire);
+        let probe = Probe::new(bucket, bits);
+        let entries = self.sizes.get((bits - FIRST) as usize)?.get()?;
         let mut position = probe.home;
         // Bounded, because what is read may change all the while.
-        for _ in 0..=probe.mask {
-            let entry = self.entry(position)?.load(Ordering::Relaxed);
+        for _ in 0..entries.len() {
+            let entry = entries.get(position as usize)?.load(Ordering::Relaxed);
             if entry == EMPTY {
                 return None;
             }
             let slot = (entry ^ probe.mark).wrapping_sub(1);
-            if slot < probe.mask && wanted(slot) {
-                return Some(slot);
+            if slot < probe.mask
+                && let Some(found) = look(slot)
+            {
+                return Some(found);
             }
             position = probe.after(position);
         }
@@ -102,111 +109,91 @@ impl Index {
 
     /// Adds a bucket that is not there. Only one thread may change the index.
     pub(super) fn insert(&self, bucket: u64, slot: u32) {
-        let probe = self.probe(bucket);
-        let mut position = probe.home;
-        while self.at(position).load(Ordering::Relaxed) != EMPTY {
-            position = probe.after(position);
-        }
-        let entry = probe.entry(slot);
-        self.at(position).store(entry, Ordering::Relaxed);
+        let (entries, bits) = self.current();
+        enter(entries, Probe::new(bucket, bits), slot);
     }
 
     /// Takes a bucket out whose record, like all others, still says whose it is.
     pub(super) fn remove(&self, bucket: u64, slot: u32, slab: &Slab) {
-        let probe = self.probe(bucket);
+        let (entries, bits) = self.current();
+        let probe = Probe::new(bucket, bits);
+        let at = |position: u32| &entries[position as usize];
         let mut hole = probe.home;
-        while self.at(hole).load(Ordering::Relaxed) != probe.entry(slot) {
+        while at(hole).load(Ordering::Relaxed) != probe.entry(slot) {
             hole = probe.after(hole);
         }
         let mut position = probe.after(hole);
         loop {
-            let entry = self.at(position).load(Ordering::Relaxed);
+            let entry = at(position).load(Ordering::Relaxed);
             if entry == EMPTY {
                 break;
             }
-            let home = self.probe(bucket_of(entry, probe.mask, slab)).home;
+            let home = Probe::new(bucket_of(entry, probe.mask, slab), bits).home;
             // It may not come to stand before its home.
             let from_home = position.wrapping_sub(home) & probe.mask;
             let from_hole = position.wrapping_sub(hole) & probe.mask;
             if from_home >= from_hole {
-                self.at(hole).store(entry, Ordering::Relaxed);
+                at(hole).store(entry, Ordering::Relaxed);
                 hole = position;
             }
             position = probe.after(position);
         }
-        self.at(hole).store(EMPTY, Ordering::Relaxed);
+        at(hole).store(EMPTY, Ordering::Relaxed);
     }
 
-    /// Grows, if `records` need it. Readers miss what was not yet entered anew.
+    /// Grows, if `records` need it.
     pub(super) fn fit(&self, records: u32, slab: &Slab) {
-        let old = self.bits.load(Ordering::Relaxed);
-        let mut bits = old;
+        let (old, old_bits) = self.current();
+        let mut bits = old_bits;
         while u64::from(records) * MAX_LOAD.1 > (MAX_LOAD.0 << bits) {
-            bits += 1;
+            // The first step is a double one: in a small table, old ones weigh.
+            bits += if bits == FIRST { 2 } else { 1 };
         }
-        if bits == old {
+        if bits == old_bits {
             return;
         }
-        let mask = (1 << old) - 1;
-        let taken_out = (0..=mask).map(|position| self.at(position).swap(EMPTY, Ordering::Relaxed));
-        let slots: Vec<u32> = taken_out
-            .filter(|entry| *entry != EMPTY)
-            .map(|entry| (entry & mask) - 1)
-            .collect();
-        self.reach(bits);
-        self.bits.store(bits, Ordering::Relaxed);
-        for slot in slots {
-            self.insert(bucket_in(slot, slab), slot);
-        }
+        // Entered first and shown then, so that readers go on finding all.
+        self.sizes[(bits - FIRST) as usize].get_or_init(|| {
+            let new = empty(bits);
+            let used = old.iter().map(|entry| entry.load(Ordering::Relaxed));
+            for entry in used.filter(|entry| *entry != EMPTY) {
+                let mask = (1 << old_bits) - 1;
+                let bucket = bucket_of(entry, mask, slab);
+                enter(&new, Probe::new(bucket, bits), (entry & mask) - 1);
+            }
+            new
+        });
+        self.bits.store(bits, Ordering::Release);
     }
 
     /// What the entries take, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let segments = self.segments.iter().filter_map(OnceLock::get);
-        segments.map(|segment| size_of_val(&**segment)).sum()
+        let sizes = self.sizes.iter().filter_map(OnceLock::get);
+        sizes.map(|entries| size_of_val(&**entries)).sum()
     }
 
-    fn probe(&self, bucket: u64) -> Probe {
-        Probe::new(bucket, self.bits.load(Ordering::Relaxed))
+    /// The entries in force, for the owner.
+    fn current(&self) -> (&Entries, u32) {
+        let bits = self.bits.load(Ordering::Relaxed);
+        let entries = self.sizes[(bits - FIRST) as usize].get();
+        (entries.expect("the owner sees what it has added"), bits)
     }
+}
 
-    /// Adds the segments of `2^bits` entries that are not there.
-    fn reach(&self, bits: u32) {
-        for number in 0..=(bits - FIRST) {
-            let entries = 1_u32 << (FIRST + number.saturating_sub(1));
-            let segment = &self.segments[number as usize];
-            segment.get_or_init(|| (0..entries).map(|_| AtomicU32::new(EMPTY)).collect());
-        }
-    }
+fn empty(bits: u32) -> Entries {
+    (0..1 << bits).map(|_| AtomicU32::new(EMPTY)).collect()
+}
 
-    /// The entry at a position; `None` where a reader sees the new size before the
-    /// new segment.
-    #[inline]
-    fn entry(&self, position: u32) -> Option<&AtomicU32> {
-        let (segment, offset) = locate(position);
-        self.segments.get(segment)?.get()?.get(offset)
+fn enter(entries: &Entries, probe: Probe, slot: u32) {
+    let mut position = probe.home;
+    while entries[position as usize].load(Ordering::Relaxed) != EMPTY {
+        position = probe.after(position);
     }
-
-    fn at(&self, position: u32) -> &AtomicU32 {
-        self.entry(position)
-            .expect("the owner sees what it has added")
-    }
+    entries[position as usize].store(probe.entry(slot), Ordering::Relaxed);
 }
 
 fn bucket_of(entry: u32, mask: u32, slab: &Slab) -> u64 {
-    bucket_in((entry & mask) - 1, slab)
-}
-
-fn bucket_in(slot: u32, slab: &Slab) -> u64 {
+    let slot = (entry & mask) - 1;
     let record = slab.record(slot).expect("an entry is of a record");
     word::bucket(record.word.load(Ordering::Relaxed))
-}
-
-/// Which segment a position is in, and where.
-#[inline]
-fn locate(position: u32) -> (usize, usize) {
-    let below = (1 << FIRST) - 1;
-    let log = (position | below).ilog2();
-    let before = (1 << log) & !below;
-    ((log + 1 - FIRST) as usize, (position - before) as usize)
 }

@@ -52,6 +52,8 @@
 mod editor;
 mod error;
 mod index;
+#[cfg(all(test, loom))]
+mod model;
 mod queue;
 mod slab;
 mod sync;
@@ -130,15 +132,10 @@ impl Table {
     /// is final only when [`Editor::get`] misses too.
     #[inline]
     pub fn acquire(&self, bucket: u64) -> Option<Found> {
-        let mut found = None;
         self.index.find(bucket, |slot| {
-            let record = self.slab.record(slot);
-            found = record
-                .filter(|record| record.take(bucket))
-                .map(|record| record.found(slot));
-            found.is_some()
-        });
-        found
+            let record = self.slab.record(slot)?;
+            record.take(bucket).then(|| record.found(slot))
+        })
     }
 
     /// Gives a reference back, and says whether it was the last and the editor waits

@@ -1,6 +1,6 @@
 //! The records, which never move: chunks that are added and never taken away.
 //!
-//! Four chunks of one size, then four of twice that size: at most a quarter of the
+//! Eight chunks of one size, then eight of twice that size: at most an eighth of the
 //! records stands unused after the table has grown, and the chunk of a record follows
 //! from its number without a search.
 
@@ -115,22 +115,22 @@ impl Record {
     }
 }
 
-/// The first chunks hold `2^(FIRST - 2)` records. Loom walks through every atomic.
-const FIRST: u32 = if cfg!(loom) { 2 } else { 6 };
+/// The first chunks hold `2^(FIRST - 3)` records.
+const FIRST: u32 = 6;
 /// How many sizes of chunks there are.
 const SIZES: usize = 26 - FIRST as usize;
 
 /// How many records a slab can hold.
 pub(super) const MAX_RECORDS: u32 = (1 << 26) - (1 << FIRST);
 
-/// The four chunks of one size.
-type Four = [OnceLock<Box<[Record]>>; 4];
+/// The chunks of one size.
+type Eight = [OnceLock<Box<[Record]>>; 8];
 
 /// The records by number.
 #[derive(Debug)]
 pub(super) struct Slab {
-    // Boxed by fours, or the empty places would outweigh the records of a small table.
-    chunks: [OnceLock<Box<Four>>; SIZES],
+    // Boxed by eights, or the empty places would outweigh the records of a small table.
+    chunks: [OnceLock<Box<Eight>>; SIZES],
 }
 
 impl Slab {
@@ -144,28 +144,28 @@ impl Slab {
     #[inline]
     pub(super) fn record(&self, slot: u32) -> Option<&Record> {
         let place = locate(slot)?;
-        let four = self.chunks.get(place.size)?.get()?;
-        four[place.chunk].get()?.get(place.offset)
+        let eight = self.chunks.get(place.size)?.get()?;
+        eight[place.chunk].get()?.get(place.offset)
     }
 
     /// Adds the chunk in which `slot` is, if it is not there; gives back how many
     /// records there are then.
     pub(super) fn reach(&self, slot: u32) -> u32 {
         let place = locate(slot).expect("a slot is below MAX_RECORDS");
-        let four = self.chunks[place.size].get_or_init(Box::default);
-        let records =
-            four[place.chunk].get_or_init(|| (0..place.records).map(|_| Record::empty()).collect());
+        let eight = self.chunks[place.size].get_or_init(Box::default);
+        let records = eight[place.chunk]
+            .get_or_init(|| (0..place.records).map(|_| Record::empty()).collect());
         slot - place.offset as u32 + records.len() as u32
     }
 
     /// What the records take beyond the slab itself, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let fours = self.chunks.iter().filter_map(OnceLock::get);
-        let of_four = |four: &Four| {
-            let chunks = four.iter().filter_map(OnceLock::get);
-            size_of::<Four>() + chunks.map(|it| size_of_val(&**it)).sum::<usize>()
+        let eights = self.chunks.iter().filter_map(OnceLock::get);
+        let of_eight = |eight: &Eight| {
+            let chunks = eight.iter().filter_map(OnceLock::get);
+            size_of::<Eight>() + chunks.map(|it| size_of_val(&**it)).sum::<usize>()
         };
-        fours.map(|four| of_four(four)).sum()
+        eights.map(|eight| of_eight(eight)).sum()
     }
 }
 
@@ -178,16 +178,16 @@ struct Place {
     records: u32,
 }
 
-/// Like a floating-point number: the exponent is the size, the two bits below the
+/// Like a floating-point number: the exponent is the size, the three bits below the
 /// leading one are the chunk.
 #[inline]
 fn locate(slot: u32) -> Option<Place> {
     let number = slot.checked_add(1 << FIRST)?;
     let exponent = number.ilog2();
-    let records = 1 << (exponent - 2);
+    let records = 1 << (exponent - 3);
     Some(Place {
         size: (exponent - FIRST) as usize,
-        chunk: (number >> (exponent - 2) & 3) as usize,
+        chunk: (number >> (exponent - 3) & 7) as usize,
         offset: (number & (records - 1)) as usize,
         records,
     })
@@ -203,7 +203,7 @@ mod tests {
         for slot in 0..100_000 {
             let place = locate(slot).unwrap();
             assert_eq!(
-                (place.size * 4 + place.chunk, place.offset),
+                (place.size * 8 + place.chunk, place.offset),
                 (chunk, offset),
                 "{slot}"
             );
@@ -213,7 +213,7 @@ mod tests {
             }
         }
         let last = locate(MAX_RECORDS - 1).unwrap();
-        assert_eq!((last.size, last.chunk), (SIZES - 1, 3));
+        assert_eq!((last.size, last.chunk), (SIZES - 1, 7));
         assert_eq!(last.offset, last.records as usize - 1);
         assert!(locate(MAX_RECORDS).is_none_or(|it| it.size >= SIZES));
     }
@@ -222,9 +222,9 @@ mod tests {
     fn a_record_that_is_not_there_is_not_found() {
         let slab = Slab::new();
         assert!(slab.record(0).is_none());
-        assert_eq!(slab.reach(0), 16);
-        assert!(slab.record(15).is_some());
-        assert!(slab.record(16).is_none());
+        assert_eq!(slab.reach(0), 8);
+        assert!(slab.record(7).is_some());
+        assert!(slab.record(8).is_none());
         assert!(slab.record(u32::MAX).is_none());
     }
 }
