@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, models, runners};
+use crate::{cargo, deny, instructions, models, runners};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -28,6 +28,8 @@ pub(crate) enum Check {
     DocTests,
     /// Every interleaving of the lock-free code, by loom
     Loom,
+    /// Instructions on the hot paths, against the committed counts
+    Instructions,
     /// No undefined behaviour that miri can see, where miri is installed
     Miri,
     /// Ranks started by the real mpiexec.hydra and mpirun
@@ -54,6 +56,7 @@ impl Check {
             Check::Unit,
             Check::DocTests,
             Check::Loom,
+            Check::Instructions,
             Check::Miri,
             Check::Launchers,
             Check::KillLoop {
@@ -73,6 +76,7 @@ impl Check {
             Check::Unit => "unit",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
+            Check::Instructions => "instructions",
             Check::Miri => "miri",
             Check::Launchers => "launchers",
             Check::KillLoop { .. } => "kill-loop",
@@ -87,6 +91,7 @@ impl Check {
             Check::Doc | Check::Build | Check::DocTests | Check::Loom => &[Tool::Cc],
             Check::Deny => &[Tool::CargoDeny],
             Check::Unit | Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
+            Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
             Check::Miri => &[Tool::Miri],
             Check::Launchers => &[
                 Tool::Cc,
@@ -124,6 +129,7 @@ impl Check {
             Check::Unit => runners::unit(),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),
+            Check::Instructions => instructions::compare(),
             Check::Miri => models::miri(),
             Check::Launchers => runners::launchers(),
             Check::KillLoop { times } => runners::kill_loop(*times),

@@ -27,6 +27,14 @@ pub(crate) enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Hot paths take more instructions than committed, or are not counted.
+    #[error("instructions are not as committed in {file}:{}", lines(.differences))]
+    Counts {
+        /// Where the committed counts are.
+        file: &'static str,
+        /// A sentence for each.
+        differences: Vec<String>,
+    },
     /// The command was content, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -48,7 +56,7 @@ impl Error {
     /// Whether the check was refused its means, rather than run and found wanting.
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
-            Error::Failed { .. } => false,
+            Error::Failed { .. } | Error::Counts { .. } => false,
             Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }

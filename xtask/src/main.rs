@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod deny;
 mod error;
+mod instructions;
 mod models;
 mod report;
 mod runners;
@@ -70,7 +71,7 @@ fn list() {
     let command = Cli::command();
     for task in command.get_subcommands() {
         let about = task.get_about().map(ToString::to_string);
-        println!("{:<12} {}", task.get_name(), about.unwrap_or_default());
+        println!("{:<13} {}", task.get_name(), about.unwrap_or_default());
     }
 }
 

@@ -6,7 +6,7 @@ use crate::runners::libtest;
 use crate::tool::{Tool, miri_toolchain};
 
 /// Where the loom models are: package, and the prefix of their tests' names.
-const LOOM: [(&str, &str); 1] = [("hydrant-smp", "loom_")];
+const LOOM: [(&str, &str); 2] = [("hydrant-smp", "loom_"), ("hydrant-pinning", "loom_")];
 
 /// How often a thread may be switched away against its will. Loom's documentation
 /// finds 2 or 3 enough for most bugs; without a bound models run for hours.

@@ -22,6 +22,10 @@ pub(crate) enum Tool {
     Nextest,
     /// The checker of dependencies.
     CargoDeny,
+    /// What counts instructions.
+    Valgrind,
+    /// What runs the benchmarks that count instructions; of the library's version.
+    GungraunRunner,
     /// The interpreter that sees undefined behaviour; nightly only.
     Miri,
     /// MPICH's launcher, which speaks PMI-1.
@@ -62,16 +66,18 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 10] = [
+    pub(crate) const ALL: [Tool; 12] = [
         Tool::Cc,
         Tool::Hydra,
         Tool::MpichCc,
         Tool::OpenMpi,
         Tool::LibPmix,
+        Tool::Valgrind,
         Tool::Rustfmt,
         Tool::Clippy,
         Tool::Nextest,
         Tool::CargoDeny,
+        Tool::GungraunRunner,
         Tool::Miri,
     ];
 
@@ -83,6 +89,8 @@ impl Tool {
             Tool::Clippy => "clippy",
             Tool::Nextest => "cargo-nextest",
             Tool::CargoDeny => "cargo-deny",
+            Tool::Valgrind => "valgrind",
+            Tool::GungraunRunner => "gungraun-runner",
             Tool::Miri => "miri",
             Tool::Hydra => "mpiexec.hydra of MPICH",
             Tool::MpichCc => "mpicc of MPICH",
@@ -107,6 +115,8 @@ impl Tool {
                 &["--no-default-features", "--features=default-no-update"],
             ),
             Tool::CargoDeny => Source::Crate("cargo-deny@0.20.2", &[]),
+            Tool::Valgrind => Source::Apt("valgrind"),
+            Tool::GungraunRunner => Source::Crate(GUNGRAUN_RUNNER, &[]),
             Tool::Miri => Source::ByHand("rustup toolchain install nightly -c miri -c rust-src"),
         }
     }
@@ -121,6 +131,8 @@ impl Tool {
             // Cargo finds what it installed even where the path does not.
             Tool::Nextest => answers(cargo("nextest --version")),
             Tool::CargoDeny => answers(cargo("deny --version")),
+            Tool::Valgrind => on_path("valgrind"),
+            Tool::GungraunRunner => gungraun_runner().is_some(),
             Tool::Miri => miri_toolchain().is_some(),
             Tool::Hydra => on_path("mpiexec.hydra"),
             Tool::MpichCc => on_path("mpicc.mpich"),
@@ -129,6 +141,20 @@ impl Tool {
             Tool::LibPmix => has_libpmix(),
         }
     }
+}
+
+/// The runner must be of the library's version, which `Cargo.lock` pins.
+const GUNGRAUN_RUNNER: &str = "gungraun-runner@0.20.0";
+
+/// The runner of the instruction counts, on the path or where cargo installs.
+pub(crate) fn gungraun_runner() -> Option<PathBuf> {
+    let (name, version) = GUNGRAUN_RUNNER.split_once('@')?;
+    let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    let installed = cargo_home.or_else(home).map(|it| it.join("bin").join(name));
+    let candidates = [Some(PathBuf::from(name)), installed];
+    let mut candidates = candidates.into_iter().flatten();
+    candidates.find(|it| prints(&it.to_string_lossy(), "--version", version))
 }
 
 /// `cargo miri` of the toolchain in use or of the nightly one, whichever has it.

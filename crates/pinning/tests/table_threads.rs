@@ -1,0 +1,116 @@
+//! The hot table under two threads that hit and an editor that takes away beneath them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use hydrant_pinning::table::{Editor, Extent, Table, Unit};
+
+const BUCKETS: u64 = 64;
+
+/// How many hits and misses each thread must have had.
+const ENOUGH: u64 = 20_000;
+
+/// What is registered, as the NIC would know it: the key in force for each bucket, or 0.
+struct Registered([AtomicU64; BUCKETS as usize]);
+
+/// What a thread has seen so far.
+#[derive(Default)]
+struct Seen {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Seen {
+    fn is_enough(&self) -> bool {
+        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ENOUGH;
+        enough(&self.hits) && enough(&self.misses)
+    }
+}
+
+/// Adds the extent of four buckets around `bucket`, under a new key, where it is not there.
+fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
+    let base = bucket / 4 * 4;
+    if editor.get(base).is_some() {
+        return;
+    }
+    let extent = Extent {
+        key,
+        base,
+        end: base + 4,
+        writable: true,
+    };
+    for bucket in base..base + 4 {
+        registered.0[bucket as usize].store(key, Ordering::Release);
+        editor.insert(bucket, &extent, 0).unwrap();
+    }
+    editor.queue(editor.get(base).unwrap());
+}
+
+/// Hits buckets as they come until told to stop.
+fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Seen, seed: u64) {
+    let mut state = seed;
+    while !seen.is_enough() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let bucket = state % BUCKETS;
+        let Some(found) = table.acquire(bucket) else {
+            seen.misses.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        seen.hits.fetch_add(1, Ordering::Relaxed);
+        assert!(found.base <= bucket && bucket < found.end);
+        let in_force = &registered.0[bucket as usize];
+        assert_eq!(in_force.load(Ordering::Acquire), found.key);
+        if state & 0x700 == 0 {
+            thread::yield_now();
+        }
+        let key = in_force.load(Ordering::Acquire);
+        assert_eq!(key, found.key, "given up while in use");
+        if table.release(found.slot) {
+            editor.lock().unwrap().requeue(found.slot);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
+    let editor = Editor::new(Unit::Extent);
+    let table = editor.table().clone();
+    let editor = Mutex::new(editor);
+    let registered = Registered([const { AtomicU64::new(0) }; BUCKETS as usize]);
+    let seen = [Seen::default(), Seen::default()];
+
+    thread::scope(|scope| {
+        let users = [(&seen[0], 0x9e37_79b9), (&seen[1], 0x7f4a_7c15)];
+        let users = users.map(|(seen, seed)| {
+            let (table, editor, registered) = (&table, &editor, &registered);
+            scope.spawn(move || hit(table, editor, registered, seen, seed))
+        });
+        let mut key = 0;
+        while !users.iter().all(|user| user.is_finished()) {
+            key += 1;
+            change(&mut editor.lock().unwrap(), &registered, key);
+            thread::yield_now();
+        }
+    });
+
+    // Nothing is held, so nothing stays off the queue and all of it goes.
+    let mut editor = editor.into_inner().unwrap();
+    while editor.take_victim().is_some() {}
+    assert!(editor.is_empty(), "{} buckets are left", editor.len());
+}
+
+/// Adds an extent, and gives one up where half of all buckets are there.
+fn change(editor: &mut Editor, registered: &Registered, key: u64) {
+    add(editor, registered, key * 31 % BUCKETS, key);
+    if editor.len() <= BUCKETS as usize / 2 {
+        return;
+    }
+    if let Some(extent) = editor.take_victim() {
+        for bucket in extent.base..extent.end {
+            registered.0[bucket as usize].store(0, Ordering::Release);
+        }
+    }
+}
