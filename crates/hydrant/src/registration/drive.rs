@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use hydrant_conduit::{Access, Delivery, Key, Posted, Remote};
-use hydrant_pinning::{Action, Engine, Message, Refusal, Registered, Run, wire::Grant};
+use hydrant_conduit::{Delivery, Key, Posted, Remote};
+use hydrant_pinning::{Action, Engine, Message, Refusal, wire::Grant};
 
 use super::{Flight, OPERATION, Registration, lock};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
@@ -139,47 +139,6 @@ impl Core {
             // Sends went to the outbox.
             _ => {}
         }
-    }
-
-    fn register(
-        &self,
-        registration: &Registration,
-        need: Run,
-        welcome: Run,
-    ) -> Result<Registered, Refusal> {
-        let geometry = registration.geometry;
-        self.tally.one(Count::Registrations);
-        let attempt = |run: Run, access| {
-            let addr = geometry.address_of(run.first) as usize;
-            let len = (run.count * geometry.bucket()) as usize;
-            let addr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
-            // SAFETY: the conduit refuses what is not mapped; peers are told the key only of
-            // memory that is lent to them, and it is taken back before that ends.
-            unsafe { self.conduit.register(addr, len, access) }.map(|key| Registered {
-                run,
-                key: key.0,
-                writable: access == Access::ReadWrite,
-            })
-        };
-        let wide = attempt(welcome, Access::ReadWrite);
-        let outcome = match wide {
-            Err(hydrant_conduit::Error::BadAddress { .. }) if welcome != need => {
-                attempt(need, Access::ReadWrite)
-            }
-            other => other,
-        };
-        let outcome = match outcome {
-            Err(hydrant_conduit::Error::BadAddress { .. }) => attempt(need, Access::Read),
-            other => other,
-        };
-        outcome.map_err(|cause| match cause {
-            hydrant_conduit::Error::Exhausted { .. } => Refusal::Exhausted,
-            hydrant_conduit::Error::BadAddress { .. } => Refusal::NotMapped,
-            cause => {
-                tracing::warn!(%cause, "memory could not be registered");
-                Refusal::Exhausted
-            }
-        })
     }
 
     /// A message of a peer's engine.

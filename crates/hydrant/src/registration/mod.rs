@@ -16,6 +16,7 @@ mod drive;
 mod far;
 mod lent;
 mod limits;
+mod mapped;
 mod outbox;
 
 use std::sync::{

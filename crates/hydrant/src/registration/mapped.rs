@@ -1,0 +1,173 @@
+//! Registering own memory, clipped to what is mapped: a bucket may be larger than what its
+//! neighbours left of it (Firehose §3.2, bucket size), and an extent wider than the mapping.
+
+use std::fs;
+
+use hydrant_conduit::{Access, Error, Key};
+use hydrant_pinning::{Refusal, Registered, Run};
+
+use super::Registration;
+use crate::{counters::Count, job::Core};
+
+/// Addresses with one set of rights, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stretch {
+    start: u64,
+    end: u64,
+    writable: bool,
+}
+
+impl Core {
+    /// Registers what is needed of own memory, and what is welcome beside it as far as that is
+    /// mapped.
+    pub(super) fn register(
+        &self,
+        registration: &Registration,
+        need: Run,
+        welcome: Run,
+    ) -> Result<Registered, Refusal> {
+        let geometry = registration.geometry;
+        let bytes = |run: Run| {
+            (
+                geometry.address_of(run.first),
+                geometry.address_of(run.end()),
+            )
+        };
+        let got = |run, access: Access| {
+            move |key: Key| Registered {
+                run,
+                key: key.0,
+                writable: access == Access::ReadWrite,
+            }
+        };
+        match self.register_bytes(bytes(welcome), Access::ReadWrite) {
+            Ok(key) => return Ok(got(welcome, Access::ReadWrite)(key)),
+            Err(Error::BadAddress { .. }) => {}
+            Err(cause) => return Err(refusal(&cause)),
+        }
+        // Some of it is not mapped, or not to be written.
+        let (start, end) = bytes(need);
+        let stretch = only_stretch(&own_maps(), start, end).ok_or(Refusal::NotMapped)?;
+        let access = if stretch.writable {
+            Access::ReadWrite
+        } else {
+            Access::Read
+        };
+        let last = geometry.bucket_of(stretch.end - 1) + 1;
+        let run = Run {
+            first: need.first,
+            count: last.clamp(need.end(), welcome.end()) - need.first,
+        };
+        let (from, to) = bytes(run);
+        let clipped = (from.max(stretch.start), to.min(stretch.end));
+        (self.register_bytes(clipped, access))
+            .map(got(run, access))
+            .map_err(|cause| refusal(&cause))
+    }
+
+    fn register_bytes(&self, (start, end): (u64, u64), access: Access) -> Result<Key, Error> {
+        self.tally.one(Count::Registrations);
+        let addr = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
+        // SAFETY: the conduit refuses what is not mapped; peers are told the key only of memory
+        // that is lent to them, and it is taken back before that ends.
+        unsafe { (self.conduit).register(addr, (end - start) as usize, access) }
+    }
+}
+
+fn refusal(cause: &Error) -> Refusal {
+    match cause {
+        Error::BadAddress { .. } => Refusal::NotMapped,
+        Error::Exhausted { .. } => Refusal::Exhausted,
+        cause => {
+            tracing::warn!(%cause, "memory could not be registered");
+            Refusal::Exhausted
+        }
+    }
+}
+
+/// The stretches of this process's memory that can be read.
+fn own_maps() -> Vec<Stretch> {
+    let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines().filter_map(parse).collect()
+}
+
+/// A line such as `7f00a000-7f00c000 rw-p 00000000 00:00 0`.
+fn parse(line: &str) -> Option<Stretch> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let stretch = Stretch {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        writable: rest.as_bytes().get(1) == Some(&b'w'),
+    };
+    rest.starts_with('r').then_some(stretch)
+}
+
+/// The one stretch of equal rights that is mapped between two addresses, with what follows on
+/// it; `None` if there is none, or a hole between two.
+fn only_stretch(maps: &[Stretch], start: u64, end: u64) -> Option<Stretch> {
+    let mut found: Option<Stretch> = None;
+    for next in maps.iter().filter(|next| next.end > start) {
+        match &mut found {
+            None if next.start < end => found = Some(*next),
+            None => return None,
+            Some(found) if found.end == next.start => {
+                if found.writable == next.writable {
+                    found.end = next.end;
+                } else if next.start < end {
+                    // Readable as a whole.
+                    found.end = next.end;
+                    found.writable = false;
+                } else {
+                    break;
+                }
+            }
+            // A hole within what is needed.
+            Some(_) if next.start < end => return None,
+            Some(_) => break,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(start: u64, end: u64, writable: bool) -> Stretch {
+        Stretch {
+            start,
+            end,
+            writable,
+        }
+    }
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line = "7f3a1000-7f3a3000 rw-p 00000000 00:00 0                          [heap]";
+        assert_eq!(parse(line), Some(stretch(0x7f3a_1000, 0x7f3a_3000, true)));
+        let line = "7f3a1000-7f3a3000 r--p 00000000 08:01 12 /lib/x";
+        assert_eq!(parse(line), Some(stretch(0x7f3a_1000, 0x7f3a_3000, false)));
+        assert_eq!(parse("7f3a1000-7f3a3000 ---p 00000000 00:00 0"), None);
+        assert_eq!(parse("nonsense"), None);
+        assert!(!own_maps().is_empty());
+    }
+
+    #[test]
+    fn a_stretch_is_clipped_to_what_is_mapped_without_a_hole() {
+        let maps = [
+            stretch(0x1000, 0x3000, true),
+            stretch(0x3000, 0x5000, true),
+            stretch(0x8000, 0x9000, true),
+            stretch(0x9000, 0xa000, false),
+        ];
+        let only = |start, end| only_stretch(&maps, start, end);
+        assert_eq!(only(0x2000, 0x4000), Some(stretch(0x1000, 0x5000, true)));
+        assert_eq!(only(0x4000, 0x8000), Some(stretch(0x3000, 0x5000, true)));
+        assert_eq!(only(0x4000, 0x9000), None);
+        assert_eq!(only(0x5000, 0x8000), None);
+        assert_eq!(only(0x8000, 0xa000), Some(stretch(0x8000, 0xa000, false)));
+        assert_eq!(only(0x8000, 0x9000), Some(stretch(0x8000, 0x9000, true)));
+        assert_eq!(only(0xb000, 0xc000), None);
+    }
+}
