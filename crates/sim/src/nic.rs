@@ -109,7 +109,7 @@ impl State {
             }
         }
         self.ranks[from].nic.sending = time;
-        if write {
+        if write && nic.early_local {
             self.events.at(time, Event::Local(id));
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     message::Item,
     nic::{Cargo, Flight},
     registry::Refused,
-    state::{Fixed, State},
+    state::{Fixed, RankState, State},
     turns::News,
 };
 
@@ -54,15 +54,8 @@ impl State {
             return;
         };
         let from = flight.from;
-        if let Cargo::Write(op) = &mut flight.cargo
-            && op.local_key != Key::ANY
-            && self.ranks[from].registry.get(op.local_key.0).is_none()
-        {
-            // The registration went while the NIC was reading.
-            op.outcome = Err(Error::Revoked {
-                peer: Self::rank_of(from),
-                key: op.local_key.0,
-            });
+        if let Cargo::Write(op) = &mut flight.cargo {
+            op.outcome = self.ranks[from].still_open(from, op.local_key);
         }
         self.ranks[from].inbox.push_back(Item::Local(Ticket(id)));
         self.notify(from, News::Complete);
@@ -81,6 +74,10 @@ impl State {
             Cargo::Request(parcel) => self.request_arrived(fixed, from, to, parcel),
             Cargo::Reply(parcel) => self.reply_arrived(from, to, parcel),
             Cargo::Write(mut op) => {
+                if !fixed.profile.nic().early_local {
+                    // Up to now the sender's NIC might have had to read it again.
+                    op.outcome = self.ranks[from].still_open(from, op.local_key);
+                }
                 if op.outcome.is_ok() {
                     op.outcome = self
                         .far_end(fixed, to, &op, true)
@@ -118,13 +115,7 @@ impl State {
             Cargo::Answer(op) => {
                 let own = Self::rank_of(to);
                 let outcome = op.outcome.and_then(|()| {
-                    let key = op.local_key;
-                    if key != Key::ANY && self.ranks[to].registry.get(key.0).is_none() {
-                        return Err(Error::Revoked {
-                            peer: own,
-                            key: key.0,
-                        });
-                    }
+                    self.ranks[to].still_open(to, op.local_key)?;
                     store(fixed, to, op.local, &op.data, own)
                 });
                 self.complete(to, id, outcome);
@@ -227,6 +218,17 @@ impl State {
             }
             self.flights.remove(&id);
         }
+    }
+}
+
+impl RankState {
+    /// Fails if the registration of an operation's own memory went before its NIC was done.
+    fn still_open(&self, rank: usize, key: Key) -> Result<(), Error> {
+        let open = key == Key::ANY || self.registry.get(key.0).is_some();
+        open.then_some(()).ok_or(Error::Revoked {
+            peer: State::rank_of(rank),
+            key: key.0,
+        })
     }
 }
 

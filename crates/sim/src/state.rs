@@ -31,6 +31,8 @@ pub(crate) struct Fixed {
     pub(crate) loss: u64,
     /// Packets are late by less than this.
     pub(crate) delay: Time,
+    /// The least that anything takes from one NIC to another.
+    pub(crate) moment: Time,
     pub(crate) standing: Vec<AtomicU8>,
     pub(crate) changes: AtomicU64,
     /// One more than the rank lost first; 0 if none is.

@@ -124,6 +124,8 @@ pub(crate) struct Actor {
     pub(crate) number: u64,
     /// Nothing will ever end its wait.
     pub(crate) stranded: bool,
+    /// Up to when it has seen what others did.
+    pub(crate) looked: Time,
     /// Whether its thread knows that it has the turn.
     pub(crate) seated: bool,
 }
@@ -168,6 +170,7 @@ impl Turns {
             waits: Vec::new(),
             number: 0,
             stranded: false,
+            looked: 0,
             seated: false,
         };
         let id = match self.free.pop() {

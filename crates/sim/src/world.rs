@@ -19,7 +19,7 @@ use crate::{
     event::Event,
     memory::{PAGE, Segment},
     state::{Fixed, State},
-    time::{duration, picos},
+    time::{Time, duration, picos},
     turns::ActorId,
     watchdog,
 };
@@ -84,6 +84,7 @@ impl World {
             segments,
             loss,
             delay: picos(faults.delay),
+            moment: moment(&profile),
             standing: (0..ranks).map(|_| AtomicU8::new(0)).collect(),
             changes: AtomicU64::new(0),
             first_lost: AtomicU64::new(0),
@@ -112,6 +113,11 @@ impl World {
         );
         self.lock().ranks[rank.index()].handles += 1;
         Sim::new(Arc::clone(self), rank)
+    }
+
+    /// Ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.fixed.segments.len() as u32
     }
 
     /// The machine's figures.
@@ -188,6 +194,11 @@ impl World {
     pub(crate) fn changes(&self) -> u64 {
         self.fixed.changes.load(SeqCst)
     }
+}
+
+fn moment(profile: &Profile) -> Time {
+    let (nic, link) = (profile.nic(), profile.link());
+    nic.send.0 + nic.receive.0 + 2 * nic.packet.0 + link.latency.0
 }
 
 fn caps(profile: &Profile, segment: usize) -> Caps {

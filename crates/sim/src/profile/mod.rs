@@ -46,6 +46,9 @@ pub struct Nic {
     pub mtu: u64,
     /// Messages that may be under way at once.
     pub send_tokens: u64,
+    /// Whether it tells when the source of a write was read; if not, the source is free when the
+    /// write is acknowledged.
+    pub early_local: bool,
     /// Whether it reads remote memory.
     pub reads: bool,
     /// To bring in a page that it has no translation of, where nothing is registered.
@@ -261,6 +264,7 @@ impl Nic {
             translate: from.time("translate")?,
             mtu: from.count("mtu", 64)?,
             send_tokens: from.count("send_tokens", 1)?,
+            early_local: from.flag("early_local")?,
             reads: from.flag("reads")?,
             page_fault: from.time("page_fault")?,
             page_table: from.count("page_table", 1)?,

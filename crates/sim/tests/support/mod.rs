@@ -1,0 +1,197 @@
+//! Ranks of a world as threads, and what tests do with them.
+
+#![allow(dead_code, unreachable_pub)] // each test uses a part of it
+#![allow(unsafe_code)] // registers and writes windows that tests keep
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use hydrant_conduit::{
+    Access, Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink,
+    Sleeper, Ticket, Window,
+};
+use hydrant_sim::{Faults, Options, Profile, Sim, World};
+
+pub fn world(profile: &str, ranks: u32, seed: u64, faults: Faults) -> Arc<World> {
+    let options = Options {
+        segment: 4 << 20,
+        seed,
+        faults,
+    };
+    World::new(Profile::named(profile).unwrap(), ranks, options).unwrap()
+}
+
+/// Runs `work` on every rank, each in its thread: what they return.
+pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync) -> Vec<R> {
+    let shared = Shared::default();
+    let (shared, work) = (&shared, &work);
+    let size = world.size();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..size)
+            .map(|rank| {
+                let conduit = world.conduit(Rank(rank));
+                scope.spawn(move || {
+                    let member = Member { conduit, shared };
+                    let result = work(&member);
+                    member.conduit.leave(true);
+                    result
+                })
+            })
+            .collect();
+        (threads.into_iter())
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+            })
+            .collect()
+    })
+}
+
+#[derive(Default)]
+pub struct Shared {
+    arrived: AtomicU64,
+    places: Mutex<Vec<(Rank, u64, Remote)>>,
+}
+
+pub struct Member<'a> {
+    pub conduit: Sim,
+    shared: &'a Shared,
+}
+
+impl Member<'_> {
+    pub fn rank(&self) -> Rank {
+        self.conduit.rank()
+    }
+
+    pub fn nap(&self, time: Duration) {
+        self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
+    }
+
+    /// Waits for all ranks, deaf to messages.
+    pub fn meet(&self) {
+        let size = u64::from(self.conduit.size());
+        let mine = self.shared.arrived.fetch_add(1, SeqCst) / size + 1;
+        while self.shared.arrived.load(SeqCst) < mine * size {
+            self.nap(Duration::from_micros(10));
+        }
+    }
+
+    /// Registers a window and tells all: what all told, by rank.
+    pub fn publish(&self, window: &Window, access: Access, round: u64) -> Vec<Remote> {
+        let key = register(&self.conduit, window, access).unwrap();
+        let offset = window.addr() as u64;
+        let entry = (self.rank(), round, Remote { key, offset });
+        self.shared.places.lock().unwrap().push(entry);
+        self.meet();
+        let mut all: Vec<_> = (self.shared.places.lock().unwrap().iter())
+            .filter(|(_, of, _)| *of == round)
+            .copied()
+            .collect();
+        all.sort_by_key(|(rank, ..)| *rank);
+        all.into_iter().map(|(.., place)| place).collect()
+    }
+
+    /// Begins a write from a registered window.
+    pub fn post(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: &Window,
+        len: usize,
+        local: Key,
+    ) -> Result<Ticket, Error> {
+        assert!(len <= from.len());
+        // SAFETY: tests keep their windows until all their operations are complete.
+        match unsafe { self.conduit.write(peer, to, from.as_ptr(), len, local)? } {
+            Posted::Pending(ticket) => Ok(ticket),
+            Posted::Done => panic!("no write under a key is done at once"),
+        }
+    }
+
+    /// Waits until an operation is complete.
+    pub fn finish(&self, log: &mut Log, ticket: Ticket) -> Result<(), Error> {
+        loop {
+            if let Some(at) = log.ended.iter().position(|(ended, ..)| *ended == ticket) {
+                return log.ended.swap_remove(at).1;
+            }
+            if self.conduit.poll(log) == 0 {
+                self.conduit.wait(Sleeper::Application, None, &mut || false);
+            }
+        }
+    }
+
+    /// A write, to its end.
+    pub fn put(
+        &self,
+        log: &mut Log,
+        peer: Rank,
+        to: Remote,
+        from: &Window,
+        len: usize,
+        local: Key,
+    ) -> Result<(), Error> {
+        let ticket = self.post(peer, to, from, len, local)?;
+        self.finish(log, ticket)
+    }
+
+    pub fn send(&self, log: &mut Log, peer: Rank, args: &[u64], payload: &[u8]) {
+        let message = Message {
+            kind: 0,
+            tag: 0,
+            args,
+            payload,
+        };
+        while self.conduit.send(peer, &message).unwrap() == Sent::Full {
+            self.conduit.poll(log);
+        }
+    }
+}
+
+pub fn register(conduit: &Sim, window: &Window, access: Access) -> Result<Key, Error> {
+    // SAFETY: tests keep their windows, which bear being written to.
+    unsafe { conduit.register(window.as_ptr(), window.len(), access) }
+}
+
+/// What arrived.
+#[derive(Default)]
+pub struct Log {
+    pub requests: Vec<(Rank, Vec<u64>)>,
+    pub replies: Vec<(Rank, Vec<u64>)>,
+    pub local: Vec<Ticket>,
+    pub ended: Vec<(Ticket, Result<(), Error>)>,
+    pub echo: bool,
+}
+
+impl Sink for Log {
+    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
+        (self.requests).push((delivery.from, delivery.args.to_vec()));
+        if self.echo {
+            let message = Message {
+                kind: 0,
+                tag: 0,
+                args: delivery.args,
+                payload: &[],
+            };
+            port.reply(&message).unwrap();
+        }
+    }
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        (self.replies).push((delivery.from, delivery.args.to_vec()));
+    }
+    fn local(&mut self, ticket: Ticket) {
+        self.local.push(ticket);
+    }
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.ended.push((ticket, result));
+    }
+    fn malformed(&mut self, error: Error) {
+        panic!("{error}");
+    }
+}
