@@ -189,16 +189,22 @@ impl Team {
     /// odds: it may end for that, but has told all it had to tell.
     #[cold]
     pub(super) fn tell_of_odds(&self, sequence: u64) {
-        for peer in &self.peers {
-            if let Scratch::Far(offset) = peer.scratch {
-                let flag = Flag {
-                    at: offset + self.layout.odds(self.me),
-                    value: sequence,
-                    beside: &[],
-                };
-                // Who is lost need not know.
-                let _ = far::store(&self.core, peer.rank, offset, &[], flag);
-            }
+        let told = self.peers.iter().filter(|peer| {
+            let Scratch::Far(offset) = peer.scratch else {
+                return false;
+            };
+            let flag = Flag {
+                at: offset + self.layout.odds(self.me),
+                value: sequence,
+                beside: &[],
+            };
+            // Who is lost need not know.
+            far::store(&self.core, peer.rank, offset, &[], flag).is_ok()
+        });
+        let told: Vec<Rank> = told.map(|peer| peer.rank).collect();
+        // The news of an end may travel faster than messages.
+        for rank in told {
+            let _ = self.core.wait_handled(rank);
         }
     }
 

@@ -255,6 +255,8 @@ mod tests {
         let ends = builder.heap(1 << 20).run_local(2, |job| {
             let memory = job.alloc::<u64>(4)?;
             let number = memory.block().number;
+            // A rank still in `alloc` says that it does not know the memory.
+            job.barrier()?;
             let add = |number| {
                 job.core().ask(job.right(), |id, core| {
                     let message = Message {
