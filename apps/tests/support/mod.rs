@@ -20,6 +20,8 @@ const HANG: Duration = Duration::from_secs(150);
 pub(crate) enum Launcher {
     Alone,
     HydrantRun,
+    /// `hydrant run` on the simulated network of this profile.
+    Simulated(&'static str),
     Hydra,
     OpenMpi,
 }
@@ -37,6 +39,12 @@ pub(crate) fn job(
         Launcher::HydrantRun => {
             let mut command = Command::new(hydrant());
             command.args(["run", "--prefix", "none", "-n", &ranks.to_string(), program]);
+            command
+        }
+        Launcher::Simulated(profile) => {
+            let mut command = Command::new(hydrant());
+            let (conduit, ranks) = (format!("sim:{profile}"), ranks.to_string());
+            command.args(["run", "--conduit", &conduit, "-n", &ranks, program]);
             command
         }
         Launcher::Hydra => {

@@ -123,7 +123,11 @@ fn conduits() -> impl Iterator<Item = Fact> {
     [
         ("smp", "available", "ranks of one host, by shared memory"),
         ("verbs", "absent: not built yet", "RDMA NICs, by libibverbs"),
-        ("sim", "absent: not built yet", "a network in virtual time"),
+        (
+            "sim",
+            "available",
+            "a network in virtual time; there, no service thread answers",
+        ),
     ]
     .into_iter()
     .map(|(name, value, meaning)| Fact {

@@ -1,31 +1,43 @@
 //! Which conduit a job runs on.
 
+use std::sync::Arc;
+
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
+use hydrant_sim::{Profile, World};
 
 use super::JobBuilder;
-use crate::{ConduitKind, Error, Result, memory::SYSTEM};
+use crate::{ConduitKind, Error, Rank, Result, memory::SYSTEM};
 
 /// What the ranks of this process attach to.
 pub(super) enum Network {
     /// Shared memory, which they find by their bootstrap.
     Smp,
+    /// A machine in virtual time, inside this process.
+    Sim(Arc<World>),
 }
 
 impl Network {
-    /// The network of ranks that are threads of this process.
+    /// The network of `ranks` ranks that are threads of this process.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is no such network.
-    pub(super) fn here(builder: &JobBuilder) -> Result<Self> {
-        match &builder.settings.conduit {
-            ConduitKind::Auto | ConduitKind::Smp => Ok(Self::Smp),
-            ConduitKind::Sim(_) => Err(Error::Setting {
-                name: "HYDRANT_CONDUIT",
-                value: builder.settings.conduit.to_string(),
-                expected: "auto or smp: sim is not built yet".to_owned(),
-            }),
-        }
+    /// [`Error::Setting`] for a profile that is not there or not right.
+    pub(super) fn here(builder: &JobBuilder, ranks: u32) -> Result<Self> {
+        let settings = &builder.settings;
+        let ConduitKind::Sim(profile) = &settings.conduit else {
+            return Ok(Self::Smp);
+        };
+        let profile = Profile::named(profile).map_err(|cause| Error::Setting {
+            name: "HYDRANT_CONDUIT",
+            value: settings.conduit.to_string(),
+            expected: format!("a profile ({cause})"),
+        })?;
+        let options = hydrant_sim::Options {
+            segment: SYSTEM + settings.heap,
+            seed: settings.sim_seed,
+            ..hydrant_sim::Options::default()
+        };
+        Ok(Self::Sim(World::new(profile, ranks, options)?))
     }
 
     /// The conduit of the rank whose bootstrap this is.
@@ -36,6 +48,7 @@ impl Network {
     ) -> Result<Box<dyn Conduit>> {
         let conduit: Box<dyn Conduit> = match self {
             Self::Smp => Box::new(hydrant_smp::attach(bootstrap, &smp_options(builder))?),
+            Self::Sim(world) => Box::new(world.conduit(Rank(bootstrap.rank()))),
         };
         Ok(match &builder.through {
             Some(layer) => layer(conduit),

@@ -13,7 +13,7 @@ pub(super) fn run<R: Send>(
     n: u32,
     body: impl Fn(&Job) -> Result<R> + Sync,
 ) -> Vec<Result<R>> {
-    let network = match Network::here(builder) {
+    let network = match Network::here(builder, n) {
         Ok(network) => network,
         Err(error) => return (0..n).map(|_| Err(again(&error))).collect(),
     };

@@ -1,0 +1,51 @@
+//! The programs in virtual time: `hydrant run --conduit sim:PROFILE`.
+
+mod support;
+
+use support::{Launcher::Simulated, fails, report};
+
+const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
+const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
+
+const PROFILES: [&str; 2] = ["ideal", "myrinet-gm"];
+
+#[test]
+fn bitonic_gives_the_serial_answer() {
+    for profile in PROFILES {
+        for ranks in [1, 2, 4, 8] {
+            let launcher = Simulated(profile);
+            let report = report(launcher, ranks, BITONIC, &["--n", "1001"]).unwrap();
+            assert_eq!(report["verified"], "full");
+        }
+    }
+}
+
+#[test]
+fn cannon_gives_the_serial_answer() {
+    for profile in PROFILES {
+        for ranks in [1, 4, 9] {
+            for accumulate in ["local", "remote"] {
+                let arguments = ["--n", "61", "--accumulate", accumulate];
+                let report = report(Simulated(profile), ranks, CANNON, &arguments).unwrap();
+                assert_eq!(report["verified"], "full");
+            }
+        }
+    }
+}
+
+/// Time included: nothing of the machine that simulates is seen.
+#[test]
+fn the_same_run_gives_the_same_report() {
+    let run = || report(Simulated("myrinet-gm"), 4, BITONIC, &["--n", "5000"]);
+    let first = run().unwrap();
+    for _ in 0..3 {
+        assert_eq!(run().unwrap(), first);
+    }
+}
+
+#[test]
+fn bad_profiles_and_failures_are_said_once() {
+    fails(Simulated("myrinet-gn"), 2, BITONIC, &[], 1, "myrinet-gm");
+    let message = "3 ranks make no square mesh";
+    fails(Simulated("ideal"), 3, CANNON, &[], 1, message);
+}

@@ -1,0 +1,9 @@
+//! Jobs in virtual time.
+
+#[path = "support/simulated.rs"]
+mod support;
+
+#[path = "rma/atomics.rs"]
+mod atomics;
+#[path = "active_messages/handlers.rs"]
+mod handlers;

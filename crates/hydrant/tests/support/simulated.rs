@@ -1,0 +1,32 @@
+//! A job on a simulated network, whose ranks take turns.
+
+use hydrant::{ConduitKind, Job, JobBuilder, Result};
+
+/// A builder with a small heap.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn builder() -> JobBuilder {
+    on("myrinet-gm")
+}
+
+/// A builder for the network of a profile.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn on(profile: &str) -> JobBuilder {
+    Job::builder()
+        .expect("the settings are valid")
+        .heap(64 << 20)
+        .conduit(ConduitKind::Sim(profile.to_owned()))
+}
+
+/// Runs `n` ranks; every one must succeed.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn local<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
+    good(builder().run_local(n, body))
+}
+
+/// What the ranks returned, all of them in good order.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
+    (ends.into_iter().enumerate())
+        .map(|(rank, end)| end.unwrap_or_else(|error| panic!("rank {rank}: {error}")))
+        .collect()
+}
