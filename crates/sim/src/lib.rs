@@ -44,6 +44,7 @@ mod paging;
 mod profile;
 mod registry;
 mod rng;
+pub mod scale;
 mod seats;
 mod state;
 mod time;

@@ -1,0 +1,156 @@
+//! A rank: its engine, its host and its NIC, and the put that it waits for.
+
+use std::sync::Arc;
+
+use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Strategy};
+
+use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
+use crate::{Profile, memory::PAGE, time::Time};
+
+/// Where the memory that is put to begins; each peer has a stretch of its own there.
+const TARGETS: u64 = 1 << 40;
+/// Where the memory that is put from begins.
+const SOURCE: u64 = 1 << 32;
+/// Ranks begin within this time of one another.
+const STAGGER: u64 = 50_000_000;
+
+pub(super) struct Node {
+    pub(super) engine: Engine,
+    pub(super) hot: Arc<Hot>,
+    /// When the host is free.
+    pub(super) host: Time,
+    /// When the stages of the NIC and the link are.
+    pub(super) sending: Time,
+    pub(super) outward: Time,
+    pub(super) inward: Time,
+    pub(super) receiving: Time,
+    pub(super) registered: u64,
+    pub(super) registered_peak: u64,
+    pub(super) keys: u64,
+    pub(super) under_way: Option<Put>,
+    peers: Vec<u32>,
+    random: Random,
+    /// Puts begun.
+    begun: u32,
+    /// Moves that were sent for the warm-up, and what waited.
+    before: (u64, u64),
+    pub(super) hits: u64,
+}
+
+/// The put that a rank waits for.
+pub(super) struct Put {
+    began: Time,
+    /// What it holds, if it was a hit.
+    pub(super) hit: Option<Hit>,
+}
+
+impl Node {
+    pub(super) fn new(profile: &Profile, setup: &Setup, rank: u32) -> Result<Self, ScaleError> {
+        let registration = profile.registration();
+        let engine = Engine::new(Config {
+            rank,
+            ranks: setup.ranks,
+            strategy: Strategy::Firehose,
+            page: PAGE,
+            bucket: setup.bucket,
+            m: setup.m,
+            maxvictim: setup.maxvictim,
+            available: profile.nic().max_bytes,
+            adaptive_victims: setup.adaptive_victims,
+            borrowing: setup.borrowing,
+            entries: profile.nic().max_extents.unwrap_or(u64::MAX),
+            max_extent: profile.nic().max_bytes,
+            cost: CostModel {
+                per_op_ns: registration.register_op.as_ns(),
+                per_page_ns: registration.register_page.as_ns(),
+            },
+            ride: setup.ride,
+            max_payload: profile.message().max_payload as usize,
+            reads: profile.nic().reads,
+        })?;
+        let mut random = Random::new(setup.seed, rank);
+        Ok(Self {
+            hot: Arc::clone(engine.hot()),
+            engine,
+            host: 0,
+            sending: 0,
+            outward: 0,
+            inward: 0,
+            receiving: 0,
+            registered: 0,
+            registered_peak: 0,
+            keys: 0,
+            under_way: None,
+            peers: setup.traffic.peers(rank, setup.ranks, &mut random),
+            random,
+            begun: 0,
+            before: (0, 0),
+            hits: 0,
+        })
+    }
+
+    /// When it begins, if it puts anything.
+    pub(super) fn start(&mut self) -> Option<Time> {
+        let start = self.random.below(STAGGER);
+        (!self.peers.is_empty()).then_some(start)
+    }
+
+    /// Bytes of memory that are registered now.
+    pub(super) fn register(&mut self, bytes: u64) {
+        self.registered += bytes;
+        self.registered_peak = self.registered_peak.max(self.registered);
+    }
+
+    /// The next put; `None` when all are done.
+    pub(super) fn next_put(&mut self, setup: &Setup, rank: u32, now: Time) -> Option<Operation> {
+        if self.begun == setup.warm_up {
+            self.before = self.counts();
+        }
+        if self.begun == setup.warm_up + setup.puts {
+            return None;
+        }
+        self.begun += 1;
+        let len = u64::from(setup.bytes);
+        let mut place = |within: u64| self.random.below(within / len) * len;
+        let (remote, local) = (place(setup.area), place(setup.source));
+        let stretch = setup.area.next_multiple_of(setup.bucket as u64);
+        let peer = setup.traffic.choose(self.peers.len(), &mut self.random);
+        self.under_way = Some(Put {
+            began: now,
+            hit: None,
+        });
+        Some(Operation {
+            id: u64::from(self.begun),
+            peer: self.peers[peer],
+            put: true,
+            local: SOURCE + local,
+            remote: TARGETS + u64::from(rank) * stretch + remote,
+            len,
+        })
+    }
+
+    /// Whether the put that was begun last counts.
+    pub(super) fn is_measured(&self, setup: &Setup) -> bool {
+        self.begun > setup.warm_up
+    }
+
+    /// The put that was waited for is complete.
+    pub(super) fn end_put(&mut self, setup: &Setup, now: Time, latencies: &mut Latencies) {
+        if let Some(put) = self.under_way.take()
+            && self.is_measured(setup)
+        {
+            latencies.add(now - put.began);
+        }
+    }
+
+    /// Moves sent and puts that waited, after the warm-up.
+    pub(super) fn measured(&self) -> (u64, u64) {
+        let (moves, stalls) = self.counts();
+        (moves - self.before.0, stalls - self.before.1)
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let stats = self.engine.stats();
+        (stats.moves, stats.stalls + stats.local.stalls)
+    }
+}

@@ -1,0 +1,195 @@
+//! Who puts to whom.
+
+use std::{fmt, str::FromStr};
+
+/// Where the puts of a rank go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Traffic {
+    /// To eight peers of each rank, drawn at random, all alike.
+    Uniform,
+    /// To the ranks before and after, as stencils do.
+    Neighbour,
+    /// In groups of sixteen ranks, to the first of the group, which puts nothing itself.
+    HotSpot,
+    /// To eight peers of each rank: rank r is drawn as one of them with a weight of 1/(r + 1),
+    /// and of its peers a rank puts to the nth with a weight of 1/n.
+    PowerLaw,
+}
+
+/// Peers of a rank that draws them.
+const PEERS: u32 = 8;
+/// Ranks of a group around a hot spot.
+const GROUP: u32 = 16;
+
+impl Traffic {
+    /// All of them.
+    pub const ALL: [Traffic; 4] = [
+        Traffic::Uniform,
+        Traffic::Neighbour,
+        Traffic::HotSpot,
+        Traffic::PowerLaw,
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Traffic::Uniform => "uniform",
+            Traffic::Neighbour => "neighbour",
+            Traffic::HotSpot => "hot-spot",
+            Traffic::PowerLaw => "power-law",
+        }
+    }
+
+    /// The peers of a rank, in the order of their weights; none if it puts nothing.
+    pub(super) fn peers(self, rank: u32, ranks: u32, random: &mut Random) -> Vec<u32> {
+        match self {
+            Traffic::Neighbour => {
+                let mut peers = vec![(rank + 1) % ranks, (rank + ranks - 1) % ranks];
+                peers.dedup();
+                peers
+            }
+            Traffic::HotSpot if rank.is_multiple_of(GROUP) => Vec::new(),
+            Traffic::HotSpot => vec![rank - rank % GROUP],
+            Traffic::Uniform => distinct(rank, ranks, random, |random| {
+                random.below(ranks.into()) as u32
+            }),
+            Traffic::PowerLaw => distinct(rank, ranks, random, |random| {
+                // The inverse of the logarithm that the weights sum up to.
+                let drawn = f64::from(ranks + 1).powf(random.part()) as u32;
+                drawn.clamp(1, ranks) - 1
+            }),
+        }
+    }
+
+    /// Which of so many peers a put goes to.
+    pub(super) fn choose(self, peers: usize, random: &mut Random) -> usize {
+        match self {
+            Traffic::PowerLaw => {
+                let sum: f64 = (1..=peers).map(|n| 1.0 / n as f64).sum();
+                let mut left = random.part() * sum;
+                (1..peers)
+                    .find(|n| {
+                        left -= 1.0 / *n as f64;
+                        left < 0.0
+                    })
+                    .unwrap_or(peers)
+                    - 1
+            }
+            _ => random.below(peers as u64) as usize,
+        }
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Traffic {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        (Traffic::ALL.into_iter())
+            .find(|traffic| traffic.name() == name)
+            .ok_or_else(|| {
+                let known = Traffic::ALL.map(Traffic::name).join(", ");
+                format!("there is no traffic {name:?}; there are {known}")
+            })
+    }
+}
+
+fn distinct(
+    rank: u32,
+    ranks: u32,
+    random: &mut Random,
+    draw: impl Fn(&mut Random) -> u32,
+) -> Vec<u32> {
+    let wanted = PEERS.min(ranks - 1) as usize;
+    let mut peers = Vec::with_capacity(wanted);
+    // A power law in a small job draws the same few again and again: then fewer will do.
+    for _ in 0..64 * PEERS {
+        let peer = draw(random);
+        if peer != rank && !peers.contains(&peer) {
+            peers.push(peer);
+        }
+        if peers.len() == wanted {
+            break;
+        }
+    }
+    peers
+}
+
+/// Chance that follows from a seed (SplitMix64; Steele, Lea, Flood 2014).
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// Chance of its own for each rank.
+    pub(super) fn new(seed: u64, rank: u32) -> Self {
+        let mut random = Self(seed ^ (u64::from(rank) << 32 | u64::from(rank)));
+        random.0 = random.next();
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// Below a bound, every number alike.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// From 0 to below 1.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_puts_to_itself_or_beyond_the_job() {
+        for traffic in Traffic::ALL {
+            for ranks in [2, 3, 16, 17, 1000] {
+                for rank in 0..ranks {
+                    let peers = traffic.peers(rank, ranks, &mut Random::new(7, rank));
+                    assert!(
+                        peers.iter().all(|peer| *peer != rank && *peer < ranks),
+                        "{traffic} {rank} of {ranks}: {peers:?}"
+                    );
+                    let mut once = peers.clone();
+                    once.sort_unstable();
+                    once.dedup();
+                    assert_eq!(once.len(), peers.len(), "{traffic}: {peers:?}");
+                    let idle = traffic == Traffic::HotSpot && rank.is_multiple_of(16);
+                    assert_eq!(peers.is_empty(), idle, "{traffic} {rank} of {ranks}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_power_law_prefers_the_first() {
+        let mut talkers = vec![0; 1000];
+        for rank in 0..1000 {
+            for peer in Traffic::PowerLaw.peers(rank, 1000, &mut Random::new(3, rank)) {
+                talkers[peer as usize] += 1;
+            }
+        }
+        assert!(talkers[0] > 400, "{}", talkers[0]);
+        assert!(talkers[999] < 40, "{}", talkers[999]);
+        let mut random = Random::new(1, 1);
+        let mut counts = [0; 8];
+        (0..8000).for_each(|_| counts[Traffic::PowerLaw.choose(8, &mut random)] += 1);
+        assert!(counts[0] > 2500 && counts[7] > 200, "{counts:?}");
+    }
+}
