@@ -249,6 +249,14 @@ impl Call<'_> {
                 text += &format!("\n  rank {} since {since:?}: {wait:?}", actor.rank);
             }
         }
+        for rank in 0..self.ranks.len() {
+            for (peer, unhandled, kept, held) in self.open_business(rank) {
+                text += &format!(
+                    "\n  rank {rank} and rank {peer}: {unhandled} requests not handled, \
+                     {kept} replies and {held} requests kept back"
+                );
+            }
+        }
         text
     }
 }

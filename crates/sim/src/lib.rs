@@ -17,6 +17,10 @@
 //! what such a program does may differ from run to run. A thread that waits for another must
 //! not spin without calling the conduit: the other has no turn meanwhile.
 //!
+//! One thing is the real machine's: where buffers from the heap lie. What they cost to register
+//! follows from the pages they touch, which may be one more in another run. Segments begin on a
+//! page.
+//!
 //! # Deadlocks
 //!
 //! Where every thread waits without a timeout and nothing is under way, nothing can ever happen
@@ -46,6 +50,7 @@ mod registry;
 mod rng;
 pub mod scale;
 mod seats;
+mod sleep;
 mod state;
 mod time;
 mod turns;

@@ -67,6 +67,13 @@ pub(crate) struct Pair {
     pub(crate) way: Way,
 }
 
+impl Pair {
+    /// Replies that wait for room, and requests that wait for these.
+    pub(crate) fn kept_back(&self) -> (usize, usize) {
+        (self.kept.len(), self.held.len())
+    }
+}
+
 impl State {
     /// Whether a request could be sent now.
     pub(crate) fn has_room(&mut self, fixed: &Fixed, rank: usize, peer: usize) -> bool {

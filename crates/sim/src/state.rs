@@ -145,6 +145,20 @@ impl State {
         &mut pairs[peer]
     }
 
+    /// Peers that a rank has unfinished business with: requests to them that they did not handle,
+    /// replies to them that wait for room, requests of theirs that wait for these.
+    pub(crate) fn open_business(
+        &self,
+        rank: usize,
+    ) -> impl Iterator<Item = (usize, u64, usize, usize)> {
+        (self.ranks[rank].pairs.iter().enumerate())
+            .map(|(peer, pair)| {
+                let (kept, held) = pair.kept_back();
+                (peer, pair.sent - pair.handled, kept, held)
+            })
+            .filter(|(_, unhandled, kept, held)| (*unhandled, *kept, *held) != (0, 0, 0))
+    }
+
     /// Lets everything happen that is earlier than the next turn: whose that is.
     pub(crate) fn advance(&mut self, fixed: &Fixed) -> Option<ActorId> {
         if !self.turns.open {

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use hydrant_conduit::{Access, Conduit, Message, Rank, Sent, Sleeper, Window};
+use hydrant_conduit::{Access, Conduit, Message, Rank, Sent, Sleeper};
 use hydrant_sim::{Faults, Statistics};
 use support::{Log, each, world};
 
@@ -22,7 +22,10 @@ fn mix(word: u64) -> u64 {
 fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
     let world = world(profile, RANKS, seed, faults);
     let ranks = each(&world, |me| {
-        let window = Window::private(64 << 10);
+        // In the segment, which lies on whole pages: how many pages memory from the heap touches
+        // may differ from run to run.
+        let segment = me.conduit.window(me.rank()).unwrap();
+        let window = segment.part(0, 64 << 10).unwrap();
         let places = me.publish(&window, Access::ReadWrite, 0);
         let own = places[me.rank().index()].key;
         let log = &mut Log {

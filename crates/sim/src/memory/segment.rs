@@ -4,10 +4,10 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use hydrant_conduit::{Door, Error, Window};
+use hydrant_conduit::{Access, Door, Error, Window};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-use super::PAGE;
+use super::{PAGE, Place};
 
 /// A rank's segment and, in a page of its own behind it, its bell.
 pub(crate) struct Segment {
@@ -66,6 +66,14 @@ impl Segment {
         let window = whole
             .part(0, len)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        // SAFETY: the bell's own page; nothing is stored to it by way of this place.
+        let page = unsafe { Place::new((whole.addr() + behind) as u64, PAGE as u64) };
+        if !page.pin(Access::ReadWrite) {
+            return Err(Error::System {
+                what: "asking for the pages of memory (madvise, MADV_POPULATE_WRITE)",
+                cause: "the kernel does not know it: simulations want Linux 5.14".to_owned(),
+            });
+        }
         Ok(Self {
             window,
             door: Door { bell },
