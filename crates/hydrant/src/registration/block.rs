@@ -4,7 +4,7 @@
 use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
 
-use super::lock;
+use super::{Registration, lock};
 use crate::{Error, Rank, Result, Team, collective::Operation, job::Core};
 
 /// What a rank tells of a registration of its part.
@@ -76,20 +76,22 @@ impl Core {
         let Some(registration) = &self.registration else {
             return Ok(());
         };
-        for rank in (0..self.size).map(Rank) {
-            let addr = match registration.base(rank) {
-                // Never spoken to.
-                None => continue,
-                Some(base) => base + offset as u64,
-            };
-            if let Ok(run) = registration.geometry.span(addr, len as u64)
-                && rank != self.rank
-            {
-                lock(&registration.engine).forget(rank.0, run);
-            }
+        if registration.strategy() == Strategy::PinEverything {
+            self.forget_block(registration, offset, len);
         }
         let base = self.segment_of(registration, self.rank)?;
         self.take_back(registration, base + offset as u64, len as u64);
         Ok(())
+    }
+    /// The others' parts are not registered for good any more.
+    fn forget_block(&self, registration: &Registration, offset: usize, len: usize) {
+        for rank in (0..self.size).map(Rank).filter(|rank| *rank != self.rank) {
+            // Where that is not known nothing of it is, either.
+            if let Some(base) = registration.base(rank)
+                && let Ok(run) = registration.geometry.span(base + offset as u64, len as u64)
+            {
+                lock(&registration.engine).forget(rank.0, run);
+            }
+        }
     }
 }
