@@ -1,6 +1,6 @@
 //! What the user and the conduit say about registration, checked once.
 
-use crate::{Error, Geometry, Strategy};
+use crate::{Error, Geometry, Message, Strategy};
 
 /// What one registration costs, in nanoseconds: `per_op + per_page × pages` (DESIGN's cost
 /// model; measured for each conduit).
@@ -43,7 +43,7 @@ pub struct Config {
     pub cost: CostModel,
     /// Most bytes that ride on a move, and go by copy where that is the rule.
     pub ride: usize,
-    /// Most bytes of data in a message.
+    /// Most bytes of a message, its data included.
     pub max_payload: usize,
     /// Whether the network reads one-sidedly.
     pub reads: bool,
@@ -79,7 +79,8 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::BucketSize`], [`Error::LimitTooSmall`], [`Error::VictimsTooFew`],
-    /// [`Error::AboveMemory`], [`Error::NoPeer`], [`Error::NotBuilt`].
+    /// [`Error::AboveMemory`], [`Error::PayloadTooSmall`], [`Error::NoPeer`],
+    /// [`Error::NotBuilt`].
     pub fn check(&self) -> Result<Limits, Error> {
         let geometry = Geometry::new(self.page, self.bucket)?;
         if self.rank >= self.ranks {
@@ -97,6 +98,14 @@ impl Config {
             return Err(Error::AboveMemory {
                 wanted,
                 available: self.available,
+            });
+        }
+        let least = Message::MAX_BYTES.saturating_add(self.ride);
+        if self.max_payload < least {
+            return Err(Error::PayloadTooSmall {
+                max_payload: self.max_payload,
+                ride: self.ride,
+                least,
             });
         }
         let peers = u64::from(self.ranks - 1).max(1);
@@ -202,6 +211,14 @@ mod tests {
         assert!(matches!(
             with(|c| c.strategy = Strategy::Foresight),
             Error::NotBuilt(_)
+        ));
+        assert!(matches!(
+            with(|c| c.max_payload = 1000),
+            Error::PayloadTooSmall { .. }
+        ));
+        assert!(matches!(
+            with(|c| c.ride = usize::MAX),
+            Error::PayloadTooSmall { .. }
         ));
         assert!(matches!(
             with(|c| c.m = u64::MAX),

@@ -52,6 +52,19 @@ pub enum Error {
         available: u64,
     },
 
+    /// Messages too short for the protocol.
+    #[error(
+        "messages of {max_payload} bytes are too short: with {ride} bytes that ride on a move they need {least}"
+    )]
+    PayloadTooSmall {
+        /// Most bytes of a message.
+        max_payload: usize,
+        /// Most bytes that ride on a move.
+        ride: usize,
+        /// The least that would do.
+        least: usize,
+    },
+
     /// A strategy nobody knows.
     #[error("there is no registration strategy {name:?}; there are {known}")]
     UnknownStrategy {

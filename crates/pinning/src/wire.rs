@@ -14,7 +14,7 @@ pub enum Message {
     Granted(Granted),
     /// Gives firehoses back. No answer.
     Release {
-        /// First buckets of what was granted.
+        /// As granted.
         runs: Vec<Run>,
         /// Whether to deregister at once.
         unpin: bool,
@@ -85,7 +85,7 @@ pub enum Message {
     Revoked {
         /// The revocation.
         id: u64,
-        /// First buckets of what is given back.
+        /// What is given back for it.
         runs: Vec<Run>,
     },
 }
@@ -194,6 +194,9 @@ const FINE: u8 = 0xff;
 impl Message {
     /// Most bytes of a message without its data.
     pub const MAX_BYTES: usize = 64 + MAX_LIST * (16 + 32);
+
+    /// Most bytes of a message that carries a chunk, without the chunk.
+    pub(crate) const CHUNK_BYTES: usize = 64;
 
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {

@@ -21,12 +21,6 @@ pub(super) struct Copy {
     under_way: u32,
 }
 
-impl Copy {
-    pub(super) fn is_on(&self) -> bool {
-        self.chunk > 0
-    }
-}
-
 /// A chunk is a quarter of the piece, so that the pipeline has something to fill it, within
 /// what a message holds.
 fn chunk(len: u64, most: u64) -> u64 {
@@ -49,7 +43,8 @@ impl Engine {
 
     pub(super) fn start_copy(&mut self, id: u64, out: &mut Vec<Action>) {
         self.stats.copies += 1;
-        let most = (self.config.max_payload - Message::MAX_BYTES.min(64)) as u64;
+        let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
+        let most = most.clamp(1, u32::MAX as usize) as u64;
         self.with_piece(id, |piece| piece.copy.chunk = chunk(piece.len, most));
         self.copy_on(id, out);
     }
@@ -64,7 +59,7 @@ impl Engine {
             let (addr, remote) = (piece.local + at, piece.remote + at);
             let len = piece.copy.chunk.min(piece.len - at) as u32;
             let leg = self.name();
-            self.legs.insert(leg, Leg::Piece { id, at });
+            self.legs.insert(leg, Leg::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
                 piece.copy.under_way += 1;
@@ -77,11 +72,7 @@ impl Engine {
                 let from = remote;
                 (Message::Get { id: leg, from, len }, Data::None)
             };
-            out.push(Action::Send {
-                to: peer,
-                message,
-                data,
-            });
+            self.send_with(peer, message, data, out);
         }
     }
 
@@ -92,7 +83,8 @@ impl Engine {
         refused: Option<Refusal>,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
-        let (id, _) = self.leg_of(from, leg, "the end of a put that was not made")?;
+        const WRONG: &str = "the end of a put that was not made";
+        let (id, _) = self.chunk_of(from, leg, true).ok_or(WRONG)?;
         self.chunk_done(id, leg, refused, out);
         Ok(())
     }
@@ -106,11 +98,11 @@ impl Engine {
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "data that was not asked for";
-        let (id, at) = self.leg_of(from, leg, WRONG)?;
+        let (id, at) = self.chunk_of(from, leg, false).ok_or(WRONG)?;
         let piece = self.pieces.get(&id).ok_or(WRONG)?;
         let wanted = piece.copy.chunk.min(piece.len.saturating_sub(at));
         if refused.is_none() {
-            if piece.put || !piece.copy.is_on() || u64::from(len) != wanted {
+            if u64::from(len) != wanted {
                 return Err("data of another length than asked for");
             }
             let to = piece.local + at;
@@ -118,6 +110,14 @@ impl Engine {
         }
         self.chunk_done(id, leg, refused, out);
         Ok(())
+    }
+
+    /// The piece of a chunk that a peer's message names, and where in it.
+    fn chunk_of(&self, from: u32, leg: u64, put: bool) -> Option<(u64, u64)> {
+        match self.leg_of(from, leg)? {
+            Leg::Chunk { piece, at } if self.pieces.get(&piece)?.put == put => Some((piece, at)),
+            _ => None,
+        }
     }
 
     fn chunk_done(&mut self, id: u64, leg: u64, refused: Option<Refusal>, out: &mut Vec<Action>) {
@@ -148,16 +148,15 @@ impl Engine {
         out: &mut Vec<Action>,
     ) {
         let too_long = len as usize > self.config.max_payload;
-        let refused = verdict.or(too_long.then_some(Refusal::Exhausted));
+        let nowhere = self.limits.geometry.span(addr, u64::from(len)).is_err();
+        let refused = verdict
+            .or(too_long.then_some(Refusal::Exhausted))
+            .or(nowhere.then_some(Refusal::NotMapped));
         let (len, data) = match refused {
             Some(_) => (0, Data::None),
             None => (len, Data::Asked { addr, len }),
         };
-        out.push(Action::Send {
-            to: from,
-            message: Message::Fetched { id, refused, len },
-            data,
-        });
+        self.send_with(from, Message::Fetched { id, refused, len }, data, out);
     }
 }
 

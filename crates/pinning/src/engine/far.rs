@@ -3,14 +3,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::local::Pattern;
+use super::{audit::agree, extents_in, local::Pattern};
 use crate::{
     Refusal, Run,
     table::{Editor, Extent, Unit},
     wire::{Grant, Need},
 };
+
+/// Revocations of one peer that operations of mine may stand in the way of at once. Its honest
+/// ones are as many as the buffers it takes back at once.
+const MAX_DOOMED: usize = 1 << 12;
 
 /// A reference on a firehose, or what a move got for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,18 +44,20 @@ pub(super) struct Asked {
     reserved: u64,
     /// The piece whose data rides along.
     pub(super) rider: Option<u64>,
+    /// Firehoses asked for beyond those owned.
+    pub(super) borrow: u64,
     /// Kept in the table, or for one operation.
     pub(super) cached: bool,
     pub(super) grants: Vec<Grant>,
     pub(super) refused: Vec<(Run, Refusal)>,
 }
 
-/// A revocation that waits for operations of mine.
-#[derive(Debug)]
-struct Doomed {
-    id: u64,
+/// What nobody finds any more, though operations of mine may still use it.
+#[derive(Clone, Copy, Debug)]
+struct Shut {
     run: Run,
-    given_back: Vec<Run>,
+    /// Whether it is made of firehoses, or was there from the start.
+    owned: bool,
 }
 
 /// A peer as its firehoses' owner sees it.
@@ -71,7 +77,12 @@ pub(super) struct Far {
     /// To be told with the next message.
     pub(super) owed: Vec<Run>,
     pattern: Pattern,
-    doomed: Vec<Doomed>,
+    /// By first bucket.
+    shut: BTreeMap<u64, Shut>,
+    /// First buckets of what was there from the start.
+    statics: FxHashSet<u64>,
+    /// Revocations that wait for operations of mine.
+    doomed: Vec<(u64, Run)>,
 }
 
 /// What there is of a run.
@@ -96,6 +107,8 @@ impl Far {
             queue: VecDeque::new(),
             owed: Vec::new(),
             pattern: Pattern::default(),
+            shut: BTreeMap::new(),
+            statics: FxHashSet::default(),
             doomed: Vec::new(),
         }
     }
@@ -115,7 +128,7 @@ impl Far {
     }
 
     pub(super) fn lend(&mut self, count: u64) {
-        self.credit += count;
+        self.credit = self.credit.saturating_add(count);
     }
 
     /// Holds what is there of a run and says what is not.
@@ -167,6 +180,9 @@ impl Far {
         amortised: u64,
         max_extent: u64,
     ) -> Option<Vec<Need>> {
+        if gaps.is_empty() {
+            return Some(Vec::new());
+        }
         let least: u64 = gaps.iter().map(|gap| gap.count).sum();
         if !self.free_up(least) {
             return None;
@@ -195,7 +211,7 @@ impl Far {
     }
 
     /// Makes room for so many firehoses by taking unused ones off.
-    fn free_up(&mut self, count: u64) -> bool {
+    pub(super) fn free_up(&mut self, count: u64) -> bool {
         while self.used + count > self.credit {
             let Some(extent) = self.editor.take_victim() else {
                 return false;
@@ -235,7 +251,10 @@ impl Far {
         };
         for bucket in grant.run.buckets() {
             if self.editor.insert(bucket, &extent, 0).is_err() {
-                if let Some(slot) = self.editor.get(grant.run.first) {
+                // What is in of it is taken out; where its first bucket was refused, nothing is.
+                if bucket > extent.base
+                    && let Some(slot) = self.editor.get(extent.base)
+                {
                     self.editor.remove(slot);
                 }
                 self.owed.push(grant.run);
@@ -285,59 +304,112 @@ impl Far {
         }
     }
 
-    /// The peer takes memory back: nobody finds its firehoses any more.
-    pub(super) fn doom(&mut self, id: u64, run: Run) {
-        let mut bucket = run.first;
-        let mut firsts = Vec::new();
-        while bucket < run.end() {
-            match self.editor.get(bucket) {
-                Some(slot) => {
-                    let extent = self.editor.extent(slot);
-                    firsts.push(Run {
-                        first: extent.base,
-                        count: extent.end - extent.base,
-                    });
-                    self.editor.close(slot);
-                    bucket = extent.end;
-                }
-                None => bucket += 1,
-            }
+    /// A hit found one side only, and nobody was told when it gave that back: whoever waits for
+    /// the bucket is made up for it.
+    pub(super) fn missed(&mut self, bucket: u64) {
+        if let Some(slot) = self.editor.get(bucket)
+            && self.editor.references(slot) == 0
+        {
+            self.editor.requeue(slot);
         }
-        self.doomed.push(Doomed {
-            id,
-            run,
-            given_back: firsts,
+    }
+
+    /// The peer takes memory back: nobody finds its firehoses any more. `false` if there are
+    /// too many such wishes.
+    pub(super) fn doom(&mut self, id: u64, run: Run) -> bool {
+        if self.doomed.len() == MAX_DOOMED {
+            return false;
+        }
+        for extent in extents_in(&self.editor, run) {
+            self.shut(extent);
+        }
+        self.doomed.push((id, run));
+        true
+    }
+
+    fn shut(&mut self, run: Run) {
+        if self.shut.contains_key(&run.first) {
+            return;
+        }
+        if let Some(slot) = self.editor.get(run.first) {
+            self.editor.close(slot);
+            let owned = !self.statics.contains(&run.first);
+            self.shut.insert(run.first, Shut { run, owned });
+        }
+    }
+
+    /// Takes out what was shut and is used no more; firehoses among it are owed.
+    fn sweep(&mut self) {
+        let Self {
+            editor,
+            shut,
+            statics,
+            owed,
+            used,
+            ..
+        } = self;
+        shut.retain(|_, it| {
+            let Some(slot) = editor.get(it.run.first) else {
+                return false;
+            };
+            if editor.remove(slot).is_none() {
+                return true;
+            }
+            if it.owned {
+                *used -= it.run.count;
+                owed.push(it.run);
+            } else {
+                statics.remove(&it.run.first);
+            }
+            false
         });
     }
 
-    /// Revocations that nothing of mine stands in the way of any more: their names, and what
-    /// is given back.
-    pub(super) fn take_revoked(&mut self) -> Vec<(u64, Vec<Run>)> {
-        let mut over = Vec::new();
-        let mut index = 0;
-        while let Some(doomed) = self.doomed.get(index) {
-            let firsts: Vec<u32> = (doomed.given_back.iter())
-                .filter_map(|run| self.editor.get(run.first))
-                .collect();
-            let mut held = false;
-            for slot in firsts {
-                held |= self.editor.remove(slot).is_none();
-            }
-            let coming = (self.coming.range(..doomed.run.end()))
-                .any(|(_, (end, _))| *end > doomed.run.first);
-            if held || coming {
-                index += 1;
-                continue;
-            }
-            let doomed = self.doomed.remove(index);
-            self.used -= (doomed.given_back.iter()).map(|run| run.count).sum::<u64>();
-            over.push((doomed.id, doomed.given_back));
+    /// Revocations that nothing of mine stands in the way of any more; what is given back for
+    /// them is owed.
+    pub(super) fn take_revoked(&mut self) -> Vec<u64> {
+        if self.shut.is_empty() && self.doomed.is_empty() {
+            return Vec::new();
         }
+        self.sweep();
+        let Self {
+            shut,
+            doomed,
+            coming,
+            ..
+        } = self;
+        let mut over = Vec::new();
+        doomed.retain(|(id, run)| {
+            let comes = (coming.range(..run.end()).next_back())
+                .is_some_and(|(_, (end, _))| *end > run.first);
+            let used = (shut.range(..run.end()).next_back())
+                .is_some_and(|(_, it)| it.run.end() > run.first);
+            let stays = comes || used;
+            if !stays {
+                over.push(*id);
+            }
+            stays
+        });
         over
+    }
+
+    /// The peer is gone: nothing of it is found any more, or waited for.
+    pub(super) fn lose(&mut self) {
+        let slots: Vec<u32> = self.editor.iter().map(|(_, slot)| slot).collect();
+        for slot in slots {
+            self.editor.close(slot);
+        }
+        self.asked.clear();
+        self.coming.clear();
+        self.queue.clear();
+        self.owed.clear();
+        self.shut.clear();
+        self.doomed.clear();
     }
 
     /// A registration that was there from the start: it costs no firehose and stays.
     pub(super) fn add_static(&mut self, grant: &Grant) {
+        self.sweep();
         let extent = Extent {
             key: grant.key,
             base: grant.run.first,
@@ -346,17 +418,56 @@ impl Far {
         };
         for bucket in grant.run.buckets() {
             // What is there already is as good.
-            let _ = self.editor.insert(bucket, &extent, 0);
+            if self.editor.insert(bucket, &extent, 0).is_ok() {
+                self.statics.insert(extent.base);
+            }
         }
     }
 
-    /// Forgets registrations that were there from the start.
+    /// Forgets registrations that were there from the start. Operations under way keep theirs
+    /// until they are done.
     pub(super) fn forget(&mut self, run: Run) {
-        for bucket in run.buckets() {
-            if let Some(slot) = self.editor.get(bucket) {
-                self.editor.remove(slot);
+        for extent in extents_in(&self.editor, run) {
+            if self.statics.contains(&extent.first) {
+                self.shut(extent);
             }
         }
+        self.sweep();
+    }
+
+    /// `held`: references by record.
+    pub(super) fn audit(&self, held: &FxHashMap<u32, u32>) -> Result<(), String> {
+        for (bucket, slot) in self.editor.iter() {
+            let there = held.get(&slot).copied().unwrap_or(0);
+            let what = format!("references on bucket {bucket}");
+            agree(&what, self.editor.references(slot), there)?;
+        }
+        let reserved: u64 = self.asked.values().map(|asked| asked.reserved()).sum();
+        agree("firehoses", self.used, self.owned() + reserved)
+    }
+
+    /// Firehoses attached.
+    fn owned(&self) -> u64 {
+        let of = |(_, slot)| self.editor.extent(slot).base;
+        let bases = self.editor.iter().map(of);
+        bases.filter(|base| !self.statics.contains(base)).count() as u64
+    }
+
+    pub(super) fn has_statics(&self) -> bool {
+        !self.statics.is_empty()
+    }
+
+    /// Buckets that the peer counts as attached, as far as is known here.
+    pub(super) fn attached_buckets(&self) -> u64 {
+        let owed: u64 = self.owed.iter().map(|run| run.count).sum();
+        let grants = self.asked.values().flat_map(|asked| &asked.grants);
+        self.owned() + owed + grants.map(|grant| grant.run.count).sum::<u64>()
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        let asked = self.asked.values().map(|asked| 1 + asked.waiters.len());
+        let waiting = self.queue.len() + self.owed.len() + self.doomed.len() + self.shut.len();
+        asked.sum::<usize>() + waiting + self.coming.len()
     }
 
     fn coming_at(&self, bucket: u64) -> Option<(u64, u64)> {
@@ -376,12 +487,18 @@ impl Far {
 }
 
 impl Asked {
+    /// Firehoses set aside, if those it brings are kept.
+    fn reserved(&self) -> u64 {
+        if self.cached { self.reserved } else { 0 }
+    }
+
     pub(super) fn new(needs: Vec<Need>, cached: bool, waiters: Vec<(u64, Run)>) -> Self {
         Self {
             reserved: needs.iter().map(|need| need.welcome.count).sum(),
             needs,
             waiters,
             rider: None,
+            borrow: 0,
             cached,
             grants: Vec::new(),
             refused: Vec::new(),

@@ -1,22 +1,98 @@
 //! What peers do with own memory: the target's side of moves and pulls (Firehose §3.2, 3).
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
-use super::{Claimant, Engine, Leg, local::Hold};
+use super::{Claimant, Engine, Leg, Remote, audit::agree, local::Hold};
 use crate::{
     Action, Data, Message, Refusal, Run,
+    strategy::After,
     wire::{Granted, MAX_LIST, Move, Need, Place},
 };
 
+/// The peers that hold firehoses here, and sums over them, so that nobody is counted anew for
+/// each move.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    peers: FxHashMap<u32, Guest>,
+    /// What they attached or were lent, whichever is more.
+    used: u64,
+    /// Who was lent how many.
+    borrowers: BTreeSet<(u64, u32)>,
+}
+
+impl Guests {
+    fn get(&self, peer: u32) -> Option<&Guest> {
+        self.peers.get(&peer)
+    }
+
+    fn change<T>(&mut self, peer: u32, change: impl FnOnce(&mut Guest) -> T) -> T {
+        let guest = self.peers.entry(peer).or_default();
+        let before = (guest.used(), guest.lent);
+        let outcome = change(guest);
+        let after = (guest.used(), guest.lent);
+        self.used = self.used - before.0 + after.0;
+        if before.1 != after.1 {
+            self.borrowers.remove(&(before.1, peer));
+            if after.1 > 0 {
+                self.borrowers.insert((after.1, peer));
+            }
+        }
+        outcome
+    }
+
+    pub(super) fn attached_by(&self, peer: u32) -> u64 {
+        self.get(peer).map_or(0, |guest| guest.buckets)
+    }
+
+    /// References by record.
+    pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
+        let mut slots = FxHashMap::default();
+        for slot in self.peers.values().flat_map(Guest::slots) {
+            *slots.entry(slot).or_default() += 1;
+        }
+        for (peer, guest) in &self.peers {
+            let attached = guest.attached.iter();
+            let buckets = attached
+                .map(|(run, it)| run.count * u64::from(it.times))
+                .sum();
+            agree(&format!("buckets of rank {peer}"), guest.buckets, buckets)?;
+        }
+        let used = self.peers.values().map(Guest::used).sum();
+        agree("buckets used or lent", self.used, used)?;
+        let borrowers = self.peers.values().filter(|guest| guest.lent > 0);
+        agree("borrowers", self.borrowers.len(), borrowers.count())?;
+        Ok(slots)
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        (self.peers.values())
+            .map(|guest| 1 + guest.attached.len())
+            .sum()
+    }
+
+    fn remove(&mut self, peer: u32) -> Option<Guest> {
+        let guest = self.peers.remove(&peer)?;
+        self.used -= guest.used();
+        self.borrowers.remove(&(guest.lent, peer));
+        Some(guest)
+    }
+}
+
 /// A peer that holds firehoses here.
 #[derive(Debug, Default)]
-pub(super) struct Guest {
+struct Guest {
     /// The record of each grant, by run.
     attached: FxHashMap<Run, Attached>,
     /// Buckets attached in all.
     buckets: u64,
+    /// Buckets of moves being answered.
+    asked: u64,
     /// Firehoses lent to it beyond its share.
     lent: u64,
+    /// At most. Of those asked back it may not know yet.
+    most_lent: u64,
 }
 
 /// A grant that a peer holds. Firehoses are attached once; operations without them may hold
@@ -28,6 +104,10 @@ struct Attached {
 }
 
 impl Guest {
+    fn used(&self) -> u64 {
+        self.buckets.max(self.lent)
+    }
+
     fn arrive(&mut self, run: Run, slot: u32) {
         let attached = self
             .attached
@@ -59,6 +139,8 @@ impl Guest {
 pub(super) struct Served {
     from: u32,
     wanted: Move,
+    /// Buckets it asks for.
+    count: u64,
     registrations: u64,
 }
 
@@ -83,33 +165,49 @@ impl Engine {
         verdict: Option<Refusal>,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
+        let hold = match self.policy.remote {
+            Remote::Firehose => true,
+            Remote::Handshake(after) => after != After::Keep,
+            _ => return Err("a move, where nothing is registered on request"),
+        };
+        if wanted.hold != hold || (!hold && !wanted.releases.is_empty()) {
+            return Err("a move of another strategy");
+        }
         if wanted.needs.is_empty() {
             return Err("a move that needs nothing");
         }
-        if wanted.ride.is_some() && wanted.needs.len() != 1 {
-            return Err("a ride on a move of several needs");
+        if let Some(ride) = wanted.ride
+            && (wanted.needs.len() != 1 || ride.len as usize > self.config.ride)
+        {
+            return Err("a ride that is too long, or on a move of several needs");
         }
         self.take_back(from, &wanted.releases, false, out)?;
+        let count = wanted.needs.iter().map(|need| need.welcome.count).sum();
+        let why = match self.admits(from, count)? {
+            true => verdict.or(self.holds_back(&wanted)),
+            false => Some(Refusal::Limit),
+        };
         self.stats.served += 1;
-        if let Some(why) = verdict {
+        if let Some(why) = why {
             let granted = Granted {
                 id: wanted.id,
                 last: true,
                 refused: wanted.needs.iter().map(|need| (need.run, why)).collect(),
-                ride: wanted.ride.map(|_| Err(why)),
                 ..Granted::default()
             };
-            self.send(from, Message::Granted(granted), out);
+            self.answer(from, &wanted, granted, verdict, out);
             self.local.settle(out);
             return Ok(());
         }
         let (needs, write) = (wanted.needs.clone(), wanted.write);
         let id = self.name();
+        self.guests.change(from, |guest| guest.asked += count);
         self.served.insert(
             id,
             Served {
                 from,
                 wanted,
+                count,
                 registrations: self.local.stats.registrations,
             },
         );
@@ -118,54 +216,69 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether a peer may have so many buckets more. Of firehoses it knows how many it owns;
+    /// without them, more than could ever be registered are refused, and it copies.
+    fn admits(&self, peer: u32, count: u64) -> Result<bool, &'static str> {
+        let (has, most_lent) = (self.guests.get(peer)).map_or((0, 0), |guest| {
+            (guest.buckets + guest.asked, guest.most_lent)
+        });
+        if self.policy.remote != Remote::Firehose {
+            return Ok(count <= self.limits.total && has + count <= 4 * self.limits.total);
+        }
+        if has + count > self.limits.share + most_lent {
+            return Err("a move for more firehoses than the peer owns");
+        }
+        Ok(true)
+    }
+
+    /// Memory that is being taken back is attached to nobody; what is near it may be copied.
+    fn holds_back(&self, wanted: &Move) -> Option<Refusal> {
+        let goes = |need: &Need| self.is_going(need.welcome);
+        wanted.needs.iter().any(goes).then_some(Refusal::Limit)
+    }
+
     /// What a move asked for is registered, as far as it can be.
     pub(super) fn answer_move(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
         let Some(Served {
             from,
             wanted,
+            count,
             registrations,
         }) = self.served.remove(&id)
         else {
             self.local.end(claim, false, out);
             return;
         };
-        let refused = self
-            .local
-            .get(claim)
-            .map_or(Vec::new(), |claim| claim.refused.clone());
+        self.guests.change(from, |guest| guest.asked -= count);
+        let (mut refused, extents) = (self.local.get(claim)).map_or_else(Default::default, |it| {
+            (it.refused.clone(), self.local.extents(it))
+        });
         if registrations == self.local.stats.registrations {
             self.stats.served_from_cache += 1;
         }
-        self.stats.refused += refused.len() as u64;
-        let holds = if wanted.hold {
+        let holds = if extents.iter().any(|extent| self.is_going(*extent)) {
+            // It began to go meanwhile.
+            self.local.end(claim, false, out);
+            refused = (wanted.needs.iter())
+                .map(|need| (need.run, Refusal::Limit))
+                .collect();
+            Vec::new()
+        } else if wanted.hold {
             let holds = self.local.attach(claim);
-            let guest = self.guests.entry(from).or_default();
-            for hold in &holds {
-                guest.arrive(hold.run, hold.slot);
-            }
+            self.guests.change(from, |guest| {
+                for hold in &holds {
+                    guest.arrive(hold.run, hold.slot);
+                }
+            });
             holds
         } else {
             self.local.keep(claim, out)
         };
+        self.stats.refused += refused.len() as u64;
         let lent = self.lend(from, wanted.borrow);
         if refused.iter().any(|(_, why)| *why == Refusal::Limit) {
-            self.call_back(
-                from,
-                wanted.needs.iter().map(|need| need.run.count).sum(),
-                out,
-            );
+            self.call_back(from, count, out);
         }
-        let (ride, data) = match wanted.ride {
-            Some(_) if wanted.write => (Some(Ok(0)), Data::None),
-            Some(ride) => (
-                Some(Ok(ride.len)),
-                Data::Asked {
-                    addr: ride.addr,
-                    len: ride.len,
-                },
-            ),
-            None => (None, Data::None),
-        };
         let parts = holds.len().max(refused.len()).div_ceil(MAX_LIST).max(1);
         for part in 0..parts {
             let last = part + 1 == parts;
@@ -175,15 +288,37 @@ impl Engine {
                 lent: if last { lent } else { 0 },
                 grants: slice(&holds, part).iter().map(Hold::grant).collect(),
                 refused: slice(&refused, part).to_vec(),
-                ride: ride.filter(|_| last),
+                ride: None,
             };
-            out.push(Action::Send {
-                to: from,
-                message: Message::Granted(granted),
-                data: if last { data } else { Data::None },
-            });
+            self.answer(from, &wanted, granted, None, out);
         }
         self.local.settle(out);
+    }
+
+    /// Answers a move; with the last part, how its ride went.
+    fn answer(
+        &self,
+        to: u32,
+        wanted: &Move,
+        mut granted: Granted,
+        verdict: Option<Refusal>,
+        out: &mut Vec<Action>,
+    ) {
+        let mut data = Data::None;
+        if let Some(ride) = wanted.ride.filter(|_| granted.last) {
+            granted.ride = Some(match verdict {
+                Some(why) => Err(why),
+                None if wanted.write => Ok(0),
+                None => {
+                    data = Data::Asked {
+                        addr: ride.addr,
+                        len: ride.len,
+                    };
+                    Ok(ride.len)
+                }
+            });
+        }
+        self.send_with(to, Message::Granted(granted), data, out);
     }
 
     pub(super) fn given_back(
@@ -207,8 +342,11 @@ impl Engine {
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
         for run in runs {
-            let slot = (self.guests.get_mut(&from))
-                .and_then(|guest| guest.leave(*run))
+            if self.guests.get(from).is_none() {
+                return Err("a release by a peer that holds nothing");
+            }
+            let slot = (self.guests)
+                .change(from, |guest| guest.leave(*run))
                 .ok_or("a release of what is not held")?;
             self.local.detach(slot, unpin, out);
         }
@@ -221,33 +359,34 @@ impl Engine {
             return 0;
         }
         let m = self.limits.peers_total;
-        let used: u64 = (self.guests.values())
-            .map(|guest| guest.buckets.max(guest.lent))
-            .sum();
-        let lent = wish.min(m.saturating_sub(m / 8 + used) / 2);
-        self.guests.entry(to).or_default().lent += lent;
+        let lent = wish.min(m.saturating_sub(m / 8 + self.guests.used) / 2);
+        self.guests.change(to, |guest| {
+            guest.lent += lent;
+            guest.most_lent = guest.most_lent.max(guest.lent);
+        });
         self.stats.lent += lent;
         lent
     }
 
     /// Asks for lent firehoses back, from whom most were lent to.
     fn call_back(&mut self, newcomer: u32, count: u64, out: &mut Vec<Action>) {
-        let borrower = (self.guests.iter_mut())
-            .filter(|(peer, guest)| **peer != newcomer && guest.lent > 0)
-            .max_by_key(|(peer, guest)| (guest.lent, **peer));
-        if let Some((peer, guest)) = borrower {
-            let count = guest.lent.min(count.max(guest.lent.div_ceil(2)));
-            guest.lent -= count;
-            self.stats.recalled += count;
-            let peer = *peer;
-            self.send(peer, Message::Recall { count }, out);
-        }
+        let borrowers = self.guests.borrowers.iter().rev();
+        let Some((lent, peer)) = borrowers.copied().find(|(_, peer)| *peer != newcomer) else {
+            return;
+        };
+        let count = lent.min(count.max(lent.div_ceil(2)));
+        self.guests.change(peer, |guest| guest.lent -= count);
+        self.stats.recalled += count;
+        self.send(peer, Message::Recall { count }, out);
     }
 
     /// A peer is gone with all it held.
     pub(super) fn guest_left(&mut self, peer: u32, out: &mut Vec<Action>) {
         self.served.retain(|_, served| served.from != peer);
-        if let Some(guest) = self.guests.remove(&peer) {
+        // What is being written to it ends by itself.
+        self.pulls
+            .retain(|_, pull| pull.from != peer || pull.legs > 0);
+        if let Some(guest) = self.guests.remove(peer) {
             for slot in guest.slots() {
                 self.local.detach(slot, false, out);
             }
@@ -255,16 +394,12 @@ impl Engine {
         }
     }
 
-    /// What a peer holds within a run.
-    pub(super) fn held_by(&self, peer: u32, run: Run) -> bool {
-        self.guests
-            .get(&peer)
-            .is_some_and(|guest| guest.attached.keys().any(|held| held.overlaps(run)))
-    }
-
+    /// The peers that hold some of the extents of a run.
     pub(super) fn guests_with(&self, run: Run) -> Vec<u32> {
-        let mut peers: Vec<u32> = (self.guests.keys().copied())
-            .filter(|peer| self.held_by(*peer, run))
+        let holds = |guest: &Guest| guest.attached.keys().any(|held| held.overlaps(run));
+        let mut peers: Vec<u32> = (self.guests.peers.iter())
+            .filter(|(_, guest)| holds(guest))
+            .map(|(peer, _)| *peer)
             .collect();
         peers.sort_unstable();
         peers
@@ -280,22 +415,19 @@ impl Engine {
         verdict: Option<Refusal>,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
-        let len = to
-            .iter()
-            .try_fold(0_u64, |sum, place| sum.checked_add(place.len));
-        let run = len
-            .and_then(|len| self.limits.geometry.span(addr, len).ok())
+        let geometry = self.limits.geometry;
+        let end = |len: u64, place: &Place| {
+            geometry.span(place.addr, place.len).ok()?;
+            len.checked_add(place.len)
+        };
+        let run = (to.iter().try_fold(0, end))
+            .and_then(|len| geometry.span(addr, len).ok())
             .filter(|run| run.count > 0)
             .ok_or("a pull of no memory")?;
-        if verdict.is_some() {
-            self.send(
-                from,
-                Message::Pulled {
-                    id,
-                    refused: verdict,
-                },
-                out,
-            );
+        let cannot = run.count > self.limits.total || self.is_going(run);
+        let refused = verdict.or(cannot.then_some(Refusal::Limit));
+        if refused.is_some() {
+            self.send(from, Message::Pulled { id, refused }, out);
             return Ok(());
         }
         let name = self.name();
@@ -357,7 +489,7 @@ impl Engine {
         pull.legs += transfers.len() as u32;
         for (local, local_key, remote, remote_key, len) in transfers {
             let id = self.name();
-            self.legs.insert(id, Leg::Pull(name));
+            self.legs.insert(id, Leg::Served(name));
             out.push(Action::Transfer {
                 id,
                 peer,

@@ -14,6 +14,7 @@
 //! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
 //! the data is copied, which needs nothing.
 
+mod audit;
 mod copy;
 mod far;
 mod guest;
@@ -24,17 +25,18 @@ mod revoke;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use local::LocalStats;
 
 use crate::{
-    Action, Config, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
+    Action, Config, Data, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
     strategy::{Local as LocalPolicy, Policy, Remote},
+    table::Editor,
     wire::Grant,
 };
 use far::Far;
-use guest::{Guest, Pull, Served};
+use guest::{Guests, Pull, Served};
 use local::{Claimant, Local};
 use piece::{Op, Piece};
 use revoke::Revocation;
@@ -98,7 +100,7 @@ pub struct Engine {
     hot: Arc<Hot>,
     local: Local,
     fars: FxHashMap<u32, Far>,
-    guests: FxHashMap<u32, Guest>,
+    guests: Guests,
     ops: FxHashMap<u64, Op>,
     pieces: FxHashMap<u64, Piece>,
     /// Transfers and chunks under way: for whom.
@@ -107,6 +109,7 @@ pub struct Engine {
     pulls: FxHashMap<u64, Pull>,
     pins: FxHashMap<u64, u64>,
     revocations: FxHashMap<u64, Revocation>,
+    lost: FxHashSet<u32>,
     next: u64,
     /// Pieces that wait for firehoses.
     waiting: usize,
@@ -116,10 +119,23 @@ pub struct Engine {
 /// For whom something is under way.
 #[derive(Clone, Copy, Debug)]
 enum Leg {
-    /// A transfer, a pull or a chunk of a piece, and where in the piece.
-    Piece { id: u64, at: u64 },
-    /// A transfer that a peer asked for.
+    /// A transfer of a piece, by the network.
+    Transfer(u64),
+    /// A piece that the peer writes.
     Pull(u64),
+    /// A chunk of a piece that is copied, and where in the piece.
+    Chunk { piece: u64, at: u64 },
+    /// A transfer that a peer asked for.
+    Served(u64),
+}
+
+impl Leg {
+    fn piece(self) -> Option<u64> {
+        match self {
+            Leg::Transfer(piece) | Leg::Pull(piece) | Leg::Chunk { piece, .. } => Some(piece),
+            Leg::Served(_) => None,
+        }
+    }
 }
 
 impl Engine {
@@ -131,7 +147,11 @@ impl Engine {
         let limits = config.check()?;
         let policy = config.strategy.policy();
         let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
-        let local = Local::new(limits, adaptive);
+        let peers = match policy.remote {
+            Remote::Firehose => limits.peers_total,
+            _ => limits.total,
+        };
+        let local = Local::new(limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
             && matches!(policy.remote, Remote::Firehose | Remote::Static);
         let hot = Hot::new(
@@ -147,7 +167,7 @@ impl Engine {
             hot: Arc::new(hot),
             local,
             fars: FxHashMap::default(),
-            guests: FxHashMap::default(),
+            guests: Guests::default(),
             ops: FxHashMap::default(),
             pieces: FxHashMap::default(),
             legs: FxHashMap::default(),
@@ -155,6 +175,7 @@ impl Engine {
             pulls: FxHashMap::default(),
             pins: FxHashMap::default(),
             revocations: FxHashMap::default(),
+            lost: FxHashSet::default(),
             next: 1,
             waiting: 0,
             stats: Stats::default(),
@@ -194,12 +215,13 @@ impl Engine {
     /// Begins an operation; [`Action::Done`] ends it.
     ///
     /// # Errors
-    /// [`Error::NoPeer`], [`Error::Overflow`]; nothing was begun then.
+    /// [`Error::NoPeer`], [`Error::PeerLost`], [`Error::Overflow`]; nothing was begun then.
     pub fn begin(&mut self, operation: Operation, out: &mut Vec<Action>) -> Result<(), Error> {
         self.check_peer(operation.peer)?;
         let geometry = self.limits.geometry;
-        geometry.span(operation.local, operation.len)?;
-        geometry.span(operation.remote, operation.len)?;
+        let local = geometry.span(operation.local, operation.len)?;
+        let remote = geometry.span(operation.remote, operation.len)?;
+        self.missed(operation.peer, remote.first, local.first, out);
         self.begin_op(operation, out);
         self.pump(out);
         Ok(())
@@ -217,7 +239,11 @@ impl Engine {
         verdict: Option<Refusal>,
         out: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        self.check_peer(from)?;
+        match self.check_peer(from) {
+            // It was on its way when the peer was lost.
+            Err(Error::PeerLost(_)) => return Ok(()),
+            outcome => outcome?,
+        }
         let outcome = match message {
             Message::Move(wanted) => self.serve_move(from, wanted, verdict, out),
             Message::Granted(granted) => self.granted(from, granted, out),
@@ -251,11 +277,7 @@ impl Engine {
                 self.recalled(from, count, out);
                 Ok(())
             }
-            Message::Revoke { id, run } => {
-                self.far(from).doom(id, run);
-                self.answer_revocations(from, out);
-                Ok(())
-            }
+            Message::Revoke { id, run } => self.doomed(from, id, run, out),
             Message::Revoked { id, runs } => self.revoked_by(from, id, &runs, out),
         };
         self.pump(out);
@@ -281,10 +303,16 @@ impl Engine {
 
     /// A transfer was done, or failed.
     pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
-        match self.legs.remove(&id) {
-            Some(Leg::Piece { id, .. }) => self.leg_done(id, result, out),
-            Some(Leg::Pull(id)) => self.pull_done(id, result.is_ok(), out),
-            None => {}
+        match self.legs.get(&id).copied() {
+            Some(Leg::Transfer(piece)) => {
+                self.legs.remove(&id);
+                self.leg_done(piece, result, out);
+            }
+            Some(Leg::Served(pull)) => {
+                self.legs.remove(&id);
+                self.pull_done(pull, result.is_ok(), out);
+            }
+            _ => {}
         }
         self.pump(out);
     }
@@ -299,10 +327,17 @@ impl Engine {
         self.pump(out);
     }
 
-    /// A peer is gone: what waits for it fails, what it held is given back.
+    /// A peer is gone: what waits for it fails, what it held is given back. Operations that have
+    /// transfers under way end when the network has ended those.
     pub fn peer_lost(&mut self, peer: u32, out: &mut Vec<Action>) {
+        if !self.lost.insert(peer) {
+            return;
+        }
         self.fail_pieces(peer, out);
-        self.fars.remove(&peer);
+        // Hits and transfers under way hold its records until they end.
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.lose();
+        }
         self.guest_left(peer, out);
         self.revocations_without(peer);
         self.pump(out);
@@ -319,7 +354,7 @@ impl Engine {
     /// Memory of a peer that is registered for good.
     ///
     /// # Errors
-    /// [`Error::NoPeer`].
+    /// [`Error::NoPeer`], [`Error::PeerLost`].
     pub fn add_static(&mut self, peer: u32, grants: &[Grant]) -> Result<(), Error> {
         self.check_peer(peer)?;
         let far = self.far(peer);
@@ -336,6 +371,9 @@ impl Engine {
 
     fn check_peer(&self, peer: u32) -> Result<(), Error> {
         let Config { rank, ranks, .. } = self.config;
+        if self.lost.contains(&peer) {
+            return Err(Error::PeerLost(peer));
+        }
         if peer < ranks && peer != rank {
             return Ok(());
         }
@@ -365,11 +403,22 @@ impl Engine {
     }
 
     fn send(&self, to: u32, message: Message, out: &mut Vec<Action>) {
-        out.push(Action::Send {
-            to,
-            message,
-            data: crate::Data::None,
-        });
+        self.send_with(to, message, Data::None, out);
+    }
+
+    fn send_with(&self, to: u32, message: Message, data: Data, out: &mut Vec<Action>) {
+        if !self.lost.contains(&to) {
+            out.push(Action::Send { to, message, data });
+        }
+    }
+
+    /// What is begun missed: a hit may have held one side for a moment, and told nobody.
+    fn missed(&mut self, peer: u32, remote: u64, local: u64, out: &mut Vec<Action>) {
+        self.local.missed(local, out);
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.missed(remote);
+            self.firehoses_free(peer, out);
+        }
     }
 
     /// Goes on with whatever has become possible.
@@ -400,6 +449,7 @@ impl Engine {
         let result = match refused.first() {
             None => {
                 let holds = self.local.keep(claim, out);
+                self.local.settle(out);
                 Ok(holds.iter().map(local::Hold::grant).collect())
             }
             Some((run, why)) => {
@@ -426,4 +476,28 @@ impl Engine {
             },
         }
     }
+}
+
+/// The extents of a table that share a bucket with a run, in whichever of two ways is shorter.
+fn extents_in(editor: &Editor, run: Run) -> Vec<Run> {
+    let whole = |slot| {
+        let extent = editor.extent(slot);
+        Run {
+            first: extent.base,
+            count: extent.end - extent.base,
+        }
+    };
+    let mut found: Vec<Run> = if run.count > editor.len() as u64 {
+        (editor.iter())
+            .filter(|(bucket, _)| run.first <= *bucket && *bucket < run.end())
+            .map(|(_, slot)| whole(slot))
+            .collect()
+    } else {
+        run.buckets()
+            .filter_map(|bucket| editor.get(bucket).map(whole))
+            .collect()
+    };
+    found.sort_unstable();
+    found.dedup();
+    found
 }

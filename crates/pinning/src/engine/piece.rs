@@ -4,7 +4,7 @@ use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Remote, far::Reach};
 use crate::{
     Action, Error, Message, Refusal, Run,
     strategy::After,
-    wire::{MAX_LIST, Place},
+    wire::{MAX_LIST, Need, Place},
 };
 
 /// The key of memory that a paging NIC reaches without registration.
@@ -20,6 +20,12 @@ pub(super) struct Op {
     cut: u64,
     live: usize,
     result: Result<(), Error>,
+}
+
+impl Op {
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
 }
 
 #[derive(Debug)]
@@ -116,11 +122,11 @@ impl Engine {
         let up_to = |addr: u64, buckets: u64| {
             geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
         };
-        let half = |buckets: u64| (buckets / 2).max(1);
+        let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
         let pulls = !put && !self.config.reads;
         let far = match self.policy.remote {
             Remote::Firehose | Remote::Handshake(_) => {
-                up_to(remote, half(self.limits.share.max(1)).min(1 << 30))
+                up_to(remote, half(self.limits.share.min(self.limits.total)))
             }
             Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
         };
@@ -168,7 +174,12 @@ impl Engine {
         let Ok(run) = self.limits.geometry.span(piece.local, piece.len) else {
             return;
         };
-        let (needs, write) = (vec![self.local.need_for(run)], !piece.put);
+        let need = match self.policy.local {
+            // More than is needed would only be deregistered again.
+            LocalPolicy::PerOperation => Need { run, welcome: run },
+            _ => self.local.need_for(run),
+        };
+        let (needs, write) = (vec![need], !piece.put);
         let claim = self.local.claim(Claimant::Piece(id), needs, write, out);
         if let Some(piece) = self.pieces.get_mut(&id) {
             piece.near = Near::Claimed(claim);
@@ -201,7 +212,8 @@ impl Engine {
             .get(claim)
             .is_none_or(|claim| !claim.refused.is_empty());
         match piece.reach.refused {
-            Some(why) if !why.can_copy() => self.fail_piece(id, why, out),
+            // Buckets are refused that are not mapped, or not writable, in a page that nobody
+            // asked for: whether the bytes themselves can be reached, copying finds out.
             Some(_) => self.copy_instead(id, out),
             None if near_refused => self.copy_instead(id, out),
             None if !piece.put && !self.config.reads => self.pull(id, claim, out),
@@ -276,7 +288,7 @@ impl Engine {
             return;
         };
         piece.legs += 1;
-        self.legs.insert(leg, Leg::Piece { id, at: 0 });
+        self.legs.insert(leg, Leg::Transfer(id));
         out.push(Action::Transfer {
             id: leg,
             peer: piece.peer,
@@ -313,7 +325,7 @@ impl Engine {
             .collect();
         piece.legs += 1;
         let (peer, remote) = (piece.peer, piece.remote);
-        self.legs.insert(leg, Leg::Piece { id, at: 0 });
+        self.legs.insert(leg, Leg::Pull(id));
         let message = Message::Pull {
             id: leg,
             from: remote,
@@ -329,9 +341,11 @@ impl Engine {
         refused: Option<Refusal>,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
-        let id = self
-            .leg_of(from, leg, "the end of a pull that was not asked for")?
-            .0;
+        const WRONG: &str = "the end of a pull that was not asked for";
+        let id = match self.leg_of(from, leg) {
+            Some(Leg::Pull(id)) => id,
+            _ => return Err(WRONG),
+        };
         self.legs.remove(&leg);
         match refused {
             None => self.leg_done(id, Ok(()), out),
@@ -344,21 +358,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The piece of a leg that a peer's message names, and where in it.
-    pub(super) fn leg_of(
-        &self,
-        from: u32,
-        leg: u64,
-        otherwise: &'static str,
-    ) -> Result<(u64, u64), &'static str> {
-        match self.legs.get(&leg) {
-            Some(Leg::Piece { id, at })
-                if self.pieces.get(id).is_some_and(|piece| piece.peer == from) =>
-            {
-                Ok((*id, *at))
-            }
-            _ => Err(otherwise),
-        }
+    /// The leg that a peer's message names, if it is of a piece with that peer.
+    pub(super) fn leg_of(&self, from: u32, leg: u64) -> Option<Leg> {
+        let leg = *self.legs.get(&leg)?;
+        let piece = self.pieces.get(&leg.piece()?)?;
+        (piece.peer == from).then_some(leg)
     }
 
     pub(super) fn leg_done(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
@@ -450,40 +454,33 @@ impl Engine {
     /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
     /// those.
     pub(super) fn fail_pieces(&mut self, peer: u32, out: &mut Vec<Action>) {
-        let theirs: Vec<u64> = (self.pieces.iter())
+        let mut theirs: Vec<u64> = (self.pieces.iter())
             .filter(|(_, piece)| piece.peer == peer)
             .map(|(id, _)| *id)
             .collect();
+        theirs.sort_unstable();
         self.forget_queue(peer);
-        let transfers: Vec<u64> = theirs
-            .iter()
-            .copied()
-            .filter(|id| self.transfers_under_way(*id))
-            .collect();
-        for id in theirs {
-            self.with_piece(id, |piece| piece.failed = Some(Error::PeerLost(peer)));
-            if let Some(op) = self
-                .pieces
-                .get(&id)
-                .and_then(|piece| self.ops.get_mut(&piece.op))
-            {
+        // Whoever waits for an answer waits no more.
+        let Self { legs, pieces, .. } = self;
+        legs.retain(|_, leg| match *leg {
+            Leg::Pull(id) | Leg::Chunk { piece: id, .. } => {
+                let piece = pieces.get_mut(&id).filter(|piece| piece.peer == peer);
+                piece.map(|piece| piece.legs -= 1).is_none()
+            }
+            Leg::Transfer(_) | Leg::Served(_) => true,
+        });
+        for id in &theirs {
+            self.with_piece(*id, |piece| piece.failed = Some(Error::PeerLost(peer)));
+            let op = self.pieces.get(id).map(|piece| piece.op);
+            if let Some(op) = op.and_then(|op| self.ops.get_mut(&op)) {
                 op.result = Err(Error::PeerLost(peer));
             }
-            if !transfers.contains(&id) {
-                self.legs
-                    .retain(|_, leg| !matches!(leg, Leg::Piece { id: of, .. } if *of == id));
+        }
+        for id in theirs {
+            if self.pieces.get(&id).is_some_and(|piece| piece.legs == 0) {
                 self.end_piece(id, out);
             }
         }
-    }
-
-    /// Whether the network has transfers of the piece; messages that wait for an answer do not
-    /// count.
-    fn transfers_under_way(&self, id: u64) -> bool {
-        self.pieces.get(&id).is_some_and(|piece| {
-            let pulls = !piece.put && !self.config.reads;
-            piece.legs > 0 && !piece.copy.is_on() && !pulls
-        })
     }
 
     pub(super) fn with_piece(&mut self, id: u64, change: impl FnOnce(&mut Piece)) {

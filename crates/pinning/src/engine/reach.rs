@@ -52,22 +52,26 @@ impl Engine {
             return true;
         };
         let far = self.far(peer);
-        let look = far.look(run, put);
+        let mut look = far.look(run, put);
         if look.read_only {
             far.drop_holds(&look.holds);
-            self.fail_piece(id, Refusal::ReadOnly, out);
+            // An extent is read-only as a whole, though it may be so in a page only.
+            self.start_copy(id, out);
             return true;
         }
-        let needs = if look.gaps.is_empty() {
-            Vec::new()
-        } else {
-            match far.set_aside(&look.gaps, amortised, max_extent) {
-                Some(needs) => needs,
-                None => {
-                    far.drop_holds(&look.holds);
-                    return false;
-                }
+        let mut needs = far.set_aside(&look.gaps, amortised, max_extent);
+        if needs.is_none() {
+            // What it would use a part of may be what is in its way: as if nothing were there.
+            far.drop_holds(&look.holds);
+            if !far.free_up(run.count) {
+                return false;
             }
+            look = far.look(run, put);
+            needs = far.set_aside(&look.gaps, amortised, max_extent);
+        }
+        let Some(needs) = needs else {
+            far.drop_holds(&look.holds);
+            return false;
         };
         for (join, part) in &look.joins {
             if let Some(asked) = far.asked.get_mut(join) {
@@ -153,6 +157,7 @@ impl Engine {
         let waiters = needs.iter().map(|need| (id, need.run)).collect();
         let mut asked = Asked::new(needs.clone(), cached, waiters);
         asked.rider = rides.then_some(id);
+        asked.borrow = borrow;
         far.ask(name, asked);
         let rest = far.owed.len().saturating_sub(MAX_LIST);
         let releases = far.owed.split_off(rest);
@@ -173,11 +178,7 @@ impl Engine {
         } else {
             Data::None
         };
-        out.push(Action::Send {
-            to: peer,
-            message: Message::Move(wanted),
-            data,
-        });
+        self.send_with(peer, Message::Move(wanted), data, out);
     }
 
     /// Tells a peer what is given back, without a move to carry it.
@@ -222,6 +223,9 @@ impl Engine {
         }
         if granted.ride.is_some() && asked.rider.is_none() {
             return Err("an answer with data that was not asked for");
+        }
+        if granted.lent > asked.borrow {
+            return Err("an answer that lends more than was asked for");
         }
         asked.grants.extend(&granted.grants);
         asked.refused.extend(&granted.refused);

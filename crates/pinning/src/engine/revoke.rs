@@ -1,11 +1,13 @@
 //! Memory that goes: firehoses on it are asked back, and it is deregistered when nobody uses it.
 
 use super::Engine;
-use crate::{Action, Message, Run};
+use crate::{Action, Message, Run, wire::MAX_LIST};
 
 #[derive(Debug)]
 pub(super) struct Revocation {
     run: Run,
+    /// All of the extents that have a bucket of it: peers that use any of them use their keys.
+    reach: Run,
     /// Peers that have not given back yet.
     waits_for: Vec<u32>,
 }
@@ -14,13 +16,41 @@ impl Engine {
     /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
-        let waits_for = self.guests_with(run);
+        let reach = self.local.reach(run);
+        let waits_for = self.guests_with(reach);
         for peer in &waits_for {
-            self.send(*peer, Message::Revoke { id, run }, out);
+            self.send(*peer, Message::Revoke { id, run: reach }, out);
         }
-        self.revocations.insert(id, Revocation { run, waits_for });
+        let revocation = Revocation {
+            run,
+            reach,
+            waits_for,
+        };
+        self.revocations.insert(id, revocation);
         self.local.give_up(run, out);
         self.pump(out);
+    }
+
+    /// Whether memory of a run is being taken back: nobody is given a firehose on it then, so
+    /// that all there are were known when it began.
+    pub(super) fn is_going(&self, run: Run) -> bool {
+        let goes = |it: &Revocation| it.run.overlaps(run) || it.reach.overlaps(run);
+        self.revocations.values().any(goes)
+    }
+
+    /// A peer takes its memory back.
+    pub(super) fn doomed(
+        &mut self,
+        from: u32,
+        id: u64,
+        run: Run,
+        out: &mut Vec<Action>,
+    ) -> Result<(), &'static str> {
+        if !self.far(from).doom(id, run) {
+            return Err("more revocations at once than there can be");
+        }
+        self.firehoses_free(from, out);
+        Ok(())
     }
 
     /// A peer gave back what it held of memory that goes.
@@ -31,11 +61,13 @@ impl Engine {
         runs: &[Run],
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
-        self.take_back(from, runs, false, out)?;
-        if let Some(revocation) = self.revocations.get_mut(&id) {
-            revocation.waits_for.retain(|peer| *peer != from);
-        }
+        let outcome = self.take_back(from, runs, false, out);
         self.local.settle(out);
+        outcome?;
+        let revocation = (self.revocations.get_mut(&id))
+            .filter(|revocation| revocation.waits_for.contains(&from))
+            .ok_or("the end of a revocation that was not asked for")?;
+        revocation.waits_for.retain(|peer| *peer != from);
         Ok(())
     }
 
@@ -50,15 +82,13 @@ impl Engine {
         let Some(far) = self.fars.get_mut(&peer) else {
             return;
         };
-        for (id, mut runs) in far.take_revoked() {
-            // What is owed from before is given back first.
+        for id in far.take_revoked() {
+            // What is given back goes before the answer, and the last of it with the answer.
+            let owed = &mut self.far(peer).owed;
+            let runs = owed.split_off(owed.len().saturating_sub(MAX_LIST));
+            self.stats.released += runs.len() as u64;
             self.give_back(peer, out);
-            let last = runs.split_off(runs.len().saturating_sub(crate::wire::MAX_LIST));
-            for runs in runs.chunks(crate::wire::MAX_LIST) {
-                let runs = runs.to_vec();
-                self.send(peer, Message::Release { runs, unpin: false }, out);
-            }
-            self.send(peer, Message::Revoked { id, runs: last }, out);
+            self.send(peer, Message::Revoked { id, runs }, out);
         }
     }
 
@@ -66,10 +96,11 @@ impl Engine {
         if self.revocations.is_empty() {
             return;
         }
-        let given_back: Vec<(u64, Run)> = (self.revocations.iter())
+        let mut given_back: Vec<(u64, Run)> = (self.revocations.iter())
             .filter(|(_, revocation)| revocation.waits_for.is_empty())
             .map(|(id, revocation)| (*id, revocation.run))
             .collect();
+        given_back.sort_unstable();
         for (id, run) in given_back {
             self.local.give_up(run, out);
             if !self.local.touches(run) {

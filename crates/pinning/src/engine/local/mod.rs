@@ -10,10 +10,13 @@
 //! needs room in `planned`; a registration starts when there is room in `actual`, so that
 //! it comes after the deregistrations that made its room, whichever threads do them.
 
-use std::collections::{BTreeMap, VecDeque};
+mod audit;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
 
+use super::extents_in;
 use crate::{
     Action, Limits, Refusal, Registered, Run,
     table::{Editor, Extent, Table, Unit},
@@ -77,6 +80,9 @@ pub(super) struct Claim {
     pending: u32,
     /// There was no room: to be begun anew when there may be.
     restart: bool,
+    /// Whether it may wait for room. Not if all of it can never be there at once: parts of it
+    /// would wait for each other.
+    waits: bool,
 }
 
 /// A registration decided on.
@@ -89,6 +95,8 @@ struct Coming {
     waiters: Vec<(u64, Run)>,
     started: bool,
     retried: bool,
+    /// Whether a peer will hold it.
+    pledged: bool,
 }
 
 /// A deregistration decided on.
@@ -119,6 +127,8 @@ pub struct LocalStats {
 pub(super) struct Local {
     limits: Limits,
     adaptive: bool,
+    /// Buckets that peers together may hold.
+    peers_limit: u64,
     editor: Editor,
     claims: FxHashMap<u64, Claim>,
     next: u64,
@@ -126,6 +136,8 @@ pub(super) struct Local {
     actual: u64,
     /// Buckets of extents that peers hold.
     attached: u64,
+    /// Buckets being registered for peers.
+    pledged: u64,
     /// References by peers, for each extent they hold; by its first bucket.
     outside: FxHashMap<u64, u32>,
     /// Extents kept for good: their records, by first bucket.
@@ -136,8 +148,8 @@ pub(super) struct Local {
     leaving: BTreeMap<u64, Leaving>,
     leaving_ids: FxHashMap<u64, u64>,
     coming_ids: FxHashMap<u64, u64>,
-    /// Claims that wait for room, in order.
-    queue: VecDeque<u64>,
+    /// Claims that wait for room: the older first.
+    queue: BTreeSet<u64>,
     pattern: Pattern,
     pub(super) stats: LocalStats,
     /// Claims done since they were last [taken](Self::take_done).
@@ -145,16 +157,18 @@ pub(super) struct Local {
 }
 
 impl Local {
-    pub(super) fn new(limits: Limits, adaptive: bool) -> Self {
+    pub(super) fn new(limits: Limits, adaptive: bool, peers_limit: u64) -> Self {
         Self {
             limits,
             adaptive,
+            peers_limit,
             editor: Editor::new(Unit::Extent),
             claims: FxHashMap::default(),
             next: 1,
             planned: 0,
             actual: 0,
             attached: 0,
+            pledged: 0,
             outside: FxHashMap::default(),
             kept: FxHashMap::default(),
             coming: BTreeMap::new(),
@@ -162,7 +176,7 @@ impl Local {
             leaving: BTreeMap::new(),
             leaving_ids: FxHashMap::default(),
             coming_ids: FxHashMap::default(),
-            queue: VecDeque::new(),
+            queue: BTreeSet::new(),
             pattern: Pattern::default(),
             stats: LocalStats::default(),
             done: Vec::new(),
@@ -199,14 +213,19 @@ impl Local {
             refused: Vec::new(),
             pending: 0,
             restart: false,
+            waits: claimant.may_wait(),
         };
         self.claims.insert(id, claim);
         if claimant.may_wait() && !self.queue.is_empty() {
             // In order: those before it wait, too.
             self.stats.stalls += 1;
-            self.queue.push_back(id);
+            self.queue.insert(id);
         } else {
             self.begin(id, out);
+            if self.queue.contains(&id) {
+                // What it held itself may have been in its way.
+                self.retry(out);
+            }
         }
         id
     }
@@ -235,7 +254,7 @@ impl Local {
         let Some(claim) = self.claims.remove(&id) else {
             return;
         };
-        self.queue.retain(|waiting| *waiting != id);
+        self.queue.remove(&id);
         self.drop_holds(&claim.holds, unpin, out);
         self.retry(out);
     }
@@ -269,8 +288,10 @@ impl Local {
         let holds = self.attach(id);
         for hold in &holds {
             let base = self.editor.extent(hold.slot).base;
-            if self.kept.insert(base, hold.slot).is_some() {
-                self.detach(hold.slot, false, out);
+            // One reference an extent, on the record that was noted first.
+            match self.kept.entry(base) {
+                Entry::Occupied(_) => self.detach(hold.slot, false, out),
+                Entry::Vacant(place) => _ = place.insert(hold.slot),
             }
         }
         holds
@@ -295,10 +316,20 @@ impl Local {
     /// After peers gave back: no more victims stay than the limits allow, and who waited for
     /// room is looked at.
     pub(super) fn settle(&mut self, out: &mut Vec<Action>) {
-        while self.planned - self.attached.min(self.planned) > self.rest_limit() {
+        while self.rest() > self.rest_limit() {
             if !self.evict_next(out) {
                 break;
             }
+        }
+        self.retry(out);
+    }
+
+    /// A hit found one side only, and nobody was told when it gave that back.
+    pub(super) fn missed(&mut self, bucket: u64, out: &mut Vec<Action>) {
+        if let Some(slot) = self.editor.get(bucket)
+            && self.editor.references(slot) == 0
+        {
+            self.editor.requeue(slot);
         }
         self.retry(out);
     }
@@ -322,6 +353,9 @@ impl Local {
         let Some(coming) = self.coming.remove(&first) else {
             return;
         };
+        if coming.pledged {
+            self.pledged -= coming.welcome.count;
+        }
         match result {
             Ok(got) if got.run.contains(coming.need) && coming.welcome.contains(got.run) => {
                 self.arrived(&coming, got, out);
@@ -346,7 +380,9 @@ impl Local {
         for bucket in got.run.buckets() {
             if self.editor.insert(bucket, &extent, 0).is_err() {
                 // The table is full, or was told nonsense: what is in is taken out again.
-                if let Some(slot) = self.editor.get(got.run.first) {
+                if bucket > extent.base
+                    && let Some(slot) = self.editor.get(extent.base)
+                {
                     self.editor.remove(slot);
                 }
                 self.planned -= got.run.count;
@@ -356,14 +392,7 @@ impl Local {
             }
         }
         for (id, run) in &coming.waiters {
-            self.resume(
-                *id,
-                Need {
-                    run: *run,
-                    welcome: *run,
-                },
-                out,
-            );
+            self.resume(*id, only(*run), out);
         }
         if let Some(slot) = self.editor.get(got.run.first) {
             self.editor.queue(slot);
@@ -391,11 +420,35 @@ impl Local {
             coming.welcome = coming.need;
             coming.started = false;
             self.planned += coming.welcome.count;
+            if coming.pledged {
+                self.pledged += coming.welcome.count;
+            }
             self.await_registration(coming, out);
             return;
         }
-        let waiters = std::mem::take(&mut coming.waiters);
-        self.refuse(&waiters, why, out);
+        // Who waits for what was only welcome has it tried anew.
+        let need = coming.need;
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut coming.waiters)
+            .into_iter()
+            .partition(|(_, run)| run.overlaps(need));
+        for (id, run) in refused {
+            let first = run.first.max(need.first);
+            let count = run.end().min(need.end()) - first;
+            let rest = Run {
+                first: need.end(),
+                count: run.end().saturating_sub(need.end()),
+            };
+            if rest.count > 0 {
+                self.with(id, |claim| claim.pending += 1);
+            }
+            self.refuse(&[(id, Run { first, count })], why, out);
+            if rest.count > 0 {
+                self.resume(id, only(rest), out);
+            }
+        }
+        for (id, run) in others {
+            self.resume(id, only(run), out);
+        }
     }
 
     fn refuse(&mut self, waiters: &[(u64, Run)], why: Refusal, out: &mut Vec<Action>) {
@@ -426,30 +479,37 @@ impl Local {
 
     /// Whether some bucket of the run is registered, or about to be.
     pub(super) fn touches(&self, run: Run) -> bool {
-        run.buckets()
-            .any(|bucket| self.editor.get(bucket).is_some())
-            || self
-                .coming
-                .values()
-                .any(|coming| coming.welcome.overlaps(run))
-            || self
-                .leaving
-                .values()
-                .any(|leaving| leaving.run.overlaps(run))
+        let comes = (self.coming.range(..run.end()).next_back())
+            .is_some_and(|(_, coming)| coming.welcome.end() > run.first);
+        let leaves = (self.leaving.range(..run.end()).next_back())
+            .is_some_and(|(_, leaving)| leaving.run.end() > run.first);
+        comes || leaves || !extents_in(&self.editor, run).is_empty()
+    }
+
+    /// A run and the extents that have a bucket of it.
+    pub(super) fn reach(&self, run: Run) -> Run {
+        let extents = extents_in(&self.editor, run);
+        let first = (extents.first()).map_or(run.first, |extent| extent.first.min(run.first));
+        let end = (extents.last()).map_or(run.end(), |extent| extent.end().max(run.end()));
+        Run {
+            first,
+            count: end - first,
+        }
+    }
+
+    /// The extents that a claim holds.
+    pub(super) fn extents(&self, claim: &Claim) -> Vec<Run> {
+        let extents = claim.holds.iter().map(|hold| self.editor.extent(hold.slot));
+        extents.map(|extent| run_of(&extent)).collect()
     }
 
     /// Gives up everything of a run that nobody holds; what was kept for good, too.
     pub(super) fn give_up(&mut self, run: Run, out: &mut Vec<Action>) {
-        for bucket in run.buckets() {
-            let Some(slot) = self.editor.get(bucket) else {
-                continue;
-            };
-            if let Some(slot) = self.kept.remove(&self.editor.extent(slot).base) {
+        for extent in extents_in(&self.editor, run) {
+            if let Some(slot) = self.kept.remove(&extent.first) {
                 self.detach(slot, false, out);
             }
-        }
-        for bucket in run.buckets() {
-            if let Some(slot) = self.editor.get(bucket) {
+            if let Some(slot) = self.editor.get(extent.first) {
                 self.evict(slot, out);
             }
         }
@@ -508,7 +568,7 @@ impl Local {
             let holds = std::mem::take(&mut claim.holds);
             claim.refused.clear();
             self.stats.stalls += 1;
-            self.queue.push_back(id);
+            self.queue.insert(id);
             self.drop_holds(&holds, false, out);
             return;
         }
@@ -527,24 +587,23 @@ impl Local {
 
     /// Who waits for room is begun anew, in order, as long as there is some.
     fn retry(&mut self, out: &mut Vec<Action>) {
-        for _ in 0..self.queue.len() {
-            let Some(id) = self.queue.pop_front() else {
-                return;
-            };
+        while let Some(id) = self.queue.pop_first() {
             // All it needs, as if nothing of it were there: extents that it would use a little
             // of may be what is in its way.
             if let Some(claim) = self.claims.get(&id) {
-                let (count, claimant) = (
-                    claim.needs.iter().map(|need| need.run.count).sum(),
-                    claim.claimant,
-                );
-                while !self.has_room(count, claimant) && self.evict_next(out) {}
+                let count = claim.needs.iter().map(|need| need.run.count).sum();
+                let claimant = claim.claimant;
+                match self.make_room(count, claimant, out) {
+                    Room::Yes => {}
+                    Room::Later => {
+                        self.queue.insert(id);
+                        return;
+                    }
+                    Room::Never => self.with(id, |claim| claim.waits = false),
+                }
             }
             self.begin(id, out);
-            if self.queue.back() == Some(&id) {
-                // Still no room: it keeps its place before the others.
-                self.queue.pop_back();
-                self.queue.push_front(id);
+            if self.queue.contains(&id) {
                 return;
             }
         }
@@ -570,7 +629,12 @@ impl Local {
                     key: found.key,
                     writable: found.writable,
                 };
-                if found.writable || !write {
+                let new = claimant.is_peer() && !self.outside.contains_key(&found.base);
+                if new && self.attached + self.pledged + (found.end - found.base) > self.peers_limit
+                {
+                    self.editor.drop_reference(found.slot);
+                    self.with(id, |claim| claim.refused.push((run, Refusal::Limit)));
+                } else if found.writable || !write {
                     self.with(id, |claim| claim.holds.push(hold));
                 } else {
                     self.editor.drop_reference(found.slot);
@@ -584,7 +648,7 @@ impl Local {
                 run.end()
             } else if let Some(leaving) = at(&mut self.leaving, bucket, |leaving| leaving.run) {
                 let run = cut(rest, leaving.run.end());
-                leaving.waiters.push((id, Need { run, welcome: run }));
+                leaving.waiters.push((id, only(run)));
                 self.with(id, |claim| claim.pending += 1);
                 run.end()
             } else {
@@ -627,6 +691,10 @@ impl Local {
         match self.make_room(welcome.count, claimant, out) {
             Room::Yes => {
                 self.planned += welcome.count;
+                let pledged = matches!(claimant, Claimant::Move(_) | Claimant::Pin(_));
+                if pledged {
+                    self.pledged += welcome.count;
+                }
                 self.with(id, |claim| claim.pending += 1);
                 let name = self.next_id();
                 self.await_registration(
@@ -637,14 +705,15 @@ impl Local {
                         waiters: vec![(id, gap)],
                         started: false,
                         retried: false,
+                        pledged,
                     },
                     out,
                 );
             }
-            Room::Later if claimant.may_wait() => self.with(id, |claim| claim.restart = true),
-            Room::Later | Room::Never => {
-                self.with(id, |claim| claim.refused.push((gap, Refusal::Limit)));
-            }
+            room => self.with(id, |claim| match room {
+                Room::Later if claim.waits => claim.restart = true,
+                _ => claim.refused.push((gap, Refusal::Limit)),
+            }),
         }
         gap.end()
     }
@@ -665,7 +734,7 @@ impl Local {
                 continue;
             };
             if self.actual + coming.welcome.count > self.limits.total {
-                return;
+                break;
             }
             self.actual += coming.welcome.count;
             coming.started = true;
@@ -680,15 +749,28 @@ impl Local {
         self.note();
     }
 
+    /// Buckets that are neither held by peers nor registered for them.
+    fn rest(&self) -> u64 {
+        self.planned
+            .saturating_sub(self.attached.saturating_add(self.pledged))
+    }
+
     fn has_room(&self, count: u64, claimant: Claimant) -> bool {
-        let rest = self.planned - self.attached.min(self.planned);
-        self.planned + count <= self.limits.total
-            && (claimant.is_peer()
-                || matches!(claimant, Claimant::Pin(_))
-                || rest + count <= self.rest_limit())
+        let of_its_kind = match claimant {
+            Claimant::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
+            Claimant::Pin(_) => true,
+            Claimant::Piece(_) | Claimant::Pull(_) => self.rest() + count <= self.rest_limit(),
+        };
+        of_its_kind && self.planned + count <= self.limits.total
     }
 
     fn make_room(&mut self, count: u64, claimant: Claimant, out: &mut Vec<Action>) -> Room {
+        if let Claimant::Move(_) = claimant
+            && self.attached + self.pledged + count > self.peers_limit
+        {
+            // What peers hold is not given up for peers.
+            return Room::Never;
+        }
         while !self.has_room(count, claimant) {
             if self.evict_next(out) {
                 continue;
@@ -723,10 +805,7 @@ impl Local {
     }
 
     fn gone(&mut self, extent: Extent, out: &mut Vec<Action>) {
-        let run = Run {
-            first: extent.base,
-            count: extent.end - extent.base,
-        };
+        let run = run_of(&extent);
         self.planned -= run.count;
         self.leave(extent.key, run, out);
     }
@@ -794,6 +873,18 @@ enum Room {
     Later,
     /// Not while peers hold what they hold.
     Never,
+}
+
+fn run_of(extent: &Extent) -> Run {
+    Run {
+        first: extent.base,
+        count: extent.end - extent.base,
+    }
+}
+
+/// A run of which nothing around is welcome.
+fn only(run: Run) -> Need {
+    Need { run, welcome: run }
 }
 
 /// The part of a run before `end`.

@@ -1,0 +1,778 @@
+//! Doing what engines say, in whatever order, and checking that they may say so.
+
+use std::collections::BTreeSet;
+
+use hydrant_pinning::{
+    Action, Data, Error, Message, Operation, Refusal, Registered, Run, Strategy,
+};
+
+use super::{Event, Revoking, Transfer, World, model::Known, nic::Registration, plan::Step};
+
+/// The key of memory that is reached without registration.
+const ANY: u64 = u64::MAX;
+
+impl World {
+    pub(crate) fn step(&mut self, step: &Step) {
+        self.steps += 1;
+        match *step {
+            Step::Begin {
+                rank,
+                peer,
+                put,
+                local,
+                remote,
+                len,
+            } => self.begin(rank, peer, put, local, remote, len),
+            Step::Advance(which) => self.advance(usize::from(which)),
+            Step::Flush(seed) => {
+                for _ in 0..seed % 64 {
+                    let which = self.draw(1 << 16) as usize;
+                    self.advance(which);
+                }
+            }
+            Step::Revoke {
+                rank,
+                page,
+                pages,
+                unmap,
+            } => self.revoke(rank, page, pages, unmap),
+            Step::Restore(rank) => {
+                let rank = usize::from(rank) % self.ranks.len();
+                if self.ranks[rank].revoking.is_empty() {
+                    for known in self.book.known.values_mut() {
+                        known.must_fail &= known.peer != rank;
+                    }
+                    let memory = &mut self.ranks[rank].memory;
+                    let (addr, len) = (memory.base(), memory.len());
+                    memory.restore(addr, len);
+                }
+            }
+            Step::Pin {
+                rank,
+                bucket,
+                buckets,
+            } => self.pin(rank, bucket, buckets),
+            Step::FailRegistrations(often) => self.fail_registrations = u32::from(often) % 8,
+            Step::FailTransfers(fail) => self.fail_transfers = fail,
+            Step::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
+        }
+        self.check();
+    }
+
+    /// Until nothing is under way any more.
+    pub(crate) fn drain(&mut self) {
+        self.fail_transfers = false;
+        for _ in 0..300_000 {
+            if self.things() == 0 {
+                return self.check_end();
+            }
+            let which = self.draw(1 << 32) as usize;
+            self.advance(which);
+            self.steps += 1;
+            if self.steps.is_multiple_of(8) {
+                self.check();
+            }
+        }
+        panic!(
+            "it never ends: {:?} {:#?}",
+            self.events, self.ranks[0].engine
+        );
+    }
+
+    fn things(&self) -> usize {
+        self.events.len() + self.channels.values().filter(|it| !it.is_empty()).count()
+    }
+
+    fn begin(&mut self, rank: u16, peer: u16, put: bool, local: u32, remote: u32, len: u32) {
+        let all = self.ranks.len();
+        let rank = usize::from(rank) % all;
+        let peer = (rank + 1 + usize::from(peer) % (all - 1)) % all;
+        if self.ranks[rank].lost || Some(rank) == self.hostile {
+            return;
+        }
+        let bucket = self.plan.bucket() as u32;
+        let len = u64::from(match len % 8 {
+            0..4 => 1 + (len >> 3) % 64,
+            4 | 5 => 1 + (len >> 3) % bucket,
+            6 => 1 + (len >> 3) % (6 * bucket),
+            _ => [
+                0,
+                self.plan.ride as u32,
+                self.plan.ride as u32 + 1,
+                bucket,
+                4 * bucket,
+            ][(len >> 3) as usize % 5],
+        });
+        // Some places are busier than others.
+        let place = |memory: &super::memory::Memory, at: u32| {
+            let room = memory.len().saturating_sub(len) + 1;
+            let at = u64::from(at >> 2)
+                % if at.is_multiple_of(4) {
+                    room
+                } else {
+                    room / 4 + 1
+                };
+            memory.base() + if at.is_multiple_of(3) { at & !4095 } else { at }
+        };
+        if len > self.ranks[rank].memory.len() {
+            return;
+        }
+        let (local, remote) = (
+            place(&self.ranks[rank].memory, local),
+            place(&self.ranks[peer].memory, remote),
+        );
+        let own = &self.ranks[rank];
+        let busy = own.revoking.values().any(|it| {
+            let (addr, bytes) = own.memory.span(it.run);
+            super::model::overlap(addr, bytes, local, len.max(1))
+        });
+        if busy || own.memory.may(local, len, !put).is_err() {
+            return;
+        }
+        let theirs = &self.ranks[peer];
+        let may = theirs.memory.may(remote, len, put).is_ok();
+        let lent = theirs.memory.may_peer(remote, len, put).is_ok();
+        let unsure = theirs.lost
+            || Some(peer) == self.hostile
+            || (self.keeps() && !theirs.revoking.is_empty());
+        let mut known = Known {
+            rank,
+            peer,
+            put,
+            local,
+            remote,
+            len,
+            data: Vec::new(),
+            before: Vec::new(),
+            may_fail: !lent || unsure,
+            must_fail: !may && !unsure && len > 0,
+        };
+        if !self.book.is_free(&known) {
+            return;
+        }
+        let bytes = |(rank, addr): (usize, u64)| self.ranks[rank].memory.bytes(addr, len).to_vec();
+        known.data = bytes(known.source());
+        known.before = bytes(known.target());
+        let op = self.name();
+        self.note(&(op, rank, peer, put, local, remote, len));
+        let hot = self.ranks[rank].engine.hot().clone();
+        let moves = put || self.plan.reads;
+        if moves && let Some(hit) = hot.hit(peer as u32, remote, local, len, put) {
+            self.book.known.insert(op, known);
+            self.ranks[rank].hits.push(hit);
+            self.events.push(Event::HitMoves { rank, op, hit });
+            return;
+        }
+        let operation = Operation {
+            id: op,
+            peer: peer as u32,
+            put,
+            local,
+            remote,
+            len,
+        };
+        let mut out = Vec::new();
+        match self.ranks[rank].engine.begin(operation, &mut out) {
+            Ok(()) => {
+                self.book.known.insert(op, known);
+            }
+            Err(Error::PeerLost(_)) => {
+                assert!(self.ranks[rank].knows_lost.contains(&(peer as u32)))
+            }
+            Err(cause) => panic!("{operation:?}: {cause}"),
+        }
+        self.perform(rank, out, &[]);
+    }
+
+    /// Whether registrations at a peer are used without being held.
+    fn keeps(&self) -> bool {
+        self.plan.strategy == Strategy::Rendezvous { unpin: false }
+    }
+
+    fn advance(&mut self, which: usize) {
+        let things = self.things();
+        if things == 0 {
+            return;
+        }
+        let which = which % things;
+        if which < self.events.len() {
+            let event = self.events.remove(which);
+            self.happen(event);
+        } else {
+            let mut ready = self.channels.iter().filter(|(_, queue)| !queue.is_empty());
+            let (&(from, to), _) = ready.nth(which - self.events.len()).expect("counted");
+            let queue = self.channels.get_mut(&(from, to)).expect("it is there");
+            let bytes = queue.pop_front().expect("it is not empty");
+            if !self.ranks[to].lost && Some(to) != self.hostile {
+                self.deliver(from, to, &bytes);
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let (message, data) = match Message::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(cause) => {
+                assert_eq!(Some(from), self.hostile, "{cause:?}");
+                self.offences += 1;
+                return;
+            }
+        };
+        self.note(&(from, to, &message));
+        let verdict = self.judge(to, &message, data);
+        let mut out = Vec::new();
+        let engine = &mut self.ranks[to].engine;
+        let outcome = engine.message(from as u32, message.clone(), verdict, &mut out);
+        if let Err(cause) = outcome {
+            let named = matches!(cause, Error::Malformed { peer, .. } if peer == from as u32);
+            assert!(
+                named && Some(from) == self.hostile,
+                "rank {to} about {message:?} of rank {from}: {cause}"
+            );
+            self.offences += 1;
+        }
+        self.perform(to, out, data);
+    }
+
+    /// Whether what a message asks of own memory may be; data that it brings is stored.
+    fn judge(&mut self, rank: usize, message: &Message, data: &[u8]) -> Option<Refusal> {
+        let memory = &mut self.ranks[rank].memory;
+        let may = match message {
+            Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
+            {
+                true => Ok(()),
+                false => Err(Refusal::NotMapped),
+            },
+            Message::Get { from, len, .. } => memory.may_peer(*from, u64::from(*len), false),
+            Message::Pull { from, to, .. } => {
+                let len = to
+                    .iter()
+                    .map(|place| place.len)
+                    .fold(0, u64::saturating_add);
+                memory.may_peer(*from, len, false)
+            }
+            _ => Ok(()),
+        };
+        let may = may.and(match message.goes_to() {
+            None => Ok(()),
+            Some(to) => memory.may_peer(to, data.len() as u64, true),
+        });
+        if let (Some(to), Ok(())) = (message.goes_to(), may) {
+            memory.store(to, data);
+        }
+        may.err()
+    }
+
+    pub(crate) fn perform(&mut self, rank: usize, actions: Vec<Action>, data: &[u8]) {
+        let mut landed = 0;
+        for action in actions {
+            self.note(&(rank, &action));
+            match action {
+                Action::Send { to, message, data } => self.send(rank, to as usize, message, data),
+                Action::Register { id, need, welcome } => {
+                    assert!(welcome.contains(need) && need.count > 0);
+                    let limits = *self.ranks[rank].engine.limits();
+                    assert!(welcome.count <= limits.max_extent, "{welcome:?}");
+                    let nic = &mut self.ranks[rank].nic;
+                    assert!(!nic.touches(welcome), "registered twice: {welcome:?}");
+                    nic.buckets += welcome.count;
+                    assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
+                    self.events.push(Event::Registered {
+                        rank,
+                        id,
+                        need,
+                        welcome,
+                    });
+                }
+                Action::Deregister { id, key, run } => {
+                    let gone = self.ranks[rank].nic.keys.remove(&key);
+                    assert_eq!(gone.map(|it| it.run), Some(run), "deregistered twice");
+                    self.events.push(Event::Deregistered { rank, id, run });
+                }
+                Action::Transfer {
+                    id,
+                    peer,
+                    put,
+                    local,
+                    local_key,
+                    remote,
+                    remote_key,
+                    len,
+                } => self.events.push(Event::Transfer(Transfer {
+                    rank,
+                    id,
+                    peer,
+                    put,
+                    local,
+                    local_key,
+                    remote,
+                    remote_key,
+                    len,
+                })),
+                Action::Land { to, len } => {
+                    let part = &data[landed..landed + len as usize];
+                    let wanted = self.book.known.values().any(|known| {
+                        !known.put
+                            && known.rank == rank
+                            && known.local <= to
+                            && to + u64::from(len) <= known.local + known.len
+                    });
+                    assert!(wanted, "{len} bytes land at {to:#x} for nobody");
+                    self.ranks[rank].memory.store(to, part);
+                    landed += len as usize;
+                }
+                Action::Done { op, result } => self.done(rank, op, result),
+                Action::Pinned { id, result } => self.pinned(rank, id, result),
+                Action::Revoked { id } => {
+                    let it = self.ranks[rank]
+                        .revoking
+                        .remove(&id)
+                        .expect("it was asked for");
+                    let own = &mut self.ranks[rank];
+                    assert!(!own.nic.touches(it.run), "{:?} is registered still", it.run);
+                    if it.unmap {
+                        let (addr, len) = own.memory.span(it.run);
+                        own.memory.unmap(addr, len);
+                    }
+                }
+                Action::Local { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        assert!(bytes.len() <= Message::MAX_BYTES, "{message:?}");
+        match data {
+            Data::None => {}
+            Data::Own { addr, len } => {
+                let known = self.book.known.values().any(|known| {
+                    known.put
+                        && known.rank == from
+                        && known.local <= addr
+                        && addr + u64::from(len) <= known.local + known.len
+                });
+                assert!(known, "{len} bytes at {addr:#x} sent for nobody");
+                bytes.extend_from_slice(self.ranks[from].memory.bytes(addr, u64::from(len)));
+            }
+            Data::Asked { addr, len } => {
+                match self.ranks[from]
+                    .memory
+                    .may_peer(addr, u64::from(len), false)
+                {
+                    Ok(()) => {
+                        let data = self.ranks[from].memory.bytes(addr, u64::from(len));
+                        bytes.extend_from_slice(data);
+                    }
+                    Err(why) => {
+                        message.refuse(why);
+                        bytes.clear();
+                        message.encode(&mut bytes);
+                    }
+                }
+            }
+        }
+        assert!(
+            bytes.len() <= self.plan.config(0).max_payload,
+            "{message:?}"
+        );
+        if !self.ranks[to].lost {
+            self.channels
+                .entry((from, to))
+                .or_default()
+                .push_back(bytes);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let of = match &event {
+            Event::Transfer(transfer) => transfer.rank,
+            Event::Registered { rank, .. }
+            | Event::Deregistered { rank, .. }
+            | Event::Transferred { rank, .. }
+            | Event::HitMoves { rank, .. }
+            | Event::HitEnds { rank, .. }
+            | Event::Lost { rank, .. } => *rank,
+        };
+        if self.ranks[of].lost {
+            return;
+        }
+        self.note(&event);
+        let mut out = Vec::new();
+        match event {
+            Event::Registered {
+                rank,
+                id,
+                need,
+                welcome,
+            } => {
+                let result = self.register(rank, need, welcome);
+                let kept = result.map_or(0, |got| got.run.count);
+                self.ranks[rank].nic.buckets -= welcome.count - kept;
+                self.ranks[rank].engine.registered(id, result, &mut out);
+            }
+            Event::Deregistered { rank, id, run } => {
+                self.ranks[rank].nic.buckets -= run.count;
+                self.ranks[rank].engine.deregistered(id, &mut out);
+            }
+            Event::Transfer(it) => {
+                let result = self.transfer(&it);
+                self.events.push(Event::Transferred {
+                    rank: it.rank,
+                    id: it.id,
+                    result,
+                });
+            }
+            Event::Transferred { rank, id, result } => {
+                self.ranks[rank].engine.transferred(id, result, &mut out);
+            }
+            Event::HitMoves { rank, op, hit } => {
+                let known = self.book.known[&op].clone();
+                let result = self.transfer(&Transfer {
+                    rank,
+                    id: 0,
+                    peer: known.peer as u32,
+                    put: known.put,
+                    local: known.local,
+                    local_key: hit.local_key,
+                    remote: known.remote,
+                    remote_key: hit.remote_key,
+                    len: known.len,
+                });
+                self.events.push(Event::HitEnds {
+                    rank,
+                    op,
+                    hit,
+                    result,
+                });
+            }
+            Event::HitEnds {
+                rank,
+                op,
+                hit,
+                result,
+            } => {
+                let own = &mut self.ranks[rank];
+                let at = own.hits.iter().position(|held| *held == hit);
+                let _ = own.hits.swap_remove(at.expect("it is held"));
+                if own.engine.hot().clone().release(&hit) {
+                    own.engine.released(&hit, &mut out);
+                }
+                self.done(rank, op, result);
+            }
+            Event::Lost { rank, who } => {
+                self.ranks[rank].knows_lost.insert(who);
+                self.ranks[rank].engine.peer_lost(who, &mut out);
+            }
+        }
+        self.perform(of, out, &[]);
+    }
+
+    fn register(&mut self, rank: usize, need: Run, welcome: Run) -> Result<Registered, Refusal> {
+        if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
+            return Err(Refusal::Exhausted);
+        }
+        let narrow = self.draw(4) == 0;
+        let welcome = if narrow { need } else { welcome };
+        let (run, writable) = self.ranks[rank].memory.clip(need, welcome)?;
+        let key = self.name();
+        let nic = &mut self.ranks[rank].nic;
+        nic.keys.insert(key, Registration { run, writable });
+        Ok(Registered { run, key, writable })
+    }
+
+    fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
+        let (rank, peer) = (it.rank, it.peer as usize);
+        let access = |why: &str| {
+            Err(Error::Access {
+                rank: it.peer,
+                why: why.to_owned(),
+            })
+        };
+        if self.ranks[peer].lost {
+            return Err(Error::PeerLost(it.peer));
+        }
+        let bucket = self.plan.bucket();
+        let (near, far) = (&self.ranks[rank], &self.ranks[peer]);
+        assert!(it.len > 0, "{it:?}");
+        if it.local_key == ANY {
+            assert_eq!(self.plan.strategy, Strategy::Paging);
+            assert!(near.memory.may(it.local, it.len, !it.put).is_ok());
+            if far.memory.may(it.remote, it.len, it.put).is_err() {
+                return access("a page is not there");
+            }
+        } else {
+            let fine = near
+                .nic
+                .covers(it.local_key, bucket, it.local, it.len, !it.put);
+            fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
+            let fine = far
+                .nic
+                .covers(it.remote_key, bucket, it.remote, it.len, it.put);
+            match fine {
+                Ok(()) => {}
+                Err(why) if self.keeps() || Some(peer) == self.hostile => return access(&why),
+                // The asker of a pull keeps no rule: its keys are worth nothing.
+                Err(why) => panic!("far side of {it:?}: {why}"),
+            }
+        }
+        if self.fail_transfers && self.draw(4) == 0 {
+            for known in self.book.known.values_mut() {
+                if known.rank == rank && known.uses(rank, it.local, it.len) {
+                    known.may_fail = true;
+                }
+            }
+            return access("it was meant to fail");
+        }
+        let (from, to) = match it.put {
+            true => ((rank, it.local), (peer, it.remote)),
+            false => ((peer, it.remote), (rank, it.local)),
+        };
+        let data = self.ranks[from.0].memory.bytes(from.1, it.len).to_vec();
+        self.ranks[to.0].memory.store(to.1, &data);
+        Ok(())
+    }
+
+    fn done(&mut self, rank: usize, op: u64, result: Result<(), Error>) {
+        let known = self
+            .book
+            .known
+            .remove(&op)
+            .expect("it ends once, and was begun");
+        assert_eq!(known.rank, rank);
+        let (target, addr) = known.target();
+        let there = self.ranks[target].memory.bytes(addr, known.len);
+        match result {
+            Ok(()) => {
+                assert!(!known.must_fail, "{known:?} went well");
+                let wrong = there.iter().zip(&known.data).position(|(a, b)| a != b);
+                let hostile = Some(known.peer) == self.hostile;
+                assert!(
+                    wrong.is_none() || hostile || self.ranks[known.peer].lost,
+                    "byte {wrong:?} of {} is wrong: {known:?}",
+                    known.len
+                );
+                self.book.served += 1;
+            }
+            Err(cause) => {
+                assert!(known.may_fail || known.must_fail, "{cause} of {known:?}");
+                let hostile = Some(known.peer) == self.hostile;
+                let torn = |((a, b), c): ((&u8, &u8), &u8)| a != b && a != c;
+                let pairs = there.iter().zip(&known.data).zip(&known.before);
+                assert!(
+                    hostile || !pairs.into_iter().any(torn),
+                    "{cause} tore {known:?}"
+                );
+                self.book.failed += 1;
+            }
+        }
+    }
+
+    fn pin(&mut self, rank: u16, bucket: u16, buckets: u16) {
+        let rank = usize::from(rank) % self.ranks.len();
+        if self.ranks[rank].lost
+            || Some(rank) == self.hostile
+            || !self.ranks[rank].revoking.is_empty()
+        {
+            return;
+        }
+        let first = u64::from(bucket) % self.plan.memory;
+        let count = (1 + u64::from(buckets) % 3).min(self.plan.memory - first);
+        let run = Run {
+            first: self.ranks[rank].memory.base() / self.plan.bucket() + first,
+            count,
+        };
+        let id = self.name();
+        self.ranks[rank].pinning.insert(id, run);
+        let mut out = Vec::new();
+        self.ranks[rank].engine.pin(id, run, &mut out);
+        self.perform(rank, out, &[]);
+    }
+
+    fn pinned(
+        &mut self,
+        rank: usize,
+        id: u64,
+        result: Result<Vec<hydrant_pinning::wire::Grant>, Error>,
+    ) {
+        let run = self.ranks[rank]
+            .pinning
+            .remove(&id)
+            .expect("it was asked for");
+        match result {
+            Ok(grants) => {
+                let count: u64 = grants.iter().map(|grant| grant.run.count).sum();
+                assert!(count >= run.count, "{grants:?} for {run:?}");
+                self.ranks[rank].pinned.push(run);
+                if matches!(
+                    self.plan.strategy,
+                    Strategy::PinEverything | Strategy::Firehose
+                ) {
+                    for other in (0..self.ranks.len()).filter(|other| *other != rank) {
+                        let added = self.ranks[other].engine.add_static(rank as u32, &grants);
+                        assert!(added.is_ok() || self.ranks[rank].lost || self.ranks[other].lost);
+                    }
+                }
+            }
+            Err(cause) => assert!(
+                matches!(cause, Error::PastLimit { .. } | Error::Unreachable { .. }),
+                "{cause}"
+            ),
+        }
+    }
+
+    fn revoke(&mut self, rank: u16, page: u16, pages: u16, unmap: bool) {
+        let rank = usize::from(rank) % self.ranks.len();
+        let own = &self.ranks[rank];
+        if own.lost || Some(rank) == self.hostile {
+            return;
+        }
+        let (addr, len) = own.memory.range(page, pages);
+        let geometry = own.engine.limits().geometry;
+        let run = geometry.span(addr, len).expect("it is in memory");
+        let (addr, len) = own.memory.span(run);
+        let used_here = |known: &Known| {
+            known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
+        };
+        if self.book.known.values().any(used_here)
+            || own.pinning.values().any(|pinning| pinning.overlaps(run))
+            || own.revoking.len() > 3
+        {
+            return;
+        }
+        // What was told to all beforehand is forgotten by all beforehand.
+        let extents = own.nic.keys.values().filter(|it| it.run.overlaps(run));
+        let reach: Vec<Run> = extents.map(|it| it.run).collect();
+        let kept = |it: &Run| reach.iter().any(|extent| extent.overlaps(*it)) || it.overlaps(run);
+        if own.pinned.iter().any(kept) {
+            if self.book.known.values().any(|known| known.peer == rank) {
+                return;
+            }
+            for other in 0..self.ranks.len() {
+                for extent in &reach {
+                    self.ranks[other].engine.forget(rank as u32, *extent);
+                }
+            }
+        }
+        let keeps = self.keeps();
+        for known in self
+            .book
+            .known
+            .values_mut()
+            .filter(|known| known.peer == rank)
+        {
+            known.may_fail |= keeps || super::model::overlap(known.remote, known.len, addr, len);
+        }
+        let id = self.name();
+        self.note(&("revoke", rank, id, run));
+        let own = &mut self.ranks[rank];
+        own.memory.lend(addr, len, false);
+        own.revoking.insert(id, Revoking { run, unmap });
+        let mut out = Vec::new();
+        own.engine.revoke(id, run, &mut out);
+        self.perform(rank, out, &[]);
+    }
+
+    fn lose(&mut self, rank: usize) {
+        let alive = self.ranks.iter().filter(|rank| !rank.lost).count();
+        if self.ranks[rank].lost || alive < 3 || Some(rank) == self.hostile {
+            return;
+        }
+        self.note(&("lost", rank));
+        self.ranks[rank].lost = true;
+        let late = self.draw(2) == 0;
+        self.channels
+            .retain(|(from, to), _| *to != rank && (late || *from != rank));
+        for known in self.book.known.values_mut() {
+            known.may_fail |= known.peer == rank;
+            known.must_fail &= known.peer != rank;
+        }
+        for other in (0..self.ranks.len()).filter(|other| *other != rank) {
+            self.events.push(Event::Lost {
+                rank: other,
+                who: rank as u32,
+            });
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if own.lost || Some(rank) == self.hostile {
+                continue;
+            }
+            if let Err(what) = own.engine.audit(&own.hits) {
+                panic!("rank {rank} at step {}: {what}", self.steps);
+            }
+            assert_eq!(own.engine.stats().local.registered, own.nic.buckets);
+            for (peer, theirs) in self.ranks.iter().enumerate() {
+                if peer == rank || theirs.lost || Some(peer) == self.hostile {
+                    continue;
+                }
+                let (attached, credit) = own.engine.firehoses(peer as u32);
+                assert!(
+                    self.plan.borrowing || attached <= credit || own.engine.statics(peer as u32),
+                    "rank {rank} has {attached} firehoses to {peer} of {credit}"
+                );
+                if !own.knows_lost.contains(&(peer as u32)) && !self.keeps() {
+                    self.check_pair(rank, peer);
+                }
+            }
+        }
+    }
+
+    /// What a target counts as attached is what its asker has, or is on its way between them.
+    fn check_pair(&self, asker: usize, target: usize) {
+        let mut there = self.ranks[asker].engine.attached_at(target as u32);
+        let sum = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
+        let on_its_way = |from: usize, to: usize| {
+            let queue = self.channels.get(&(from, to)).into_iter().flatten();
+            queue.filter_map(|bytes| Message::decode(bytes).ok())
+        };
+        for (message, _) in on_its_way(asker, target) {
+            there += match message {
+                Message::Move(wanted) => sum(&wanted.releases),
+                Message::Release { runs, .. } | Message::Revoked { runs, .. } => sum(&runs),
+                _ => 0,
+            };
+        }
+        for (message, _) in on_its_way(target, asker) {
+            if let Message::Granted(granted) = message {
+                there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
+            }
+        }
+        let counted = self.ranks[target].engine.attached_by(asker as u32);
+        assert_eq!(counted, there, "what {asker} has attached at {target}");
+    }
+
+    fn check_end(&mut self) {
+        self.check();
+        let lost: BTreeSet<usize> = (0..self.ranks.len())
+            .filter(|it| self.ranks[*it].lost)
+            .collect();
+        let left: Vec<_> = (self.book.known.iter())
+            .filter(|(_, known)| !lost.contains(&known.rank))
+            .collect();
+        let first = left.first();
+        assert!(
+            left.is_empty(),
+            "{} operations are stuck: {first:?}\n{:#?}",
+            left.len(),
+            first.map(|(_, known)| &self.ranks[known.rank].engine)
+        );
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if own.lost || Some(rank) == self.hostile {
+                continue;
+            }
+            assert_eq!(own.engine.busy(), 0);
+            assert!(
+                own.revoking.is_empty(),
+                "a revocation is stuck: {:#?}",
+                own.engine
+            );
+            assert!(own.pinning.is_empty());
+        }
+        self.book.known.clear();
+    }
+}

@@ -1,0 +1,173 @@
+//! The memory of a rank: bytes, and what may be done with each page.
+
+use hydrant_pinning::{Refusal, Run};
+
+use super::plan::{PAGE, Plan};
+
+/// How a page stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Page {
+    ReadWrite,
+    ReadOnly,
+    Unmapped,
+}
+
+pub(crate) struct Memory {
+    base: u64,
+    bucket: u64,
+    bytes: Vec<u8>,
+    pages: Vec<Page>,
+    /// Whether peers may use it.
+    lent: Vec<bool>,
+    /// Pages at the start are read-only, some others unmapped.
+    first: Vec<Page>,
+}
+
+impl Memory {
+    pub(crate) fn new(plan: &Plan, rank: u32) -> Self {
+        let bucket = plan.bucket();
+        let pages = (plan.memory as usize) * plan.pages;
+        let first: Vec<Page> = (0..pages)
+            .map(|page| match (page * 7 + plan.seed as usize) % 41 {
+                3 => Page::Unmapped,
+                9 => Page::ReadOnly,
+                _ => Page::ReadWrite,
+            })
+            .collect();
+        let fill = |at: usize| (at as u64 * 31 + u64::from(rank) * 101 + (at as u64 >> 9)) as u8;
+        Self {
+            base: (1 << 30) * u64::from(rank + 1),
+            bucket,
+            bytes: (0..pages * PAGE).map(fill).collect(),
+            lent: vec![true; pages],
+            pages: first.clone(),
+            first,
+        }
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(crate) fn is_inside(&self, addr: u64, len: u64) -> bool {
+        let end = addr.checked_add(len);
+        addr >= self.base && end.is_some_and(|end| end <= self.base + self.len())
+    }
+
+    pub(crate) fn bytes(&self, addr: u64, len: u64) -> &[u8] {
+        let at = (addr - self.base) as usize;
+        &self.bytes[at..at + len as usize]
+    }
+
+    pub(crate) fn store(&mut self, addr: u64, data: &[u8]) {
+        let at = (addr - self.base) as usize;
+        self.bytes[at..at + data.len()].copy_from_slice(data);
+    }
+
+    fn pages_of(&self, addr: u64, len: u64) -> Option<std::ops::Range<usize>> {
+        if !self.is_inside(addr, len) {
+            return None;
+        }
+        let at = (addr - self.base) as usize;
+        Some(at / PAGE..(at + len as usize).div_ceil(PAGE))
+    }
+
+    /// Whether bytes may be used by their own rank.
+    pub(crate) fn may(&self, addr: u64, len: u64, write: bool) -> Result<(), Refusal> {
+        let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
+        for page in &self.pages[pages] {
+            match page {
+                Page::Unmapped => return Err(Refusal::NotMapped),
+                Page::ReadOnly if write => return Err(Refusal::ReadOnly),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a peer may use bytes.
+    pub(crate) fn may_peer(&self, addr: u64, len: u64, write: bool) -> Result<(), Refusal> {
+        let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
+        if self.lent[pages].contains(&false) {
+            return Err(Refusal::NotMapped);
+        }
+        self.may(addr, len, write)
+    }
+
+    pub(crate) fn span(&self, run: Run) -> (u64, u64) {
+        (
+            run.first * self.bucket,
+            run.count.saturating_mul(self.bucket),
+        )
+    }
+
+    /// Whether some page of the buckets is lent to peers.
+    pub(crate) fn is_near(&self, run: Run) -> bool {
+        let (addr, len) = self.span(run);
+        let end = addr.saturating_add(len).min(self.base + self.len());
+        let addr = addr.max(self.base);
+        addr < end
+            && self
+                .pages_of(addr, end - addr)
+                .is_some_and(|pages| self.lent[pages].contains(&true))
+    }
+
+    /// What of `welcome` around `need` is mapped, and whether it is writable.
+    pub(crate) fn clip(&self, need: Run, welcome: Run) -> Result<(Run, bool), Refusal> {
+        let mapped = |bucket: u64| {
+            let (addr, len) = self.span(Run {
+                first: bucket,
+                count: 1,
+            });
+            self.may(addr, len, false).is_ok()
+        };
+        if !need.buckets().all(mapped) {
+            return Err(Refusal::NotMapped);
+        }
+        let (mut first, mut end) = (need.first, need.end());
+        while first > welcome.first && mapped(first - 1) {
+            first -= 1;
+        }
+        while end < welcome.end() && mapped(end) {
+            end += 1;
+        }
+        let run = Run {
+            first,
+            count: end - first,
+        };
+        let (addr, len) = self.span(run);
+        Ok((run, self.may(addr, len, true).is_ok()))
+    }
+
+    /// Pages, by number, as a range of addresses within the memory.
+    pub(crate) fn range(&self, page: u16, pages: u16) -> (u64, u64) {
+        let all = self.pages.len();
+        let page = usize::from(page) % all;
+        let count = (1 + usize::from(pages) % (all / 3 + 1)).min(all - page);
+        (self.base + (page * PAGE) as u64, (count * PAGE) as u64)
+    }
+
+    pub(crate) fn lend(&mut self, addr: u64, len: u64, lent: bool) {
+        if let Some(pages) = self.pages_of(addr, len) {
+            self.lent[pages].fill(lent);
+        }
+    }
+
+    pub(crate) fn unmap(&mut self, addr: u64, len: u64) {
+        if let Some(pages) = self.pages_of(addr, len) {
+            self.pages[pages].fill(Page::Unmapped);
+        }
+    }
+
+    /// Makes pages what they were at first, and lends them.
+    pub(crate) fn restore(&mut self, addr: u64, len: u64) {
+        if let Some(pages) = self.pages_of(addr, len) {
+            self.pages[pages.clone()].copy_from_slice(&self.first[pages.clone()]);
+            self.lent[pages].fill(true);
+        }
+    }
+}

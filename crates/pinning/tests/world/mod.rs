@@ -1,0 +1,173 @@
+//! A naive world of ranks around real engines: memory is arrays of bytes, the NIC a list of
+//! keys, the network queues of bytes, and whatever may happen in any order does. It does what
+//! engines say, checks at every step that they may say so, and knows what the memory must hold.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod drive;
+pub(crate) mod memory;
+pub(crate) mod model;
+pub(crate) mod nic;
+pub(crate) mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use hydrant_pinning::{Engine, Error, Hit, Run};
+
+use memory::Memory;
+use model::Book;
+use nic::Nic;
+use plan::Plan;
+
+/// A rank: an engine, and what it decides about.
+pub(crate) struct Rank {
+    pub(crate) engine: Engine,
+    pub(crate) memory: Memory,
+    pub(crate) nic: Nic,
+    pub(crate) hits: Vec<Hit>,
+    pub(crate) lost: bool,
+    /// Ranks it knows to be lost.
+    pub(crate) knows_lost: BTreeSet<u32>,
+    /// Revocations under way.
+    pub(crate) revoking: BTreeMap<u64, Revoking>,
+    /// Memory pinned for good.
+    pub(crate) pinned: Vec<Run>,
+    pub(crate) pinning: BTreeMap<u64, Run>,
+}
+
+/// Memory that is being taken back.
+pub(crate) struct Revoking {
+    pub(crate) run: Run,
+    pub(crate) unmap: bool,
+}
+
+/// Something under way outside of engines and channels.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Registered {
+        rank: usize,
+        id: u64,
+        need: Run,
+        welcome: Run,
+    },
+    Deregistered {
+        rank: usize,
+        id: u64,
+        run: Run,
+    },
+    Transfer(Transfer),
+    Transferred {
+        rank: usize,
+        id: u64,
+        result: Result<(), Error>,
+    },
+    HitMoves {
+        rank: usize,
+        op: u64,
+        hit: Hit,
+    },
+    HitEnds {
+        rank: usize,
+        op: u64,
+        hit: Hit,
+        result: Result<(), Error>,
+    },
+    Lost {
+        rank: usize,
+        who: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) rank: usize,
+    pub(crate) id: u64,
+    pub(crate) peer: u32,
+    pub(crate) put: bool,
+    pub(crate) local: u64,
+    pub(crate) local_key: u64,
+    pub(crate) remote: u64,
+    pub(crate) remote_key: u64,
+    pub(crate) len: u64,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) ranks: Vec<Rank>,
+    /// From, to.
+    pub(crate) channels: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) book: Book,
+    pub(crate) next: u64,
+    pub(crate) trace: DefaultHasher,
+    pub(crate) steps: u64,
+    /// Registrations to fail next, one in so many; and transfers.
+    pub(crate) fail_registrations: u32,
+    pub(crate) fail_transfers: bool,
+    pub(crate) draws: u64,
+    /// The rank that keeps no rule, if one does.
+    pub(crate) hostile: Option<usize>,
+    pub(crate) offences: u64,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let ranks = (0..plan.ranks)
+            .map(|rank| Rank {
+                engine: Engine::new(plan.config(rank)).expect("plans are sound"),
+                memory: Memory::new(&plan, rank),
+                nic: Nic::default(),
+                hits: Vec::new(),
+                lost: false,
+                knows_lost: BTreeSet::new(),
+                revoking: BTreeMap::new(),
+                pinned: Vec::new(),
+                pinning: BTreeMap::new(),
+            })
+            .collect();
+        Self {
+            book: Book::default(),
+            ranks,
+            channels: BTreeMap::new(),
+            events: Vec::new(),
+            next: 1,
+            trace: DefaultHasher::new(),
+            steps: 0,
+            fail_registrations: 0,
+            fail_transfers: false,
+            draws: plan.seed | 1,
+            hostile: None,
+            offences: 0,
+            plan,
+        }
+    }
+
+    pub(crate) fn name(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// The next of a sequence that looks random.
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
+        self.draws ^= self.draws << 13;
+        self.draws ^= self.draws >> 7;
+        self.draws ^= self.draws << 17;
+        (self.draws >> 11) % below.max(1)
+    }
+
+    /// What was done, in which order, as a number.
+    pub(crate) fn hash(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    pub(crate) fn note(&mut self, what: &impl std::fmt::Debug) {
+        let text = format!("{what:?}");
+        if std::env::var_os("HYDRANT_TEST_TRACE").is_some() {
+            eprintln!("{:6} {text}", self.steps);
+        }
+        text.hash(&mut self.trace);
+    }
+}

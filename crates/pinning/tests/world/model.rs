@@ -1,0 +1,70 @@
+//! What is known of operations under way, without engines: who uses which bytes, what they
+//! must hold afterwards, and what may have gone wrong.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) rank: usize,
+    pub(crate) peer: usize,
+    pub(crate) put: bool,
+    pub(crate) local: u64,
+    pub(crate) remote: u64,
+    pub(crate) len: u64,
+    /// What was at the source when it began.
+    pub(crate) data: Vec<u8>,
+    /// What was at the destination.
+    pub(crate) before: Vec<u8>,
+    /// Whether its end may be an error.
+    pub(crate) may_fail: bool,
+    /// Whether it must be.
+    pub(crate) must_fail: bool,
+}
+
+impl Known {
+    /// Where it writes.
+    pub(crate) fn target(&self) -> (usize, u64) {
+        if self.put {
+            (self.peer, self.remote)
+        } else {
+            (self.rank, self.local)
+        }
+    }
+
+    pub(crate) fn source(&self) -> (usize, u64) {
+        if self.put {
+            (self.rank, self.local)
+        } else {
+            (self.peer, self.remote)
+        }
+    }
+
+    /// Whether it uses some of a rank's bytes.
+    pub(crate) fn uses(&self, rank: usize, addr: u64, len: u64) -> bool {
+        [(self.rank, self.local), (self.peer, self.remote)]
+            .iter()
+            .any(|(of, at)| *of == rank && overlap(*at, self.len, addr, len))
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Book {
+    pub(crate) known: BTreeMap<u64, Known>,
+    pub(crate) served: u64,
+    pub(crate) failed: u64,
+}
+
+impl Book {
+    /// Whether an operation may begin: nobody writes what it uses, nor uses what it writes.
+    pub(crate) fn is_free(&self, new: &Known) -> bool {
+        self.known.values().all(|old| {
+            let (rank, addr) = new.target();
+            let (of, at) = old.target();
+            !old.uses(rank, addr, new.len) && !new.uses(of, at, old.len)
+        })
+    }
+}
+
+pub(crate) fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> bool {
+    a < b + b_len && b < a + a_len
+}

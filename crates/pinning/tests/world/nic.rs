@@ -1,0 +1,48 @@
+//! A NIC: the registrations in force, and what was registered when.
+
+use std::collections::BTreeMap;
+
+use hydrant_pinning::Run;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registration {
+    pub(crate) run: Run,
+    pub(crate) writable: bool,
+}
+
+/// Keys count as of no use as soon as their deregistration was decided, but as registered until
+/// it is done; and memory counts as registered as soon as that was decided.
+#[derive(Default)]
+pub(crate) struct Nic {
+    pub(crate) keys: BTreeMap<u64, Registration>,
+    /// Buckets being registered, in force, or being deregistered.
+    pub(crate) buckets: u64,
+}
+
+impl Nic {
+    /// Whether a key covers bytes.
+    pub(crate) fn covers(
+        &self,
+        key: u64,
+        bucket: u64,
+        addr: u64,
+        len: u64,
+        write: bool,
+    ) -> Result<(), String> {
+        let Some(it) = self.keys.get(&key) else {
+            return Err(format!("key {key} is not in force"));
+        };
+        let (from, to) = (it.run.first * bucket, it.run.end() * bucket);
+        if addr < from || addr + len > to {
+            return Err(format!("{len} bytes at {addr:#x} are outside {:?}", it.run));
+        }
+        if write && !it.writable {
+            return Err(format!("key {key} is read-only"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn touches(&self, run: Run) -> bool {
+        self.keys.values().any(|it| it.run.overlaps(run))
+    }
+}

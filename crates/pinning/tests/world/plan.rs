@@ -1,0 +1,224 @@
+//! What a world is made of, and what happens in it.
+
+use hydrant_pinning::{Config, CostModel, Message, Strategy};
+use proptest::prelude::*;
+
+pub(crate) const PAGE: usize = 4096;
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) ranks: u32,
+    pub(crate) strategy: Strategy,
+    /// Pages of a bucket.
+    pub(crate) pages: usize,
+    /// Buckets of memory at each rank.
+    pub(crate) memory: u64,
+    /// M, in buckets for each peer.
+    pub(crate) share: u64,
+    /// MAXVICTIM, in buckets.
+    pub(crate) victims: u64,
+    pub(crate) entries: u64,
+    pub(crate) max_extent: u64,
+    pub(crate) cost: CostModel,
+    pub(crate) ride: usize,
+    pub(crate) payload: usize,
+    pub(crate) reads: bool,
+    pub(crate) borrowing: bool,
+    pub(crate) adaptive: bool,
+}
+
+pub(crate) const COSTS: [CostModel; 3] = [
+    // GM: all in the pages.
+    CostModel {
+        per_op_ns: 0.0,
+        per_page_ns: 40_000.0,
+    },
+    // Soft-RoCE in a virtual machine: all in the call.
+    CostModel {
+        per_op_ns: 39_800.0,
+        per_page_ns: 181.0,
+    },
+    // PM.
+    CostModel {
+        per_op_ns: 40_000.0,
+        per_page_ns: 7_000.0,
+    },
+];
+
+impl Plan {
+    pub(crate) fn bucket(&self) -> u64 {
+        (self.pages * PAGE) as u64
+    }
+
+    pub(crate) fn config(&self, rank: u32) -> Config {
+        let bucket = self.bucket();
+        Config {
+            rank,
+            ranks: self.ranks,
+            strategy: self.strategy,
+            page: PAGE,
+            bucket: self.pages * PAGE,
+            m: self.share * u64::from(self.ranks - 1) * bucket,
+            maxvictim: self.victims * bucket,
+            available: u64::MAX,
+            adaptive_victims: self.adaptive,
+            borrowing: self.borrowing,
+            entries: self.entries,
+            max_extent: self.max_extent * bucket,
+            cost: self.cost,
+            ride: self.ride,
+            max_payload: Message::MAX_BYTES + self.ride.max(64) + self.payload,
+            reads: self.reads,
+        }
+    }
+
+    /// A plan from a number, for runs that choose by themselves.
+    pub(crate) fn drawn(seed: u64) -> Self {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % below
+        };
+        let firehose = draw(2) == 0;
+        Self {
+            seed,
+            ranks: 2 + draw(3) as u32,
+            strategy: match firehose {
+                true => Strategy::Firehose,
+                false => Strategy::ALL[draw(Strategy::ALL.len())],
+            },
+            pages: [1, 4, 16][draw(3)],
+            memory: 8 + draw(24) as u64,
+            share: [1, 1, 2, 3, 5, 8, 24][draw(7)],
+            victims: [1, 1, 2, 3, 4, 9, 24][draw(7)],
+            entries: [1, 8, 64, 1024][draw(4)],
+            max_extent: [1, 3, 1000][draw(3)],
+            cost: COSTS[draw(3)],
+            ride: [0, 64, 1024][draw(3)],
+            payload: [0, 100, 5000][draw(3)],
+            reads: draw(2) == 0,
+            borrowing: draw(2) == 0,
+            adaptive: draw(2) == 0,
+        }
+    }
+}
+
+pub(crate) fn any_plan() -> impl Strategy2<Value = Plan> {
+    any::<u64>().prop_map(Plan::drawn)
+}
+
+pub(crate) use proptest::strategy::Strategy as Strategy2;
+
+/// One thing that happens. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Begin {
+        rank: u16,
+        peer: u16,
+        put: bool,
+        local: u32,
+        remote: u32,
+        len: u32,
+    },
+    /// One of the things under way happens.
+    Advance(u16),
+    /// Several do.
+    Flush(u16),
+    Revoke {
+        rank: u16,
+        page: u16,
+        pages: u16,
+        unmap: bool,
+    },
+    /// Memory is as it was at first once more.
+    Restore(u16),
+    Pin {
+        rank: u16,
+        bucket: u16,
+        buckets: u16,
+    },
+    FailRegistrations(u8),
+    FailTransfers(bool),
+    Lose(u16),
+}
+
+pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
+    let begin = (
+        any::<u16>(),
+        any::<u16>(),
+        any::<bool>(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u32>(),
+    );
+    let begin = begin.prop_map(|(rank, peer, put, local, remote, len)| Step::Begin {
+        rank,
+        peer,
+        put,
+        local,
+        remote,
+        len,
+    });
+    let revoke = (any::<u16>(), any::<u16>(), any::<u16>(), any::<bool>());
+    let revoke = revoke.prop_map(|(rank, page, pages, unmap)| Step::Revoke {
+        rank,
+        page,
+        pages,
+        unmap,
+    });
+    let pin = (any::<u16>(), any::<u16>(), any::<u16>());
+    let pin = pin.prop_map(|(rank, bucket, buckets)| Step::Pin {
+        rank,
+        bucket,
+        buckets,
+    });
+    prop_oneof![
+        40 => begin,
+        60 => any::<u16>().prop_map(Step::Advance),
+        10 => any::<u16>().prop_map(Step::Flush),
+        2 => revoke,
+        2 => any::<u16>().prop_map(Step::Restore),
+        1 => pin,
+        2 => any::<u8>().prop_map(Step::FailRegistrations),
+        1 => any::<bool>().prop_map(Step::FailTransfers),
+        1 => any::<u16>().prop_map(Step::Lose),
+    ]
+}
+
+impl Step {
+    /// A step from a sequence that looks random.
+    pub(crate) fn drawn(draw: &mut impl FnMut(u64) -> u64) -> Self {
+        let half = |value: u64| value as u16;
+        match draw(1000) {
+            0..330 => Step::Begin {
+                rank: half(draw(1 << 16)),
+                peer: half(draw(1 << 16)),
+                put: draw(2) == 0,
+                local: draw(1 << 32) as u32,
+                remote: draw(1 << 32) as u32,
+                len: draw(1 << 32) as u32,
+            },
+            330..900 => Step::Advance(half(draw(1 << 16))),
+            900..920 => Step::Flush(half(draw(1 << 16))),
+            920..940 => Step::Revoke {
+                rank: half(draw(1 << 16)),
+                page: half(draw(1 << 16)),
+                pages: half(draw(1 << 16)),
+                unmap: draw(2) == 0,
+            },
+            940..965 => Step::Restore(half(draw(1 << 16))),
+            965..970 => Step::Pin {
+                rank: half(draw(1 << 16)),
+                bucket: half(draw(1 << 16)),
+                buckets: half(draw(1 << 16)),
+            },
+            970..995 => Step::FailRegistrations(draw(256) as u8),
+            995..999 => Step::FailTransfers(draw(2) == 0),
+            _ => Step::Lose(half(draw(1 << 16))),
+        }
+    }
+}
