@@ -33,10 +33,11 @@ fn cannon_gives_the_serial_answer() {
     }
 }
 
-/// Time included: nothing of the machine that simulates is seen.
+/// Time included. Where registration costs by the page, how many pages a buffer lies on is the
+/// allocator's choice, which depends on the order in which this machine starts threads.
 #[test]
 fn the_same_run_gives_the_same_report() {
-    let run = || report(Simulated("myrinet-gm"), 4, BITONIC, &["--n", "5000"]);
+    let run = || report(Simulated("ideal"), 4, BITONIC, &["--n", "5000"]);
     let first = run().unwrap();
     for _ in 0..3 {
         assert_eq!(run().unwrap(), first);
