@@ -41,32 +41,33 @@ pub(super) const TABLE: &[Setting] = &[
         name: "HYDRANT_REGISTRATION",
         meaning: "how memory gets registered, where the network needs that: firehose, pin-everything, bounce, rendezvous-unpin, …",
         set: |s, text| {
-            s.registration.strategy = text.parse().map_err(|cause| format!("{cause}"))?;
+            s.registration.strategy = text
+                .parse()
+                .map_err(|cause| format!("a strategy ({cause})"))?;
             Ok(())
         },
         show: |s| s.registration.strategy.to_string(),
     },
     Setting {
         name: "HYDRANT_M",
-        meaning: "bytes that peers together may keep registered here",
-        set: |s, text| bytes(text, 4096, 1 << 46).map(|m| s.registration.m = Some(m as u64)),
-        show: |s| or_default(s.registration.m, "4/10 of what can be pinned"),
+        meaning: "bytes that peers together may keep registered here; auto is 4/10 of what can be pinned",
+        set: |s, text| or_auto(text, 4096, 1 << 46).map(|m| s.registration.m = m),
+        show: |s| auto_or(s.registration.m),
     },
     Setting {
         name: "HYDRANT_MAXVICTIM",
-        meaning: "bytes that may stay registered beside M: victims, and memory of own operations",
-        set: |s, text| {
-            bytes(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = Some(v as u64))
-        },
-        show: |s| or_default(s.registration.maxvictim, "M/8"),
+        meaning: "bytes that may stay registered beside M: victims, and memory of own operations; auto is M/8",
+        set: |s, text| or_auto(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = v),
+        show: |s| auto_or(s.registration.maxvictim),
     },
     Setting {
         name: "HYDRANT_BUCKET",
-        meaning: "bytes of a bucket, the unit of registration: a power of two, a multiple of the page",
+        meaning: "bytes of a bucket, the unit of registration: a power of two, a multiple of the page; auto is a page",
         set: |s, text| {
-            bytes(text, 4096, 1 << 30).map(|bucket| s.registration.bucket = Some(bucket))
+            or_auto(text, 4096, 1 << 30)
+                .map(|bytes| s.registration.bucket = bytes.map(|bytes| bytes as usize))
         },
-        show: |s| or_default(s.registration.bucket.map(|bucket| bucket as u64), "a page"),
+        show: |s| auto_or(s.registration.bucket.map(|bytes| bytes as u64)),
     },
     Setting {
         name: "HYDRANT_RIDE",
@@ -219,8 +220,17 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-fn or_default(bytes: Option<u64>, default: &str) -> String {
-    bytes.map_or_else(|| default.to_owned(), format_bytes)
+fn or_auto(text: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    bytes(text, least, most)
+        .map(|bytes| Some(bytes as u64))
+        .map_err(|expected| format!("auto, or {expected}"))
+}
+
+fn auto_or(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "auto".to_owned(), format_bytes)
 }
 
 fn shown(on: bool) -> String {

@@ -684,11 +684,12 @@ impl Local {
         };
         let gap = cut(gap, gap.first + most);
         let mut welcome = cut(welcome, welcome.first + most);
-        if welcome.count > gap.count && !self.has_room(welcome.count, claimant) {
-            // Nothing is given up for what nobody asked for, unless it is a stream.
+        let mut room = self.make_room(welcome.count, claimant, out);
+        if !matches!(room, Room::Yes) && welcome.count > gap.count {
             welcome = gap;
+            room = self.make_room(welcome.count, claimant, out);
         }
-        match self.make_room(welcome.count, claimant, out) {
+        match room {
             Room::Yes => {
                 self.planned += welcome.count;
                 let pledged = matches!(claimant, Claimant::Move(_) | Claimant::Pin(_));

@@ -1,0 +1,174 @@
+//! How wide extents get: a stream must not pay for a call a page, nor scattered access for
+//! pages it never touches, and a peer pays for what is really registered. One width for all was
+//! what made large puts slow and scattered ones slower in the Firehose that is shipped.
+
+use std::collections::VecDeque;
+
+use hydrant_pinning::{Action, Config, CostModel, Engine, Operation, Registered};
+
+const PAGE: u64 = 4096;
+
+/// Two ranks that do at once what their engines say.
+struct Pair {
+    engines: [Engine; 2],
+    /// Pages of each registration at the target.
+    widths: Vec<u64>,
+    moves: u64,
+    next: u64,
+}
+
+impl Pair {
+    fn new(change: impl Fn(&mut Config)) -> Self {
+        let engine = |rank| {
+            let mut config = Config {
+                reads: true,
+                // Soft-RoCE, as measured: a call costs what 220 pages do.
+                cost: CostModel {
+                    per_op_ns: 39_800.0,
+                    per_page_ns: 181.0,
+                },
+                ..Config::firehose_paper(rank, 2)
+            };
+            change(&mut config);
+            Engine::new(config).expect("limits that can be")
+        };
+        Self {
+            engines: [engine(0), engine(1)],
+            widths: Vec::new(),
+            moves: 0,
+            next: 1,
+        }
+    }
+
+    /// A put of rank 0 into rank 1, to its end.
+    fn put(&mut self, remote: u64, len: u64) {
+        self.next += 1;
+        let operation = Operation {
+            id: self.next,
+            peer: 1,
+            put: true,
+            local: 1 << 32,
+            remote,
+            len,
+        };
+        let mut actions = Vec::new();
+        (self.engines[0].begin(operation, &mut actions)).expect("a peer and addresses that are");
+        let mut todo: VecDeque<(usize, Action)> = actions.into_iter().map(|it| (0, it)).collect();
+        let mut done = false;
+        while let Some((rank, action)) = todo.pop_front() {
+            let mut out = Vec::new();
+            let mut at = rank;
+            match action {
+                Action::Send { to, message, .. } => {
+                    at = to as usize;
+                    self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
+                    (self.engines[at].message(rank as u32, message, None, &mut out))
+                        .expect("what an engine says is well formed");
+                }
+                Action::Register { id, welcome, .. } => {
+                    if rank == 1 {
+                        self.widths.push(welcome.count);
+                    }
+                    let got = Registered {
+                        run: welcome,
+                        key: id,
+                        writable: true,
+                    };
+                    self.engines[rank].registered(id, Ok(got), &mut out);
+                }
+                Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
+                Action::Transfer { id, .. } => {
+                    self.engines[rank].transferred(id, Ok(()), &mut out);
+                }
+                Action::Done { result, .. } => {
+                    result.expect("nothing fails here");
+                    done = true;
+                }
+                other => panic!("not expected: {other:?}"),
+            }
+            todo.extend(out.into_iter().map(|action| (at, action)));
+        }
+        assert!(done, "the put is complete");
+    }
+
+    /// Firehoses that the asker has, and the buckets that the target has registered.
+    fn charged(&self) -> (u64, u64) {
+        (
+            self.engines[0].firehoses(1).0,
+            self.engines[1].stats().local.registered,
+        )
+    }
+}
+
+#[test]
+fn a_stream_registers_ever_wider_extents() {
+    let mut pair = Pair::new(|_| {});
+    let pages = 16_384;
+    for page in 0..pages {
+        pair.put((1 << 20) * PAGE + page * PAGE, PAGE);
+    }
+    assert!(
+        pair.widths.len() < 40,
+        "{} registrations for {pages} pages: {:?}",
+        pair.widths.len(),
+        pair.widths
+    );
+    assert!(pair.widths.windows(2).all(|pair| pair[0] <= pair[1]));
+    let widest = pair.widths.last().copied().expect("some");
+    assert_eq!(widest, pair.engines[0].limits().amortised);
+    assert_eq!(pair.moves, pair.widths.len() as u64);
+}
+
+#[test]
+fn scattered_access_registers_what_it_touches() {
+    let mut pair = Pair::new(|_| {});
+    let mut place: u64 = 1;
+    for _ in 0..2_000 {
+        place = place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+        pair.put((1 << 20) * PAGE + (place % 50_000) * PAGE, 8);
+    }
+    assert!(pair.widths.iter().all(|width| *width == 1));
+    let (firehoses, registered) = pair.charged();
+    assert_eq!(firehoses, registered);
+}
+
+#[test]
+fn the_asker_pays_for_what_is_registered() {
+    let mut pair = Pair::new(|_| {});
+    for page in 0..3_000 {
+        pair.put((1 << 20) * PAGE + page * PAGE, 8);
+    }
+    let (firehoses, registered) = pair.charged();
+    assert!(registered >= 3_000);
+    assert_eq!(firehoses, registered);
+}
+
+#[test]
+fn where_pages_are_all_the_cost_nothing_is_widened() {
+    let mut pair = Pair::new(|config| {
+        config.cost = CostModel {
+            per_op_ns: 0.0,
+            per_page_ns: 40_000.0,
+        };
+    });
+    for page in 0..1_000 {
+        pair.put((1 << 20) * PAGE + page * PAGE, 8);
+    }
+    assert!(pair.widths.iter().all(|width| *width == 1));
+}
+
+#[test]
+fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
+    let mut pair = Pair::new(|config| {
+        config.m = 256 * PAGE;
+        config.maxvictim = 64 * PAGE;
+    });
+    for page in 0..4_096 {
+        pair.put((1 << 20) * PAGE + page * PAGE, PAGE);
+        let (firehoses, registered) = pair.charged();
+        assert!(firehoses <= 256 && registered <= 320);
+    }
+    let few = pair.widths.len();
+    assert!(few < 4_096 / 32, "{few} registrations");
+    assert!(pair.widths.iter().all(|width| *width <= 64));
+}
