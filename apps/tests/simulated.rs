@@ -2,7 +2,10 @@
 
 mod support;
 
-use support::{Launcher::Simulated, fails, report};
+use support::{
+    Launcher::{Simulated, Squeezed},
+    fails, report,
+};
 
 const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
 const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
@@ -28,6 +31,32 @@ fn cannon_gives_the_serial_answer() {
                 let arguments = ["--n", "61", "--accumulate", accumulate];
                 let report = report(Simulated(profile), ranks, CANNON, &arguments).unwrap();
                 assert_eq!(report["verified"], "full");
+            }
+        }
+    }
+}
+
+/// Every strategy on every machine of the papers.
+#[test]
+fn every_pair_gives_the_serial_answer() {
+    const MACHINES: [&str; 6] = [
+        "ideal",
+        "myrinet-gm",
+        "myrinet-pm",
+        "myrinet-gm-armci",
+        "clan-via",
+        "connectx",
+    ];
+    for strategy in hydrant::Strategy::ALL {
+        for profile in MACHINES {
+            let launcher = Squeezed(profile, strategy.name());
+            for (ranks, program, arguments) in [
+                (4, CANNON, ["--n", "128"].as_slice()),
+                (4, CANNON, &["--n", "24", "--put", "1"]),
+                (8, BITONIC, &["--n", "20000"]),
+            ] {
+                let report = report(launcher, ranks, program, arguments).unwrap();
+                assert_eq!(report["verified"], "full", "{profile} {strategy} {program}");
             }
         }
     }

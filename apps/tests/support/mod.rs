@@ -22,6 +22,9 @@ pub(crate) enum Launcher {
     HydrantRun,
     /// `hydrant run` on the simulated network of this profile.
     Simulated(&'static str),
+    /// The same, by a registration strategy, with so little to register that moves and
+    /// evictions happen all the time.
+    Squeezed(&'static str, &'static str),
     Hydra,
     OpenMpi,
 }
@@ -45,6 +48,17 @@ pub(crate) fn job(
             let mut command = Command::new(hydrant());
             let (conduit, ranks) = (format!("sim:{profile}"), ranks.to_string());
             command.args(["run", "--conduit", &conduit, "-n", &ranks, program]);
+            command
+        }
+        Launcher::Squeezed(profile, strategy) => {
+            let mut command = Command::new(hydrant());
+            let (conduit, ranks) = (format!("sim:{profile}"), ranks.to_string());
+            command.args(["run", "--conduit", &conduit, "--registration", strategy]);
+            command.args(["-n", &ranks, program]);
+            // What is registered for good needs room for all of it.
+            if strategy != "pin-everything" {
+                command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
+            }
             command
         }
         Launcher::Hydra => {
