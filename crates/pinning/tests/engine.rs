@@ -37,37 +37,26 @@ fn seconds() -> u64 {
     set.and_then(|text| text.parse().ok()).unwrap_or(4)
 }
 
-#[test]
-fn worlds_of_all_kinds_go_on_for_long() {
+/// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on.
+fn soak(kind: &str, mut world_of: impl FnMut(u64) -> World) {
     let start = std::time::Instant::now();
-    let first: u64 = std::env::var("HYDRANT_SOAK_SEED")
-        .ok()
-        .and_then(|it| it.parse().ok())
-        .unwrap_or(1);
+    let first = std::env::var("HYDRANT_SOAK_SEED").ok();
+    let first: u64 = first.and_then(|text| text.parse().ok()).unwrap_or(1);
     let mut seed = first;
-    let (mut steps, mut served, mut failed) = (0, 0, 0);
+    let (mut steps, mut served, mut failed, mut offences) = (0, 0, 0, 0);
+    let mut seen = std::collections::BTreeMap::<&str, u64>::new();
     while start.elapsed().as_secs() < seconds() {
         let plan = Plan::drawn(seed);
-        let outcome = std::panic::catch_unwind(|| {
-            let mut world = World::new(plan.clone());
-            let mut state = seed | 1;
-            let mut draw = |below: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 11) % below
-            };
-            for _ in 0..3000 {
-                world.step(&Step::drawn(&mut draw));
-            }
-            world.drain();
-            (world.steps, world.book.served, world.book.failed)
-        });
-        match outcome {
-            Ok(it) => {
-                steps += it.0;
-                served += it.1;
-                failed += it.2;
+        let run = std::panic::AssertUnwindSafe(|| world_of(seed));
+        match std::panic::catch_unwind(run) {
+            Ok(world) => {
+                steps += world.steps;
+                served += world.book.served;
+                failed += world.book.failed;
+                offences += world.offences;
+                for (what, times) in world.ways() {
+                    *seen.entry(what).or_default() += times;
+                }
             }
             Err(cause) => {
                 eprintln!("HYDRANT_SOAK_SEED={seed}: {plan:?}");
@@ -77,8 +66,55 @@ fn worlds_of_all_kinds_go_on_for_long() {
         seed += 1;
     }
     println!(
-        "{} worlds, {steps} steps, {served} operations served, {failed} failed as they should",
+        "{kind}: {} worlds, {steps} steps, {served} operations served, {failed} failed as they should, {offences} offences",
         seed - first
     );
+    println!("{seen:?}");
     assert!(served > failed);
+    // A world in which nothing happens proves nothing.
+    let never: Vec<_> = seen.iter().filter(|(_, times)| **times == 0).collect();
+    assert!(never.is_empty() || seed - first < 100, "{never:?}");
+}
+
+fn sequence(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    }
+}
+
+#[test]
+fn worlds_of_all_kinds_go_on_for_long() {
+    soak("honest", |seed| {
+        let mut world = World::new(Plan::drawn(seed));
+        let mut draw = sequence(seed);
+        for _ in 0..3000 {
+            world.step(&Step::drawn(&mut draw));
+        }
+        world.drain();
+        world
+    });
+}
+
+#[test]
+fn one_that_keeps_no_rule_harms_nobody_else() {
+    soak("hostile", |seed| {
+        let mut world = World::new(Plan::drawn(seed)).with_hostile();
+        world.strict = seed % 3 == 0;
+        let mut draw = sequence(seed);
+        for _ in 0..2000 {
+            world.step(&Step::drawn(&mut draw));
+            world.offend();
+        }
+        world.expel();
+        world.drain();
+        for own in &world.ranks[1..] {
+            let most = 100 + 20 * world.plan.memory as usize;
+            assert!(own.engine.entries() < most, "{}", own.engine.entries());
+        }
+        world
+    });
 }

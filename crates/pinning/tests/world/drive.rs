@@ -52,7 +52,13 @@ impl World {
                 bucket,
                 buckets,
             } => self.pin(rank, bucket, buckets),
-            Step::FailRegistrations(often) => self.fail_registrations = u32::from(often) % 8,
+            Step::FailRegistrations(often) => {
+                self.fail_registrations = match often {
+                    0..180 => 0,
+                    180..250 => 2 + u32::from(often) % 6,
+                    _ => 1,
+                }
+            }
             Step::FailTransfers(fail) => self.fail_transfers = fail,
             Step::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
         }
@@ -121,6 +127,19 @@ impl World {
             place(&self.ranks[rank].memory, local),
             place(&self.ranks[peer].memory, remote),
         );
+        // Some go on where the last one ended.
+        let after = self.after.get(&(rank, peer, put)).copied();
+        let (local, remote) = match after.filter(|_| len.is_multiple_of(3)) {
+            Some((near, far))
+                if self.ranks[rank].memory.is_inside(near, len)
+                    && self.ranks[peer].memory.is_inside(far, len) =>
+            {
+                (near, far)
+            }
+            _ => (local, remote),
+        };
+        self.after
+            .insert((rank, peer, put), (local + len, remote + len));
         let own = &self.ranks[rank];
         let busy = own.revoking.values().any(|it| {
             let (addr, bytes) = own.memory.span(it.run);
@@ -159,6 +178,7 @@ impl World {
         let moves = put || self.plan.reads;
         if moves && let Some(hit) = hot.hit(peer as u32, remote, local, len, put) {
             self.book.known.insert(op, known);
+            self.hits += 1;
             self.ranks[rank].hits.push(hit);
             self.events.push(Event::HitMoves { rank, op, hit });
             return;
@@ -203,8 +223,12 @@ impl World {
             let (&(from, to), _) = ready.nth(which - self.events.len()).expect("counted");
             let queue = self.channels.get_mut(&(from, to)).expect("it is there");
             let bytes = queue.pop_front().expect("it is not empty");
-            if !self.ranks[to].lost && Some(to) != self.hostile {
-                self.deliver(from, to, &bytes);
+            if self.ranks[to].lost {
+                return;
+            }
+            match Some(to) == self.hostile {
+                true => self.misanswer(from, &bytes),
+                false => self.deliver(from, to, &bytes),
             }
         }
     }
@@ -219,7 +243,7 @@ impl World {
             }
         };
         self.note(&(from, to, &message));
-        let verdict = self.judge(to, &message, data);
+        let verdict = self.judge(from, to, &message, data);
         let mut out = Vec::new();
         let engine = &mut self.ranks[to].engine;
         let outcome = engine.message(from as u32, message.clone(), verdict, &mut out);
@@ -230,12 +254,24 @@ impl World {
                 "rank {to} about {message:?} of rank {from}: {cause}"
             );
             self.offences += 1;
+            if self.strict && !self.ranks[to].knows_lost.contains(&(from as u32)) {
+                self.events.push(Event::Lost {
+                    rank: to,
+                    who: from as u32,
+                });
+            }
         }
         self.perform(to, out, data);
     }
 
     /// Whether what a message asks of own memory may be; data that it brings is stored.
-    fn judge(&mut self, rank: usize, message: &Message, data: &[u8]) -> Option<Refusal> {
+    fn judge(
+        &mut self,
+        from: usize,
+        rank: usize,
+        message: &Message,
+        data: &[u8],
+    ) -> Option<Refusal> {
         let memory = &mut self.ranks[rank].memory;
         let may = match message {
             Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
@@ -253,8 +289,11 @@ impl World {
             }
             _ => Ok(()),
         };
+        let hostile = Some(from) == self.hostile;
         let may = may.and(match message.goes_to() {
             None => Ok(()),
+            // Nothing that others look at is spoilt by one who keeps no rule.
+            Some(_) if hostile && !data.is_empty() => Err(Refusal::NotMapped),
             Some(to) => memory.may_peer(to, data.len() as u64, true),
         });
         if let (Some(to), Ok(())) = (message.goes_to(), may) {
@@ -275,6 +314,7 @@ impl World {
                     assert!(welcome.count <= limits.max_extent, "{welcome:?}");
                     let nic = &mut self.ranks[rank].nic;
                     assert!(!nic.touches(welcome), "registered twice: {welcome:?}");
+                    self.wide += u64::from(welcome != need);
                     nic.buckets += welcome.count;
                     assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
                     self.events.push(Event::Registered {
@@ -324,6 +364,7 @@ impl World {
                 Action::Done { op, result } => self.done(rank, op, result),
                 Action::Pinned { id, result } => self.pinned(rank, id, result),
                 Action::Revoked { id } => {
+                    self.revocations += 1;
                     let it = self.ranks[rank]
                         .revoking
                         .remove(&id)
@@ -493,6 +534,10 @@ impl World {
         };
         if self.ranks[peer].lost {
             return Err(Error::PeerLost(it.peer));
+        }
+        if Some(peer) == self.hostile && self.draw(2) == 0 {
+            // It lets everything in, wherever that goes.
+            return Ok(());
         }
         let bucket = self.plan.bucket();
         let (near, far) = (&self.ranks[rank], &self.ranks[peer]);

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod drive;
+pub(crate) mod hostile;
 pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod nic;
@@ -111,6 +112,13 @@ pub(crate) struct World {
     /// The rank that keeps no rule, if one does.
     pub(crate) hostile: Option<usize>,
     pub(crate) offences: u64,
+    /// Where the last operation of a rank with a peer ended, on both sides.
+    pub(crate) after: BTreeMap<(usize, usize, bool), (u64, u64)>,
+    pub(crate) hits: u64,
+    pub(crate) wide: u64,
+    pub(crate) revocations: u64,
+    /// Whether a rank that breaks a rule is taken for lost.
+    pub(crate) strict: bool,
 }
 
 impl World {
@@ -141,6 +149,11 @@ impl World {
             draws: plan.seed | 1,
             hostile: None,
             offences: 0,
+            after: BTreeMap::new(),
+            hits: 0,
+            wide: 0,
+            revocations: 0,
+            strict: false,
             plan,
         }
     }
@@ -156,6 +169,36 @@ impl World {
         self.draws ^= self.draws >> 7;
         self.draws ^= self.draws << 17;
         (self.draws >> 11) % below.max(1)
+    }
+
+    /// The ways that operations and memory went, and how often.
+    pub(crate) fn ways(&self) -> Vec<(&'static str, u64)> {
+        let sum = |of: fn(&hydrant_pinning::Stats) -> u64| {
+            let all = self.ranks.iter().map(|rank| of(&rank.engine.stats()));
+            all.sum::<u64>()
+        };
+        vec![
+            ("hits", self.hits),
+            ("far hits", sum(|it| it.far_hits)),
+            ("moves", sum(|it| it.moves)),
+            ("rides", sum(|it| it.rides)),
+            ("copies", sum(|it| it.copies)),
+            ("splits", sum(|it| it.splits)),
+            ("far stalls", sum(|it| it.stalls)),
+            ("near stalls", sum(|it| it.local.stalls)),
+            ("released", sum(|it| it.released)),
+            ("from cache", sum(|it| it.served_from_cache)),
+            ("lent", sum(|it| it.lent)),
+            ("recalled", sum(|it| it.recalled)),
+            ("refused", sum(|it| it.refused)),
+            ("registrations failed", sum(|it| it.local.failed)),
+            ("wide extents", self.wide),
+            ("revocations", self.revocations),
+            (
+                "ranks lost",
+                self.ranks.iter().filter(|it| it.lost).count() as u64,
+            ),
+        ]
     }
 
     /// What was done, in which order, as a number.

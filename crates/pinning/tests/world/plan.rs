@@ -84,6 +84,7 @@ impl Plan {
             (state >> 11) as usize % below
         };
         let firehose = draw(2) == 0;
+        let pages: usize = [1, 4, 16][draw(3)];
         Self {
             seed,
             ranks: 2 + draw(3) as u32,
@@ -91,10 +92,10 @@ impl Plan {
                 true => Strategy::Firehose,
                 false => Strategy::ALL[draw(Strategy::ALL.len())],
             },
-            pages: [1, 4, 16][draw(3)],
-            memory: 8 + draw(24) as u64,
-            share: [1, 1, 2, 3, 5, 8, 24][draw(7)],
-            victims: [1, 1, 2, 3, 4, 9, 24][draw(7)],
+            pages,
+            memory: 8 + draw([72, 40, 24][pages.ilog2() as usize / 2]) as u64,
+            share: [1, 1, 2, 3, 5, 8, 24, 60][draw(8)],
+            victims: [1, 1, 2, 3, 4, 9, 24, 60][draw(8)],
             entries: [1, 8, 64, 1024][draw(4)],
             max_extent: [1, 3, 1000][draw(3)],
             cost: COSTS[draw(3)],

@@ -1,0 +1,165 @@
+//! Messages to bytes and back, and bytes that are none.
+
+use hydrant_pinning::{
+    Message, Refusal, Run,
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
+};
+use proptest::{collection::vec, prelude::*};
+
+fn run() -> impl Strategy<Value = Run> {
+    (0_u64..1 << 40, 1_u64..1 << 40).prop_map(|(first, count)| Run {
+        first,
+        count: count.min((1 << 40) - first),
+    })
+}
+
+fn runs() -> impl Strategy<Value = Vec<Run>> {
+    vec(run(), 0..=MAX_LIST)
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    prop_oneof![
+        Just(Refusal::Limit),
+        Just(Refusal::NotMapped),
+        Just(Refusal::ReadOnly),
+        Just(Refusal::Exhausted),
+    ]
+}
+
+fn refused() -> impl Strategy<Value = Option<Refusal>> {
+    prop::option::of(refusal())
+}
+
+fn len() -> impl Strategy<Value = u32> {
+    0_u32..5000
+}
+
+fn asked() -> impl Strategy<Value = Message> {
+    let need = (run(), any::<u64>(), any::<u64>()).prop_map(|(welcome, skip, count)| {
+        let first = welcome.first + skip % welcome.count;
+        let count = 1 + count % (welcome.end() - first);
+        Need {
+            run: Run { first, count },
+            welcome,
+        }
+    });
+    let ride = prop::option::of((any::<u64>(), len()).prop_map(|(addr, len)| Ride { addr, len }));
+    let flags = any::<(u64, bool, bool, u64)>();
+    (flags, runs(), vec(need, 0..=MAX_LIST), ride).prop_map(
+        |((id, write, hold, borrow), releases, needs, ride)| {
+            Message::Move(Move {
+                id,
+                write,
+                hold,
+                borrow,
+                releases,
+                needs,
+                ride,
+            })
+        },
+    )
+}
+
+fn granted() -> impl Strategy<Value = Message> {
+    let grant = (run(), any::<u64>(), any::<bool>());
+    let grant = grant.prop_map(|(run, key, writable)| Grant { run, key, writable });
+    let ride = prop::option::of(prop_oneof![len().prop_map(Ok), refusal().prop_map(Err)]);
+    (
+        any::<(u64, bool, u64)>(),
+        vec(grant, 0..=MAX_LIST),
+        vec((run(), refusal()), 0..=MAX_LIST),
+        ride,
+    )
+        .prop_map(|((id, last, lent), grants, refused, ride)| {
+            Message::Granted(Granted {
+                id,
+                last,
+                lent,
+                grants,
+                refused,
+                ride,
+            })
+        })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let chunk = || (any::<u64>(), any::<u64>(), len());
+    let place = any::<(u64, u64, u64)>().prop_map(|(key, addr, len)| Place { key, addr, len });
+    prop_oneof![
+        asked(),
+        granted(),
+        (runs(), any::<bool>()).prop_map(|(runs, unpin)| Message::Release { runs, unpin }),
+        chunk().prop_map(|(id, to, len)| Message::Put { id, to, len }),
+        chunk().prop_map(|(id, from, len)| Message::Get { id, from, len }),
+        (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Stored { id, refused }),
+        (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Pulled { id, refused }),
+        (any::<u64>(), refused(), len()).prop_map(|(id, refused, len)| Message::Fetched {
+            id,
+            refused,
+            len
+        }),
+        (any::<u64>(), any::<u64>(), vec(place, 0..=MAX_LIST))
+            .prop_map(|(id, from, to)| Message::Pull { id, from, to }),
+        any::<u64>().prop_map(|count| Message::Recall { count }),
+        (any::<u64>(), run()).prop_map(|(id, run)| Message::Revoke { id, run }),
+        (any::<u64>(), runs()).prop_map(|(id, runs)| Message::Revoked { id, runs }),
+    ]
+}
+
+fn bytes_of(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    assert!(bytes.len() <= Message::MAX_BYTES);
+    let data = message.data() as usize;
+    bytes.extend((0..data).map(|at| at as u8));
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_message_comes_back_as_it_was(message in message()) {
+        let bytes = bytes_of(&message);
+        let (back, data) = Message::decode(&bytes).expect("it was encoded");
+        prop_assert_eq!(&back, &message);
+        prop_assert_eq!(data.len() as u64, message.data());
+    }
+
+    #[test]
+    fn a_message_that_is_cut_or_has_more_is_none(message in message(), at in any::<usize>()) {
+        let mut bytes = bytes_of(&message);
+        let cut = at % bytes.len();
+        prop_assert!(Message::decode(&bytes[..cut]).is_err());
+        bytes.push(0);
+        prop_assert!(Message::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_are_not(bytes in vec(any::<u8>(), 0..2000)) {
+        if let Ok((message, data)) = Message::decode(&bytes) {
+            let mut again = Vec::new();
+            message.encode(&mut again);
+            again.extend_from_slice(data);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
+    fn a_message_with_bits_changed_is_another_or_none(
+        message in message(),
+        flips in vec((any::<usize>(), 0_u8..8), 1..6),
+    ) {
+        let mut bytes = bytes_of(&message);
+        for (at, bit) in flips {
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+        }
+        if let Ok((message, data)) = Message::decode(&bytes) {
+            let mut again = Vec::new();
+            message.encode(&mut again);
+            again.extend_from_slice(data);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A rank that keeps no rule: it sends bytes, messages that nobody waits for, and answers that
+//! are nearly right.
+
+use hydrant_pinning::{
+    Message, Refusal, Run,
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
+};
+
+use super::{Event, World};
+
+impl World {
+    /// From now on, rank 0 does as it likes.
+    pub(crate) fn with_hostile(mut self) -> Self {
+        self.hostile = Some(0);
+        self
+    }
+
+    /// The hostile rank sends something.
+    pub(crate) fn offend(&mut self) {
+        let Some(hostile) = self.hostile.filter(|rank| !self.ranks[*rank].lost) else {
+            return;
+        };
+        let to = 1 + self.draw(self.ranks.len() as u64 - 1) as usize;
+        let bytes = match self.draw(8) {
+            0 => {
+                let count = self.draw(90);
+                (0..count).map(|_| self.draw(256) as u8).collect()
+            }
+            1 | 2 => self.overheard(),
+            _ => {
+                let message = self.invent(to);
+                self.with_data(&message)
+            }
+        };
+        let queue = self.channels.entry((hostile, to)).or_default();
+        queue.push_back(bytes);
+    }
+
+    /// A message to the hostile rank: it answers it, more or less.
+    pub(crate) fn misanswer(&mut self, from: usize, bytes: &[u8]) {
+        let Ok((message, _)) = Message::decode(bytes) else {
+            panic!("an honest rank sends messages");
+        };
+        let refused = (self.draw(3) == 0).then_some(self.refusal());
+        let answer = match message {
+            Message::Move(wanted) => {
+                let mut granted = Granted {
+                    id: wanted.id,
+                    last: self.draw(4) > 0,
+                    lent: self.draw(2) * self.draw(1 << 40),
+                    ..Granted::default()
+                };
+                for need in &wanted.needs {
+                    let run = if self.draw(2) == 0 {
+                        need.run
+                    } else {
+                        need.welcome
+                    };
+                    let part = Run {
+                        first: run.first + self.draw(run.count),
+                        count: 1 + self.draw(run.count),
+                    };
+                    let run = if self.draw(4) == 0 { part } else { run };
+                    match self.draw(5) {
+                        0 => granted.refused.push((run, self.refusal())),
+                        1 => {}
+                        _ => granted.grants.push(Grant {
+                            run,
+                            key: self.draw(1000),
+                            writable: self.draw(4) > 0,
+                        }),
+                    }
+                }
+                if let Some(ride) = wanted.ride.filter(|_| self.draw(5) > 0) {
+                    let len = if wanted.write { 0 } else { ride.len };
+                    granted.ride = Some(refused.map_or(Ok(len), Err));
+                }
+                Message::Granted(granted)
+            }
+            Message::Put { id, .. } => Message::Stored { id, refused },
+            Message::Get { id, len, .. } => Message::Fetched {
+                id,
+                refused,
+                len: if self.draw(6) == 0 { len / 2 } else { len },
+            },
+            Message::Pull { id, .. } => Message::Pulled { id, refused },
+            Message::Revoke { id, run } => Message::Revoked {
+                id,
+                runs: if self.draw(2) == 0 {
+                    vec![run]
+                } else {
+                    Vec::new()
+                },
+            },
+            _ => return,
+        };
+        if self.draw(6) == 0 {
+            return;
+        }
+        let bytes = self.with_data(&answer);
+        let hostile = self.hostile.expect("it was asked");
+        let queue = self.channels.entry((hostile, from)).or_default();
+        queue.push_back(bytes);
+    }
+
+    /// The hostile rank is found out, and gone.
+    pub(crate) fn expel(&mut self) {
+        let hostile = self.hostile.expect("there is one");
+        self.ranks[hostile].lost = true;
+        self.channels.retain(|(_, to), _| *to != hostile);
+        for rank in 1..self.ranks.len() {
+            self.events.push(Event::Lost {
+                rank,
+                who: hostile as u32,
+            });
+        }
+    }
+
+    /// Something that somebody else sent, with a bit of it changed.
+    fn overheard(&mut self) -> Vec<u8> {
+        let sent = self.channels.values().flatten();
+        let mut sent: Vec<Vec<u8>> = sent.take(32).cloned().collect();
+        if sent.is_empty() {
+            return vec![1];
+        }
+        let which = self.draw(sent.len() as u64) as usize;
+        let mut bytes = sent.swap_remove(which);
+        for _ in 0..self.draw(4) {
+            if !bytes.is_empty() {
+                let at = self.draw(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.draw(8);
+            }
+        }
+        bytes
+    }
+
+    fn with_data(&mut self, message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let data = message.data().min(1 << 16) as usize;
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    }
+
+    fn refusal(&mut self) -> Refusal {
+        let all = [
+            Refusal::Limit,
+            Refusal::NotMapped,
+            Refusal::ReadOnly,
+            Refusal::Exhausted,
+        ];
+        all[self.draw(4) as usize]
+    }
+
+    /// A number: small, or as large as can be.
+    fn number(&mut self) -> u64 {
+        match self.draw(6) {
+            0 => u64::MAX - self.draw(3),
+            1 => 1 << self.draw(64),
+            _ => self.draw(1000),
+        }
+    }
+
+    /// The name of something: most are counted from one.
+    fn some_name(&mut self) -> u64 {
+        let range = 1 + self.next;
+        if self.draw(8) == 0 {
+            self.number()
+        } else {
+            self.draw(range)
+        }
+    }
+
+    fn some_run(&mut self, of: usize) -> Run {
+        let first = self.ranks[of].memory.base() / self.plan.bucket();
+        match self.draw(10) {
+            0 => Run {
+                first: self.draw(1 << 20),
+                count: 1 << self.draw(39),
+            },
+            1 => Run {
+                first: 0,
+                count: 1 << 40,
+            },
+            _ => Run {
+                first: first + self.draw(self.plan.memory),
+                count: 1 + self.draw(3),
+            },
+        }
+    }
+
+    fn some_address(&mut self, of: usize) -> u64 {
+        if self.draw(8) == 0 {
+            return self.number();
+        }
+        let (base, len) = (self.ranks[of].memory.base(), self.ranks[of].memory.len());
+        base + self.draw(len)
+    }
+
+    fn runs(&mut self, of: usize) -> Vec<Run> {
+        let count = match self.draw(12) {
+            0 => MAX_LIST as u64,
+            _ => self.draw(3),
+        };
+        (0..count).map(|_| self.some_run(of)).collect()
+    }
+
+    fn invent(&mut self, to: usize) -> Message {
+        let id = self.some_name();
+        match self.draw(13) {
+            0..4 => {
+                let welcome = self.runs(to);
+                let needs = welcome.into_iter().map(|welcome| Need {
+                    run: Run {
+                        first: welcome.first,
+                        count: 1 + self.draw(welcome.count),
+                    },
+                    welcome,
+                });
+                let needs: Vec<Need> = needs.collect();
+                let ride = (self.draw(3) == 0).then(|| Ride {
+                    addr: self.some_address(to),
+                    len: match self.draw(2) {
+                        0 => self.draw(1 << 31) as u32,
+                        _ => self.draw(64) as u32,
+                    },
+                });
+                let write = self.draw(2) == 0 && ride.is_none_or(|ride| ride.len == 0);
+                Message::Move(Move {
+                    id,
+                    write,
+                    hold: self.draw(4) > 0,
+                    borrow: self.draw(2) * self.number(),
+                    releases: if self.draw(3) == 0 {
+                        self.runs(to)
+                    } else {
+                        Vec::new()
+                    },
+                    needs,
+                    ride,
+                })
+            }
+            4 => {
+                let hostile = 0;
+                let runs = self.runs(hostile).into_iter();
+                let grants: Vec<Grant> = runs
+                    .map(|run| Grant {
+                        run,
+                        key: self.draw(100),
+                        writable: true,
+                    })
+                    .collect();
+                Message::Granted(Granted {
+                    id,
+                    last: self.draw(2) == 0,
+                    lent: self.number(),
+                    grants,
+                    refused: Vec::new(),
+                    ride: None,
+                })
+            }
+            5 => Message::Release {
+                runs: self.runs(to),
+                unpin: self.draw(2) == 0,
+            },
+            6 => Message::Put {
+                id,
+                to: self.some_address(to),
+                len: 0,
+            },
+            7 => Message::Get {
+                id,
+                from: self.some_address(to),
+                len: self.number() as u32,
+            },
+            8 => {
+                let refused = (self.draw(2) == 0).then_some(self.refusal());
+                match self.draw(3) {
+                    0 => Message::Stored { id, refused },
+                    1 => Message::Pulled { id, refused },
+                    _ => Message::Fetched {
+                        id,
+                        refused,
+                        len: self.draw(64) as u32,
+                    },
+                }
+            }
+            9 => {
+                let count = self.draw(4);
+                let places = (0..count).map(|_| Place {
+                    key: self.draw(100),
+                    addr: self.number(),
+                    len: if self.draw(6) == 0 {
+                        self.number()
+                    } else {
+                        self.draw(9000)
+                    },
+                });
+                let to_places = places.collect::<Vec<_>>();
+                Message::Pull {
+                    id,
+                    from: self.some_address(to),
+                    to: to_places,
+                }
+            }
+            10 => Message::Recall {
+                count: self.number(),
+            },
+            11 => Message::Revoke {
+                id,
+                run: self.some_run(0),
+            },
+            _ => Message::Revoked {
+                id,
+                runs: self.runs(to),
+            },
+        }
+    }
+}
