@@ -5,8 +5,45 @@ mod world;
 use proptest::prelude::*;
 use world::{
     World,
-    plan::{Plan, Step, any_plan, any_step},
+    plan::{COSTS, PAGE, Plan, Step, any_plan, any_step},
 };
+
+/// Two ranks with eight firehoses each, and pages of which the first dozen are as any.
+fn pair() -> World {
+    World::new(Plan {
+        seed: 4,
+        ranks: 2,
+        strategy: hydrant_pinning::Strategy::Firehose,
+        pages: 1,
+        memory: 12,
+        share: 8,
+        victims: 24,
+        entries: 1024,
+        max_extent: 1000,
+        cost: COSTS[0],
+        ride: 0,
+        payload: 5000,
+        reads: true,
+        borrowing: false,
+        adaptive: false,
+    })
+}
+
+#[test]
+fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
+    let mut world = pair();
+    let page = PAGE as u64;
+    let (near, far) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
+    // Two extents of four buckets take all eight firehoses; the third put needs an end of each
+    // and two between them.
+    for (first, count) in [(0, 4), (6, 4), (3, 4)] {
+        world.start(0, 1, true, near, far + first * page, count * page);
+        world.drain();
+    }
+    assert_eq!(world.book.served, 3);
+    let stats = world.ranks[0].engine.stats();
+    assert_eq!((stats.copies, stats.moves), (0, 3), "{stats:?}");
+}
 
 fn run(plan: &Plan, steps: &[Step]) -> u64 {
     let mut world = World::new(plan.clone());

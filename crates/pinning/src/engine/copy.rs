@@ -43,10 +43,15 @@ impl Engine {
 
     pub(super) fn start_copy(&mut self, id: u64, out: &mut Vec<Action>) {
         self.stats.copies += 1;
-        let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
-        let most = most.clamp(1, u32::MAX as usize) as u64;
+        let most = self.most_of_a_chunk();
         self.with_piece(id, |piece| piece.copy.chunk = chunk(piece.len, most));
         self.copy_on(id, out);
+    }
+
+    /// Most bytes of data beside a message in the payload.
+    fn most_of_a_chunk(&self) -> u64 {
+        let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
+        most.clamp(1, u32::MAX as usize) as u64
     }
 
     fn copy_on(&mut self, id: u64, out: &mut Vec<Action>) {
@@ -147,7 +152,7 @@ impl Engine {
         verdict: Option<Refusal>,
         out: &mut Vec<Action>,
     ) {
-        let too_long = len as usize > self.config.max_payload;
+        let too_long = u64::from(len) > self.most_of_a_chunk();
         let nowhere = self.limits.geometry.span(addr, u64::from(len)).is_err();
         let refused = verdict
             .or(too_long.then_some(Refusal::Exhausted))

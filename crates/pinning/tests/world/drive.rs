@@ -30,6 +30,7 @@ impl World {
                     self.advance(which);
                 }
             }
+            Step::Drain => self.drain(),
             Step::Revoke {
                 rank,
                 page,
@@ -70,7 +71,11 @@ impl World {
         self.fail_transfers = false;
         for _ in 0..300_000 {
             if self.things() == 0 {
-                return self.check_end();
+                // While a rank answers nobody, some may wait for it and others for those.
+                if self.hostile.is_none_or(|rank| self.ranks[rank].lost) {
+                    self.check_end();
+                }
+                return;
             }
             let which = self.draw(1 << 32) as usize;
             self.advance(which);
@@ -140,6 +145,19 @@ impl World {
         };
         self.after
             .insert((rank, peer, put), (local + len, remote + len));
+        self.start(rank, peer, put, local, remote, len);
+    }
+
+    /// Begins an operation, unless another one uses its memory.
+    pub(crate) fn start(
+        &mut self,
+        rank: usize,
+        peer: usize,
+        put: bool,
+        local: u64,
+        remote: u64,
+        len: u64,
+    ) {
         let own = &self.ranks[rank];
         let busy = own.revoking.values().any(|it| {
             let (addr, bytes) = own.memory.span(it.run);

@@ -129,6 +129,8 @@ pub(crate) enum Step {
     Advance(u16),
     /// Several do.
     Flush(u16),
+    /// All do, until nothing is under way: what waits for itself is found out.
+    Drain,
     Revoke {
         rank: u16,
         page: u16,
@@ -181,6 +183,7 @@ pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
         40 => begin,
         60 => any::<u16>().prop_map(Step::Advance),
         10 => any::<u16>().prop_map(Step::Flush),
+        3 => Just(Step::Drain),
         2 => revoke,
         2 => any::<u16>().prop_map(Step::Restore),
         1 => pin,
@@ -204,7 +207,8 @@ impl Step {
                 len: draw(1 << 32) as u32,
             },
             330..900 => Step::Advance(half(draw(1 << 16))),
-            900..920 => Step::Flush(half(draw(1 << 16))),
+            900..910 => Step::Drain,
+            910..920 => Step::Flush(half(draw(1 << 16))),
             920..940 => Step::Revoke {
                 rank: half(draw(1 << 16)),
                 page: half(draw(1 << 16)),
