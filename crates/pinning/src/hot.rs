@@ -58,6 +58,8 @@ impl Hot {
     }
 
     /// Finds both sides registered under one key each, and holds them.
+    /// What misses goes to [`Engine::begin`](crate::Engine::begin): a miss may have held one
+    /// side for a moment that somebody else waits for, and only the engine makes up for that.
     #[inline]
     pub fn hit(&self, peer: u32, remote: u64, local: u64, len: u64, put: bool) -> Option<Hit> {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
@@ -66,7 +68,7 @@ impl Hot {
         let table = self.peer(peer)?;
         let far = self.hold(table, remote, len, put)?;
         let Some(near) = self.hold(&self.local, local, len, !put) else {
-            // Whoever waits for it looks again when the miss reaches the engine.
+            // Whoever waits for it is looked after when the miss reaches the engine.
             let _ = table.release(far.0);
             return None;
         };

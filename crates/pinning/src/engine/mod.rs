@@ -22,6 +22,8 @@ mod local;
 mod piece;
 mod reach;
 mod revoke;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,0 +1,171 @@
+//! Threads that hit without a lock, beside an engine behind one: nobody who waits for firehoses
+//! or own memory is forgotten, whoever gives them back.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Registered};
+
+const BUCKET: u64 = 4096;
+
+/// Two ranks, of which the first does something; what engines say is done at once.
+struct Pair {
+    engines: [Engine; 2],
+    keys: u64,
+    done: BTreeSet<u64>,
+}
+
+impl Pair {
+    fn run(&mut self, rank: usize, actions: Vec<Action>) {
+        let with = |rank| move |action| (rank, action);
+        let mut todo: VecDeque<(usize, Action)> = actions.into_iter().map(with(rank)).collect();
+        while let Some((rank, action)) = todo.pop_front() {
+            let mut out = Vec::new();
+            let mut of = rank;
+            match action {
+                Action::Send { to, message, .. } => {
+                    of = to as usize;
+                    let outcome = self.engines[of].message(rank as u32, message, None, &mut out);
+                    outcome.expect("both keep the rules");
+                }
+                Action::Register { id, need, .. } => {
+                    self.keys += 1;
+                    let registered = Registered {
+                        run: need,
+                        key: self.keys,
+                        writable: true,
+                    };
+                    self.engines[rank].registered(id, Ok(registered), &mut out);
+                }
+                Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
+                Action::Transfer { id, .. } => {
+                    self.engines[rank].transferred(id, Ok(()), &mut out);
+                }
+                Action::Done { op, result } => {
+                    result.expect("nothing fails here");
+                    self.done.insert(op);
+                }
+                Action::Revoked { id } => {
+                    self.done.insert(id);
+                }
+                other => panic!("{other:?}"),
+            }
+            todo.extend(out.into_iter().map(with(of)));
+        }
+    }
+
+    fn tell(&mut self, rank: usize, tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
+        let mut out = Vec::new();
+        tell(&mut self.engines[rank], &mut out);
+        self.run(rank, out);
+    }
+}
+
+fn lock(pair: &Mutex<Pair>) -> MutexGuard<'_, Pair> {
+    pair.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_for(pair: &Mutex<Pair>, id: u64) {
+    while !lock(pair).done.remove(&id) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_a_hit_gave_back() {
+    let config = |rank| Config {
+        m: 2 * BUCKET,
+        maxvictim: 2 * BUCKET,
+        ride: 0,
+        reads: true,
+        ..Config::firehose_paper(rank, 2)
+    };
+    let engine = |rank| Engine::new(config(rank)).expect("limits of two buckets will do");
+    let pair = Mutex::new(Pair {
+        engines: [engine(0), engine(1)],
+        keys: 0,
+        done: BTreeSet::new(),
+    });
+    let hot = lock(&pair).engines[0].hot().clone();
+    let (pair, hot) = (&pair, &hot);
+    thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            scope.spawn(move || {
+                let mut state = thread * 2 + 1;
+                let mut draw = |below: u64| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 11) % below
+                };
+                for number in 0..20_000 {
+                    let id = (number << 3) | thread;
+                    if thread == 3 && number % 16 == 0 {
+                        // The peer takes a bucket back.
+                        let run = hydrant_pinning::Run {
+                            first: 1000 + draw(4),
+                            count: 1,
+                        };
+                        lock(pair).tell(1, |engine, out| engine.revoke(id, run, out));
+                        wait_for(pair, id);
+                        continue;
+                    }
+                    let (remote, local) = ((1000 + draw(4)) * BUCKET, (10 + draw(4)) * BUCKET);
+                    let held: Option<Hit> = hot.hit(1, remote, local, 8, true);
+                    if let Some(hit) = held {
+                        if draw(4) == 0 {
+                            thread::yield_now();
+                        }
+                        if hot.release(&hit) {
+                            lock(pair).tell(0, |engine, out| engine.released(&hit, out));
+                        }
+                        continue;
+                    }
+                    let operation = Operation {
+                        id,
+                        peer: 1,
+                        put: true,
+                        local,
+                        remote,
+                        len: 8,
+                    };
+                    lock(pair).tell(0, |engine, out| {
+                        engine.begin(operation, out).expect("there is such a peer");
+                    });
+                    wait_for(pair, id);
+                }
+            });
+        }
+    });
+    let pair = lock(pair);
+    assert_eq!(pair.engines[0].busy(), 0);
+    pair.engines[0].audit(&[]).expect("all counts agree");
+    pair.engines[1].audit(&[]).expect("all counts agree");
+}
+
+#[test]
+fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
+    let mut config = Config::firehose_paper(7, 10_000);
+    config.max_payload = 16 << 10;
+    let mut engine = Engine::new(config).expect("ten buckets for each peer");
+    assert_eq!(engine.limits().share, 10);
+    assert_eq!(engine.entries(), 0);
+    let mut out = Vec::new();
+    for peer in [0, 9_999] {
+        let operation = Operation {
+            id: u64::from(peer),
+            peer,
+            put: true,
+            local: 1 << 20,
+            remote: 1 << 30,
+            len: 8,
+        };
+        engine
+            .begin(operation, &mut out)
+            .expect("there is such a peer");
+    }
+    assert!(engine.entries() < 32, "{}", engine.entries());
+}
