@@ -65,8 +65,9 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::ZeroSized`] for types without a size, [`Error::CollectiveMismatch`] if ranks
-    /// ask for different amounts, [`Error::OutOfMemory`] if some rank has not so much. Every
-    /// rank then gets an error and nothing is kept.
+    /// ask for different amounts, [`Error::OutOfMemory`] if some rank has not so much,
+    /// [`Error::Registration`] if memory is registered when it is allocated and some rank may
+    /// not register so much. Every rank then gets an error and nothing is kept.
     pub fn alloc<T: Pod>(&self, n: usize) -> Result<Symmetric<T>> {
         self.alloc_with(n, AllocOptions::default())
     }
@@ -112,7 +113,13 @@ impl Job {
         match (verdict, place) {
             (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
-                core.register_block(self.world(), SYSTEM + offset, bytes)?;
+                if let Err(cause) = core.register_block(self.world(), SYSTEM + offset, bytes) {
+                    // All or none: what this rank registered is given up like the memory.
+                    core.unregister_block(SYSTEM + offset, bytes)?;
+                    core.conduit.decommit(SYSTEM + offset, footprint);
+                    core.memory.heap().give(offset, footprint);
+                    return Err(cause);
+                }
                 let block = Block::new(core, number, SYSTEM + offset, bytes, footprint)?;
                 let block = Arc::new(block);
                 core.memory.insert(&block);
