@@ -17,7 +17,7 @@
 //! words of its own, used once: different ranks write them at times of their own, and
 //! nothing has to be reset.
 
-use std::time::Duration;
+use std::{ops::Add, time::Duration};
 
 use hydrant::{Job, Pod, Rank, Result, Signal, Symmetric};
 
@@ -43,7 +43,30 @@ pub struct Exchange<'job, T: Pod> {
     received: usize,
     /// A block from this rank to itself, which no put carries.
     own: Option<Vec<T>>,
-    putting: Duration,
+    putting: Putting,
+}
+
+/// Time spent in puts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Putting {
+    /// All of it.
+    pub time: Duration,
+    /// Puts whose memory was registered on both sides already, where the network needs that.
+    pub one_sided: u64,
+    /// What those took.
+    pub one_sided_time: Duration,
+}
+
+impl Add for Putting {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            one_sided: self.one_sided + other.one_sided,
+            one_sided_time: self.one_sided_time + other.one_sided_time,
+        }
+    }
 }
 
 const SLOTS: usize = 2;
@@ -67,7 +90,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
             sent: 0,
             received: 0,
             own: None,
-            putting: Duration::ZERO,
+            putting: Putting::default(),
         };
         (0..SLOTS).try_for_each(|step| exchange.open(step))?;
         Ok(exchange)
@@ -91,18 +114,45 @@ impl<'job, T: Pod> Exchange<'job, T> {
             return Ok(());
         }
         self.job.wait_until(&self.free, step, |open| open != 0)?;
-        let start = self.job.now();
         let slot = step % SLOTS * self.block;
         let last = self.block.saturating_sub(1) / self.put_elements * self.put_elements;
+        // Where nothing is registered all puts are of one kind, and looking would cost more than
+        // putting.
+        let kinds = self.job.registration().is_some();
+        let start = self.job.now();
         for at in (0..last).step_by(self.put_elements) {
-            self.slots
-                .put(to, slot + at, &block[at..at + self.put_elements])?;
+            let put = || {
+                let data = &block[at..at + self.put_elements];
+                self.slots.put(to, slot + at, data)
+            };
+            if kinds {
+                self.putting = self.putting + self.of_a_kind(put)?;
+            } else {
+                put()?;
+            }
         }
         let (rest, signal) = (&block[last..], Signal::Set(1));
-        self.slots
-            .put_signal(to, slot + last, rest, &self.arrived, step, signal)?;
-        self.putting += self.job.now().saturating_sub(start);
+        let put = || (self.slots).put_signal(to, slot + last, rest, &self.arrived, step, signal);
+        if kinds {
+            self.putting = self.putting + self.of_a_kind(put)?;
+        } else {
+            put()?;
+            self.putting.time += self.job.now().saturating_sub(start);
+        }
         Ok(())
+    }
+
+    /// How long a put took, and whether its memory was registered already.
+    fn of_a_kind(&self, put: impl FnOnce() -> Result<()>) -> Result<Putting> {
+        let (hits, start) = (self.job.counters().hits, self.job.now());
+        put()?;
+        let time = self.job.now().saturating_sub(start);
+        let hit = self.job.counters().hits > hits;
+        Ok(Putting {
+            time,
+            one_sided: hit.into(),
+            one_sided_time: if hit { time } else { Duration::ZERO },
+        })
     }
 
     /// Waits for this step's block and copies it out.
@@ -129,7 +179,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
     }
 
     /// Time spent in puts so far.
-    pub fn putting(&self) -> Duration {
+    pub fn putting(&self) -> Putting {
         self.putting
     }
 

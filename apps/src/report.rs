@@ -8,7 +8,10 @@ use std::{
 use hydrant::{Job, Op, Result};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::options::{Format, Verify};
+use crate::{
+    exchange::Putting,
+    options::{Format, Verify},
+};
 
 /// Where this rank's time went, by the job's clock.
 #[derive(Debug)]
@@ -60,6 +63,10 @@ pub struct Figures {
     pub put_bytes: u64,
     /// The mean put: what all ranks spent in puts by their number.
     pub mean_put_nanoseconds: Option<f64>,
+    /// Of puts whose memory was registered on both sides already, where the network needs that.
+    pub one_sided_put_nanoseconds: Option<f64>,
+    /// Of the other puts there.
+    pub other_put_nanoseconds: Option<f64>,
     /// The counters of all ranks, from the start of the program on.
     #[serde(serialize_with = "as_map")]
     pub counters: Vec<(&'static str, u64)>,
@@ -81,7 +88,7 @@ fn as_map<S: Serializer>(rows: &[(&'static str, u64)], to: S) -> Result<S::Ok, S
 /// What `body` returns; as [`Job::barrier`].
 pub fn measure<R>(
     job: &Job,
-    body: impl FnOnce(&mut Clock<'_>) -> Result<(R, Duration)>,
+    body: impl FnOnce(&mut Clock<'_>) -> Result<(R, Putting)>,
 ) -> Result<(R, Figures)> {
     job.barrier()?;
     let (before, start) = (job.counters(), job.now());
@@ -96,19 +103,28 @@ pub fn measure<R>(
     let mut sums: Vec<u64> = rows.iter().map(|(_, value)| *value).collect();
     sums.push(after.puts - before.puts);
     sums.push(after.put_bytes - before.put_bytes);
-    sums.push(nanoseconds(putting));
+    sums.push(nanoseconds(putting.time));
+    sums.push(putting.one_sided);
+    sums.push(nanoseconds(putting.one_sided_time));
     job.all_reduce(&mut sums, Op::Sum)?;
 
     let [seconds, compute_seconds, communication_seconds] =
         slowest.map(|nanoseconds| nanoseconds as f64 * 1e-9);
-    let [puts, put_bytes, putting] = [0, 1, 2].map(|figure| sums[rows.len() + figure]);
+    let [puts, put_bytes, putting, one_sided, in_one_sided] =
+        [0, 1, 2, 3, 4].map(|figure| sums[rows.len() + figure]);
+    let mean = |time: u64, puts: u64| (puts > 0).then(|| time as f64 / puts as f64);
+    let registers = job.registration().is_some();
+    let others = puts.saturating_sub(one_sided);
     let figures = Figures {
         seconds,
         compute_seconds,
         communication_seconds,
         puts,
         put_bytes,
-        mean_put_nanoseconds: (puts > 0).then(|| putting as f64 / puts as f64),
+        mean_put_nanoseconds: mean(putting, puts),
+        one_sided_put_nanoseconds: mean(in_one_sided, one_sided),
+        other_put_nanoseconds: mean(putting.saturating_sub(in_one_sided), others)
+            .filter(|_| registers),
         counters: (rows.iter().zip(&sums))
             .map(|((name, _), sum)| (*name, *sum))
             .collect(),
@@ -262,7 +278,13 @@ mod tests {
                 for _ in 0..=job.rank().0 {
                     clock.communicate(|| memory.put(job.right(), 0, &[1, 2]))?;
                 }
-                Ok(((), Duration::from_nanos(100)))
+                Ok((
+                    (),
+                    Putting {
+                        time: Duration::from_nanos(100),
+                        ..Putting::default()
+                    },
+                ))
             })?;
             Ok(figures)
         });

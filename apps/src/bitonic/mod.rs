@@ -9,14 +9,14 @@
 
 mod keys;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Parser;
 use hydrant::{Job, Op, Result};
 use serde::Serialize;
 
 use crate::{
-    exchange::{Exchange, Hop},
+    exchange::{Exchange, Hop, Putting},
     input,
     options::{Granularity, Outcome, Verify, positive},
     program::Failure,
@@ -127,7 +127,7 @@ fn sort_run(
     mut mine: Vec<i64>,
     clock: &mut Clock<'_>,
     progress: &Progress,
-) -> Result<(Vec<i64>, Duration)> {
+) -> Result<(Vec<i64>, Putting)> {
     progress.phase("sorting");
     // A quick sort, with the pivots chosen against every bad case.
     clock.compute(sort::comparisons(mine.len()), || mine.sort_unstable());

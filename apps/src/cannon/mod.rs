@@ -6,14 +6,14 @@
 mod factors;
 pub mod plan;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use hydrant::{Job, Result};
 use serde::Serialize;
 
 use crate::{
-    exchange::Exchange,
+    exchange::{Exchange, Putting},
     input,
     matrix::{self, Matrix, WrongProduct},
     options::{Granularity, Outcome, Verify, positive},
@@ -179,7 +179,7 @@ impl<'job> Movers<'job> {
         machine: &mut Machine<'_, '_>,
         mesh: Mesh,
         [mut left, mut right]: [Matrix; 2],
-    ) -> Result<(Matrix, Duration)> {
+    ) -> Result<(Matrix, Putting)> {
         let mut sum = Matrix::zero(left.side());
         let last = mesh.side() - 1;
         match self {
