@@ -6,6 +6,7 @@ mod format;
 mod info;
 mod machine;
 mod plot;
+mod reproduce;
 mod run;
 mod table;
 mod units;
@@ -29,6 +30,8 @@ enum Command {
     Bench(bench::BenchArgs),
     #[command(hide = true)]
     BenchRank(bench::RankArgs),
+    /// Run the papers' experiments again, and write a page with what they found beside it
+    Reproduce(reproduce::ReproduceArgs),
     /// Show this machine's conduits and limits, and every setting with its origin
     Info(info::InfoArgs),
     /// Print a script that lets a shell complete this command
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Bench(arguments) => status(bench::run(&arguments)),
         Command::BenchRank(arguments) => status(bench::run_rank(&arguments)),
+        Command::Reproduce(arguments) => status(reproduce::run(&arguments)),
         Command::Info(arguments) => status(info::run(&arguments)),
         Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),
     }

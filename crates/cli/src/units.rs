@@ -33,7 +33,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
 }
 
 /// As [`digits`], without decimals that are all zero.
-fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     let text = digits(value);
     match text.trim_end_matches('0').strip_suffix('.') {
         Some(whole) => whole.to_owned(),

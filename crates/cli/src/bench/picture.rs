@@ -167,6 +167,7 @@ mod tests {
             .iter()
             .map(|panel| match panel {
                 Panel::Sweep { series, .. } => ("sweep", series.len()),
+                Panel::Curves { series, .. } => ("curves", series.len()),
                 Panel::Dots { dots, .. } => ("dots", dots.len()),
             })
             .collect();

@@ -1,22 +1,42 @@
-//! An axis whose ticks stand where we say: at powers, on a scale of logarithms.
+//! An axis whose ticks stand where we say: at powers on a scale of logarithms, at round numbers
+//! on a plain one.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// A scale of logarithms, to whatever base its ticks were chosen for.
+/// A scale of logarithms, to whatever base its ticks were chosen for, or a plain one.
 #[derive(Clone, Debug)]
-pub(super) struct LogAxis {
+pub(super) struct TickAxis {
     range: Range<f64>,
     ticks: Vec<f64>,
 }
 
-impl LogAxis {
+impl TickAxis {
+    /// Plain numbers from zero on, with a margin; four to ten ticks at round numbers.
+    pub(super) fn plain(values: impl Iterator<Item = f64>) -> Self {
+        let most = values.fold(0.0, f64::max);
+        let most = if most > 0.0 { most } else { 1.0 };
+        let decade = 10f64.powf((most / 4.0).log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .map(|factor| factor * decade)
+            .into_iter()
+            .find(|step| most / step <= 9.0)
+            .unwrap_or(10.0 * decade);
+        let end = most * 1.05;
+        TickAxis {
+            ticks: (0..=(end / step) as u32)
+                .map(|at| f64::from(at) * step)
+                .collect(),
+            range: 0.0..end,
+        }
+    }
+
     /// Nanoseconds, by powers of ten: whole decades that hold all values, one where there are none.
     pub(super) fn nanos(values: impl Iterator<Item = f64>) -> Self {
         let (least, most) = span(values, f64::log10).unwrap_or((0.0, 1.0));
         let range = least.floor()..most.ceil().max(least.floor() + 1.0);
-        LogAxis {
+        TickAxis {
             ticks: whole(&range, 1),
             range,
         }
@@ -27,7 +47,7 @@ impl LogAxis {
         let (least, most) = span(values, f64::log2)?;
         let range = least.floor()..most.ceil();
         let ticks = whole(&range, ((most - least) / 11.0).ceil() as usize);
-        Some(LogAxis {
+        Some(TickAxis {
             ticks,
             range: range.start - 0.25..range.end + 0.25,
         })
@@ -49,7 +69,7 @@ fn whole(range: &Range<f64>, step: usize) -> Vec<f64> {
         .collect()
 }
 
-impl Ranged for LogAxis {
+impl Ranged for TickAxis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
@@ -73,28 +93,36 @@ mod tests {
 
     #[test]
     fn decades_hold_all_values() {
-        let axis = LogAxis::nanos([3.1, 450.0].into_iter());
+        let axis = TickAxis::nanos([3.1, 450.0].into_iter());
         assert_eq!(
             (axis.range(), axis.ticks),
             (0.0..3.0, vec![0.0, 1.0, 2.0, 3.0])
         );
-        assert_eq!(LogAxis::nanos([100.0].into_iter()).range(), 2.0..3.0);
-        assert_eq!(LogAxis::nanos([0.0].into_iter()).range(), 0.0..1.0);
+        assert_eq!(TickAxis::nanos([100.0].into_iter()).range(), 2.0..3.0);
+        assert_eq!(TickAxis::nanos([0.0].into_iter()).range(), 0.0..1.0);
     }
 
     #[test]
     fn sizes_get_at_most_a_dozen_ticks() {
-        let axis = LogAxis::bytes([8.0, 4194304.0].into_iter()).unwrap();
+        let axis = TickAxis::bytes([8.0, 4194304.0].into_iter()).unwrap();
         assert_eq!(
             axis.ticks,
             [3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0, 17.0, 19.0, 21.0]
         );
-        assert!(LogAxis::bytes([].into_iter()).is_none());
+        assert!(TickAxis::bytes([].into_iter()).is_none());
+    }
+
+    #[test]
+    fn plain_axes_have_round_ticks_from_zero() {
+        let axis = TickAxis::plain([3.0, 47.0].into_iter());
+        assert_eq!(axis.ticks[..3], [0.0, 10.0, 20.0]);
+        assert!(axis.range.end > 47.0 && axis.ticks.len() <= 10);
+        assert_eq!(TickAxis::plain([].into_iter()).range.start, 0.0);
     }
 
     #[test]
     fn values_map_onto_pixels() {
-        let axis = LogAxis::nanos([1.0, 1000.0].into_iter());
+        let axis = TickAxis::nanos([1.0, 1000.0].into_iter());
         assert_eq!(
             [0.0, 1.5, 3.0].map(|value| axis.map(&value, (400, 100))),
             [400, 250, 100]

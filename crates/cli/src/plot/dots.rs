@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::axis::LogAxis;
+use super::axis::TickAxis;
 use super::{Area, COLOURS, DOT_HEIGHT, Dot, Drawn, FAINT, INK, WIDTH, anchored, diamond, font};
 use crate::units;
 
@@ -16,7 +16,7 @@ pub(super) fn draw(area: &Area<'_>, dots: &[Dot]) -> Drawn {
         .iter()
         .flat_map(|dot| [Some(dot.ours), dot.reference, dot.peer])
         .flatten();
-    let nanos = LogAxis::nanos(all);
+    let nanos = TickAxis::nanos(all);
     let (area, legend) = area.split_vertically(DOT_HEIGHT * dots.len() as u32 + 38);
     let mut chart = ChartBuilder::on(&area)
         .margin_left(NAME_WIDTH)

@@ -1,13 +1,17 @@
-//! Pictures of measurements, as SVG: size sweeps with lines, and single figures as dots.
+//! Pictures of measurements, as SVG: size sweeps with lines, single figures as dots, and curves
+//! over any axes.
 //!
-//! Both axes of time are logarithmic: nanoseconds and milliseconds stand in one picture. Legends
+//! Axes of time are logarithmic: nanoseconds and milliseconds stand in one picture. Legends
 //! and values stand beside the plotting area, never on it, so no text covers a line.
 
 mod axis;
+mod curves;
 mod dots;
 mod sweep;
 
 use std::path::Path;
+
+pub(crate) use curves::{Axis, Scale};
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -57,6 +61,19 @@ pub(crate) enum Panel {
         /// In the order of the legend.
         series: Vec<Series>,
     },
+    /// Anything over anything.
+    Curves {
+        /// Over the panel.
+        title: String,
+        /// To the right.
+        x: Axis,
+        /// Upwards.
+        y: Axis,
+        /// In the order of the legend.
+        series: Vec<Series>,
+        /// Places on the x axis to be seen, and what they are.
+        marks: Vec<(f64, String)>,
+    },
     /// One figure a line.
     Dots {
         /// Over the panel.
@@ -67,7 +84,7 @@ pub(crate) enum Panel {
 }
 
 /// A line of a sweep.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// As in the legend.
     pub(crate) name: String,
@@ -75,7 +92,7 @@ pub(crate) struct Series {
     pub(crate) kind: Kind,
     /// Series of the same colour number belong together: ours and its reference.
     pub(crate) colour: usize,
-    /// Bytes and nanoseconds.
+    /// Bytes and nanoseconds, or what the axes of the panel are.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -106,7 +123,7 @@ pub(crate) struct Dot {
 impl Panel {
     fn height(&self) -> u32 {
         match self {
-            Panel::Sweep { .. } => SWEEP_HEIGHT,
+            Panel::Sweep { .. } | Panel::Curves { .. } => SWEEP_HEIGHT,
             Panel::Dots { dots, .. } => DOTS_MARGIN + DOT_HEIGHT * dots.len() as u32,
         }
     }
@@ -115,30 +132,53 @@ impl Panel {
 impl Figure {
     /// Writes the picture to `path`.
     pub(crate) fn write(&self, path: &Path) -> Drawn {
+        Ok(std::fs::write(path, self.svg()?)?)
+    }
+
+    /// The picture as SVG.
+    pub(crate) fn svg(&self) -> Result<String, Box<dyn std::error::Error>> {
+        let mut text = String::new();
         let height = HEADER + self.panels.iter().map(Panel::height).sum::<u32>();
-        let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (header, mut rest) = root.split_vertically(HEADER);
-        header.draw(&Text::new(self.title.clone(), (16, 14), font(22.0)))?;
-        header.draw(&Text::new(self.subtitle.clone(), (16, 42), font(13.0)))?;
-        for panel in &self.panels {
-            let (area, below) = rest.split_vertically(panel.height());
-            rest = below;
-            area.draw(&Text::new(title(panel).to_owned(), (16, 10), font(16.0)))?;
-            let (_, area) = area.split_vertically(28);
-            match panel {
-                Panel::Sweep { series, .. } => sweep::draw(&area, series)?,
-                Panel::Dots { dots, .. } => dots::draw(&area, dots)?,
+        {
+            let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+            root.fill(&WHITE)?;
+            let (header, mut rest) = root.split_vertically(HEADER);
+            header.draw(&Text::new(self.title.clone(), (16, 14), font(22.0)))?;
+            header.draw(&Text::new(self.subtitle.clone(), (16, 42), font(13.0)))?;
+            for panel in &self.panels {
+                let (area, below) = rest.split_vertically(panel.height());
+                rest = below;
+                panel.draw(&area)?;
             }
+            root.present()?;
         }
-        root.present()?;
-        Ok(())
+        Ok(text)
+    }
+}
+
+impl Panel {
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        area.draw(&Text::new(title(self).to_owned(), (16, 10), font(16.0)))?;
+        let (_, area) = area.split_vertically(28);
+        match self {
+            Panel::Sweep { series, .. } => sweep::draw(&area, series),
+            Panel::Curves {
+                x,
+                y,
+                series,
+                marks,
+                ..
+            } => curves::draw(&area, x, y, series, marks),
+            Panel::Dots { dots, .. } => dots::draw(&area, dots),
+        }
     }
 }
 
 fn title(panel: &Panel) -> &str {
     match panel {
-        Panel::Sweep { title, .. } | Panel::Dots { title, .. } => title,
+        Panel::Sweep { title, .. } | Panel::Curves { title, .. } | Panel::Dots { title, .. } => {
+            title
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::axis::LogAxis;
+use super::axis::TickAxis;
 use super::{Area, COLOURS, Drawn, FAINT, Kind, Series, WIDTH, anchored, diamond, font};
 use crate::units;
 
-const LEGEND_WIDTH: u32 = 290;
+pub(super) const LEGEND_WIDTH: u32 = 290;
+
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<TickAxis, TickAxis>>;
 
 /// Draws the panel.
 pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
@@ -17,8 +19,8 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
             .iter()
             .flat_map(|series| series.points.iter().copied())
     };
-    let nanos = LogAxis::nanos(points().map(|(_, nanos)| nanos));
-    let Some(bytes) = LogAxis::bytes(points().map(|(bytes, _)| bytes)) else {
+    let nanos = TickAxis::nanos(points().map(|(_, nanos)| nanos));
+    let Some(bytes) = TickAxis::bytes(points().map(|(bytes, _)| bytes)) else {
         return Ok(());
     };
     let mut chart = ChartBuilder::on(&plot)
@@ -41,31 +43,42 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
         .y_label_formatter(&|log| units::nanos(10f64.powf(*log)))
         .draw()?;
     for series in series {
-        let style = colour(series).stroke_width(2);
         let points: Vec<(f64, f64)> = series
             .points
             .iter()
             .filter(|(bytes, nanos)| *bytes > 0.0 && *nanos > 0.0)
             .map(|(bytes, nanos)| (bytes.log2(), nanos.log10()))
             .collect();
-        match series.kind {
-            Kind::Ours => {
-                chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
-                chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
-            }
-            Kind::Reference => {
-                let dashed = colour(series).mix(0.8).stroke_width(2);
-                chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, dashed))?;
-            }
-            Kind::Peer => {
-                chart.draw_series(
-                    points
-                        .iter()
-                        .map(|at| EmptyElement::at(*at) + diamond((0, 0), colour(series))),
-                )?;
-            }
+        line(&mut chart, series, &points)?;
+    }
+    names(&legend, series)
+}
+
+/// A series at the places given.
+pub(super) fn line(chart: &mut Chart<'_, '_>, series: &Series, points: &[(f64, f64)]) -> Drawn {
+    let style = colour(series).stroke_width(2);
+    match series.kind {
+        Kind::Ours => {
+            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
+            chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
+        }
+        Kind::Reference => {
+            let dashed = colour(series).mix(0.8).stroke_width(2);
+            chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, dashed))?;
+        }
+        Kind::Peer => {
+            chart.draw_series(
+                points
+                    .iter()
+                    .map(|at| EmptyElement::at(*at) + diamond((0, 0), colour(series))),
+            )?;
         }
     }
+    Ok(())
+}
+
+/// The legend: a line for each series.
+pub(super) fn names(legend: &Area<'_>, series: &[Series]) -> Drawn {
     for (line, series) in series.iter().enumerate() {
         let y = 16 + 20 * line as i32;
         legend.draw(&Text::new(
@@ -73,7 +86,7 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
             (40, y),
             anchored(font(13.0), HPos::Left),
         ))?;
-        sample(&legend, series, y)?;
+        sample(legend, series, y)?;
     }
     Ok(())
 }

@@ -1,0 +1,179 @@
+//! Micro-benchmarks as jobs on `hydrant` over a simulated network.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use hydrant::{ConduitKind, Job, JobBuilder, Rank, Result, Settings, Strategy, Symmetric};
+
+use super::{ReproduceError, Scope};
+
+/// The page of all machines here.
+pub(crate) const PAGE: usize = 4096;
+/// As the papers count.
+pub(crate) const MB: u64 = 1 << 20;
+/// The rank that puts.
+pub(crate) const FIRST: Rank = Rank(0);
+/// The rank that is put to.
+pub(crate) const SECOND: Rank = Rank(1);
+
+/// A job on a simulated network.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// The machine: a shipped profile, or a file.
+    pub(crate) profile: String,
+    /// Ranks.
+    pub(crate) ranks: u32,
+    /// How memory gets registered.
+    pub(crate) strategy: Strategy,
+    /// M, in bytes.
+    pub(crate) m: u64,
+    /// MAXVICTIM, in bytes.
+    pub(crate) maxvictim: u64,
+    /// Entries of the pin-down cache.
+    pub(crate) entries: u64,
+    /// Bytes of a bucket.
+    pub(crate) bucket: usize,
+    /// Whether peers may borrow firehoses.
+    pub(crate) borrowing: bool,
+    /// Whether victims may fill what peers leave unused.
+    pub(crate) adaptive: bool,
+    /// Bytes of symmetric memory.
+    pub(crate) heap: usize,
+}
+
+impl Setup {
+    /// Two ranks, and the Firehose paper's algorithm to the letter where it is that.
+    pub(crate) fn new(profile: &str, strategy: Strategy, m: u64, maxvictim: u64) -> Self {
+        Self {
+            profile: profile.to_owned(),
+            ranks: 2,
+            strategy,
+            m,
+            maxvictim,
+            entries: 1024,
+            bucket: PAGE,
+            borrowing: false,
+            adaptive: false,
+            heap: 16 << 20,
+        }
+    }
+
+    /// Runs it; what the first rank returns.
+    pub(crate) fn run<R: Send>(
+        &self,
+        body: impl Fn(&Job) -> Result<R> + Sync,
+    ) -> std::result::Result<R, ReproduceError> {
+        let mut settings = Settings::new();
+        settings.registration.entries = self.entries;
+        let builder = JobBuilder::with(settings)
+            .conduit(ConduitKind::Sim(self.profile.clone()))
+            .registration(self.strategy)
+            .m(self.m)
+            .maxvictim(self.maxvictim)
+            .bucket(self.bucket)
+            .ride(0)
+            .borrowing(self.borrowing)
+            .adaptive_victims(self.adaptive)
+            .heap(self.heap);
+        let failed = |why: String| ReproduceError::Job {
+            profile: self.profile.clone(),
+            what: self.strategy.to_string(),
+            why,
+        };
+        let ends = panic::catch_unwind(AssertUnwindSafe(|| builder.run_local(self.ranks, body)))
+            .map_err(|cause| failed(in_words(cause.as_ref())))?;
+        let mut first = None;
+        for end in ends {
+            let result = end.map_err(|why| failed(why.to_string()))?;
+            first = first.or(Some(result));
+        }
+        first.ok_or_else(|| failed("it has no ranks".to_owned()))
+    }
+}
+
+/// A machine without its limits on what can be registered, as a profile beside the page.
+pub(crate) fn lifted(
+    scope: &Scope<'_>,
+    machine: &str,
+) -> std::result::Result<String, ReproduceError> {
+    const LIFTED: [(&str, &str); 2] = [
+        ("max_bytes", "value = 4096, unit = \"MiB\""),
+        ("max_extents", "value = \"none\""),
+    ];
+    let text = hydrant_sim::Profile::text(machine).unwrap_or_default();
+    let line = |line: &str| match LIFTED.iter().find(|(key, _)| line.starts_with(key)) {
+        Some((key, value)) => format!("{key} = {{ {value}, calibrated = \"lifted\" }}\n"),
+        None => format!("{line}\n"),
+    };
+    let text: String = text.lines().map(line).collect();
+    let path = scope.out.join(format!("{machine}-lifted.toml"));
+    match std::fs::write(&path, text) {
+        Ok(()) => Ok(path.display().to_string()),
+        Err(why) => Err(ReproduceError::Write { path, why }),
+    }
+}
+
+/// What a panic said.
+fn in_words(cause: &(dyn std::any::Any + Send)) -> String {
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    (text.or(cause.downcast_ref::<&str>().copied()))
+        .unwrap_or("a rank panicked")
+        .to_owned()
+}
+
+/// How long something takes by the job's clock.
+pub(crate) fn timed(job: &Job, body: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let start = job.now();
+    body()?;
+    Ok(job.now().saturating_sub(start))
+}
+
+/// In microseconds.
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// Megabytes a second, as the papers count, where a megabyte is a million bytes.
+pub(crate) fn bandwidth(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 * 1e3 / time.as_nanos().max(1) as f64
+}
+
+/// Chance that is the same in every run (SplitMix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Below a bound.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        ((u128::from(x) * bound as u128) >> 64) as usize
+    }
+
+    /// Numbers from `from` to below `to`, in any order.
+    pub(crate) fn shuffled(&mut self, from: usize, to: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (from..to).collect();
+        for at in (1..all.len()).rev() {
+            all.swap(at, self.below(at + 1));
+        }
+        all
+    }
+}
+
+/// A place in a buffer, of which the first page boundary counts as its beginning.
+pub(crate) fn aligned(buffer: &[u8]) -> usize {
+    buffer.as_ptr().align_offset(PAGE)
+}
+
+/// Memory of so many bytes on every rank.
+pub(crate) fn memory(job: &Job, bytes: u64) -> Result<Symmetric<u8>> {
+    job.alloc::<u8>(bytes as usize)
+}

@@ -1,0 +1,202 @@
+//! `hydrant reproduce`, quickly: that every experiment runs to its end, writes what it should,
+//! and keeps the papers' orderings. How fast anything is, is not asked: time is virtual.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// All experiments, and the files that each writes beside the page.
+const FILES: [(&str, &[&str]); 13] = [
+    (
+        "firehose-table-3",
+        &["firehose-table-3.csv", "firehose-table-3-others.csv"],
+    ),
+    (
+        "firehose-figure-3",
+        &["firehose-figure-3.csv", "firehose-figure-3.svg"],
+    ),
+    (
+        "firehose-figure-4",
+        &["firehose-figure-4.csv", "firehose-figure-4.svg"],
+    ),
+    (
+        "firehose-figure-5",
+        &["firehose-figure-5.csv", "firehose-figure-5.svg"],
+    ),
+    (
+        "firehose-shares",
+        &["firehose-shares.csv", "firehose-shares.svg"],
+    ),
+    ("pindown-table-2", &["pindown-table-2.csv"]),
+    (
+        "pindown-figure-5",
+        &["pindown-figure-5.csv", "pindown-figure-5.svg"],
+    ),
+    (
+        "pindown-figure-6",
+        &[
+            "pindown-figure-6.csv",
+            "pindown-figure-6.svg",
+            "pindown-figure-6-points.csv",
+        ],
+    ),
+    (
+        "armci-figure-2",
+        &["armci-figure-2.csv", "armci-figure-2.svg"],
+    ),
+    (
+        "armci-figure-6",
+        &["armci-figure-6.csv", "armci-figure-6.svg"],
+    ),
+    (
+        "armci-figure-7",
+        &["armci-figure-7.csv", "armci-figure-7.svg"],
+    ),
+    (
+        "scale-hot-spot",
+        &["scale-hot-spot.csv", "scale-hot-spot.svg"],
+    ),
+    ("scale-traffic", &["scale-traffic.csv"]),
+];
+
+/// What holds however little is run: by experiment and part of the criterion's text.
+const ORDERINGS: [(&str, &str); 18] = [
+    (
+        "firehose-table-3",
+        "Cannon, 4 ranks: puts that are one-sided",
+    ),
+    (
+        "firehose-table-3",
+        "Cannon, 4 ranks: with unpin takes at least 5",
+    ),
+    ("firehose-table-3", "Cannon, 4 ranks: no-unpin takes longer"),
+    (
+        "firehose-table-3",
+        "Bitonic sort, 8 ranks: puts that are one-sided",
+    ),
+    (
+        "firehose-table-3",
+        "Bitonic sort, 8 ranks: with unpin takes at least 5",
+    ),
+    (
+        "firehose-table-3",
+        "Bitonic sort, 8 ranks: no-unpin takes longer",
+    ),
+    ("firehose-figure-3", "no-unpin above firehose up to M"),
+    ("firehose-figure-3", "the knee is at M + MAXVICTIM"),
+    ("firehose-figure-3", "passes no-unpin only beyond the knee"),
+    ("firehose-figure-4", "full bandwidth up to M"),
+    (
+        "firehose-figure-5",
+        "firehose above no-unpin above with unpin",
+    ),
+    ("firehose-shares", "borrowing beats the static share"),
+    ("pindown-figure-5", "1 MB, all hits"),
+    ("pindown-figure-5", "more hits, more bandwidth"),
+    ("pindown-figure-6", "later with no hits than with all"),
+    ("armci-figure-7", "zero copy loses"),
+    ("scale-hot-spot", "borrowing keeps hits"),
+    ("scale-traffic", "borrowing never hits less"),
+];
+
+fn reproduce(arguments: &[&str], out: &Path) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .arg("reproduce")
+        .args(arguments)
+        .arg("--out")
+        .arg(out)
+        .output()
+        .expect("the command starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.success(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn a_quick_run_keeps_the_papers_orderings_and_writes_it_all() {
+    let out = std::env::temp_dir().join(format!("hydrant-reproduce-{}", std::process::id()));
+    let (fine, said, errors) = reproduce(&["all", "--quick", "--format", "json"], &out);
+    assert!(fine, "{said}\n{errors}");
+
+    let criteria: Vec<Value> = (said.lines())
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    for (part, what) in ORDERINGS {
+        let found = criteria.iter().find(|criterion| {
+            criterion["part"] == part
+                && criterion["what"]
+                    .as_str()
+                    .is_some_and(|text| text.contains(what))
+        });
+        let criterion = found.unwrap_or_else(|| panic!("{part} says nothing of {what:?}\n{said}"));
+        assert_eq!(criterion["met"], true, "{criterion}");
+        assert!(
+            criterion["paper"].is_string() && criterion["ours"].is_string(),
+            "{criterion}"
+        );
+    }
+
+    let page = std::fs::read_to_string(out.join("index.html")).expect("the page");
+    for (part, files) in FILES {
+        assert!(
+            page.contains(&format!("<h2 id=\"{part}\">")),
+            "{part} is not on the page"
+        );
+        for file in files {
+            let text = std::fs::read_to_string(out.join(file)).expect(file);
+            if let Some(picture) = file.strip_suffix(".svg") {
+                assert!(text.starts_with("<svg"), "{file}");
+                let figure = format!("<figure id=\"{picture}\"><svg");
+                assert!(page.contains(&figure), "{file} is not on the page");
+            } else {
+                check_csv(file, &text);
+            }
+        }
+    }
+    for outside in ["<script", "<link", "<img", "src=\"http", "url(http"] {
+        assert!(!page.contains(outside), "the page needs {outside}");
+    }
+    std::fs::remove_dir_all(&out).expect("it is ours");
+}
+
+/// Rows as wide as the heading, at least one of them, with a number in each.
+fn check_csv(file: &str, text: &str) {
+    let mut lines = text.lines();
+    let columns = lines.next().map_or(0, |heading| heading.split(',').count());
+    assert!(columns >= 3, "{file}: {text}");
+    let mut rows = 0;
+    for line in lines {
+        assert_eq!(cells(line).len(), columns, "{file}: {line}");
+        let numbers = cells(line)
+            .iter()
+            .filter(|cell| cell.parse::<f64>().is_ok())
+            .count();
+        assert!(numbers >= 1, "{file}: {line}");
+        rows += 1;
+    }
+    assert!(rows >= 1, "{file} is empty");
+}
+
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            _ => cells.last_mut().expect("there is one").push(character),
+        }
+    }
+    cells
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let (fine, _, errors) = reproduce(&["armci", "--quick"], Path::new("/proc/nowhere"));
+    assert!(!fine);
+    assert!(errors.contains("cannot write /proc/nowhere"), "{errors}");
+}
