@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{audit::agree, extents_in, local::Pattern};
+use super::{audit::agree, extents_in, pattern::Pattern};
 use crate::{
     Refusal, Run,
     table::{Editor, Extent, Unit},

@@ -1,14 +1,14 @@
-//! What peers do with own memory: the target's side of moves and pulls (Firehose §3.2, 3).
+//! What peers do with own memory: the target's side of moves (Firehose §3.2, 3).
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::{Claimant, Engine, Leg, Remote, audit::agree, local::Hold};
+use super::{Claimant, Engine, Remote, audit::agree, local::Hold};
 use crate::{
     Action, Data, Message, Refusal, Run,
     strategy::After,
-    wire::{Granted, MAX_LIST, Move, Need, Place},
+    wire::{Granted, MAX_LIST, Move, Need},
 };
 
 /// The peers that hold firehoses here, and sums over them, so that nobody is counted anew for
@@ -142,19 +142,6 @@ pub(super) struct Served {
     /// Buckets it asks for.
     count: u64,
     registrations: u64,
-}
-
-/// A pull being answered.
-#[derive(Debug)]
-pub(super) struct Pull {
-    from: u32,
-    /// The puller's name for it.
-    id: u64,
-    addr: u64,
-    to: Vec<Place>,
-    claim: u64,
-    legs: u32,
-    failed: bool,
 }
 
 impl Engine {
@@ -383,9 +370,7 @@ impl Engine {
     /// A peer is gone with all it held.
     pub(super) fn guest_left(&mut self, peer: u32, out: &mut Vec<Action>) {
         self.served.retain(|_, served| served.from != peer);
-        // What is being written to it ends by itself.
-        self.pulls
-            .retain(|_, pull| pull.from != peer || pull.legs > 0);
+        self.forget_pulls(peer);
         if let Some(guest) = self.guests.remove(peer) {
             for slot in guest.slots() {
                 self.local.detach(slot, false, out);
@@ -403,129 +388,6 @@ impl Engine {
             .collect();
         peers.sort_unstable();
         peers
-    }
-
-    /// A peer wants own memory written to its own.
-    pub(super) fn serve_pull(
-        &mut self,
-        from: u32,
-        id: u64,
-        addr: u64,
-        to: Vec<Place>,
-        verdict: Option<Refusal>,
-        out: &mut Vec<Action>,
-    ) -> Result<(), &'static str> {
-        let geometry = self.limits.geometry;
-        let end = |len: u64, place: &Place| {
-            geometry.span(place.addr, place.len).ok()?;
-            len.checked_add(place.len)
-        };
-        let run = (to.iter().try_fold(0, end))
-            .and_then(|len| geometry.span(addr, len).ok())
-            .filter(|run| run.count > 0)
-            .ok_or("a pull of no memory")?;
-        let cannot = run.count > self.limits.total || self.is_going(run);
-        let refused = verdict.or(cannot.then_some(Refusal::Limit));
-        if refused.is_some() {
-            self.send(from, Message::Pulled { id, refused }, out);
-            return Ok(());
-        }
-        let name = self.name();
-        let pull = Pull {
-            from,
-            id,
-            addr,
-            to,
-            claim: 0,
-            legs: 0,
-            failed: false,
-        };
-        self.pulls.insert(name, pull);
-        let need = Need { run, welcome: run };
-        self.local
-            .claim(Claimant::Pull(name), vec![need], false, out);
-        Ok(())
-    }
-
-    /// The source of a pull is registered, or was refused.
-    pub(super) fn pull_data(&mut self, name: u64, claim: u64, out: &mut Vec<Action>) {
-        let Some(pull) = self.pulls.get_mut(&name) else {
-            self.local.end(claim, false, out);
-            return;
-        };
-        pull.claim = claim;
-        pull.legs = 1;
-        let Some(claim) = self
-            .local
-            .get(claim)
-            .filter(|claim| claim.refused.is_empty())
-        else {
-            pull.failed = true;
-            self.pull_done(name, false, out);
-            return;
-        };
-        let geometry = self.limits.geometry;
-        let mut near = (claim.holds.iter())
-            .map(|hold| (geometry.address_of(hold.run.end()), hold.key))
-            .peekable();
-        let (peer, mut addr) = (pull.from, pull.addr);
-        let mut transfers = Vec::new();
-        for place in pull.to.clone() {
-            let mut done = 0;
-            while done < place.len
-                && let Some((end, key)) = near.peek().copied()
-            {
-                let len = (end - addr).min(place.len - done);
-                if len > 0 {
-                    transfers.push((addr, key, place.addr + done, place.key, len));
-                }
-                addr += len;
-                done += len;
-                if addr == end {
-                    near.next();
-                }
-            }
-        }
-        pull.legs += transfers.len() as u32;
-        for (local, local_key, remote, remote_key, len) in transfers {
-            let id = self.name();
-            self.legs.insert(id, Leg::Served(name));
-            out.push(Action::Transfer {
-                id,
-                peer,
-                put: true,
-                local,
-                local_key,
-                remote,
-                remote_key,
-                len,
-            });
-        }
-        self.pull_done(name, true, out);
-    }
-
-    pub(super) fn pull_done(&mut self, name: u64, fine: bool, out: &mut Vec<Action>) {
-        let Some(pull) = self.pulls.get_mut(&name) else {
-            return;
-        };
-        pull.failed |= !fine;
-        pull.legs -= 1;
-        if pull.legs > 0 {
-            return;
-        }
-        if let Some(pull) = self.pulls.remove(&name) {
-            let unpin = self.policy.local == super::LocalPolicy::PerOperation;
-            self.local.end(pull.claim, unpin, out);
-            let refused = pull.failed.then_some(Refusal::Limit);
-            self.send(
-                pull.from,
-                Message::Pulled {
-                    id: pull.id,
-                    refused,
-                },
-                out,
-            );
-        }
     }
 }
 

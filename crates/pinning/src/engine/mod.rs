@@ -19,7 +19,9 @@ mod copy;
 mod far;
 mod guest;
 mod local;
+mod pattern;
 mod piece;
+mod pull;
 mod reach;
 mod revoke;
 #[cfg(test)]
@@ -38,9 +40,10 @@ use crate::{
     wire::Grant,
 };
 use far::Far;
-use guest::{Guests, Pull, Served};
+use guest::{Guests, Served};
 use local::{Claimant, Local};
 use piece::{Op, Piece};
+use pull::Pull;
 use revoke::Revocation;
 
 /// A put or a get that is no hit.

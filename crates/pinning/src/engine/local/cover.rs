@@ -1,0 +1,169 @@
+//! What a claim needs: held where it is there, waited for where it is coming, registered where it
+//! is neither.
+
+use std::collections::BTreeMap;
+
+use super::{Claimant, Coming, Hold, Local, only, room::Room};
+use crate::{Action, Refusal, Run, wire::Need};
+
+impl Local {
+    /// Holds what is there of a need, and sees to the rest.
+    pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Vec<Action>) {
+        let Some(claim) = self.claims.get(&id) else {
+            return;
+        };
+        let (write, claimant) = (claim.write, claim.claimant);
+        let mut bucket = need.run.first;
+        while bucket < need.run.end() {
+            let rest = Run {
+                first: bucket,
+                count: need.run.end() - bucket,
+            };
+            bucket = if let Some(found) = self.hold(bucket) {
+                let run = cut(rest, found.end);
+                let hold = Hold {
+                    slot: found.slot,
+                    run,
+                    key: found.key,
+                    writable: found.writable,
+                };
+                let new = claimant.is_peer() && !self.outside.contains_key(&found.base);
+                if new && self.attached + self.pledged + (found.end - found.base) > self.peers_limit
+                {
+                    self.editor.drop_reference(found.slot);
+                    self.with(id, |claim| claim.refused.push((run, Refusal::Limit)));
+                } else if found.writable || !write {
+                    self.with(id, |claim| claim.holds.push(hold));
+                } else {
+                    self.editor.drop_reference(found.slot);
+                    self.with(id, |claim| claim.refused.push((run, Refusal::ReadOnly)));
+                }
+                run.end()
+            } else if let Some(slot) = self.editor.get(bucket) {
+                // It is there, but shut, or all its references are in use.
+                let run = cut(rest, self.editor.extent(slot).end);
+                self.with(id, |claim| claim.refused.push((run, Refusal::Limit)));
+                run.end()
+            } else if let Some(coming) = at(&mut self.coming, bucket, |coming| coming.welcome) {
+                let run = cut(rest, coming.welcome.end());
+                coming.waiters.push((id, run));
+                self.with(id, |claim| claim.pending += 1);
+                run.end()
+            } else if let Some(leaving) = at(&mut self.leaving, bucket, |leaving| leaving.run) {
+                let run = cut(rest, leaving.run.end());
+                leaving.waiters.push((id, only(run)));
+                self.with(id, |claim| claim.pending += 1);
+                run.end()
+            } else {
+                let gap = self.gap(rest);
+                let end = if gap.end() == need.run.end() {
+                    need.welcome.end()
+                } else {
+                    gap.end()
+                };
+                let welcome = self.gap(Run {
+                    first: gap.first,
+                    count: end - gap.first,
+                });
+                self.fetch(id, claimant, gap, welcome, out)
+            };
+        }
+    }
+
+    /// Has a gap registered, as far as one extent goes: where it ends.
+    fn fetch(
+        &mut self,
+        id: u64,
+        claimant: Claimant,
+        gap: Run,
+        welcome: Run,
+        out: &mut Vec<Action>,
+    ) -> u64 {
+        let most = match claimant {
+            Claimant::Piece(_) | Claimant::Pull(_) => {
+                self.limits.max_extent.min(self.limits.victims)
+            }
+            Claimant::Move(_) | Claimant::Pin(_) => self.limits.max_extent,
+        };
+        let gap = cut(gap, gap.first + most);
+        let mut welcome = cut(welcome, welcome.first + most);
+        let mut room = self.make_room(welcome.count, claimant, out);
+        if !matches!(room, Room::Yes) && welcome.count > gap.count {
+            welcome = gap;
+            room = self.make_room(welcome.count, claimant, out);
+        }
+        match room {
+            Room::Yes => {
+                self.planned += welcome.count;
+                let pledged = matches!(claimant, Claimant::Move(_) | Claimant::Pin(_));
+                if pledged {
+                    self.pledged += welcome.count;
+                }
+                self.with(id, |claim| claim.pending += 1);
+                let name = self.next_id();
+                self.await_registration(
+                    Coming {
+                        id: name,
+                        need: gap,
+                        welcome,
+                        waiters: vec![(id, gap)],
+                        started: false,
+                        retried: false,
+                        pledged,
+                    },
+                    out,
+                );
+            }
+            room => self.with(id, |claim| match room {
+                Room::Later if claim.waits => claim.restart = true,
+                _ => claim.refused.push((gap, Refusal::Limit)),
+            }),
+        }
+        gap.end()
+    }
+
+    /// A reference on the extent of a bucket, if there is one. A reader may miss what is there
+    /// only while somebody changes the table, and that would be us.
+    fn hold(&mut self, bucket: u64) -> Option<crate::table::Found> {
+        self.editor.table().acquire(bucket)
+    }
+
+    /// What of a run is neither there nor on its way, from its first bucket on.
+    fn gap(&self, run: Run) -> Run {
+        let mut end = run.end();
+        for next in [
+            self.coming
+                .range(run.first..)
+                .next()
+                .map(|(first, _)| *first),
+            self.leaving
+                .range(run.first..)
+                .next()
+                .map(|(first, _)| *first),
+        ] {
+            end = end.min(next.unwrap_or(end));
+        }
+        let mut count = 1;
+        while run.first + count < end && self.editor.get(run.first + count).is_none() {
+            count += 1;
+        }
+        Run {
+            first: run.first,
+            count,
+        }
+    }
+}
+
+/// The part of a run before `end`.
+fn cut(run: Run, end: u64) -> Run {
+    Run {
+        first: run.first,
+        count: run.count.min(end - run.first),
+    }
+}
+
+/// The entry, by first bucket, whose run holds the bucket.
+fn at<T>(map: &mut BTreeMap<u64, T>, bucket: u64, run: impl Fn(&T) -> Run) -> Option<&mut T> {
+    let (_, entry) = map.range_mut(..=bucket).next_back()?;
+    (bucket < run(entry).end()).then_some(entry)
+}

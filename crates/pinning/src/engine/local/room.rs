@@ -1,0 +1,143 @@
+//! Whether there is room under the limits, and what is given up for it.
+
+use super::{Claimant, Leaving, Local, run_of};
+use crate::{Action, Run, table::Extent};
+
+/// Whether there is room.
+pub(super) enum Room {
+    Yes,
+    /// When others are done.
+    Later,
+    /// Not while peers hold what they hold.
+    Never,
+}
+
+impl Local {
+    /// After peers gave back: no more victims stay than the limits allow, and who waited for
+    /// room is looked at.
+    pub(in crate::engine) fn settle(&mut self, out: &mut Vec<Action>) {
+        while self.rest() > self.rest_limit() {
+            if !self.evict_next(out) {
+                break;
+            }
+        }
+        self.retry(out);
+    }
+
+    /// Who waits for room is begun anew, in order, as long as there is some.
+    pub(super) fn retry(&mut self, out: &mut Vec<Action>) {
+        while let Some(id) = self.queue.pop_first() {
+            // All it needs, as if nothing of it were there: extents that it would use a little
+            // of may be what is in its way.
+            if let Some(claim) = self.claims.get(&id) {
+                let count = claim.needs.iter().map(|need| need.run.count).sum();
+                let claimant = claim.claimant;
+                match self.make_room(count, claimant, out) {
+                    Room::Yes => {}
+                    Room::Later => {
+                        self.queue.insert(id);
+                        return;
+                    }
+                    Room::Never => self.with(id, |claim| claim.waits = false),
+                }
+            }
+            self.begin(id, out);
+            if self.queue.contains(&id) {
+                return;
+            }
+        }
+    }
+
+    /// Buckets that are neither held by peers nor registered for them.
+    fn rest(&self) -> u64 {
+        self.planned
+            .saturating_sub(self.attached.saturating_add(self.pledged))
+    }
+
+    /// Buckets that may be registered beside what peers hold.
+    fn rest_limit(&self) -> u64 {
+        if self.adaptive {
+            self.limits.total
+        } else {
+            self.limits.victims
+        }
+    }
+
+    fn has_room(&self, count: u64, claimant: Claimant) -> bool {
+        let of_its_kind = match claimant {
+            Claimant::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
+            Claimant::Pin(_) => true,
+            Claimant::Piece(_) | Claimant::Pull(_) => self.rest() + count <= self.rest_limit(),
+        };
+        of_its_kind && self.planned + count <= self.limits.total
+    }
+
+    pub(super) fn make_room(
+        &mut self,
+        count: u64,
+        claimant: Claimant,
+        out: &mut Vec<Action>,
+    ) -> Room {
+        if let Claimant::Move(_) = claimant
+            && self.attached + self.pledged + count > self.peers_limit
+        {
+            // What peers hold is not given up for peers.
+            return Room::Never;
+        }
+        while !self.has_room(count, claimant) {
+            if self.evict_next(out) {
+                continue;
+            }
+            // Whoever uses the rest gives it back, unless that is peers.
+            let possible = count <= self.limits.total.saturating_sub(self.attached)
+                && (claimant.is_peer() || count <= self.rest_limit());
+            return if possible && self.planned > self.attached {
+                Room::Later
+            } else {
+                Room::Never
+            };
+        }
+        Room::Yes
+    }
+
+    /// Gives up the oldest victim.
+    pub(super) fn evict_next(&mut self, out: &mut Vec<Action>) -> bool {
+        match self.editor.take_victim() {
+            Some(extent) => {
+                self.gone(extent, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn evict(&mut self, slot: u32, out: &mut Vec<Action>) -> bool {
+        match self.editor.remove(slot) {
+            Some(extent) => {
+                self.gone(extent, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn gone(&mut self, extent: Extent, out: &mut Vec<Action>) {
+        let run = run_of(&extent);
+        self.planned -= run.count;
+        self.leave(extent.key, run, out);
+    }
+
+    pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Vec<Action>) {
+        let id = self.next_id();
+        self.stats.deregistrations += 1;
+        self.leaving_ids.insert(id, run.first);
+        self.leaving.insert(
+            run.first,
+            Leaving {
+                run,
+                waiters: Vec::new(),
+            },
+        );
+        out.push(Action::Deregister { id, key, run });
+    }
+}

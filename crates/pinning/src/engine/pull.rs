@@ -1,0 +1,151 @@
+//! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
+
+use super::{Claimant, Engine, Leg};
+use crate::{
+    Action, Message, Refusal,
+    wire::{Need, Place},
+};
+
+/// A pull being answered.
+#[derive(Debug)]
+pub(super) struct Pull {
+    from: u32,
+    /// The puller's name for it.
+    id: u64,
+    addr: u64,
+    to: Vec<Place>,
+    claim: u64,
+    legs: u32,
+    failed: bool,
+}
+
+impl Engine {
+    /// A peer wants own memory written to its own.
+    pub(super) fn serve_pull(
+        &mut self,
+        from: u32,
+        id: u64,
+        addr: u64,
+        to: Vec<Place>,
+        verdict: Option<Refusal>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), &'static str> {
+        let geometry = self.limits.geometry;
+        let end = |len: u64, place: &Place| {
+            geometry.span(place.addr, place.len).ok()?;
+            len.checked_add(place.len)
+        };
+        let run = (to.iter().try_fold(0, end))
+            .and_then(|len| geometry.span(addr, len).ok())
+            .filter(|run| run.count > 0)
+            .ok_or("a pull of no memory")?;
+        let cannot = run.count > self.limits.total || self.is_going(run);
+        let refused = verdict.or(cannot.then_some(Refusal::Limit));
+        if refused.is_some() {
+            self.send(from, Message::Pulled { id, refused }, out);
+            return Ok(());
+        }
+        let name = self.name();
+        let pull = Pull {
+            from,
+            id,
+            addr,
+            to,
+            claim: 0,
+            legs: 0,
+            failed: false,
+        };
+        self.pulls.insert(name, pull);
+        let need = Need { run, welcome: run };
+        self.local
+            .claim(Claimant::Pull(name), vec![need], false, out);
+        Ok(())
+    }
+
+    /// The source of a pull is registered, or was refused.
+    pub(super) fn pull_data(&mut self, name: u64, claim: u64, out: &mut Vec<Action>) {
+        let Some(pull) = self.pulls.get_mut(&name) else {
+            self.local.end(claim, false, out);
+            return;
+        };
+        pull.claim = claim;
+        pull.legs = 1;
+        let Some(claim) = self
+            .local
+            .get(claim)
+            .filter(|claim| claim.refused.is_empty())
+        else {
+            pull.failed = true;
+            self.pull_done(name, false, out);
+            return;
+        };
+        let geometry = self.limits.geometry;
+        let mut near = (claim.holds.iter())
+            .map(|hold| (geometry.address_of(hold.run.end()), hold.key))
+            .peekable();
+        let (peer, mut addr) = (pull.from, pull.addr);
+        let mut transfers = Vec::new();
+        for place in pull.to.clone() {
+            let mut done = 0;
+            while done < place.len
+                && let Some((end, key)) = near.peek().copied()
+            {
+                let len = (end - addr).min(place.len - done);
+                if len > 0 {
+                    transfers.push((addr, key, place.addr + done, place.key, len));
+                }
+                addr += len;
+                done += len;
+                if addr == end {
+                    near.next();
+                }
+            }
+        }
+        pull.legs += transfers.len() as u32;
+        for (local, local_key, remote, remote_key, len) in transfers {
+            let id = self.name();
+            self.legs.insert(id, Leg::Served(name));
+            out.push(Action::Transfer {
+                id,
+                peer,
+                put: true,
+                local,
+                local_key,
+                remote,
+                remote_key,
+                len,
+            });
+        }
+        self.pull_done(name, true, out);
+    }
+
+    pub(super) fn pull_done(&mut self, name: u64, fine: bool, out: &mut Vec<Action>) {
+        let Some(pull) = self.pulls.get_mut(&name) else {
+            return;
+        };
+        pull.failed |= !fine;
+        pull.legs -= 1;
+        if pull.legs > 0 {
+            return;
+        }
+        if let Some(pull) = self.pulls.remove(&name) {
+            let unpin = self.policy.local == super::LocalPolicy::PerOperation;
+            self.local.end(pull.claim, unpin, out);
+            let refused = pull.failed.then_some(Refusal::Limit);
+            self.send(
+                pull.from,
+                Message::Pulled {
+                    id: pull.id,
+                    refused,
+                },
+                out,
+            );
+        }
+    }
+
+    /// The pulls of a peer that is gone; what is being written to it ends by itself.
+    pub(super) fn forget_pulls(&mut self, peer: u32) {
+        self.pulls
+            .retain(|_, pull| pull.from != peer || pull.legs > 0);
+    }
+}
