@@ -383,8 +383,9 @@ pub trait Conduit: Send + Sync {
         let _ = (operations, sink);
     }
 
-    /// The layer above copied so many bytes in memory. Does nothing in real time, as
-    /// [`compute`](Self::compute).
+    /// The layer above copied so many bytes in memory, beside what messages carry: those are
+    /// copied once where they are sent and once where they are received, and that is counted
+    /// already. Does nothing in real time, as [`compute`](Self::compute).
     fn copied(&self, bytes: usize) {
         let _ = bytes;
     }

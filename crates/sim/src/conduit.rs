@@ -196,7 +196,6 @@ impl Conduit for Sim {
         let there = unsafe { Place::new(to.offset, len as u64) };
         let anywhere = (to.key == Key::ANY).then_some(there);
         if anywhere.is_some() && peer == self.rank {
-            call.charge(fixed.profile.host().copying(len));
             // SAFETY: readable, says the caller.
             let data = unsafe { take(from, len) };
             return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
@@ -242,7 +241,6 @@ impl Conduit for Sim {
         let there = unsafe { Place::new(from.offset, len as u64) };
         let anywhere = (from.key == Key::ANY).then_some(there);
         if anywhere.is_some() && peer == self.rank {
-            call.charge(fixed.profile.host().copying(len));
             let mut data = vec![0; len];
             onesided::load(fixed, target, there, &mut data, peer)?;
             return onesided::store(fixed, target, place, &data, peer).map(|()| Posted::Done);

@@ -122,7 +122,6 @@ impl Core {
                     // SAFETY: the destination of a get that is under way, `len` bytes of which
                     // the engine asked the peer for; nobody else uses it.
                     unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
-                    self.conduit.copied(part.len());
                     *landed = end;
                 }
             }
@@ -189,10 +188,9 @@ impl Core {
             }
             _ => true,
         };
-        let stored = message.goes_to().is_none_or(|to| {
-            self.conduit.copied(data.len());
-            lent.while_lent(peer, to, data.len() as u64, || self.store(to, data))
-        });
+        let stored = message
+            .goes_to()
+            .is_none_or(|to| lent.while_lent(peer, to, data.len() as u64, || self.store(to, data)));
         (!(fine && stored)).then_some(Refusal::NotMapped)
     }
 

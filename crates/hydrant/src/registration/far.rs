@@ -40,6 +40,9 @@ impl Core {
         };
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
             let posted = post(Key::ANY.0, Key::ANY.0)?;
+            if rank == self.rank {
+                self.conduit.copied(len);
+            }
             if let Posted::Pending(ticket) = posted {
                 self.pending.post(ticket);
                 self.fly(registration, ticket, Flight::Plain);

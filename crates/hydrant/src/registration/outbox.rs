@@ -107,9 +107,7 @@ impl Core {
                     && self.load(addr, &mut bytes[start..])
             }
         };
-        if copied {
-            self.conduit.copied(len);
-        } else {
+        if !copied {
             bytes.clear();
             message.refuse(Refusal::NotMapped);
             message.encode(bytes);

@@ -234,7 +234,8 @@ impl<'a> Machine<'a> {
                     self.nodes[at].host += host.post.0;
                     self.launch(rank, peer, len as usize, Cargo::Transfer(id));
                 }
-                Action::Land { len, .. } => self.nodes[at].host += host.copying(len as usize),
+                // Receiving the message was the copy.
+                Action::Land { .. } => {}
                 Action::Done { result, .. } => match result {
                     Ok(()) => self.end_put(rank),
                     Err(cause) => self.failed = Some(ScaleError::Put { rank, cause }),
