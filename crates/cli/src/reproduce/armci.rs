@@ -325,7 +325,7 @@ fn picture(
                 y: plot::Axis {
                     label: "MB/s",
                     scale,
-                    words: units::plain,
+                    words: |rate| format!("{}", (rate * 1e6).round() / 1e6),
                 },
                 series,
                 marks: Vec::new(),

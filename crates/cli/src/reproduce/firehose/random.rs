@@ -1,151 +1,29 @@
-//! Figures 3 to 5: puts at random over a growing area, and to one place.
+//! Figures 3 and 4: puts at random over a growing area.
 
-use std::time::Duration;
+use hydrant::Strategy;
 
-use hydrant::{Job, Result, Strategy};
+use super::LIMITS;
+use super::load::{Load, Point};
 
 use crate::plot::{self, Figure, Kind, Panel, Series};
-use crate::reproduce::job::{
-    FIRST, MB, PAGE, Random, SECOND, Setup, aligned, bandwidth, lifted, memory, micros, timed,
-};
+use crate::reproduce::job::{MB, bandwidth, lifted, micros};
 use crate::reproduce::papers::value;
 use crate::reproduce::part::{Cell, Part, Picture, Sheet};
 use crate::reproduce::{ReproduceError, Scope};
 use crate::units;
 
-const MACHINE: &str = "myrinet-gm";
-const UNPIN: Strategy = Strategy::Rendezvous { unpin: true };
-const NO_UNPIN: Strategy = Strategy::Rendezvous { unpin: false };
-/// The paper's M and MAXVICTIM, in MB.
-const LIMITS: (u64, u64) = (400, 50);
-/// A put that takes longer waited for memory to be deregistered.
-const UNPINNED: Duration = Duration::from_millis(1);
+pub(super) const MACHINE: &str = "myrinet-gm";
+pub(super) const UNPIN: Strategy = Strategy::Rendezvous { unpin: true };
+pub(super) const NO_UNPIN: Strategy = Strategy::Rendezvous { unpin: false };
 
-type Outcome<T> = std::result::Result<T, ReproduceError>;
+pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 
-/// At one size of the area.
-#[derive(Clone, Copy)]
-struct Point {
-    mb: f64,
-    mean: Duration,
-    /// Of a hundred puts, those that waited for a deregistration.
-    unpinned: f64,
-    /// Of a hundred puts, those that were hits.
-    hits: f64,
-}
-
-/// How much, and where.
-#[derive(Clone, Copy)]
-struct Load {
-    bytes: usize,
-    /// Puts measured at each size.
-    puts: usize,
-    /// Puts under way at once.
-    at_once: usize,
-    /// In a quick run everything is smaller by this.
-    smaller: u64,
-    /// Areas, in MB.
-    areas: [u64; 3],
-}
-
-impl Load {
-    fn of(scope: &Scope<'_>, bytes: usize, puts: usize, at_once: usize) -> Self {
-        Self {
-            bytes,
-            puts,
-            at_once,
-            smaller: scope.pick(1, 25),
-            areas: [50, 800, scope.pick(50, 150)],
-        }
-    }
-
-    fn areas(&self) -> impl Iterator<Item = u64> {
-        let [from, to, step] = self.areas;
-        (from..=to).step_by(step as usize)
-    }
-
-    fn setup(&self, machine: &str, strategy: Strategy) -> Setup {
-        let [m, maxvictim] = [LIMITS.0, LIMITS.1].map(|mb| mb * MB / self.smaller);
-        let mut setup = Setup::new(machine, strategy, m, maxvictim);
-        setup.heap = (self.areas[1] * MB / self.smaller) as usize + (4 << 20);
-        setup
-    }
-
-    /// Puts at random over each area in turn, having touched all of it before. The source is at
-    /// random within MAXVICTIM, less what the ends of a buffer take.
-    fn run(&self, setup: &Setup) -> Outcome<Vec<Point>> {
-        let area_of = |mb: u64| (mb * MB / self.smaller) as usize / self.bytes;
-        setup.run(|job| {
-            let target = memory(job, self.areas[1] * MB / self.smaller)?;
-            let mut points = Vec::new();
-            if job.rank() == FIRST {
-                let spare = 2 * self.bytes.max(PAGE) * self.at_once;
-                let source = vec![1_u8; setup.maxvictim as usize];
-                let places = (source.len() - spare).max(self.bytes) / self.bytes;
-                let mut random = Random::new(1);
-                let mut touched = 0;
-                // A put each stride touches every page.
-                let stride = (PAGE / self.bytes).max(1);
-                for mb in self.areas() {
-                    let slots = area_of(mb);
-                    let fresh = random.shuffled(touched / stride, slots / stride);
-                    touched = slots;
-                    let fresh: Vec<usize> = fresh.into_iter().map(|at| at * stride).collect();
-                    self.puts(job, &target, &source, places, &fresh, &mut random)?;
-                    let measured: Vec<usize> =
-                        (0..self.puts).map(|_| random.below(slots)).collect();
-                    let hits = job.counters().hits;
-                    let (time, unpinned) =
-                        self.puts(job, &target, &source, places, &measured, &mut random)?;
-                    let part = |count: u64| 100.0 * count as f64 / self.puts as f64;
-                    points.push(Point {
-                        mb: mb as f64,
-                        mean: time / self.puts as u32,
-                        unpinned: part(unpinned),
-                        hits: part(job.counters().hits - hits),
-                    });
-                }
-            }
-            job.barrier()?;
-            Ok(points)
-        })
-    }
-
-    fn puts(
-        &self,
-        job: &Job,
-        target: &hydrant::Symmetric<u8>,
-        source: &[u8],
-        places: usize,
-        slots: &[usize],
-        random: &mut Random,
-    ) -> Result<(Duration, u64)> {
-        let (mut all, mut unpinned) = (Duration::ZERO, 0);
-        for slots in slots.chunks(self.at_once) {
-            let from: Vec<usize> = (slots.iter())
-                .map(|_| random.below(places) * self.bytes)
-                .collect();
-            let time = timed(job, || {
-                if let ([slot], [from]) = (slots, &from[..]) {
-                    let data = &source[*from..from + self.bytes];
-                    return target.put(SECOND, slot * self.bytes, data);
-                }
-                job.scope(|scope| {
-                    for (slot, from) in slots.iter().zip(&from) {
-                        let data = &source[*from..from + self.bytes];
-                        scope.put(target, SECOND, slot * self.bytes, data)?;
-                    }
-                    Ok(())
-                })
-            })?;
-            all += time;
-            unpinned += u64::from(time > UNPINNED);
-        }
-        Ok((all, unpinned))
-    }
-}
-
-fn curve(name: &str, colour: usize, points: &[Point], of: impl Fn(&Point) -> f64) -> Series {
+pub(super) fn curve(
+    name: &str,
+    colour: usize,
+    points: &[Point],
+    of: impl Fn(&Point) -> f64,
+) -> Series {
     Series {
         name: name.to_owned(),
         kind: Kind::Ours,
@@ -176,7 +54,7 @@ fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3
     Ok([firehose, no_unpin, unpin])
 }
 
-fn details(name: &str, title: &str, all: &[(&str, &[Point])]) -> Sheet {
+pub(super) fn details(name: &str, title: &str, all: &[(&str, &[Point])]) -> Sheet {
     let columns = [
         "strategy",
         "area_mb",
@@ -200,7 +78,7 @@ fn details(name: &str, title: &str, all: &[(&str, &[Point])]) -> Sheet {
     sheet
 }
 
-fn smaller(part: &mut Part, load: &Load) {
+pub(super) fn smaller(part: &mut Part, load: &Load) {
     if load.smaller > 1 {
         part.note(format!(
             "A quick run: areas, M and MAXVICTIM are a {}th of what the axis says.",
@@ -232,7 +110,7 @@ pub(in crate::reproduce) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
         .collect();
     let mean_gap = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
     part.expect(
-        "no-unpin above firehose up to M",
+        "no-unpin above firehose up to M, by 15 to 45 µs",
         format!("{gap} µs"),
         format!("{mean_gap:.1} µs"),
         (15.0..=45.0).contains(&mean_gap),
@@ -366,204 +244,19 @@ pub(in crate::reproduce) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// Figure 5: the bandwidth of puts to one place, by size.
-pub(in crate::reproduce) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
-    let sizes: Vec<usize> = (3..=21)
-        .step_by(scope.pick(1, 3))
-        .map(|bits| 1 << bits)
-        .collect();
-    let largest = sizes.last().copied().unwrap_or(8);
-    let rounds = scope.pick(8, 2);
-    let mut series = Vec::new();
-    for (colour, (strategy, name)) in [
-        (Strategy::Firehose, "firehose"),
-        (NO_UNPIN, "rendezvous no-unpin"),
-        (UNPIN, "rendezvous with unpin"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        scope.doing(format!("firehose: figure 5, {strategy}"));
-        let setup = Setup::new(MACHINE, strategy, LIMITS.0 * MB, LIMITS.1 * MB);
-        let points = setup.run(|job| {
-            let target = memory(job, largest as u64)?;
-            let mut points = Vec::new();
-            if job.rank() == FIRST {
-                let source = vec![1_u8; largest + PAGE];
-                let source = &source[aligned(&source)..];
-                for &size in &sizes {
-                    let put = || target.put(SECOND, 0, &source[..size]);
-                    put()?;
-                    let time = timed(job, || {
-                        for _ in 0..rounds {
-                            job.scope(|scope| {
-                                for _ in 0..8 {
-                                    scope.put(&target, SECOND, 0, &source[..size])?;
-                                }
-                                Ok(())
-                            })?;
-                        }
-                        Ok(())
-                    })?;
-                    points.push((size as f64, bandwidth((8 * rounds * size) as u64, time)));
-                }
-            }
-            job.barrier()?;
-            Ok(points)
-        })?;
-        series.push(Series {
-            name: name.to_owned(),
-            kind: Kind::Ours,
-            colour,
-            points,
-        });
-    }
-    let mut part = Part::new(
-        "firehose-figure-5",
-        "Firehose, figure 5: peak bandwidth to one place, by size",
-    );
-    part.note("Puts from one place to one place, eight of them under way at once.");
-    let above = |over: &Series, under: &Series| {
-        (over.points.iter().zip(&under.points)).all(|((_, a), (_, b))| *a >= 0.999 * b)
-    };
-    let lead = |size: f64| {
-        let at = |of: &Series| {
-            (of.points.iter())
-                .find(|(x, _)| *x >= size)
-                .map_or(f64::NAN, |(_, y)| *y)
-        };
-        at(&series[0]) / at(&series[1])
-    };
-    part.expect(
-        "firehose above no-unpin above with unpin, at every size",
-        "“by a noticeable margin”",
-        format!(
-            "firehose {:.2} × no-unpin at 4 KB, {:.2} × at 64 KB",
-            lead(4096.0),
-            lead(65536.0)
-        ),
-        above(&series[0], &series[1]) && above(&series[1], &series[2]),
-        "",
-    );
-    part.sheets.push(Sheet::of_series(
-        "firehose-figure-5",
-        "figure 5",
-        "bytes",
-        "mbs",
-        &series,
-    ));
-    part.pictures.push(picture(
-        "firehose-figure-5",
-        &part.title,
-        vec![Panel::Curves {
-            title: "bandwidth by size".to_owned(),
-            x: plot::Axis {
-                label: "size of a put, bytes",
-                scale: plot::Scale::Twos,
-                words: units::bytes,
-            },
-            y: BANDWIDTH,
-            series,
-            marks: Vec::new(),
-        }],
-    ));
-    Ok(part)
-}
-
-/// Figures 3 and 4 again where one of four ranks puts: its static share is a third of M, and
-/// borrowing and adaptive victims give it the rest.
-pub(in crate::reproduce) fn shares(scope: &Scope<'_>) -> Outcome<Part> {
-    let modes = [
-        ("static share", false, false),
-        ("adaptive victims", false, true),
-        ("borrowing", true, false),
-        ("both", true, true),
-    ];
-    let mut part = Part::new(
-        "firehose-shares",
-        "New: figures 3 and 4 with borrowing and adaptive victims",
-    );
-    part.note(
-        "One of four ranks puts, the others are silent. F = M / 3 is its static share: 133 MB; what \
-         is put to beyond that moves firehoses although two thirds of M are unused. With borrowing \
-         the target lends what its other peers leave unused, all but an eighth of M. With adaptive \
-         victims the target keeps what was released in the unused part of M, so a move finds it \
-         registered. This is the paper's future work; it has no figures.",
-    );
-    let mut panels = Vec::new();
-    let mut all = Vec::new();
-    for (bytes, puts, at_once, title) in [
-        (8, scope.pick(3000, 300), 1, "mean latency of an 8-byte put"),
-        (64 << 10, scope.pick(240, 40), 8, "bandwidth of 64 KB puts"),
-    ] {
-        let mut load = Load::of(scope, bytes, puts, at_once);
-        load.areas = [50, 500, scope.pick(50, 150)];
-        if bytes == 8 {
-            smaller(&mut part, &load);
-        }
-        let mut series = Vec::new();
-        for (colour, (name, borrowing, adaptive)) in modes.into_iter().enumerate() {
-            scope.doing(format!(
-                "firehose: one of four ranks puts {bytes} bytes, {name}"
-            ));
-            let mut setup = load.setup(MACHINE, Strategy::Firehose);
-            setup.ranks = 4;
-            setup.borrowing = borrowing;
-            setup.adaptive = adaptive;
-            let points = load.run(&setup)?;
-            series.push(curve(name, colour, &points, |point| match bytes {
-                8 => micros(point.mean),
-                _ => bandwidth(bytes as u64, point.mean),
-            }));
-            all.push((format!("{name}, {bytes} bytes"), points));
-        }
-        let axis = if bytes == 8 { LATENCY } else { BANDWIDTH };
-        panels.push(over_area(title, axis, series));
-    }
-    let named: Vec<(&str, &[Point])> = all
-        .iter()
-        .map(|(name, points)| (&name[..], &points[..]))
-        .collect();
-    part.sheets
-        .push(details("firehose-shares", "all points", &named));
-    let at = |mode: usize| {
-        (all[mode].1.iter())
-            .rfind(|point| point.mb <= 350.0)
-            .map_or(f64::NAN, |point| micros(point.mean))
-    };
-    let [fixed, adaptive, borrowing] = [at(0), at(1), at(2)];
-    part.expect(
-        "an area between F and M: borrowing beats the static share",
-        "(new)",
-        format!("{borrowing:.1} µs against {fixed:.0} µs"),
-        borrowing < fixed,
-        "",
-    );
-    part.expect(
-        "adaptive victims do, too",
-        "(new)",
-        format!("{adaptive:.1} µs against {fixed:.0} µs"),
-        adaptive < fixed,
-        "",
-    );
-    part.pictures
-        .push(picture("firehose-shares", &part.title, panels));
-    Ok(part)
-}
-
-const LATENCY: plot::Axis = plot::Axis {
+pub(super) const LATENCY: plot::Axis = plot::Axis {
     label: "mean of a put",
     scale: plot::Scale::Tens,
     words: |micros| units::nanos(micros * 1e3),
 };
 
-const BANDWIDTH: plot::Axis = plot::Axis {
+pub(super) const BANDWIDTH: plot::Axis = plot::Axis {
     label: "MB/s",
     scale: plot::Scale::Plain,
     words: units::plain,
 };
 
-fn over_area(title: &str, y: plot::Axis, series: Vec<Series>) -> Panel {
+pub(super) fn over_area(title: &str, y: plot::Axis, series: Vec<Series>) -> Panel {
     Panel::Curves {
         title: title.to_owned(),
         x: plot::Axis {
@@ -583,7 +276,7 @@ fn over_area(title: &str, y: plot::Axis, series: Vec<Series>) -> Panel {
     }
 }
 
-fn picture(name: &str, title: &str, panels: Vec<Panel>) -> Picture {
+pub(super) fn picture(name: &str, title: &str, panels: Vec<Panel>) -> Picture {
     Picture {
         name: name.to_owned(),
         figure: Figure {
