@@ -135,7 +135,7 @@ fn soak(kind: &str, mut world_of: impl FnMut(u64) -> World) {
         seed - first
     );
     println!("{seen:?}");
-    assert!(served > failed);
+    assert!(served > failed / 4, "{served} against {failed}");
     // A world in which nothing happens proves nothing.
     let never: Vec<_> = seen.iter().filter(|(_, times)| **times == 0).collect();
     assert!(never.is_empty() || seed - first < 100, "{never:?}");

@@ -217,12 +217,21 @@ impl Engine {
         })
     }
 
-    /// Begins an operation; [`Action::Done`] ends it.
+    /// Begins an operation; [`Action::Done`] ends it, at once if the peer is lost.
     ///
     /// # Errors
-    /// [`Error::NoPeer`], [`Error::PeerLost`], [`Error::Overflow`]; nothing was begun then.
+    /// [`Error::NoPeer`], [`Error::Overflow`]; nothing was begun then.
     pub fn begin(&mut self, operation: Operation, out: &mut Vec<Action>) -> Result<(), Error> {
-        self.check_peer(operation.peer)?;
+        match self.check_peer(operation.peer) {
+            Err(lost @ Error::PeerLost(_)) => {
+                out.push(Action::Done {
+                    op: operation.id,
+                    result: Err(lost),
+                });
+                return Ok(());
+            }
+            outcome => outcome?,
+        }
         let geometry = self.limits.geometry;
         let local = geometry.span(operation.local, operation.len)?;
         let remote = geometry.span(operation.remote, operation.len)?;

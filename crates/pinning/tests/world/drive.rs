@@ -210,15 +210,9 @@ impl World {
             len,
         };
         let mut out = Vec::new();
-        match self.ranks[rank].engine.begin(operation, &mut out) {
-            Ok(()) => {
-                self.book.known.insert(op, known);
-            }
-            Err(Error::PeerLost(_)) => {
-                assert!(self.ranks[rank].knows_lost.contains(&(peer as u32)))
-            }
-            Err(cause) => panic!("{operation:?}: {cause}"),
-        }
+        let begun = self.ranks[rank].engine.begin(operation, &mut out);
+        begun.unwrap_or_else(|cause| panic!("{operation:?}: {cause}"));
+        self.book.known.insert(op, known);
         self.perform(rank, out, &[]);
     }
 
