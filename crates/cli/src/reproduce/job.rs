@@ -1,6 +1,7 @@
 //! Micro-benchmarks as jobs on `hydrant` over a simulated network.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hydrant::{ConduitKind, Job, JobBuilder, Rank, Result, Settings, Strategy, Symmetric};
@@ -91,26 +92,35 @@ impl Setup {
     }
 }
 
-/// A machine without its limits on what can be registered, as a profile beside the page.
-pub(crate) fn lifted(
-    scope: &Scope<'_>,
-    machine: &str,
-) -> std::result::Result<String, ReproduceError> {
-    const LIFTED: [(&str, &str); 2] = [
+/// Machines whose limits on what can be registered some experiments are without.
+const LIFTED: [&str; 2] = ["myrinet-gm", "myrinet-pm"];
+
+/// Writes them as profiles beside the page, before experiments that read them run side by side.
+pub(crate) fn lift(out: &Path) -> std::result::Result<(), ReproduceError> {
+    const LIMITS: [(&str, &str); 2] = [
         ("max_bytes", "value = 4096, unit = \"MiB\""),
         ("max_extents", "value = \"none\""),
     ];
-    let text = hydrant_sim::Profile::text(machine).unwrap_or_default();
-    let line = |line: &str| match LIFTED.iter().find(|(key, _)| line.starts_with(key)) {
+    let line = |line: &str| match LIMITS.iter().find(|(key, _)| line.starts_with(key)) {
         Some((key, value)) => format!("{key} = {{ {value}, calibrated = \"lifted\" }}\n"),
         None => format!("{line}\n"),
     };
-    let text: String = text.lines().map(line).collect();
-    let path = scope.out.join(format!("{machine}-lifted.toml"));
-    match std::fs::write(&path, text) {
-        Ok(()) => Ok(path.display().to_string()),
-        Err(why) => Err(ReproduceError::Write { path, why }),
+    for machine in LIFTED {
+        let text = hydrant_sim::Profile::text(machine).unwrap_or_default();
+        let text: String = text.lines().map(line).collect();
+        let path = lifted_path(out, machine);
+        std::fs::write(&path, text).map_err(|why| ReproduceError::Write { path, why })?;
     }
+    Ok(())
+}
+
+/// The profile of a machine without these limits.
+pub(crate) fn lifted(scope: &Scope<'_>, machine: &str) -> String {
+    lifted_path(scope.out, machine).display().to_string()
+}
+
+fn lifted_path(out: &Path, machine: &str) -> PathBuf {
+    out.join(format!("{machine}-lifted.toml"))
 }
 
 /// What a panic said.

@@ -226,6 +226,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), ReproduceError> {
         path: args.out.clone(),
         why,
     })?;
+    job::lift(&args.out)?;
     let wanted: Vec<&Experiment> = (EXPERIMENTS.iter())
         .filter(|experiment| [Which::All, experiment.which].contains(&args.which))
         .collect();

@@ -43,7 +43,7 @@ fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3
         load.run(&setup)
     };
     let firehose = run(Strategy::Firehose, MACHINE)?;
-    let no_unpin = run(NO_UNPIN, &lifted(scope, MACHINE)?)?;
+    let no_unpin = run(NO_UNPIN, &lifted(scope, MACHINE))?;
     // With unpin an area makes no difference: fewer of the long puts will do.
     let few = Load {
         puts: load.puts.div_ceil(8),

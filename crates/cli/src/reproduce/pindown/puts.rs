@@ -20,7 +20,7 @@ const KEPT: usize = 8 << 20;
 const POOL: usize = 25 << 20;
 /// Room for what is to hit, which is not PM's 4 MB: which put hits is given here.
 fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
-    let machine = lifted(scope, MACHINE)?;
+    let machine = lifted(scope, MACHINE);
     let mut setup = Setup::new(&machine, strategy, 16 * MB, KEPT as u64);
     setup.entries = KEPT as u64 / PAGE as u64;
     setup.heap = POOL + (4 << 20);
