@@ -87,10 +87,7 @@ const ORDERINGS: [(&str, &str); 18] = [
     ("firehose-figure-3", "the knee is at M + MAXVICTIM"),
     ("firehose-figure-3", "passes no-unpin only beyond the knee"),
     ("firehose-figure-4", "full bandwidth up to M"),
-    (
-        "firehose-figure-5",
-        "firehose above no-unpin above with unpin",
-    ),
+    ("firehose-figure-5", "firehose above no-unpin"),
     ("firehose-shares", "borrowing beats the static share"),
     ("pindown-figure-5", "1 MB, all hits"),
     ("pindown-figure-5", "more hits, more bandwidth"),
