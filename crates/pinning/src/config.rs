@@ -35,6 +35,9 @@ pub struct Config {
     pub adaptive_victims: bool,
     /// Whether a peer may borrow what others leave unused (the same).
     pub borrowing: bool,
+    /// Whether misses in sequence widen extents beyond what is needed; the paper's buckets do
+    /// not (§4.2).
+    pub widening: bool,
     /// Entries of the pin-down cache's page table; PM had 1,024 (Tezuka §5).
     pub entries: u64,
     /// Most bytes of one extent.
@@ -63,6 +66,7 @@ impl Config {
             available: 1 << 30,
             adaptive_victims: false,
             borrowing: false,
+            widening: false,
             entries: 1024,
             max_extent: 1 << 30,
             cost: CostModel {
@@ -136,7 +140,11 @@ impl Config {
             peers_total: geometry.buckets_in(self.m),
             total,
             max_extent: geometry.buckets_in(self.max_extent).max(1),
-            amortised: amortised(self.cost, geometry),
+            amortised: if self.widening {
+                amortised(self.cost, geometry)
+            } else {
+                1
+            },
         })
     }
 }

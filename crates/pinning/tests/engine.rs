@@ -25,6 +25,7 @@ fn pair() -> World {
         payload: 5000,
         reads: true,
         borrowing: false,
+        widening: true,
         adaptive: false,
     })
 }

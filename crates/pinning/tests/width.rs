@@ -22,6 +22,7 @@ impl Pair {
         let engine = |rank| {
             let mut config = Config {
                 reads: true,
+                widening: true,
                 // Soft-RoCE, as measured: a call costs what 220 pages do.
                 cost: CostModel {
                     per_op_ns: 39_800.0,

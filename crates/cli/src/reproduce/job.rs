@@ -75,6 +75,8 @@ impl Setup {
             .ride(0)
             .borrowing(self.borrowing)
             .adaptive_victims(self.adaptive)
+            // The papers register what is needed, a page at a time.
+            .widening(false)
             .heap(self.heap);
         let failed = |why: String| ReproduceError::Job {
             profile: self.profile.clone(),

@@ -127,6 +127,13 @@ impl JobBuilder {
         self
     }
 
+    /// Whether misses in sequence widen registrations (`HYDRANT_WIDEN`).
+    pub fn widening(mut self, on: bool) -> Self {
+        self.settings.registration.widening = on;
+        self.settings.built("HYDRANT_WIDEN");
+        self
+    }
+
     /// Whether a thread answers peers while the application computes (`HYDRANT_SERVICE`).
     /// Without it, call [`Job::poll`] now and then.
     pub fn service(mut self, on: bool) -> Self {

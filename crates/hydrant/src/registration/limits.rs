@@ -24,6 +24,8 @@ pub struct RegistrationSettings {
     pub adaptive_victims: bool,
     /// Whether a peer may borrow what others leave unused.
     pub borrowing: bool,
+    /// Whether misses in sequence widen registrations.
+    pub widening: bool,
     /// Entries of the pin-down cache.
     pub entries: u64,
 }
@@ -38,6 +40,7 @@ impl Default for RegistrationSettings {
             ride: 1 << 10,
             adaptive_victims: true,
             borrowing: true,
+            widening: true,
             entries: 1024,
         }
     }
@@ -75,6 +78,7 @@ pub(super) fn config(
         available,
         adaptive_victims: settings.adaptive_victims,
         borrowing: settings.borrowing,
+        widening: settings.widening,
         entries: settings.entries,
         max_extent: registration.max_extent as u64,
         cost: CostModel {

@@ -88,6 +88,12 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| shown(s.registration.borrowing),
     },
     Setting {
+        name: "HYDRANT_WIDEN",
+        meaning: "whether misses in sequence widen registrations, as far as their cost suggests",
+        set: |s, text| switch(text).map(|on| s.registration.widening = on),
+        show: |s| shown(s.registration.widening),
+    },
+    Setting {
         name: "HYDRANT_PIN_DOWN_ENTRIES",
         meaning: "pages that the pin-down cache holds at most",
         set: |s, text| number(text, 1, 1 << 30).map(|n| s.registration.entries = n as u64),

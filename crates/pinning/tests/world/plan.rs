@@ -26,6 +26,7 @@ pub(crate) struct Plan {
     pub(crate) payload: usize,
     pub(crate) reads: bool,
     pub(crate) borrowing: bool,
+    pub(crate) widening: bool,
     pub(crate) adaptive: bool,
 }
 
@@ -65,6 +66,7 @@ impl Plan {
             available: u64::MAX,
             adaptive_victims: self.adaptive,
             borrowing: self.borrowing,
+            widening: self.widening,
             entries: self.entries,
             max_extent: self.max_extent * bucket,
             cost: self.cost,
@@ -103,6 +105,7 @@ impl Plan {
             payload: [0, 100, 5000][draw(3)],
             reads: draw(2) == 0,
             borrowing: draw(2) == 0,
+            widening: draw(4) > 0,
             adaptive: draw(2) == 0,
         }
     }

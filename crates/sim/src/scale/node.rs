@@ -58,6 +58,7 @@ impl Node {
             available: profile.nic().max_bytes,
             adaptive_victims: setup.adaptive_victims,
             borrowing: setup.borrowing,
+            widening: true,
             entries: profile.nic().max_extents.unwrap_or(u64::MAX),
             max_extent: profile.nic().max_bytes,
             cost: CostModel {
