@@ -75,8 +75,11 @@ impl Load {
                 let mut touched = 0;
                 // A put each stride touches every page.
                 let stride = (PAGE / self.bytes).max(1);
-                // All of the source, so that what it costs to register is not measured.
-                for from in (0..places * self.bytes).step_by(self.bytes.max(PAGE)) {
+                // All of the source, so that what it costs to register is not measured; in any
+                // order, as the puts that follow, for a sequence would register far ahead.
+                let step = self.bytes.max(PAGE);
+                for at in random.shuffled(0, (places * self.bytes).div_ceil(step)) {
+                    let from = (at * step).min((places - 1) * self.bytes);
                     target.put(SECOND, 0, &source[from..from + self.bytes])?;
                 }
                 for mb in self.areas() {
