@@ -22,7 +22,8 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 td.yes { color: #00704f; font-weight: 700; } td.no { color: #b34700; font-weight: 700; }
 figure { margin: 16px 0; } svg { max-width: 100%; height: auto; }
 .small { font-size: 13px; color: #666; } .scroll { overflow-x: auto; }
-details { margin: 8px 0; } nav a { margin-right: 16px; }
+details { margin: 8px 0; } nav a { margin-right: 16px; display: inline-block; }
+table.sum { table-layout: fixed; width: 100%; } table.sum td, table.sum th { padding: 3px 8px; }
 a { color: #0072b2; }
 ";
 
@@ -72,8 +73,10 @@ fn head(quick: bool, outcomes: &[Outcome]) -> String {
     let mut text = String::from("<h1>The papers' experiments, reproduced</h1>\n");
     text += "<p>Hydrant ran the experiments of three papers on their machines in virtual time: the \
              same library as on a real network, over a simulated NIC, link and host with the \
-             figures of the papers. No figure of a machine was taken from a table or curve that is \
-             shown here. Lines and dots are ours; diamonds are the papers' figures, where the text \
+             figures of the papers. No figure of a machine was \
+             taken from a curve that is shown here; where one comes from a table or a number in the \
+             text that is, it is said beside it. Reasons for a difference that were not tried by \
+             themselves are called probable. Lines and dots are ours; diamonds are the papers' figures, where the text \
              gives one.</p>\n";
     if quick {
         text += "<p><strong>A quick run: fewer operations and sizes than the full one. Figures are \
@@ -88,9 +91,10 @@ fn head(quick: bool, outcomes: &[Outcome]) -> String {
 
 fn summary<'a>(body: &mut String, criteria: impl Iterator<Item = &'a Criterion>) {
     body.push_str(
-        "<h2>What was expected, and what came out</h2>\n<div class=\"scroll\"><table>\n\
-         <tr><th>experiment</th><th>criterion</th><th class=\"n\">paper</th>\
-         <th class=\"n\">ours</th><th>within</th><th>why, or what to keep in mind</th></tr>\n",
+        "<h2>What was expected, and what came out</h2>\n<table class=\"sum\">\n\
+         <tr><th style=\"width:12%\">experiment</th><th style=\"width:23%\">criterion</th>\
+         <th style=\"width:14%\">paper</th><th style=\"width:17%\">ours</th>\
+         <th style=\"width:6%\">within</th><th>why, or what to keep in mind</th></tr>\n",
     );
     for criterion in criteria {
         let (class, mark) = if criterion.met {
@@ -100,8 +104,8 @@ fn summary<'a>(body: &mut String, criteria: impl Iterator<Item = &'a Criterion>)
         };
         let _ = writeln!(
             body,
-            "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td class=\"n\">{2}</td>\
-             <td class=\"n\">{3}</td><td class=\"{class}\">{mark}</td><td>{4}</td></tr>",
+            "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td>{2}</td>\
+             <td>{3}</td><td class=\"{class}\">{mark}</td><td>{4}</td></tr>",
             criterion.part,
             escaped(&criterion.what),
             escaped(&criterion.paper),
@@ -109,7 +113,7 @@ fn summary<'a>(body: &mut String, criteria: impl Iterator<Item = &'a Criterion>)
             escaped(&criterion.why),
         );
     }
-    body.push_str("</table></div>\n");
+    body.push_str("</table>\n");
 }
 
 fn chapter(body: &mut String, part: &Part, seconds: f64) -> Result<(), ReproduceError> {

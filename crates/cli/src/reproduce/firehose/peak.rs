@@ -87,8 +87,8 @@ pub(in crate::reproduce) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
             lead(65536.0)
         ),
         above(&series[0], &series[1]) && above(&series[1], &series[2]),
-        "with eight puts under way the round trips of large ones pass under the data of others; \
-         with one at a time the margin is the round trip at every size",
+        "above 16 KB the two are level: probably the round trips of large puts pass under the data of \
+         the other seven that are under way",
     );
     part.sheets.push(Sheet::of_series(
         "firehose-figure-5",

@@ -78,16 +78,16 @@ pub(in crate::reproduce) fn table_3(scope: &Scope<'_>) -> Result<Part, Reproduce
          below five minutes; the ratio to firehose is for as many puts."
     });
     part.note(
-        "With unpin our puts take longer than the paper's 5.1 ms and 0.5 ms: every rank is \
-         deregistering for one peer or another nearly all the time, 6 ms for each page whatever it \
-         is asked for meanwhile, and the paper's bitonic sort must have deregistered far less than \
-         once for each put to take 0.5 ms.",
+        "With unpin our puts take longer than the paper's 5.1 ms and 0.5 ms. Probably every rank is \
+         deregistering for one peer or another nearly all the time, 6 ms for each page, and its own \
+         puts wait for that. The paper's bitonic sort cannot have deregistered once for each put at \
+         6 ms and taken 0.5 ms.",
     );
     part.note(
-        "We move fewer firehoses for Cannon than the paper: misses in sequence register more pages at \
-         a time here. Each takes longer, for more pages are registered, and most of all because the \
-         target answers when it next looks, which a rank that multiplies its blocks does not for \
-         long.",
+        "We move fewer firehoses for Cannon than the paper, since misses in sequence register more \
+         pages at a time here. Each takes longer: more pages are registered, and probably, most of \
+         all, the target answers only when it next looks, which a rank that multiplies its blocks \
+         does not for long.",
     );
     let mut sheet = Sheet::new(
         "firehose-table-3",
