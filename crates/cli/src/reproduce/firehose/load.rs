@@ -8,8 +8,11 @@ use super::LIMITS;
 use crate::reproduce::job::{FIRST, MB, PAGE, Random, SECOND, Setup, memory, timed};
 use crate::reproduce::{ReproduceError, Scope};
 
-/// A put that takes longer waited for memory to be deregistered.
+/// A put that takes longer than that, and than its bytes take, waited for memory to be
+/// deregistered.
 const UNPINNED: Duration = Duration::from_millis(1);
+/// Twice what a byte takes on the wire.
+const BYTE: Duration = Duration::from_nanos(8);
 
 /// At one size of the area.
 #[derive(Clone, Copy)]
@@ -117,6 +120,7 @@ impl Load {
         random: &mut Random,
     ) -> Result<(Duration, u64)> {
         let (mut all, mut unpinned) = (Duration::ZERO, 0);
+        let long = UNPINNED + BYTE * (self.bytes * self.at_once) as u32;
         for slots in slots.chunks(self.at_once) {
             let from: Vec<usize> = (slots.iter())
                 .map(|_| random.below(places) * self.bytes)
@@ -135,7 +139,7 @@ impl Load {
                 })
             })?;
             all += time;
-            unpinned += u64::from(time > UNPINNED);
+            unpinned += u64::from(time > long);
         }
         Ok((all, unpinned))
     }
