@@ -61,11 +61,6 @@ pub enum Action {
         /// Bytes.
         len: u32,
     },
-    /// The source of the operation may be reused.
-    Local {
-        /// The operation.
-        op: u64,
-    },
     /// The operation is complete.
     Done {
         /// The operation.

@@ -388,7 +388,6 @@ impl World {
                         own.memory.unmap(addr, len);
                     }
                 }
-                Action::Local { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
