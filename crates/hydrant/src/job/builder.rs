@@ -11,8 +11,13 @@ use hydrant_conduit::Conduit;
 use hydrant_launch::{JoinOptions, Kind};
 use hydrant_smp::Foreign;
 
-use super::{Core, Job, ending, network::Network, threads};
-use crate::{ConduitKind, Result, Settings, Strategy};
+use super::{
+    Core, Job,
+    ending::{self, End},
+    network::Network,
+    threads,
+};
+use crate::{ConduitKind, Error, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -249,7 +254,12 @@ pub(super) fn live<R>(core: Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> 
         ending::wait_for_all(&job)?;
         Ok(result)
     }));
-    ending::leave(&core, service, matches!(outcome, Ok(Ok(_))));
+    let end = match &outcome {
+        Ok(Ok(_)) => End::Orderly,
+        Ok(Err(Error::PeerLost(_))) => End::Bereft,
+        Ok(Err(_)) | Err(_) => End::Failed,
+    };
+    ending::leave(&core, service, end);
     match outcome {
         Ok(result) => result,
         Err(cause) => panic::resume_unwind(cause),

@@ -5,14 +5,26 @@ use std::{sync::Arc, thread::JoinHandle};
 use super::{Core, Job};
 use crate::Result;
 
+/// How a rank came to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Every rank got here.
+    Orderly,
+    /// By a failure of its own.
+    Failed,
+    /// For the loss of another rank, whose end decides the job's status. The launcher may see
+    /// that one later: a killed process is felt as soon as its memory goes.
+    Bereft,
+}
+
 /// Waits until every rank's body has returned, answering them meanwhile.
 pub(super) fn wait_for_all(job: &Job) -> Result<()> {
     job.world().end()
 }
 
 /// Tells the peers and the launcher, stops the service thread, and makes every handle that
-/// is left useless. `orderly`: every rank got here.
-pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, orderly: bool) {
+/// is left useless.
+pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, end: End) {
     core.progress.stop();
     core.conduit.wake(core.rank);
     if let Some(service) = service
@@ -21,12 +33,12 @@ pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, orderly: 
         tracing::error!(rank = %core.rank, "the service thread panicked");
     }
     core.memory.close();
-    if !orderly {
+    if end == End::Failed {
         // Before the peers hear of it and fail, too. Only our own launcher listens.
         let _ = core.bootstrap().put(hydrant_launch::FAILING, b"1");
     }
-    core.conduit.leave(orderly);
-    if orderly {
+    core.conduit.leave(end == End::Orderly);
+    if end == End::Orderly {
         let mut bootstrap = core.bootstrap();
         if let Err(cause) = bootstrap.finalize() {
             tracing::warn!(%cause, "the launcher did not take the goodbye");
