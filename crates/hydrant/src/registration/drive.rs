@@ -151,47 +151,22 @@ impl Core {
                 return self.malformed(delivery.from, what);
             }
         };
-        let verdict = self.judge(registration, delivery.from, &message, data);
+        let from = delivery.from;
+        let stored = message.goes_to().is_none_or(|to| {
+            let len = data.len() as u64;
+            (registration.lent).while_lent(from, to, len, || self.store(to, data))
+        });
         let mut outcome = Ok(());
         self.step(registration, data, |engine, out| {
-            outcome = engine.message(delivery.from.0, message, verdict, out);
+            // Judged while the engine is held: a loan that ends is taken off first and revoked
+            // by the engine then, so that what is granted here is seen by its revocation.
+            let fine = stored && is_offered(registration, from, &message);
+            let verdict = (!fine).then_some(Refusal::NotMapped);
+            outcome = engine.message(from.0, message, verdict, out);
         });
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
             self.malformed(delivery.from, what);
         }
-    }
-
-    /// Whether what a message asks of own memory may be; data that it brings is stored.
-    fn judge(
-        &self,
-        registration: &Registration,
-        peer: Rank,
-        message: &Message,
-        data: &[u8],
-    ) -> Option<Refusal> {
-        let lent = &registration.lent;
-        let fine = match message {
-            Message::Move(wanted) => {
-                let geometry = registration.geometry;
-                wanted.needs.iter().all(|need| {
-                    let addr = geometry.address_of(need.run.first);
-                    lent.is_near(peer, addr, need.run.count * geometry.bucket())
-                })
-            }
-            Message::Get { from, len, .. } => lent.is_lent(peer, *from, u64::from(*len)),
-            Message::Pull { from, to, .. } => {
-                let len = to
-                    .iter()
-                    .map(|place| place.len)
-                    .fold(0, u64::saturating_add);
-                lent.is_lent(peer, *from, len)
-            }
-            _ => true,
-        };
-        let stored = message
-            .goes_to()
-            .is_none_or(|to| lent.while_lent(peer, to, data.len() as u64, || self.store(to, data)));
-        (!(fine && stored)).then_some(Refusal::NotMapped)
     }
 
     /// A peer ended, in whatever order: what it held is given back.
@@ -234,6 +209,26 @@ impl Core {
 
 /// What stands in the place of a message that was taken out.
 const EMPTY: Message = Message::Recall { count: 0 };
+
+/// Whether a peer may have what a message asks of own memory.
+fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> bool {
+    let lent = &registration.lent;
+    match message {
+        Message::Move(wanted) => {
+            let geometry = registration.geometry;
+            wanted.needs.iter().all(|need| {
+                let addr = geometry.address_of(need.run.first);
+                lent.is_near(peer, addr, need.run.count * geometry.bucket())
+            })
+        }
+        Message::Get { from, len, .. } => lent.is_lent(peer, *from, u64::from(*len)),
+        Message::Pull { from, to, .. } => {
+            let lens = to.iter().map(|place| place.len);
+            lent.is_lent(peer, *from, lens.fold(0, u64::saturating_add))
+        }
+        _ => true,
+    }
+}
 
 /// What the network said, for the engine.
 pub(super) fn access_failed(cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {

@@ -103,8 +103,8 @@ impl Core {
                 true
             }
             _ => {
-                registration.lent.is_lent(to, addr, len as u64)
-                    && self.load(addr, &mut bytes[start..])
+                let into = &mut bytes[start..];
+                (registration.lent).while_lent(to, addr, len as u64, || self.load(addr, into))
             }
         };
         if !copied {
