@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Looks at a thread that sleeps before its turn is taken away.
 const ASLEEP: u32 = 2;
 /// Looks at ranks that did not call yet before the others begin without them.
-const MISSING: u32 = 20;
+const MISSING: u32 = 200;
 /// Looks at a world in which nothing can happen before it is called a deadlock.
 const STUCK: u32 = 20;
 

@@ -200,6 +200,7 @@ fn keys_are_checked_when_the_data_arrives() {
         let log = &mut Log::default();
         if me.rank() == Rank(0) {
             window.fill(0, 4096, 9).unwrap();
+            me.nap_until(Duration::from_secs(1));
             let ticket = me.post(Rank(1), places[1], &window, 64, own).unwrap();
             // Rank 1 revokes its key while the data is on the way.
             me.meet();
@@ -232,6 +233,7 @@ fn keys_are_checked_when_the_data_arrives() {
                 "{error}"
             );
         } else {
+            me.nap_until(Duration::from_secs(1) + Duration::from_micros(1));
             me.conduit.deregister(places[1].key).unwrap();
             me.meet();
         }

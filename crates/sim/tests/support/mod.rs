@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // registers and writes windows that tests keep
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -38,9 +39,9 @@ pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync)
                 let conduit = world.conduit(Rank(rank));
                 scope.spawn(move || {
                     let member = Member { conduit, shared };
-                    let result = work(&member);
-                    member.conduit.leave(true);
-                    result
+                    let result = panic::catch_unwind(AssertUnwindSafe(|| work(&member)));
+                    member.conduit.leave(result.is_ok());
+                    result.unwrap_or_else(|cause| panic::resume_unwind(cause))
                 })
             })
             .collect();
@@ -48,7 +49,7 @@ pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync)
             .map(|thread| {
                 thread
                     .join()
-                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+                    .unwrap_or_else(|cause| panic::resume_unwind(cause))
             })
             .collect()
     })
@@ -74,11 +75,23 @@ impl Member<'_> {
         self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
     }
 
+    /// Sleeps until a time that ranks agreed on, however late each of them began.
+    pub fn nap_until(&self, time: Duration) {
+        let now = self.conduit.now();
+        assert!(now < time, "{now:?} is after {time:?}");
+        self.nap(time - now);
+    }
+
     /// Waits for all ranks, deaf to messages.
+    ///
+    /// # Panics
+    /// If a rank did, which then never comes.
     pub fn meet(&self) {
         let size = u64::from(self.conduit.size());
         let mine = self.shared.arrived.fetch_add(1, SeqCst) / size + 1;
         while self.shared.arrived.load(SeqCst) < mine * size {
+            let lost = self.conduit.first_lost();
+            assert_eq!(lost, None, "a rank will not come");
             self.nap(Duration::from_micros(10));
         }
     }
