@@ -58,6 +58,9 @@ pub struct Registration {
     /// Whether a registration stays true when its addresses are unmapped and mapped anew. If
     /// not, memory that may come and go unseen is not kept registered after its use.
     pub follows_mapping: bool,
+    /// Most bytes of a write whose source need not be registered, because the NIC takes them
+    /// with the operation itself: its local key is then [`Key::ANY`].
+    pub inline: usize,
 }
 
 /// What an operation on so many pages costs: `per_op + per_page × pages`, in nanoseconds.

@@ -222,6 +222,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
             max_extent: max_bytes,
             max_bytes,
             follows_mapping: true,
+            inline: 0,
         }),
         reads: nic.reads,
         any_address: true,
