@@ -39,7 +39,6 @@ mod call;
 mod conduit;
 mod deliver;
 mod event;
-mod memory;
 mod message;
 mod nic;
 mod onesided;
@@ -56,6 +55,8 @@ mod time;
 mod turns;
 mod watchdog;
 mod world;
+
+use hydrant_conduit::memory;
 
 pub use conduit::Sim;
 pub use options::{Died, Faults, Options, Statistics};

@@ -8,6 +8,13 @@
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 
 mod copy;
+mod place;
+mod segment;
 mod window;
 
+pub use place::{Place, take};
+pub use segment::Segment;
 pub use window::{Fault, Line, Window, Word32};
+
+/// Bytes of a page of the machine that this runs on.
+pub const PAGE: usize = 4096;

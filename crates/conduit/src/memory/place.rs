@@ -7,16 +7,18 @@
 
 use std::ffi::c_void;
 
-use hydrant_conduit::Access;
+use crate::Access;
 use rustix::{io::Errno, mm};
 
 use super::PAGE;
 
 /// A stretch of this process's memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) addr: u64,
-    pub(crate) len: u64,
+pub struct Place {
+    /// The first address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
 }
 
 impl Place {
@@ -25,12 +27,12 @@ impl Place {
     /// # Safety
     /// For as long as the place is used: nobody relies on the memory being left alone, if it
     /// is stored to. If it is not, there is nothing to keep.
-    pub(crate) unsafe fn new(addr: u64, len: u64) -> Self {
+    pub unsafe fn new(addr: u64, len: u64) -> Self {
         Self { addr, len }
     }
 
     /// A part; the caller has checked that it is one.
-    pub(crate) fn part(self, offset: u64, len: u64) -> Self {
+    pub fn part(self, offset: u64, len: u64) -> Self {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         Self {
             addr: self.addr + offset,
@@ -39,7 +41,7 @@ impl Place {
     }
 
     /// Copies `data` in, which is as long; false where memory is not mapped or not writable.
-    pub(crate) fn store(self, data: &[u8]) -> bool {
+    pub fn store(self, data: &[u8]) -> bool {
         debug_assert_eq!(data.len() as u64, self.len);
         let local = libc::iovec {
             iov_base: data.as_ptr().cast_mut().cast(),
@@ -53,7 +55,7 @@ impl Place {
     }
 
     /// Copies out; false where memory is not mapped.
-    pub(crate) fn load(self, data: &mut [u8]) -> bool {
+    pub fn load(self, data: &mut [u8]) -> bool {
         debug_assert_eq!(data.len() as u64, self.len);
         let local = libc::iovec {
             iov_base: data.as_mut_ptr().cast(),
@@ -68,7 +70,7 @@ impl Place {
 
     /// Brings all pages in as pinning would; false if some are not mapped or do not permit
     /// the access.
-    pub(crate) fn pin(self, access: Access) -> bool {
+    pub fn pin(self, access: Access) -> bool {
         let (first, pages) = self.pages();
         let advice = match access {
             Access::Read => mm::Advice::LinuxPopulateRead,
@@ -92,7 +94,7 @@ impl Place {
     }
 
     /// The number of the first page it touches, and how many it touches.
-    pub(crate) fn pages(self) -> (u64, usize) {
+    pub fn pages(self) -> (u64, usize) {
         let page = PAGE as u64;
         let first = self.addr / page;
         if self.len == 0 {
@@ -118,7 +120,7 @@ fn pid() -> libc::pid_t {
 ///
 /// # Safety
 /// `from` is readable for `len` bytes.
-pub(crate) unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
+pub unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
     if len == 0 {
         return Box::default();
     }

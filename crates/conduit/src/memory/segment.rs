@@ -4,15 +4,17 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use hydrant_conduit::{Access, Door, Error, Window};
+use crate::{Access, Door, Error, Window};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
 
 /// A rank's segment and, in a page of its own behind it, its bell.
-pub(crate) struct Segment {
-    pub(crate) window: Window,
-    pub(crate) door: Door,
+pub struct Segment {
+    /// The segment.
+    pub window: Window,
+    /// The bell.
+    pub door: Door,
 }
 
 struct Mapping {
@@ -34,8 +36,23 @@ impl Drop for Mapping {
     }
 }
 
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Segment({} bytes at {:#x})",
+            self.window.len(),
+            self.window.addr()
+        )
+    }
+}
+
 impl Segment {
-    pub(crate) fn new(len: usize) -> Result<Self, Error> {
+    /// A segment of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system has no such address space.
+    pub fn new(len: usize) -> Result<Self, Error> {
         let failed = |cause: rustix::io::Errno| Error::system("mapping a segment", cause);
         let behind = len
             .checked_next_multiple_of(PAGE)
@@ -71,7 +88,7 @@ impl Segment {
         if !page.pin(Access::ReadWrite) {
             return Err(Error::System {
                 what: "asking for the pages of memory (madvise, MADV_POPULATE_WRITE)",
-                cause: "the kernel does not know it: simulations want Linux 5.14".to_owned(),
+                cause: "the kernel does not know it: segments want Linux 5.14".to_owned(),
             });
         }
         Ok(Self {
@@ -81,7 +98,7 @@ impl Segment {
     }
 
     /// Gives the memory of a part back; it reads as zero from then on.
-    pub(crate) fn discard(&self, offset: usize, len: usize) {
+    pub fn discard(&self, offset: usize, len: usize) {
         let end = offset + len;
         let first = offset.next_multiple_of(PAGE).min(end);
         let last = (end / PAGE * PAGE).max(first);
