@@ -3,7 +3,7 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write, stderr};
-use std::path::Path;
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::error::Error;
@@ -18,6 +18,15 @@ pub(crate) fn cargo(arguments: &str) -> Command {
 /// The path of the cargo that runs us.
 pub(crate) fn cargo_program() -> String {
     env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+}
+
+/// Where cargo puts what it builds, and we what should not be tracked either.
+pub(crate) fn target_folder() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let named = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| workspace.join("target"));
+    // A path relative to nothing is what the name says, too.
+    path::absolute(&folder).unwrap_or(folder)
 }
 
 /// `program`, to be run where the workspace's `Cargo.toml` is.
@@ -100,6 +109,13 @@ fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<Ex
 
 /// Shows the command as one would type it, and gives that back.
 fn announce(command: &Command) -> String {
+    let name = typed(command);
+    eprintln!("$ {name}");
+    name
+}
+
+/// The command as one would type it.
+pub(crate) fn typed(command: &Command) -> String {
     let mut name = String::new();
     for (key, value) in command.get_envs() {
         if let Some(value) = value {
@@ -112,7 +128,6 @@ fn announce(command: &Command) -> String {
         name.push(' ');
         name += &quoted(&argument.to_string_lossy());
     }
-    eprintln!("$ {name}");
     name
 }
 

@@ -16,6 +16,7 @@ mod runners;
 mod setup;
 mod test;
 mod tool;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             list();
             return ExitCode::SUCCESS;
         }
+        Task::Vm(arguments) => return vm::run(&arguments),
     };
     report::print(&rows, cli.format);
     if rows.iter().any(|row| row.result.fails()) {
@@ -65,6 +67,8 @@ enum Task {
     Test,
     /// Names every task
     List,
+    /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
+    Vm(vm::Arguments),
 }
 
 fn list() {
@@ -87,7 +91,7 @@ mod tests {
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
         }
-        names.extend(["setup", "test", "list"].map(str::to_owned));
+        names.extend(["setup", "test", "list", "vm"].map(str::to_owned));
 
         let command = Cli::command();
         let tasks = command.get_subcommands();

@@ -52,23 +52,29 @@ fn install_missing() -> Result<Vec<String>, Error> {
 }
 
 fn apt_install(packages: &[&str]) -> Result<(), Error> {
-    if !on_path("apt-get") {
-        return Err(Error::NotInstalled(format!(
-            "no apt-get on this system to install {} with",
-            packages.join(", ")
-        )));
-    }
-    let Some(prefix) = root_prefix() else {
-        return Err(Error::NotInstalled(format!(
-            "not allowed to install: run `apt-get install {}` as root",
-            packages.join(" ")
-        )));
-    };
+    let typed = format!("apt-get install {}", packages.join(" "));
+    let prefix = apt_prefix(&typed)?;
     // The lists may be old and yet good enough, so the install has the last word.
     let updated = run(apt_get(&prefix, &["update", "--quiet"]));
     let mut arguments = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
     arguments.extend(packages);
     run(apt_get(&prefix, &arguments)).or_else(|error| updated.and(Err(error)))
+}
+
+/// Has apt learn anew which packages there are.
+pub(crate) fn apt_update() -> Result<(), Error> {
+    let prefix = apt_prefix("apt-get update")?;
+    run(apt_get(&prefix, &["update", "--quiet"]))
+}
+
+/// What to put before `typed`, which needs apt and root.
+fn apt_prefix(typed: &str) -> Result<Vec<&'static str>, Error> {
+    if !on_path("apt-get") {
+        let problem = format!("no apt-get on this system for `{typed}`");
+        return Err(Error::NotInstalled(problem));
+    }
+    let refused = || Error::NotInstalled(format!("not allowed to: run `{typed}` as root"));
+    root_prefix().ok_or_else(refused)
 }
 
 /// What to put before a command that needs root; `None` where there is no way.

@@ -37,6 +37,22 @@ pub(crate) enum Tool {
     /// The library through which ranks speak PMIx, and the headers our copy of its
     /// layouts is checked against.
     LibPmix,
+    /// What makes the virtual machine.
+    Qemu,
+    /// The static busybox, which is all a virtual machine starts with.
+    Busybox,
+    /// What knows which modules of a kernel need which.
+    Kmod,
+    /// What unpacks a kernel; the one of busybox does not know how its code is packed.
+    Xz,
+    /// What makes the network and the RDMA device of a virtual machine.
+    Ip,
+    /// The programs that try whether an RDMA device works at all.
+    IbverbsUtils,
+    /// The part of libibverbs that knows soft-RoCE.
+    IbverbsProviders,
+    /// The programs that measure bare RDMA.
+    Perftest,
 }
 
 /// What brings a tool.
@@ -66,13 +82,21 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 12] = [
+    pub(crate) const ALL: [Tool; 20] = [
         Tool::Cc,
         Tool::Hydra,
         Tool::MpichCc,
         Tool::OpenMpi,
         Tool::LibPmix,
         Tool::Valgrind,
+        Tool::Qemu,
+        Tool::Busybox,
+        Tool::Kmod,
+        Tool::Xz,
+        Tool::Ip,
+        Tool::IbverbsUtils,
+        Tool::IbverbsProviders,
+        Tool::Perftest,
         Tool::Rustfmt,
         Tool::Clippy,
         Tool::Nextest,
@@ -96,6 +120,14 @@ impl Tool {
             Tool::MpichCc => "mpicc of MPICH",
             Tool::OpenMpi => "mpirun of Open MPI",
             Tool::LibPmix => "libpmix.so.2 and its headers",
+            Tool::Qemu => "qemu-system-x86_64",
+            Tool::Busybox => "static busybox",
+            Tool::Kmod => "modprobe",
+            Tool::Xz => "xz",
+            Tool::Ip => "ip and rdma of iproute2",
+            Tool::IbverbsUtils => "ibv_devinfo",
+            Tool::IbverbsProviders => "libibverbs' driver of soft-RoCE",
+            Tool::Perftest => "perftest",
         }
     }
 
@@ -107,6 +139,14 @@ impl Tool {
             Tool::MpichCc => Source::Apt("libmpich-dev"),
             Tool::OpenMpi => Source::Apt("openmpi-bin"),
             Tool::LibPmix => Source::Apt("libpmix-dev"),
+            Tool::Qemu => Source::Apt("qemu-system-x86"),
+            Tool::Busybox => Source::Apt("busybox-static"),
+            Tool::Kmod => Source::Apt("kmod"),
+            Tool::Xz => Source::Apt("xz-utils"),
+            Tool::Ip => Source::Apt("iproute2"),
+            Tool::IbverbsUtils => Source::Apt("ibverbs-utils"),
+            Tool::IbverbsProviders => Source::Apt("ibverbs-providers"),
+            Tool::Perftest => Source::Apt("perftest"),
             Tool::Rustfmt => Source::Component("rustfmt"),
             Tool::Clippy => Source::Component("clippy"),
             Tool::Nextest => Source::Crate(
@@ -139,6 +179,16 @@ impl Tool {
             // `mpirun` alone may be MPICH's.
             Tool::OpenMpi => on_path("mpirun.openmpi") || prints("mpirun", "--version", "Open MPI"),
             Tool::LibPmix => has_libpmix(),
+            Tool::Qemu => on_path("qemu-system-x86_64"),
+            Tool::Busybox => is_static(&found("busybox")),
+            Tool::Kmod => [found("depmod"), found("modprobe")]
+                .iter()
+                .all(is_executable),
+            Tool::Xz => on_path("xz"),
+            Tool::Ip => [found("ip"), found("rdma")].iter().all(is_executable),
+            Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
+            Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
+            Tool::Perftest => on_path("ib_write_lat"),
         }
     }
 }
@@ -177,10 +227,19 @@ pub(crate) fn miri_toolchain() -> Option<Command> {
 /// Whether an executable of this name is on the path.
 pub(crate) fn on_path(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| is_executable(folder.join(name)))
+    env::split_paths(&path).any(|folder| is_executable(&folder.join(name)))
 }
 
-fn is_executable(file: PathBuf) -> bool {
+/// Where the program of this name is, be it where only root's path leads; its
+/// name, if nowhere.
+pub(crate) fn found(name: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let mut places = folders.map(|folder| folder.join(name));
+    places.find(is_executable).unwrap_or_else(|| name.into())
+}
+
+fn is_executable(file: &PathBuf) -> bool {
     fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
@@ -189,6 +248,19 @@ fn has_libpmix() -> bool {
     let header = format!("/usr/lib/{arch}-linux-gnu/pmix2/include/pmix.h");
     let known = |ldconfig| prints(ldconfig, "-p", "libpmix.so.2");
     (known("ldconfig") || known("/sbin/ldconfig")) && Path::new(&header).is_file()
+}
+
+/// Whether the program at `path` needs no library at run time: no program header of
+/// it names an interpreter (elf(5), 64 bit, as this machine writes numbers).
+fn is_static(path: &Path) -> bool {
+    const INTERPRETER: u32 = 3;
+    let bytes = fs::read(path).unwrap_or_default();
+    let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let headers = word(32).unwrap_or_default() as usize;
+    let (size, count) = (half(54).unwrap_or_default(), half(56).unwrap_or_default());
+    let mut kinds = (0..count).map(|it| word(headers + usize::from(it) * usize::from(size)));
+    count > 0 && kinds.all(|it| it.is_some_and(|kind| kind != INTERPRETER))
 }
 
 fn answers(mut command: Command) -> bool {
@@ -217,6 +289,21 @@ mod tests {
         assert!(prints("echo", "Open MPI 4", "Open MPI"));
         assert!(!prints("echo", "HYDRA", "Open MPI"));
         assert!(!prints("hydrant-has-no-such-program", "", ""));
+    }
+
+    #[test]
+    fn programs_of_root_are_found_too() {
+        assert!(is_executable(&found("sh")));
+        assert_eq!(
+            found("hydrant-has-no-such-program"),
+            Path::new("hydrant-has-no-such-program")
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_linked_at_run_time_is_not_static() {
+        assert!(!is_static(&env::current_exe().unwrap()));
+        assert!(!is_static(Path::new("/etc/passwd")));
     }
 
     #[test]

@@ -1,0 +1,82 @@
+//! The folder that a machine may write to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use super::Error;
+use crate::command::target_folder;
+
+/// The kernel's log, in the folder.
+pub(crate) const KERNEL_LOG: &str = "kernel.log";
+
+/// A folder the guest sees under the path it has here.
+pub(crate) struct Folder {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Folder {
+    /// `wanted`, made if it is not there, or a fresh one of ours.
+    pub(crate) fn new(wanted: Option<&Path>) -> Result<Folder, Error> {
+        let fresh = || {
+            target_folder()
+                .join("vm/run")
+                .join(process::id().to_string())
+        };
+        let path = wanted.map_or_else(fresh, Path::to_owned);
+        fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
+        let path = path.canonicalize().map_err(Error::file("find", &path))?;
+        Ok(Folder {
+            path,
+            is_ours: wanted.is_none(),
+        })
+    }
+
+    /// Where it is, here and in the guest.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// After a machine that ended well: a folder of ours that nobody wrote to goes.
+    pub(crate) fn close(self) {
+        if !self.is_ours {
+            return;
+        }
+        let log = self.path.join(KERNEL_LOG);
+        let is_log = |entry: fs::DirEntry| entry.file_name() == KERNEL_LOG;
+        let entries = fs::read_dir(&self.path).map(|it| it.flatten().all(is_log));
+        if matches!(entries, Ok(true)) {
+            // Left behind it takes a little room and does no harm.
+            let _ = fs::remove_file(log).and_then(|()| fs::remove_dir(&self.path));
+        } else {
+            eprintln!("vm: what the command wrote is in {}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_folder_of_ours_with_nothing_but_the_log_goes() {
+        let parent = target_folder().join("vm/run");
+        let given = parent.join(format!("given-{}", process::id()));
+        let folder = Folder::new(Some(&given)).unwrap();
+        folder.close();
+        assert!(given.is_dir());
+        fs::remove_dir(&given).unwrap();
+
+        let ours = Folder::new(None).unwrap();
+        let path = ours.path().to_owned();
+        fs::write(path.join(KERNEL_LOG), "").unwrap();
+        fs::write(path.join("result"), "").unwrap();
+        ours.close();
+        assert!(path.join("result").is_file());
+
+        fs::remove_file(path.join("result")).unwrap();
+        Folder::new(None).unwrap().close();
+        assert!(!path.exists());
+    }
+}

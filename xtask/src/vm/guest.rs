@@ -1,0 +1,176 @@
+//! What the guest is told: the two scripts it starts with, what differs from one
+//! guest to the next, and the command with the surroundings it has here.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{getegid, geteuid, getgroups};
+
+use super::Error;
+use super::image::Entry;
+use super::words::quoted;
+use crate::tool::found;
+
+/// The path of the guest's folder, for the command.
+const FOLDER_VARIABLE: &str = "VM_FOLDER";
+
+/// Variables handed on whose names begin so.
+const PREFIXES: [&str; 3] = ["HYDRANT_", "RUST_", "LC_"];
+
+/// Variables handed on: who the user is and what he is used to.
+const NAMES: [&str; 8] = [
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ",
+];
+
+/// A command with its surroundings.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    words: Vec<OsString>,
+    folder: PathBuf,
+    variables: Vec<(OsString, OsString)>,
+    user: u32,
+    group: u32,
+    groups: Vec<u32>,
+}
+
+impl Command {
+    /// `words`, as they would be run here and now by the user we are.
+    pub(crate) fn from_here(words: &[OsString], variables: &[String]) -> Result<Command, Error> {
+        let folder = env::current_dir().map_err(Error::system("find the current folder"))?;
+        let groups = getgroups().map_err(Error::system("list the user's groups"))?;
+        let handed_on = |name: &OsStr| is_handed_on(name, variables);
+        Ok(Command {
+            words: words.to_vec(),
+            folder,
+            variables: env::vars_os().filter(|(name, _)| handed_on(name)).collect(),
+            user: geteuid().as_raw(),
+            group: getegid().as_raw(),
+            groups: groups.iter().map(|it| it.as_raw()).collect(),
+        })
+    }
+
+    /// The script that runs it in the guest, whose folder is `shared`.
+    fn script(&self, shared: &Path) -> Vec<u8> {
+        let mut script = b"cd ".to_vec();
+        script.extend(quoted(self.folder.as_os_str()));
+        script.extend(b" || exit 125\nexec ");
+        if self.user != 0 {
+            let groups: Vec<_> = self.groups.iter().map(u32::to_string).collect();
+            let groups = match groups.is_empty() {
+                true => "--clear-groups".to_owned(),
+                false => format!("--groups {}", groups.join(",")),
+            };
+            let (user, group) = (self.user, self.group);
+            script.extend(
+                format!("/usr/bin/setpriv --reuid {user} --regid {group} {groups} ").bytes(),
+            );
+        }
+        script.extend(b"/usr/bin/env -i");
+        let shared = (FOLDER_VARIABLE.into(), shared.as_os_str().to_owned());
+        for (name, value) in self.variables.iter().chain([&shared]) {
+            let assignment = [name.as_bytes(), value.as_bytes()].join(&b'=');
+            script.push(b' ');
+            script.extend(quoted(OsStr::from_bytes(&assignment)));
+        }
+        for word in &self.words {
+            script.push(b' ');
+            script.extend(quoted(word));
+        }
+        script.push(b'\n');
+        script
+    }
+}
+
+fn is_handed_on(name: &OsStr, variables: &[String]) -> bool {
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || NAMES.contains(&name)
+        || variables.iter().any(|it| it == name)
+}
+
+/// What the initramfs holds for one guest.
+pub(crate) fn entries(command: &Command, folder: &Path) -> Vec<Entry> {
+    let scripts = [
+        ("init", include_str!("init.sh")),
+        ("vm/start.sh", include_str!("start.sh")),
+    ];
+    let scripts = scripts.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let mut entries = scripts.to_vec();
+    entries.push(("vm/settings".into(), settings(folder)));
+    entries.push(("vm/command".into(), command.script(folder)));
+    entries
+}
+
+fn settings(folder: &Path) -> Vec<u8> {
+    let values = [
+        ("host", OsStr::new("host1")),
+        ("address", OsStr::new("10.77.0.1")),
+        ("device", OsStr::new("veth0")),
+        ("folder", folder.as_os_str()),
+        ("ip", found("ip").as_os_str()),
+        ("rdma", found("rdma").as_os_str()),
+    ]
+    .map(|(name, value)| [name.as_bytes(), b"=", &quoted(value), b"\n"].concat());
+    values.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(user: u32) -> Command {
+        Command {
+            words: ["echo", "it's\ntwo lines"].map(OsString::from).to_vec(),
+            folder: "/a folder".into(),
+            variables: vec![("RUST_LOG".into(), "a b".into())],
+            user,
+            group: user,
+            groups: vec![4, 7],
+        }
+    }
+
+    #[test]
+    fn the_script_restores_the_surroundings_of_the_command() {
+        let script = String::from_utf8(command(0).script(Path::new("/shared"))).unwrap();
+        let expected = "\
+cd '/a folder' || exit 125
+exec /usr/bin/env -i 'RUST_LOG=a b' 'VM_FOLDER=/shared' 'echo' 'it'\\''s
+two lines'
+";
+        assert_eq!(script, expected);
+    }
+
+    #[test]
+    fn another_user_than_root_stays_that_user() {
+        let script = String::from_utf8(command(1000).script(Path::new("/shared"))).unwrap();
+        let change = "exec /usr/bin/setpriv --reuid 1000 --regid 1000 --groups 4,7 /usr/bin/env";
+        assert!(script.contains(change), "{script}");
+    }
+
+    #[test]
+    fn only_some_variables_are_handed_on() {
+        let more = ["EXTRA".to_owned()];
+        for name in ["HYDRANT_M", "RUST_BACKTRACE", "HOME", "EXTRA"] {
+            assert!(is_handed_on(OsStr::new(name), &more), "{name}");
+        }
+        for name in ["LD_LIBRARY_PATH", "EXTRA_TOO", "CARGO"] {
+            assert!(!is_handed_on(OsStr::new(name), &more), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_survive_a_shell() {
+        let folder = Path::new("/it's a\nfolder");
+        let mut script = settings(folder);
+        script.extend(b"printf %s \"$folder\"");
+        let shell = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(OsStr::from_bytes(&script))
+            .output();
+        assert_eq!(shell.unwrap().stdout, folder.as_os_str().as_bytes());
+    }
+}

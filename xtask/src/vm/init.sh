@@ -1,0 +1,32 @@
+#!/bin/busybox sh
+# The first program of the guest, in the initramfs: makes the host's root file
+# system the guest's, with whatever the guest writes kept in memory, and goes there.
+
+bb=/bin/busybox
+
+fail() {
+	echo "vm: $*"
+	$bb sync
+	exec $bb poweroff -f
+}
+
+for module in /modules/*.ko; do
+	$bb insmod "$module" || fail "$module does not load"
+done
+
+$bb mkdir /host /changes /root
+# Nobody else writes to what we see of the host, so that it may be cached freely.
+$bb mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=524288,cache=loose root /host ||
+	fail "the host's files cannot be mounted"
+$bb mount -t tmpfs -o mode=755 changes /changes
+$bb mkdir /changes/files /changes/work
+$bb mount -t overlay -o lowerdir=/host,upperdir=/changes/files,workdir=/changes/work root /root ||
+	fail "nothing can be laid over the host's files"
+
+$bb mount -t devtmpfs dev /root/dev
+$bb mount -t proc proc /root/proc
+$bb mount -t sysfs sys /root/sys
+$bb mount -t tmpfs -o mode=755 run /root/run
+$bb mkdir /root/run/vm
+$bb cp /bin/busybox /vm/* /root/run/vm/
+exec $bb switch_root /root /run/vm/busybox sh /run/vm/start.sh

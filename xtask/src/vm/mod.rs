@@ -1,0 +1,129 @@
+//! `cargo xtask vm -- COMMAND`: runs a command of this machine in a virtual
+//! machine whose kernel has an RDMA device, so that real verbs can be tried
+//! where there is no NIC. `docs/vm.md` is its manual.
+//!
+//! QEMU boots Debian's kernel with our own initramfs. The root file system of
+//! this machine is the guest's, so whatever was built here runs there as it is;
+//! what the guest changes in it is kept in its memory and goes with it. One
+//! folder is really shared. The command's output and status come back through
+//! virtio ports.
+
+mod error;
+mod events;
+mod folder;
+mod guest;
+mod image;
+mod kernel;
+mod machine;
+mod package;
+mod words;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::check;
+use crate::tool::Tool;
+
+pub(crate) use error::Error;
+
+/// What the machine needs here beyond cargo.
+pub(crate) const TOOLS: &[Tool] = &[
+    Tool::Qemu,
+    Tool::Busybox,
+    Tool::Kmod,
+    Tool::Xz,
+    Tool::Ip,
+    Tool::IbverbsUtils,
+    Tool::IbverbsProviders,
+];
+
+/// What `timeout` of coreutils exits with, so that scripts know it.
+const TIMED_OUT: u8 = 124;
+
+/// The machine failed, rather than the command; as `timeout` has it.
+const MACHINE_FAILED: u8 = 125;
+
+/// What to run, and in what kind of machine.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// The folder that the machine may write to, under its own path; a fresh one if not given
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+
+    /// Hand this environment variable on, beside HYDRANT_*, RUST_* and those of the user
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+
+    /// End the machine after so many seconds, with status 124
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+
+    /// Memory of the machine, as QEMU has it
+    #[arg(long, value_name = "SIZE", default_value = "6G")]
+    memory: String,
+
+    /// Processors of the machine
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: u32,
+
+    /// How processors are made; by default kvm where it works, else tcg
+    #[arg(long, value_enum)]
+    accel: Option<Accelerator>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How QEMU makes processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Accelerator {
+    /// By translation, anywhere.
+    Tcg,
+    /// By the processor's own virtualization.
+    Kvm,
+}
+
+/// Runs the command and gives back what to exit with.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match boot(arguments) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("vm: {error}");
+            let timed_out = matches!(error, Error::TimedOut { .. });
+            ExitCode::from(if timed_out { TIMED_OUT } else { MACHINE_FAILED })
+        }
+    }
+}
+
+fn boot(arguments: &Arguments) -> Result<u8, Error> {
+    let missing = check::missing(TOOLS);
+    if !missing.is_empty() {
+        return Err(Error::Missing { tools: missing });
+    }
+    let kernel = kernel::find_or_fetch()?;
+    let folder = folder::Folder::new(arguments.folder.as_deref())?;
+    let command = guest::Command::from_here(&arguments.command, &arguments.env)?;
+    let image = image::Image::new(&kernel, &guest::entries(&command, folder.path()))?;
+    let machine = machine::Machine {
+        kernel: &kernel,
+        image: &image,
+        folder: folder.path(),
+        accelerator: arguments.accelerator(),
+        cpus: arguments.cpus,
+        memory: &arguments.memory,
+    };
+    let status = events::run(&machine, Duration::from_secs(arguments.timeout))?;
+    folder.close();
+    Ok(status)
+}
+
+impl Arguments {
+    fn accelerator(&self) -> Accelerator {
+        self.accel.unwrap_or_else(machine::best_accelerator)
+    }
+}
