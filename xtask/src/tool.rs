@@ -53,6 +53,8 @@ pub(crate) enum Tool {
     IbverbsProviders,
     /// The programs that measure bare RDMA.
     Perftest,
+    /// What goes from one host of a cluster to another.
+    SshClient,
 }
 
 /// What brings a tool.
@@ -82,7 +84,7 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 20] = [
+    pub(crate) const ALL: [Tool; 21] = [
         Tool::Cc,
         Tool::Hydra,
         Tool::MpichCc,
@@ -97,6 +99,7 @@ impl Tool {
         Tool::IbverbsUtils,
         Tool::IbverbsProviders,
         Tool::Perftest,
+        Tool::SshClient,
         Tool::Rustfmt,
         Tool::Clippy,
         Tool::Nextest,
@@ -128,6 +131,7 @@ impl Tool {
             Tool::IbverbsUtils => "ibv_devinfo",
             Tool::IbverbsProviders => "libibverbs' driver of soft-RoCE",
             Tool::Perftest => "perftest",
+            Tool::SshClient => "ssh and ssh-keygen",
         }
     }
 
@@ -147,6 +151,7 @@ impl Tool {
             Tool::IbverbsUtils => Source::Apt("ibverbs-utils"),
             Tool::IbverbsProviders => Source::Apt("ibverbs-providers"),
             Tool::Perftest => Source::Apt("perftest"),
+            Tool::SshClient => Source::Apt("openssh-client"),
             Tool::Rustfmt => Source::Component("rustfmt"),
             Tool::Clippy => Source::Component("clippy"),
             Tool::Nextest => Source::Crate(
@@ -189,6 +194,7 @@ impl Tool {
             Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
             Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
             Tool::Perftest => on_path("ib_write_lat"),
+            Tool::SshClient => on_path("ssh") && on_path("ssh-keygen"),
         }
     }
 }

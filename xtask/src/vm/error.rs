@@ -59,9 +59,11 @@ pub(crate) enum Error {
     /// The time was up.
     #[error("no end after {} s: the machine was killed", .0.as_secs())]
     TimedOut(Duration),
-    /// A machine ended and had not said how its command did.
-    #[error("the machine ended before its command did{said}\nits kernel's log is {}", .log.display())]
+    /// A machine ended before the command did.
+    #[error("host{host} ended before the command did{said}\nits kernel's log is {}", .log.display())]
     Died {
+        /// Which of the machines.
+        host: usize,
         /// What QEMU and the end of the kernel's log say.
         said: String,
         /// Where the log is.

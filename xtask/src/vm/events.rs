@@ -1,16 +1,17 @@
-//! What happens while a machine runs: its output is passed on, its end awaited.
+//! What happens while machines run: output is passed on, the command may ask for
+//! another host's end, and its own is awaited.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Error;
+use super::control::Request;
 use super::folder::KERNEL_LOG;
-use super::machine::Machine;
+use super::machine::{Machine, Running};
 
 /// So many of the last lines of a kernel's log are shown when it failed.
 const LINES_SHOWN: usize = 12;
@@ -25,8 +26,12 @@ enum Output {
 enum Event {
     /// So much of this output was passed on by now.
     Passed(Output, u64),
-    /// All that came through the status port, when nothing more can come.
+    /// A line from the first host's status port.
     Status(String),
+    /// This host's status port, and so the host, is gone.
+    Gone(usize),
+    /// A line from the control port.
+    Asked(String),
 }
 
 /// How the command ended, and how much it wrote to each output.
@@ -37,14 +42,26 @@ struct Report {
     err: u64,
 }
 
-/// Boots the machine, passes on what its command writes, and gives back its status.
-pub(crate) fn run(machine: &Machine, limit: Duration) -> Result<u8, Error> {
+/// Boots the machines, passes on what the command of the first one writes, and gives
+/// back its status.
+pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> {
     let deadline = Instant::now() + limit;
-    let mut running = machine.start()?;
     let (sender, events) = mpsc::channel();
-    pass_on(&running.out, io::stdout(), Output::Out, &sender)?;
-    pass_on(&running.err, io::stderr(), Output::Err, &sender)?;
-    listen(&running.status, sender)?;
+    let mut hosts = Vec::new();
+    for machine in machines {
+        let host = machine.start()?;
+        listen(
+            &host.status,
+            Event::Status,
+            Some(Event::Gone(hosts.len())),
+            &sender,
+        )?;
+        hosts.push(host);
+    }
+    let first = &hosts[0];
+    pass_on(&first.out, io::stdout(), Output::Out, &sender)?;
+    pass_on(&first.err, io::stderr(), Output::Err, &sender)?;
+    listen(&first.control, Event::Asked, None, &sender)?;
 
     let mut report: Option<Report> = None;
     let (mut out, mut err) = (0, 0);
@@ -53,15 +70,12 @@ pub(crate) fn run(machine: &Machine, limit: Duration) -> Result<u8, Error> {
         match events.recv_timeout(left) {
             Ok(Event::Passed(Output::Out, bytes)) => out = bytes,
             Ok(Event::Passed(Output::Err, bytes)) => err = bytes,
-            Ok(Event::Status(line)) => match parse(&line) {
-                Some(told) => report = Some(told),
-                None => return Err(died(running.end(), machine.folder)),
-            },
-            Err(RecvTimeoutError::Timeout) => return Err(Error::TimedOut(limit)),
-            // Nothing can come any more: the report is all there is to wait for.
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = report.map(|it| it.status);
-                return status.ok_or_else(|| died(running.end(), machine.folder));
+            Ok(Event::Status(line)) => report = parse(&line),
+            Ok(Event::Asked(line)) => answer(&mut hosts, &line)?,
+            Ok(Event::Gone(host)) if hosts[host].was_asked_to_end => {}
+            Ok(Event::Gone(host)) => return Err(died(host, &mut hosts[host])),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                return Err(Error::TimedOut(limit));
             }
         }
         if let Some(told) = &report
@@ -71,6 +85,20 @@ pub(crate) fn run(machine: &Machine, limit: Duration) -> Result<u8, Error> {
             return Ok(told.status);
         }
     }
+}
+
+/// Does what the command asks, and tells it so when it is done.
+fn answer(hosts: &mut [Running], line: &str) -> Result<(), Error> {
+    let said = match Request::parse(line, hosts.len()) {
+        Ok(request) => {
+            request.carry_out(hosts)?;
+            format!("done: {line}\n")
+        }
+        Err(problem) => format!("refused: {problem}\n"),
+    };
+    // A command that killed its own host, or asks and goes, hears nothing.
+    let _ = (&hosts[0].control).write_all(said.as_bytes());
+    Ok(())
 }
 
 /// Starts a thread that copies what comes from `from` to `to` and says so.
@@ -97,23 +125,28 @@ fn pass_on(
     Ok(())
 }
 
-/// Starts a thread that waits for a line from the status port, or its end.
-fn listen(status: &UnixStream, events: Sender<Event>) -> Result<(), Error> {
-    let status = status
-        .try_clone()
-        .map_err(Error::system("copy a channel"))?;
+/// Starts a thread that makes an event of each line, and one of the end.
+fn listen(
+    from: &UnixStream,
+    line: fn(String) -> Event,
+    end: Option<Event>,
+    events: &Sender<Event>,
+) -> Result<(), Error> {
+    let events = events.clone();
+    let from = from.try_clone().map_err(Error::system("copy a channel"))?;
     thread::spawn(move || {
-        let mut line = String::new();
-        // A line that cannot be read is one that did not come.
-        let _ = io::BufRead::read_line(&mut io::BufReader::new(status), &mut line);
-        // Where nobody waits any more, nobody misses it.
-        let _ = events.send(Event::Status(line));
+        // What cannot be read, or is no text, ends it as well.
+        for text in BufReader::new(from).lines().map_while(Result::ok) {
+            // Where nobody waits any more, nobody misses it.
+            let _ = events.send(line(text));
+        }
+        let _ = end.map(|end| events.send(end));
     });
     Ok(())
 }
 
 fn parse(line: &str) -> Option<Report> {
-    let mut words = line.strip_suffix('\n')?.split(' ');
+    let mut words = line.split(' ');
     let report = Report {
         status: words.next()?.parse().ok()?,
         out: words.next()?.parse().ok()?,
@@ -123,14 +156,16 @@ fn parse(line: &str) -> Option<Report> {
 }
 
 /// The error of a machine that ended by itself: what QEMU said, the end of the log.
-fn died(complaint: String, folder: &Path) -> Error {
-    let log = folder.join(KERNEL_LOG);
+fn died(host: usize, running: &mut Running) -> Error {
+    let complaint = running.end();
+    let log = running.folder.join(KERNEL_LOG);
     let bytes = fs::read(&log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<_> = text.lines().collect();
     let last = lines.len().saturating_sub(LINES_SHOWN);
     let shown = complaint.lines().chain(lines[last..].iter().copied());
     Error::Died {
+        host: host + 1,
         said: shown.map(|line| format!("\n{}", line.trim_end())).collect(),
         log,
     }
@@ -141,21 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_three_numbers_and_the_end_of_the_line() {
+    fn a_report_is_three_numbers() {
         let report = Report {
             status: 137,
             out: 5,
             err: 0,
         };
-        assert_eq!(parse("137 5 0\n"), Some(report));
-        for line in [
-            "",
-            "137 5 0",
-            "137 5\n",
-            "256 0 0\n",
-            "0 0 0 0\n",
-            "x 0 0\n",
-        ] {
+        assert_eq!(parse("137 5 0"), Some(report));
+        for line in ["", "137 5", "256 0 0", "0 0 0 0", "x 0 0"] {
             assert_eq!(parse(line), None, "{line:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The folder that a machine may write to.
+//! The folders that machines may write to, one for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::command::target_folder;
 /// The kernel's log, in the folder.
 pub(crate) const KERNEL_LOG: &str = "kernel.log";
 
-/// A folder the guest sees under the path it has here.
+/// A folder the guest sees under the path that the first machine's has here.
 pub(crate) struct Folder {
     path: PathBuf,
     is_ours: bool,
@@ -33,7 +33,19 @@ impl Folder {
         })
     }
 
-    /// Where it is, here and in the guest.
+    /// That of a further machine, beside this one: what two hosts write must not meet.
+    pub(crate) fn of_host(&self, number: usize) -> Result<Folder, Error> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".host{number}"));
+        let path = PathBuf::from(path);
+        fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
+        Ok(Folder {
+            path,
+            is_ours: self.is_ours,
+        })
+    }
+
+    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

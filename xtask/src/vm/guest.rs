@@ -1,4 +1,4 @@
-//! What the guest is told: the two scripts it starts with, what differs from one
+//! What a guest is told: the two scripts it starts with, what differs from one
 //! guest to the next, and the command with the surroundings it has here.
 
 use std::env;
@@ -10,11 +10,14 @@ use rustix::process::{getegid, geteuid, getgroups};
 
 use super::Error;
 use super::image::Entry;
+use super::ssh::Ssh;
 use super::words::quoted;
 use crate::tool::found;
 
-/// The path of the guest's folder, for the command.
+/// Where the command finds what it may write to, and whom it may ask to end a host.
 const FOLDER_VARIABLE: &str = "VM_FOLDER";
+const CONTROL_VARIABLE: &str = "VM_CONTROL";
+const CONTROL: &str = "/run/vm/port.control";
 
 /// Variables handed on whose names begin so.
 const PREFIXES: [&str; 3] = ["HYDRANT_", "RUST_", "LC_"];
@@ -68,8 +71,11 @@ impl Command {
             );
         }
         script.extend(b"/usr/bin/env -i");
-        let shared = (FOLDER_VARIABLE.into(), shared.as_os_str().to_owned());
-        for (name, value) in self.variables.iter().chain([&shared]) {
+        let ours = [
+            (FOLDER_VARIABLE.into(), shared.as_os_str().to_owned()),
+            (CONTROL_VARIABLE.into(), CONTROL.into()),
+        ];
+        for (name, value) in self.variables.iter().chain(&ours) {
             let assignment = [name.as_bytes(), value.as_bytes()].join(&b'=');
             script.push(b' ');
             script.extend(quoted(OsStr::from_bytes(&assignment)));
@@ -92,30 +98,61 @@ fn is_handed_on(name: &OsStr, variables: &[String]) -> bool {
         || variables.iter().any(|it| it == name)
 }
 
-/// What the initramfs holds for one guest.
-pub(crate) fn entries(command: &Command, folder: &Path) -> Vec<Entry> {
-    let scripts = [
-        ("init", include_str!("init.sh")),
-        ("vm/start.sh", include_str!("start.sh")),
-    ];
-    let scripts = scripts.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
-    let mut entries = scripts.to_vec();
-    entries.push(("vm/settings".into(), settings(folder)));
-    entries.push(("vm/command".into(), command.script(folder)));
-    entries
+/// One guest among others, or alone.
+pub(crate) struct Guest<'a> {
+    /// Which it is: 1, or 2 as well.
+    pub(crate) number: usize,
+    /// The folder it may write to, as it sees it.
+    pub(crate) folder: &'a Path,
+    /// The way from one guest to the other, where there are two.
+    pub(crate) ssh: Option<&'a Ssh>,
 }
 
-fn settings(folder: &Path) -> Vec<u8> {
-    let values = [
-        ("host", OsStr::new("host1")),
-        ("address", OsStr::new("10.77.0.1")),
-        ("device", OsStr::new("veth0")),
-        ("folder", folder.as_os_str()),
-        ("ip", found("ip").as_os_str()),
-        ("rdma", found("rdma").as_os_str()),
-    ]
-    .map(|(name, value)| [name.as_bytes(), b"=", &quoted(value), b"\n"].concat());
-    values.concat()
+impl Guest<'_> {
+    /// What its initramfs holds. `command` is run by the first guest.
+    pub(crate) fn entries(&self, command: &Command) -> Vec<Entry> {
+        let scripts = [
+            ("init", include_str!("init.sh")),
+            ("vm/start.sh", include_str!("start.sh")),
+        ];
+        let scripts = scripts.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+        let mut entries = scripts.to_vec();
+        entries.push(("vm/settings".into(), self.settings(command.user)));
+        entries.push(("vm/command".into(), command.script(self.folder)));
+        entries.extend(self.ssh.iter().flat_map(|it| it.entries().iter().cloned()));
+        entries
+    }
+
+    /// What the scripts ask for by name, as assignments of a shell.
+    fn settings(&self, user: u32) -> Vec<u8> {
+        let number = self.number;
+        // A guest alone makes a network of its own, both ends of it.
+        let device = if self.ssh.is_some() { "eth0" } else { "veth0" };
+        let values: [(&str, OsString); 9] = [
+            ("host", format!("host{number}").into()),
+            ("address", format!("10.77.0.{number}").into()),
+            ("device", device.into()),
+            ("folder", self.folder.into()),
+            ("ip", found("ip").into()),
+            ("rdma", found("rdma").into()),
+            ("user", user.to_string().into()),
+            (
+                "sshd",
+                self.ssh.map(|it| (&it.server).into()).unwrap_or_default(),
+            ),
+            (
+                "libraries",
+                self.ssh
+                    .map(|it| (&it.libraries).into())
+                    .unwrap_or_default(),
+            ),
+        ];
+        let assigned = values.map(|(name, value)| {
+            let value = quoted(&value);
+            [name.as_bytes(), b"=", &value, b"\n"].concat()
+        });
+        assigned.concat()
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +175,7 @@ mod tests {
         let script = String::from_utf8(command(0).script(Path::new("/shared"))).unwrap();
         let expected = "\
 cd '/a folder' || exit 125
-exec /usr/bin/env -i 'RUST_LOG=a b' 'VM_FOLDER=/shared' 'echo' 'it'\\''s
+exec /usr/bin/env -i 'RUST_LOG=a b' 'VM_FOLDER=/shared' 'VM_CONTROL=/run/vm/port.control' 'echo' 'it'\\''s
 two lines'
 ";
         assert_eq!(script, expected);
@@ -164,13 +201,18 @@ two lines'
 
     #[test]
     fn settings_survive_a_shell() {
-        let folder = Path::new("/it's a\nfolder");
-        let mut script = settings(folder);
-        script.extend(b"printf %s \"$folder\"");
+        let guest = Guest {
+            number: 2,
+            folder: Path::new("/it's a\nfolder"),
+            ssh: None,
+        };
+        let mut script = guest.settings(0);
+        script.extend(b"printf %s \"$host $device $sshd $folder\"");
         let shell = std::process::Command::new("sh")
             .arg("-c")
             .arg(OsStr::from_bytes(&script))
             .output();
-        assert_eq!(shell.unwrap().stdout, folder.as_os_str().as_bytes());
+        let said = String::from_utf8(shell.unwrap().stdout).unwrap();
+        assert_eq!(said, "host2 veth0  /it's a\nfolder");
     }
 }

@@ -14,7 +14,7 @@ for module in /modules/*.ko; do
 	$bb insmod "$module" || fail "$module does not load"
 done
 
-$bb mkdir /host /changes /root
+$bb mkdir /host /changes /guest
 # Nobody else writes to what we see of the host, so that it may be cached freely.
 $bb mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=524288,cache=loose root /host ||
 	fail "the host's files cannot be mounted"
@@ -23,10 +23,10 @@ $bb mkdir /changes/files /changes/work
 $bb mount -t overlay -o lowerdir=/host,upperdir=/changes/files,workdir=/changes/work root /root ||
 	fail "nothing can be laid over the host's files"
 
-$bb mount -t devtmpfs dev /root/dev
-$bb mount -t proc proc /root/proc
-$bb mount -t sysfs sys /root/sys
-$bb mount -t tmpfs -o mode=755 run /root/run
-$bb mkdir /root/run/vm
-$bb cp /bin/busybox /vm/* /root/run/vm/
-exec $bb switch_root /root /run/vm/busybox sh /run/vm/start.sh
+$bb mount -t devtmpfs dev /guest/dev
+$bb mount -t proc proc /guest/proc
+$bb mount -t sysfs sys /guest/sys
+$bb mount -t tmpfs -o mode=755 run /guest/run
+$bb mkdir /guest/run/vm
+$bb cp /bin/busybox /vm/* /guest/run/vm/
+exec $bb switch_root /guest /run/vm/busybox sh /run/vm/start.sh

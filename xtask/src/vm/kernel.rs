@@ -102,6 +102,7 @@ fn fetch(kept: &Path) -> Result<Kernel, Error> {
     let kept_with = chosen.join(KEPT_WITH);
     fs::write(&kept_with, MODULES.join("\n")).map_err(Error::file("write", &kept_with))?;
 
+    fs::create_dir_all(kept).map_err(Error::file("make", kept))?;
     let place = kept.join(version);
     // What another run put there meanwhile is as good; what is outdated must go.
     if Kernel::open(&place).is_none() {

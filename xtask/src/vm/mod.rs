@@ -6,8 +6,9 @@
 //! this machine is the guest's, so whatever was built here runs there as it is;
 //! what the guest changes in it is kept in its memory and goes with it. One
 //! folder is really shared. The command's output and status come back through
-//! virtio ports.
+//! virtio ports. Two such machines with a wire between them are a cluster.
 
+mod control;
 mod error;
 mod events;
 mod folder;
@@ -16,6 +17,7 @@ mod image;
 mod kernel;
 mod machine;
 mod package;
+mod ssh;
 mod words;
 
 use std::ffi::OsString;
@@ -39,6 +41,7 @@ pub(crate) const TOOLS: &[Tool] = &[
     Tool::Ip,
     Tool::IbverbsUtils,
     Tool::IbverbsProviders,
+    Tool::SshClient,
 ];
 
 /// What `timeout` of coreutils exits with, so that scripts know it.
@@ -62,13 +65,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 
-    /// Memory of the machine, as QEMU has it
-    #[arg(long, value_name = "SIZE", default_value = "6G")]
-    memory: String,
+    /// Boot so many machines as the hosts of one cluster; the command runs on host1
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    hosts: u32,
 
-    /// Processors of the machine
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    cpus: u32,
+    /// Memory of each machine, as QEMU has it; 6G, or 3G for each of two
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+
+    /// Processors of each machine; 2, or 1 for each of two
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: Option<u32>,
 
     /// How processors are made; by default kvm where it works, else tcg
     #[arg(long, value_enum)]
@@ -106,24 +113,57 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
         return Err(Error::Missing { tools: missing });
     }
     let kernel = kernel::find_or_fetch()?;
-    let folder = folder::Folder::new(arguments.folder.as_deref())?;
     let command = guest::Command::from_here(&arguments.command, &arguments.env)?;
-    let image = image::Image::new(&kernel, &guest::entries(&command, folder.path()))?;
-    let machine = machine::Machine {
-        kernel: &kernel,
-        image: &image,
-        folder: folder.path(),
-        accelerator: arguments.accelerator(),
-        cpus: arguments.cpus,
-        memory: &arguments.memory,
+    let first = folder::Folder::new(arguments.folder.as_deref())?;
+    let is_cluster = arguments.hosts > 1;
+    let ssh = is_cluster.then(ssh::Ssh::new).transpose()?;
+    let folders = match is_cluster {
+        true => vec![first.of_host(2)?],
+        false => vec![],
     };
-    let status = events::run(&machine, Duration::from_secs(arguments.timeout))?;
-    folder.close();
+    let folders: Vec<_> = [first].into_iter().chain(folders).collect();
+    let seen_as = folders[0].path();
+
+    let mut machines = Vec::new();
+    let mut network = is_cluster
+        .then(machine::network)
+        .transpose()?
+        .into_iter()
+        .flatten();
+    for (index, folder) in folders.iter().enumerate() {
+        let guest = guest::Guest {
+            number: index + 1,
+            folder: seen_as,
+            ssh: ssh.as_ref(),
+        };
+        machines.push(machine::Machine {
+            kernel: &kernel.image,
+            image: image::Image::new(&kernel, &guest.entries(&command))?,
+            number: index + 1,
+            folder: folder.path(),
+            network: network.next(),
+            accelerator: arguments.accelerator(),
+            cpus: arguments.cpus(),
+            memory: arguments.memory(),
+        });
+    }
+    let status = events::run(machines, Duration::from_secs(arguments.timeout))?;
+    folders.into_iter().for_each(folder::Folder::close);
     Ok(status)
 }
 
 impl Arguments {
     fn accelerator(&self) -> Accelerator {
         self.accel.unwrap_or_else(machine::best_accelerator)
+    }
+
+    /// Two machines share what one alone would have.
+    fn cpus(&self) -> u32 {
+        self.cpus.unwrap_or(2 / self.hosts)
+    }
+
+    fn memory(&self) -> &str {
+        let usual = if self.hosts > 1 { "3G" } else { "6G" };
+        self.memory.as_deref().unwrap_or(usual)
     }
 }

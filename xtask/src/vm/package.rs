@@ -63,9 +63,7 @@ impl Scratch {
     /// One of ours, beside what will be kept, so that renaming moves it there.
     pub(crate) fn new(beside: &Path) -> Result<Scratch, Error> {
         let path = beside.with_extension(format!("scratch-{}", process::id()));
-        for folder in [beside, &path] {
-            fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
-        }
+        fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
         Ok(Scratch { path })
     }
 

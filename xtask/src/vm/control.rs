@@ -1,0 +1,86 @@
+//! What the command may ask of us by a line to its control port: the faults that a
+//! host cannot do to itself.
+
+use rustix::process::Signal;
+
+use super::Error;
+use super::machine::Running;
+
+/// What is to become of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Gone at once and for good, as if its power were cut.
+    Kill,
+    /// Stopped where it is: it answers nothing, and does not know.
+    Stop,
+    /// Going on after that, as if no time had passed.
+    Continue,
+}
+
+/// One line, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    fate: Fate,
+    /// Index of the host.
+    host: usize,
+}
+
+impl Request {
+    /// Understands `kill host2` and the like, or says what is wrong with it.
+    pub(crate) fn parse(line: &str, hosts: usize) -> Result<Request, String> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [fate, name] = words[..] else {
+            return Err(format!("`{line}` is not `kill|stop|continue hostN`"));
+        };
+        let fate = match fate {
+            "kill" => Fate::Kill,
+            "stop" => Fate::Stop,
+            "continue" => Fate::Continue,
+            _ => return Err(format!("`{fate}` is none of kill, stop, continue")),
+        };
+        let mut numbers = 0..hosts;
+        let host = numbers.find(|it| name == format!("host{}", it + 1));
+        let host = host.ok_or_else(|| format!("there is no {name}; the last is host{hosts}"))?;
+        Ok(Request { fate, host })
+    }
+
+    /// Does it; when this comes back, it is done.
+    pub(crate) fn carry_out(self, hosts: &mut [Running]) -> Result<(), Error> {
+        let host = &mut hosts[self.host];
+        match self.fate {
+            Fate::Kill => {
+                host.was_asked_to_end = self.host > 0;
+                host.end();
+                Ok(())
+            }
+            // A host that was killed is past both.
+            Fate::Stop | Fate::Continue if host.was_asked_to_end => Ok(()),
+            Fate::Stop => host.signal(Signal::STOP),
+            Fate::Continue => host.signal(Signal::CONT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_a_fate_and_a_host_there_is() {
+        let stop = Request {
+            fate: Fate::Stop,
+            host: 1,
+        };
+        assert_eq!(Request::parse("stop host2", 2), Ok(stop));
+        for line in [
+            "",
+            "stop",
+            "stop host3",
+            "stop host2 now",
+            "halt host1",
+            "kill 2",
+        ] {
+            assert!(Request::parse(line, 2).is_err(), "{line:?}");
+        }
+    }
+}
