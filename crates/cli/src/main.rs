@@ -26,6 +26,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    #[command(hide = true)]
+    Agent,
     /// Measure what operations cost beside what the bare machine does
     Bench(bench::BenchArgs),
     #[command(hide = true)]
@@ -41,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Agent => run::agent(),
         Command::Bench(arguments) => status(bench::run(&arguments)),
         Command::BenchRank(arguments) => status(bench::run_rank(&arguments)),
         Command::Reproduce(arguments) => status(reproduce::run(&arguments)),

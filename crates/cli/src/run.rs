@@ -1,4 +1,4 @@
-//! `hydrant run`: starts the ranks of a job on this host.
+//! `hydrant run`: starts the ranks of a job, on this host or on several.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use hydrant::ConduitKind;
-use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
+use hydrant_launch::launcher::{self, Bind, DEFAULT_SHELL, Host, MAX_RANKS, Prefix, Spec};
 
-/// Start the ranks of a job on this host
+/// Start the ranks of a job, on this host or on several
 ///
 /// PROGRAM is a path or a name. A name is looked for beside the hydrant command, where
 /// Hydrant's own programs (cannon, bitonic) are built when they are missing, and then in PATH.
@@ -18,6 +18,10 @@ use hydrant_launch::launcher::{self, Bind, MAX_RANKS, Prefix, Spec};
 /// Each rank may be a program on Hydrant, or any other that speaks PMI-1, such as one of MPICH.
 /// On a simulated network (--conduit sim:PROFILE) one process is started, whose threads the ranks
 /// are; the program must be one on Hydrant.
+///
+/// On other hosts (--hosts) ranks are started by a remote shell, in the same directory and with
+/// the same HYDRANT_ variables; hydrant and the program are there under the same paths. Everything
+/// below holds for all hosts together.
 ///
 /// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
 /// then have the grace to end by themselves. Nothing that a rank starts outlives the job.
@@ -48,6 +52,24 @@ pub(crate) struct Arguments {
     /// `auto` is share when there is a core for every rank, and none otherwise
     #[arg(long, value_name = "HOW", default_value_t)]
     bind: Bind,
+
+    /// Hosts that share the ranks evenly, in blocks; one with slots, as in `a:4`, gets so many at
+    /// most, before the others
+    #[arg(long, value_name = "HOST[:SLOTS],...", value_delimiter = ',')]
+    hosts: Vec<Host>,
+
+    /// The remote shell: a command that takes a host and a command line [default: $HYDRANT_RSH, or
+    /// ssh -x -o BatchMode=yes]
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    rsh: Option<OsString>,
+
+    /// Where hydrant is on the other hosts, if not where it is here
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    remote_hydrant: Option<PathBuf>,
+
+    /// How long a host may be silent before it counts as lost
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, requires = "hosts")]
+    host_silence: Duration,
 
     /// How long ranks may take to end by themselves once one has failed
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
@@ -93,6 +115,15 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         .ok()
         .and_then(|exe| exe.parent().map(Path::to_owned));
     spec.workspace = Some(workspace());
+    if !simulated {
+        spec.remote.hosts = arguments.hosts;
+    }
+    spec.remote.shell =
+        (arguments.rsh.or_else(shell_in_force)).unwrap_or_else(|| DEFAULT_SHELL.into());
+    let own = env::current_exe().unwrap_or_else(|_| "hydrant".into());
+    let hydrant = arguments.remote_hydrant.unwrap_or(own);
+    spec.remote.agent = vec![hydrant.into(), "agent".into()];
+    spec.remote.silence = arguments.host_silence;
     // In one piece: the ranks write to the same place meanwhile.
     let mut report = |event| {
         let _ = std::io::Write::write_all(
@@ -107,6 +138,16 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             ExitCode::from(error.status())
         }
     }
+}
+
+/// Runs the ranks of this host for a launcher on another.
+pub(crate) fn agent() -> ExitCode {
+    ExitCode::from(launcher::agent())
+}
+
+/// The remote shell that the environment names.
+fn shell_in_force() -> Option<OsString> {
+    env::var_os("HYDRANT_RSH").filter(|shell| !shell.is_empty())
 }
 
 /// What the environment says to the ranks; whether it makes sense is for them to say.

@@ -87,6 +87,35 @@ fn a_program_that_is_not_there_says_where_it_was_looked_for() {
 }
 
 #[test]
+fn ranks_run_on_the_hosts_named() {
+    // A remote shell for hosts that are all this one.
+    let rsh = "sh -c 'export HYDRANT_HOST_ID=$1; shift; exec sh -c \"$*\"' rsh";
+    let on_hosts = |rsh: &str, options: &[&str]| {
+        let command = ["sh", "-c", "echo $HYDRANT_HOST_ID $HYDRANT_CONDUIT"];
+        let all = [&["--hosts", "a:1,b", "--rsh", rsh], options, &command].concat();
+        hydrant(&all)
+    };
+    let output = on_hosts(rsh, &["-n", "3", "--conduit", "auto"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let printed = out(&output);
+    let mut lines: Vec<_> = printed.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] a auto", "[1] b auto", "[2] b auto"]);
+    let output = on_hosts("sh -c 'exit 255' rsh", &["-n", "2"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("could not be reached"), "{text}");
+    fails(
+        &["-n", "1", "--hosts", "a:x", "true"],
+        2,
+        "`x` is no number of slots",
+    );
+    fails(&["-n", "1", "--hosts=-x", "true"], 2, "no name of a host");
+    fails(&["-n", "1", "--rsh", "rsh", "true"], 2, "--hosts");
+}
+
+#[test]
 fn settings_are_variables_of_the_ranks() {
     let script = "echo $HYDRANT_CONDUIT $HYDRANT_REGISTRATION $HYDRANT_SIM_RANKS $PMI_SIZE";
     let shown = |options: &[&str]| {

@@ -16,24 +16,30 @@
 //! A launcher that is seen but cannot be used is an error that names the fix,
 //! never a silent job of one.
 //!
-//! [`launcher`] is the other side: it starts ranks on this host, serves them
-//! PMI-1, and sees to it that none of them outlives the job.
+//! [`launcher`] is the other side: it starts ranks on this host, or by a remote
+//! shell on several, serves them PMI-1, and sees to it that none of them outlives
+//! the job. [`hosts()`] says which ranks share a host, and [`Subset`] lets some
+//! ranks of a job find each other as if they were all.
 
 mod alone;
 mod detect;
 mod error;
+mod host;
 mod join;
 pub mod launcher;
 mod local;
 mod pmi1;
 mod pmix;
+mod subset;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use error::Error;
+pub use host::{HOST_ID, host_id, hosts};
 pub use join::{JoinOptions, join, join_with};
 pub use local::{LocalBootstrap, local};
+pub use subset::Subset;
 
 /// The longest key [`Bootstrap::put`] takes, in bytes.
 ///

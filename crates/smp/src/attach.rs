@@ -6,7 +6,7 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Rank};
-use hydrant_launch::Bootstrap;
+use hydrant_launch::{Bootstrap, host_id};
 
 use crate::{
     Smp,
@@ -130,13 +130,13 @@ fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) ->
 
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
     bootstrap
-        .put("host", this_host().as_bytes())
+        .put("host", host_id().as_bytes())
         .map_err(unreachable)
 }
 
 /// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all.
 fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-    let here = this_host();
+    let here = host_id();
     let others = if bootstrap.rank() == 0 {
         1..bootstrap.size()
     } else {
@@ -145,25 +145,13 @@ fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
     for other in others {
         if get(bootstrap, other, "host")? != here.as_bytes() {
             return Err(Error::Unreachable(format!(
-                "ranks {} and {other} are on different hosts, and this version joins only ranks \
-                 of one host: start them all on one",
+                "ranks {} and {other} are on different hosts, and shared memory joins only ranks \
+                 of one: start them all on one, or use HYDRANT_CONDUIT=auto",
                 bootstrap.rank()
             )));
         }
     }
     Ok(())
-}
-
-/// Names the running kernel: the same for two processes if and only if they share it.
-fn this_host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_else(|_| {
-            rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned()
-        })
 }
 
 fn get(bootstrap: &mut dyn Bootstrap, from: u32, key: &str) -> Result<Vec<u8>, Error> {

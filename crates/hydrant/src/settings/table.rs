@@ -192,7 +192,10 @@ pub(super) const TABLE: &[Setting] = &[
 
 /// Variables with our prefix that other parts of Hydrant read.
 pub(super) fn belongs_to_others(name: &str) -> bool {
-    name.starts_with("HYDRANT_RUN_") || name.starts_with("HYDRANT_TEST_")
+    let of_launchers = [hydrant_launch::HOST_ID, "HYDRANT_RSH"];
+    of_launchers.contains(&name)
+        || name.starts_with("HYDRANT_RUN_")
+        || name.starts_with("HYDRANT_TEST_")
 }
 
 /// Half of physical memory: allocations are checked against what is really available.

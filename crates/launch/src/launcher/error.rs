@@ -21,6 +21,24 @@ pub enum LaunchError {
         limit: u32,
     },
 
+    /// The hosts have no room for so many ranks.
+    #[error("{ranks} ranks were asked for, and the hosts have slots for {slots}")]
+    TooFewSlots {
+        /// How many were asked for.
+        ranks: u32,
+        /// How many slots there are.
+        slots: u32,
+    },
+
+    /// The remote shell could not be started.
+    #[error("the remote shell for host {host} could not be started: {source}")]
+    NoShell {
+        /// The host.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
     /// The program is nowhere.
     #[error(
         "the program `{}` was not found; looked for {}",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a rank ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ending {
     /// By itself, with a status.
     Exited(u8),
@@ -72,6 +72,15 @@ pub enum Event {
         /// What was wrong.
         why: String,
     },
+    /// A host could not be reached, or was lost, and its ranks with it.
+    HostFailed {
+        /// The host.
+        host: String,
+        /// Its ranks.
+        ranks: Vec<u32>,
+        /// What happened, to follow its name in a sentence.
+        why: String,
+    },
     /// The job took too long.
     TimedOut(Duration),
     /// These ranks did not end in the grace after the first failure, and get SIGTERM.
@@ -124,6 +133,9 @@ impl fmt::Display for Event {
                     f,
                     "rank {rank} sent what is not PMI-1, and the job ends: {why}"
                 )
+            }
+            Event::HostFailed { host, ranks, why } => {
+                write!(f, "host {host}, of {}, {why}", Ranks(ranks))
             }
             Event::TimedOut(limit) => {
                 write!(

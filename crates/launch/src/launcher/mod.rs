@@ -2,7 +2,8 @@
 //!
 //! [`run`] takes the calling process over until the job is done. One loop
 //! (`supervise`) waits for signals, for the ends of ranks and for their PMI-1
-//! commands; two threads (`output`) carry what ranks print. How a job ends:
+//! commands, whether this process has the ranks in hand (`local`) or agents on
+//! other hosts (`hosts`); two threads (`output`) carry what ranks print. How a job ends:
 //!
 //! - the first rank that fails decides the status; the others have
 //!   [`Spec::grace`] to end by themselves, then get SIGTERM, then SIGKILL;
@@ -18,6 +19,8 @@ mod error;
 mod event;
 mod find;
 mod guard;
+mod hosts;
+mod local;
 mod output;
 mod processes;
 mod server;
@@ -31,7 +34,14 @@ mod workspace;
 
 pub use error::LaunchError;
 pub use event::{Ending, Event};
-pub use spec::{Bind, MAX_RANKS, Prefix, Spec};
+pub use hosts::{DEFAULT_SHELL, Host, agent};
+pub use spec::{Bind, MAX_RANKS, Prefix, Remote, Spec};
+
+use hosts::Agents;
+use local::Local;
+use output::Output;
+use server::Server;
+use start::{Part, Streams};
 
 /// The status of a job that took longer than [`Spec::timeout`], as `timeout(1)` has it.
 pub const TIMED_OUT: u8 = 124;
@@ -47,6 +57,44 @@ pub const TIMED_OUT: u8 = 124;
 pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError> {
     spec.check()?;
     let program = find::program(spec, report)?;
-    let job = start::start(spec, &program)?;
-    Ok(supervise::supervise(job, spec, report))
+    let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
+    if !spec.remote.hosts.is_empty() {
+        let (agents, signals) = Agents::start(spec, &program, &name)?;
+        let server = Server::new(name, spec.ranks, &agents.ranks_by_host());
+        return Ok(supervise::supervise(agents, server, signals, spec, report));
+    }
+    let part = Part {
+        first: 0,
+        size: spec.ranks,
+        streams: match spec.prefix {
+            Prefix::Rank => Streams::Printing,
+            Prefix::None => Streams::Inherited,
+        },
+    };
+    let begun = start::start(spec, &program, part, &name)?;
+    let pipes = begun.pipes;
+    let carried = (pipes.input)
+        .map_or(Ok(()), |to| stdin::carry(to.into()))
+        .and_then(|()| match spec.prefix {
+            Prefix::Rank => Output::carry(pipes.out, pipes.err).map(Some),
+            Prefix::None => Ok(None),
+        });
+    let output = match carried {
+        Ok(output) => output,
+        Err(source) => {
+            sweep::kill_all(&begun.ranks, begun.guard.pid());
+            begun.guard.dismiss();
+            let doing = "starting the threads that carry input and output";
+            return Err(LaunchError::System { doing, source });
+        }
+    };
+    let local = Local::new(begun.ranks, 0, begun.guard, output);
+    let server = Server::new(name, spec.ranks, &[spec.ranks]);
+    Ok(supervise::supervise(
+        local,
+        server,
+        begun.signals,
+        spec,
+        report,
+    ))
 }

@@ -46,20 +46,25 @@ impl Output {
     /// The first error of writing, but not that nobody read: then ranks had SIGPIPE.
     pub(super) fn finish(self) -> io::Result<()> {
         drop(self.closing);
-        let mut result = Ok(());
-        for thread in self.threads {
-            let ended = thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
-            if let Err(error) = ended
-                && error.kind() != io::ErrorKind::BrokenPipe
-                && result.is_ok()
-            {
-                result = Err(error);
-            }
-        }
-        result
+        join(self.threads)
     }
+}
+
+/// Waits for threads that write; the first error, but not that nobody read.
+pub(super) fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    let mut result = Ok(());
+    for thread in threads {
+        let ended = thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        if let Err(error) = ended
+            && error.kind() != io::ErrorKind::BrokenPipe
+            && result.is_ok()
+        {
+            result = Err(error);
+        }
+    }
+    result
 }
 
 /// Carries one stream of all ranks.
@@ -150,20 +155,21 @@ impl Source {
 }
 
 /// Cuts bytes into lines and puts the rank before each.
-struct Lines {
+#[derive(Debug)]
+pub(super) struct Lines {
     prefix: Vec<u8>,
     partial: Vec<u8>,
 }
 
 impl Lines {
-    fn new(rank: usize) -> Lines {
+    pub(super) fn new(rank: usize) -> Lines {
         Lines {
             prefix: format!("[{rank}] ").into_bytes(),
             partial: Vec::new(),
         }
     }
 
-    fn feed(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+    pub(super) fn feed(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
         for piece in bytes.split_inclusive(|&b| b == b'\n') {
             self.partial.extend_from_slice(piece);
             if piece.ends_with(b"\n") || self.partial.len() >= MAX_LINE {
@@ -173,7 +179,7 @@ impl Lines {
     }
 
     /// Lets go of a line, also of one without its newline.
-    fn finish(&mut self, text: &mut Vec<u8>) {
+    pub(super) fn finish(&mut self, text: &mut Vec<u8>) {
         if self.partial.is_empty() {
             return;
         }
@@ -185,7 +191,7 @@ impl Lines {
     }
 }
 
-fn write_all(stream: Stream, mut text: &[u8]) -> io::Result<()> {
+pub(super) fn write_all(stream: Stream, mut text: &[u8]) -> io::Result<()> {
     let (out, err) = (io::stdout(), io::stderr());
     let fd = match stream {
         Stream::Out => out.as_fd(),

@@ -52,12 +52,15 @@ struct Client {
 }
 
 impl Server {
-    /// A server for `size` ranks of the job `name`.
-    pub(super) fn new(name: String, size: u32) -> Server {
-        let processes = format!("(vector,(0,1,{size}))");
+    /// A server for `size` ranks of the job `name`, so many on each host in turn.
+    pub(super) fn new(name: String, size: u32, by_host: &[u32]) -> Server {
+        let blocks: Vec<String> = (by_host.iter().enumerate())
+            .map(|(host, ranks)| format!("({host},1,{ranks})"))
+            .collect();
+        let processes = format!("(vector,{})", blocks.join(","));
         Server {
             name,
-            // MPICH asks by this which ranks share a host, and all do.
+            // MPICH asks by this which ranks share a host.
             space: HashMap::from([("PMI_process_mapping".to_owned(), processes)]),
             space_used: 0,
             ranks: vec![Client::default(); size as usize],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::LaunchError;
+use super::{DEFAULT_SHELL, Host, LaunchError};
 
 /// The most ranks one launcher starts.
 ///
@@ -37,6 +37,21 @@ pub struct Spec {
     pub beside: Option<PathBuf>,
     /// Hydrant's own workspace, whose programs are built when they are missing.
     pub workspace: Option<PathBuf>,
+    /// The hosts of the job and how they are reached.
+    pub remote: Remote,
+}
+
+/// Where ranks are started, if not here.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// The hosts: none is this one, without any shell.
+    pub hosts: Vec<Host>,
+    /// The remote shell: a command that takes a host and a command line to run there.
+    pub shell: OsString,
+    /// The command that is the [`agent`](super::agent) on each host.
+    pub agent: Vec<OsString>,
+    /// How long a host may be silent before it counts as lost.
+    pub silence: Duration,
 }
 
 impl Spec {
@@ -53,6 +68,12 @@ impl Spec {
             timeout: None,
             beside: None,
             workspace: None,
+            remote: Remote {
+                hosts: Vec::new(),
+                shell: DEFAULT_SHELL.into(),
+                agent: Vec::new(),
+                silence: Duration::from_secs(20),
+            },
         }
     }
 
@@ -69,7 +90,7 @@ impl Spec {
 }
 
 /// What stands before each line that a rank prints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Prefix {
     /// The rank, as in `[3] `; lines come out whole, one after the other.
@@ -80,7 +101,7 @@ pub enum Prefix {
 }
 
 /// Which cores each rank may run on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Bind {
     /// [`Bind::Share`] when there is a core for every rank, else [`Bind::None`].

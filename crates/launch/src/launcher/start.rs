@@ -4,7 +4,7 @@ use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
@@ -12,21 +12,39 @@ use rustix::thread::CpuSet;
 use super::child::{self, Setup};
 use super::connection::Connection;
 use super::guard::{Guard, MARK};
-use super::output::Output;
-use super::server::Server;
 use super::signals::Signals;
-use super::{LaunchError, Prefix, Spec, bind, stdin, sweep};
+use super::{LaunchError, Spec, bind, stdin, sweep};
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
 
-/// A job whose ranks have begun.
-pub(super) struct Job {
+/// Which ranks of the job are started here, and what they are given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// The number of the first.
+    pub(super) first: u32,
+    /// The ranks of the whole job.
+    pub(super) size: u32,
+    pub(super) streams: Streams,
+}
+
+/// What ranks print to and read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// This process's own.
+    Inherited,
+    /// Pipes for what they print; rank 0 reads what this process would.
+    Printing,
+    /// Pipes, for input too.
+    Piped,
+}
+
+/// Ranks that have begun.
+pub(super) struct Begun {
     pub(super) ranks: Vec<Rank>,
-    pub(super) server: Server,
     pub(super) signals: Signals,
     pub(super) guard: Guard,
-    pub(super) output: Option<Output>,
+    pub(super) pipes: Pipes,
 }
 
 /// A rank's process.
@@ -38,27 +56,31 @@ pub(super) struct Rank {
     pub(super) connection: Option<Connection>,
 }
 
-/// Starts every rank of `program`; if one cannot be started, the others are killed.
-pub(super) fn start(spec: &Spec, program: &Path) -> Result<Job, LaunchError> {
+/// Starts [`Spec::ranks`] ranks of `program`; if one cannot be started, the others are killed.
+pub(super) fn start(
+    spec: &Spec,
+    program: &Path,
+    part: Part,
+    name: &str,
+) -> Result<Begun, LaunchError> {
     let files = allow_files(spec.ranks)?;
     // What ranks leave behind becomes our child, and can be found.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
-    let name = job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     let signals = Signals::hear().map_err(LaunchError::system("listening for signals"))?;
-    let mut guard = Guard::start(&name).map_err(LaunchError::system("starting the job's guard"))?;
+    let mut guard = Guard::start(name).map_err(LaunchError::system("starting the job's guard"))?;
 
     let mut ranks = Vec::with_capacity(spec.ranks as usize);
     let mut pipes = Pipes::default();
-    for (rank, cpus) in (0..).zip(bind::plan(spec.bind, spec.ranks)) {
-        let command = command(spec, program, rank, &name);
+    for (rank, cpus) in (part.first..).zip(bind::plan(spec.bind, spec.ranks)) {
+        let command = command(spec, program, rank, part, name);
         let begun = Begin {
             command,
             cpus,
             signals: &signals,
             files: &files,
         }
-        .begin(rank, &mut pipes);
+        .begin(&mut pipes);
         match begun {
             Ok(rank) => {
                 guard.watch(rank.pid);
@@ -75,34 +97,22 @@ pub(super) fn start(spec: &Spec, program: &Path) -> Result<Job, LaunchError> {
             }
         }
     }
-    let output = match spec.prefix {
-        Prefix::Rank => Output::carry(pipes.out, pipes.err).map(Some),
-        Prefix::None => Ok(None),
-    };
-    match output {
-        Ok(output) => Ok(Job {
-            ranks,
-            server: Server::new(name, spec.ranks),
-            signals,
-            guard,
-            output,
-        }),
-        Err(source) => {
-            sweep::kill_all(&ranks, guard.pid());
-            guard.dismiss();
-            Err(LaunchError::System {
-                doing: "starting the threads that carry output",
-                source,
-            })
-        }
-    }
+    Ok(Begun {
+        ranks,
+        signals,
+        guard,
+        pipes,
+    })
 }
 
-/// The read ends of the pipes that ranks print to, in the order of ranks.
+/// The other ends of the pipes of ranks.
 #[derive(Default)]
-struct Pipes {
-    out: Vec<PipeReader>,
-    err: Vec<PipeReader>,
+pub(super) struct Pipes {
+    /// What they print, in the order of ranks.
+    pub(super) out: Vec<PipeReader>,
+    pub(super) err: Vec<PipeReader>,
+    /// What rank 0 reads.
+    pub(super) input: Option<ChildStdin>,
 }
 
 struct Begin<'a> {
@@ -113,7 +123,7 @@ struct Begin<'a> {
 }
 
 impl Begin<'_> {
-    fn begin(mut self, rank: u32, pipes: &mut Pipes) -> io::Result<Rank> {
+    fn begin(self, pipes: &mut Pipes) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         let connection = Connection::new(ours)?;
         let setup = Setup {
@@ -122,7 +132,6 @@ impl Begin<'_> {
             mask: self.signals.before(),
             files: *self.files,
         };
-        self.command.stdin(stdin::of_rank(rank));
         let mut child = child::spawn(self.command, setup)?;
         pipes.out.extend(
             child
@@ -137,9 +146,7 @@ impl Begin<'_> {
                 .map(|pipe| PipeReader::from(OwnedFd::from(pipe))),
         );
         let pid = pid_of(&child)?;
-        if let Some(to) = child.stdin.take() {
-            stdin::carry(to)?;
-        }
+        pipes.input = pipes.input.take().or(child.stdin.take());
         Ok(Rank {
             pid,
             running: true,
@@ -148,28 +155,32 @@ impl Begin<'_> {
     }
 }
 
-fn pid_of(child: &Child) -> io::Result<Pid> {
+pub(super) fn pid_of(child: &Child) -> io::Result<Pid> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| io::Error::other(format!("the system gave it the process id {}", child.id())))
 }
 
-fn command(spec: &Spec, program: &Path, rank: u32, job: &str) -> Command {
+fn command(spec: &Spec, program: &Path, rank: u32, part: Part, job: &str) -> Command {
     let mut command = Command::new(program);
     command.args(&spec.arguments);
     child::forget_other_launchers(&mut command);
     command
         .envs(spec.environment.iter().map(|(name, value)| (name, value)))
         .env("PMI_RANK", rank.to_string())
-        .env("PMI_SIZE", spec.ranks.to_string())
+        .env("PMI_SIZE", part.size.to_string())
         .env(MARK, job);
-    if spec.prefix == Prefix::Rank {
+    if part.streams != Streams::Inherited {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
+    command.stdin(match (rank, part.streams) {
+        (0, Streams::Piped) => Stdio::piped(),
+        (rank, _) => stdin::of_rank(rank),
+    });
     command
 }
 
 /// A name that no other job has, for the key-value space and the processes' mark.
-fn job_name() -> io::Result<String> {
+pub(super) fn job_name() -> io::Result<String> {
     let mut random = [0; 8];
     crate::fill_random(&mut random)?;
     Ok(format!(

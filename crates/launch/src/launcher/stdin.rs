@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{ChildStdin, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ pub(super) fn of_rank(rank: u32) -> Stdio {
     }
 }
 
-/// Carries the terminal's input to rank 0, for as long as both last.
-pub(super) fn carry(to: ChildStdin) -> io::Result<()> {
-    let mut to = File::from(OwnedFd::from(to));
+/// Carries the terminal's input to rank 0, or on the way to it, for as long as both last.
+pub(super) fn carry(to: OwnedFd) -> io::Result<()> {
+    let mut to = File::from(to);
     thread::Builder::new()
         .name("hydrant-stdin".into())
         .spawn(move || {

@@ -1,19 +1,13 @@
-//! The loop that sees a job through to its end.
+//! The loop that sees a job through to its end, whoever has the ranks.
 
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Signal, getpid, kill_process};
 
-use super::guard::Guard;
-use super::output::Output;
 use super::server::{Effect, Server};
 use super::signals::Signals;
-use super::start::{Job, Rank};
-use super::sweep::{end_descendants, kill_all};
 use super::{Ending, Event, Spec, TIMED_OUT};
 
 /// How long ranks may take to heed SIGTERM.
@@ -28,6 +22,94 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// How often it looks for that news.
 const SETTLE_STEP: Duration = Duration::from_millis(2);
 
+/// Who has the ranks in hand: this process, or agents on other hosts.
+pub(super) trait Hands {
+    /// Sleeps until a rank speaks or ends, a signal comes, or it is `until`.
+    fn wait(&mut self, signals: &Signals, until: Option<Instant>);
+
+    /// What ranks have said: those that ended the last wait, or all of them.
+    fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)>;
+
+    /// Which ranks have ended since the last time, and how.
+    fn ended(&mut self) -> Vec<(u32, Ending)>;
+
+    /// Which hosts failed since the last time. Their ranks run no longer and are not among
+    /// those that [ended](Self::ended).
+    fn failed(&mut self) -> Vec<HostFailure>;
+
+    /// Sends a line to a rank; an error says what is wrong with the rank.
+    fn send(&mut self, rank: u32, line: &str) -> Result<(), String>;
+
+    /// Hears no more of a rank.
+    fn hang_up(&mut self, rank: u32);
+
+    /// The ranks that run.
+    fn running(&self) -> Vec<u32>;
+
+    /// Sends a signal to all that run, and to what they started.
+    fn signal(&mut self, signal: Signal);
+
+    /// Kills all that run, and what they started.
+    fn kill(&mut self);
+
+    /// This process was stopped for a while.
+    fn resumed(&mut self);
+
+    /// Every rank has ended: ends what they left behind, and writes out what they printed.
+    fn finish(self, left: Left, signals: Signals) -> Finished;
+}
+
+/// Whose words are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// Those whose words ended the last wait.
+    Ready,
+    /// Everybody.
+    All,
+}
+
+/// What a rank said.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A line.
+    Line(Vec<u8>),
+    /// That it will say no more.
+    Closed,
+    /// What is no line, and why not.
+    Wrong(String),
+}
+
+/// A host that failed, and its ranks with it.
+#[derive(Debug)]
+pub(super) struct HostFailure {
+    pub(super) host: String,
+    /// Its ranks that ran, or were to.
+    pub(super) ranks: Vec<u32>,
+    /// The status of the job, if this is its first failure.
+    pub(super) status: u8,
+    /// What follows the host's name in a sentence.
+    pub(super) why: String,
+    /// Whether its ranks had begun.
+    pub(super) begun: bool,
+}
+
+/// What becomes of the processes that ranks left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// They may end by themselves for a moment.
+    Ended,
+    /// They are killed.
+    Killed,
+}
+
+/// How the end went.
+pub(super) struct Finished {
+    /// How many processes the ranks had left behind.
+    pub(super) left: usize,
+    /// Whether all that was printed is written.
+    pub(super) written: io::Result<()>,
+}
+
 /// How far the end of a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -40,12 +122,10 @@ enum Stage {
     Killing,
 }
 
-struct Supervisor<'a> {
-    ranks: Vec<Rank>,
+struct Supervisor<'a, H> {
+    hands: H,
     server: Server,
     signals: Signals,
-    guard: Guard,
-    output: Option<Output>,
     spec: &'a Spec,
     report: &'a mut dyn FnMut(Event),
     stage: Stage,
@@ -57,20 +137,17 @@ struct Supervisor<'a> {
 }
 
 /// Runs a job to its end and gives its status.
-pub(super) fn supervise(job: Job, spec: &Spec, report: &mut dyn FnMut(Event)) -> u8 {
-    let Job {
-        ranks,
-        server,
-        signals,
-        guard,
-        output,
-    } = job;
+pub(super) fn supervise(
+    hands: impl Hands,
+    server: Server,
+    signals: Signals,
+    spec: &Spec,
+    report: &mut dyn FnMut(Event),
+) -> u8 {
     let mut supervisor = Supervisor {
-        ranks,
+        hands,
         server,
         signals,
-        guard,
-        output,
         spec,
         report,
         stage: Stage::Running,
@@ -81,64 +158,37 @@ pub(super) fn supervise(job: Job, spec: &Spec, report: &mut dyn FnMut(Event)) ->
             .and_then(|limit| Instant::now().checked_add(limit)),
         passed_on: Vec::new(),
     };
-    while supervisor.ranks.iter().any(|rank| rank.running) {
-        let speaking = supervisor.wait();
-        supervisor.serve(&speaking);
+    while !supervisor.hands.running().is_empty() {
+        supervisor.wait();
+        supervisor.serve(Whom::Ready);
         supervisor.take_signals();
+        supervisor.take_ends();
         supervisor.advance();
     }
     supervisor.finish()
 }
 
-impl Supervisor<'_> {
-    /// Sleeps until a rank speaks, a signal comes or a deadline passes; gives the ranks that speak.
-    fn wait(&self) -> Vec<usize> {
-        let connections = self.ranks.iter().enumerate();
-        let (indices, connections): (Vec<usize>, Vec<_>) = connections
-            .filter_map(|(index, rank)| Some((index, rank.connection.as_ref()?)))
-            .unzip();
-        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
-        fds.extend(connections.into_iter().map(|connection| {
-            let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, connection.wants_to_send());
-            PollFd::from_borrowed_fd(connection.fd(), flags)
-        }));
+impl<H: Hands> Supervisor<'_, H> {
+    /// Sleeps until there is something to do.
+    fn wait(&mut self) {
         let stage = match self.stage {
             Stage::Grace(until) | Stage::Terminating(until) => Some(until),
             Stage::Running | Stage::Killing => None,
         };
         let until = stage.into_iter().chain(self.deadline).min();
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // An interrupted or refused wait only makes the loop go round.
-        if poll(&mut fds, left.as_ref()).is_err() {
-            return Vec::new();
-        }
-        let ready = indices.into_iter().zip(&fds[1..]);
-        ready
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(index, _)| index)
-            .collect()
+        self.hands.wait(&self.signals, until);
     }
 
-    /// Answers what these ranks have sent.
-    fn serve(&mut self, ranks: &[usize]) {
-        for &index in ranks {
-            let rank = index as u32;
-            let Some(connection) = &mut self.ranks[index].connection else {
-                continue;
-            };
-            connection.flush();
-            let mut lines = Vec::new();
-            let received = connection.receive(&mut lines);
-            for line in lines {
-                let effects = self.server.line(rank, &line);
-                self.carry_out(effects);
-            }
-            match received {
-                Ok(true) => {}
-                Ok(false) => self.ranks[index].connection = None,
-                Err(why) => self.misspoke(rank, why),
+    /// Answers what ranks have sent.
+    fn serve(&mut self, whom: Whom) {
+        for (rank, heard) in self.hands.heard(whom) {
+            match heard {
+                Heard::Line(line) => {
+                    let effects = self.server.line(rank, &line);
+                    self.carry_out(effects);
+                }
+                Heard::Closed => self.hands.hang_up(rank),
+                Heard::Wrong(why) => self.misspoke(rank, why),
             }
         }
     }
@@ -147,8 +197,7 @@ impl Supervisor<'_> {
         for effect in effects {
             match effect {
                 Effect::Send { rank, line } => {
-                    let connection = self.ranks[rank as usize].connection.as_mut();
-                    if let Some(Err(why)) = connection.map(|connection| connection.send(&line)) {
+                    if let Err(why) = self.hands.send(rank, &line) {
                         self.misspoke(rank, why);
                     }
                 }
@@ -169,7 +218,7 @@ impl Supervisor<'_> {
     }
 
     fn misspoke(&mut self, rank: u32, why: String) {
-        self.ranks[rank as usize].connection = None;
+        self.hands.hang_up(rank);
         if !self.is_ending() {
             (self.report)(Event::Misspoke { rank, why });
         }
@@ -178,79 +227,92 @@ impl Supervisor<'_> {
     }
 
     fn take_signals(&mut self) {
-        let mut children = false;
         while let Some(signal) = self.signals.next() {
             match signal {
-                Signal::CHILD => children = true,
+                // Ends are looked for each time.
+                Signal::CHILD => {}
                 Signal::TSTP => self.stop(),
                 Signal::INT if self.passed_on.contains(&signal) => self.kill(),
                 signal => {
-                    self.to_all(signal);
+                    self.hands.signal(signal);
                     self.passed_on.push(signal);
                 }
             }
         }
-        if children {
-            self.reap();
-        }
     }
 
     /// Stops the ranks and then itself; whoever continues the launcher continues them.
-    fn stop(&self) {
-        self.to_all(Signal::TSTP);
+    fn stop(&mut self) {
+        self.hands.signal(Signal::TSTP);
         let _ = kill_process(getpid(), Signal::STOP);
+        self.hands.resumed();
     }
 
-    fn reap(&mut self) {
-        let mut ended = self.ended_ranks();
+    fn take_ends(&mut self) {
+        let mut ended = self.hands.ended();
+        let mut failed = self.hands.failed();
+        if ended.is_empty() && failed.is_empty() {
+            return;
+        }
         let begun = Instant::now();
         while self.status.is_none()
+            && failed.is_empty()
             && ended.iter().any(|(_, ending)| ending.status() != 0)
-            && !ended.iter().any(|(index, ending)| {
-                matches!(ending, Ending::Killed(_)) || self.is_first_to_fail(*index)
+            && !ended.iter().any(|(rank, ending)| {
+                matches!(ending, Ending::Killed(_)) || self.is_first_to_fail(*rank)
             })
-            && self.ranks.iter().any(|rank| rank.running)
+            && !self.hands.running().is_empty()
             && begun.elapsed() < SETTLE
         {
             thread::sleep(SETTLE_STEP);
-            ended.extend(self.ended_ranks());
+            ended.extend(self.hands.ended());
+            failed.extend(self.hands.failed());
         }
         // What a rank said before it ended comes before its end.
-        self.serve(&(0..self.ranks.len()).collect::<Vec<_>>());
+        self.serve(Whom::All);
+        for failure in failed {
+            self.host_failed(failure);
+        }
         // Deaths come before exits, which may be their consequence, and the rank that failed
         // first before those that failed because of it.
-        ended.sort_by_key(|(index, ending)| {
+        ended.sort_by_key(|(rank, ending)| {
             let exited = matches!(ending, Ending::Exited(_));
-            (exited, exited && !self.is_first_to_fail(*index))
+            (exited, exited && !self.is_first_to_fail(*rank))
         });
-        for (index, ending) in ended {
-            self.rank_ended(index, ending);
+        for (rank, ending) in ended {
+            self.rank_ended(rank, ending);
         }
     }
 
-    fn is_first_to_fail(&self, index: usize) -> bool {
-        self.server.failing() == Some(index as u32)
+    fn is_first_to_fail(&self, rank: u32) -> bool {
+        self.server.failing() == Some(rank)
     }
 
-    fn ended_ranks(&mut self) -> Vec<(usize, Ending)> {
-        let mut ended = Vec::new();
-        for (pid, status) in reap_children() {
-            let found = self
-                .ranks
-                .iter()
-                .position(|rank| rank.running && rank.pid == pid);
-            let (Some(index), Some(ending)) = (found, ending(status)) else {
-                continue;
-            };
-            self.ranks[index].running = false;
-            ended.push((index, ending));
+    fn host_failed(&mut self, failure: HostFailure) {
+        for &rank in &failure.ranks {
+            let effects = self.server.ended(rank);
+            self.carry_out(effects);
         }
-        ended
+        self.status.get_or_insert(failure.status);
+        let HostFailure {
+            host,
+            ranks,
+            why,
+            begun,
+            ..
+        } = failure;
+        if !self.is_ending() {
+            (self.report)(Event::HostFailed { host, ranks, why });
+        }
+        if begun {
+            self.begin_grace();
+        } else {
+            self.terminate();
+        }
     }
 
-    fn rank_ended(&mut self, index: usize, ending: Ending) {
-        let rank = index as u32;
-        self.ranks[index].connection = None;
+    fn rank_ended(&mut self, rank: u32, ending: Ending) {
+        self.hands.hang_up(rank);
         let effects = self.server.ended(rank);
         self.carry_out(effects);
         if ending.status() == 0 {
@@ -258,14 +320,7 @@ impl Supervisor<'_> {
         }
         let first = self.status.is_none();
         self.status.get_or_insert(ending.status());
-        if self.stage == Stage::Running {
-            // A grace beyond what a clock can hold is taken for an hour.
-            let now = Instant::now();
-            let until = now
-                .checked_add(self.spec.grace)
-                .unwrap_or(now + Duration::from_secs(3600));
-            self.stage = Stage::Grace(until);
-        }
+        self.begin_grace();
         // That the ranks obey a signal of the user's is no news after the first.
         let obeyed = self
             .passed_on
@@ -277,6 +332,17 @@ impl Supervisor<'_> {
                 ending,
                 first,
             });
+        }
+    }
+
+    fn begin_grace(&mut self) {
+        if self.stage == Stage::Running {
+            // A grace beyond what a clock can hold is taken for an hour.
+            let now = Instant::now();
+            let until = now
+                .checked_add(self.spec.grace)
+                .unwrap_or(now + Duration::from_secs(3600));
+            self.stage = Stage::Grace(until);
         }
     }
 
@@ -295,7 +361,7 @@ impl Supervisor<'_> {
         }
         match self.stage {
             Stage::Grace(until) if until <= now => {
-                let running = self.running();
+                let running = self.hands.running();
                 if !running.is_empty() {
                     (self.report)(Event::Terminating(running));
                     self.terminate();
@@ -316,77 +382,36 @@ impl Supervisor<'_> {
             return;
         }
         self.stage = Stage::Terminating(Instant::now() + TERM_GRACE);
-        self.to_all(Signal::TERM);
+        self.hands.signal(Signal::TERM);
         // One that is stopped hears of it only when it goes on.
-        self.to_all(Signal::CONT);
+        self.hands.signal(Signal::CONT);
     }
 
     fn kill(&mut self) {
-        let running = self.running();
+        let running = self.hands.running();
         if self.stage == Stage::Killing || running.is_empty() {
             return;
         }
         (self.report)(Event::Killing(running));
         self.stage = Stage::Killing;
-        kill_all(&self.ranks, self.guard.pid());
+        self.hands.kill();
     }
 
-    fn running(&self) -> Vec<u32> {
-        let indices = self
-            .ranks
-            .iter()
-            .enumerate()
-            .filter(|(_, rank)| rank.running);
-        indices.map(|(index, _)| index as u32).collect()
-    }
-
-    /// Sends a signal to the process groups of the ranks that run.
-    fn to_all(&self, signal: Signal) {
-        for rank in self.ranks.iter().filter(|rank| rank.running) {
-            let _ = kill_process_group(rank.pid, signal);
-        }
-    }
-
-    /// Every rank has ended: ends what they left behind, and writes out what they printed.
+    /// Every rank has ended.
     fn finish(self) -> u8 {
-        let gently = self.status.is_none();
-        let left = end_descendants(self.guard.pid(), gently);
-        if left > 0 {
-            (self.report)(Event::LeftBehind(left));
+        let left = match self.status {
+            None => Left::Ended,
+            Some(_) => Left::Killed,
+        };
+        let finished = self.hands.finish(left, self.signals);
+        if finished.left > 0 {
+            (self.report)(Event::LeftBehind(finished.left));
         }
-        self.guard.dismiss();
-        // From here on a signal ends the launcher, whose reader may have stopped reading.
-        drop(self.signals);
-        let written = self.output.map_or(Ok(()), Output::finish);
         let mut status = self.status.unwrap_or(0);
-        if let Err(error) = written {
+        if let Err(error) = finished.written {
             (self.report)(Event::OutputLost(error));
             status = if status == 0 { 1 } else { status };
         }
         status
     }
-}
-
-/// Every child that has ended since the last time, those of ranks included.
-fn reap_children() -> Vec<(Pid, WaitStatus)> {
-    std::iter::from_fn(|| {
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return other.ok().flatten(),
-            }
-        }
-    })
-    .collect()
-}
-
-fn ending(status: WaitStatus) -> Option<Ending> {
-    let exited = status
-        .exit_status()
-        .map(|status| Ending::Exited((status & 0xff) as u8));
-    exited.or_else(|| {
-        status
-            .terminating_signal()
-            .map(|signal| Ending::Killed(signal as u8))
-    })
 }

@@ -3,6 +3,7 @@
 
 mod endings;
 mod harness;
+mod hosts;
 mod roles;
 mod serving;
 mod starting;
@@ -47,6 +48,28 @@ fn main() -> ExitCode {
         test("programs_of_the_workspace_are_built", starting::workspace),
         test("idle_takes_no_processor", starting::idle),
         test("sixty_four_ranks_join", serving::many),
+        test("ranks_of_hosts_exchange", hosts::exchange),
+        test("ranks_of_hosts_are_placed_in_blocks", hosts::placed),
+        test("a_program_of_mpich_runs_on_hosts", hosts::mpich_program),
+        test("hosts_have_input_and_output", hosts::streams),
+        test("hosts_print_much_to_a_slow_reader", hosts::much),
+        test("nobody_reads_what_hosts_print", hosts::nobody_reads),
+        test("the_first_failure_on_hosts_is_the_status", hosts::failures),
+        test("a_rank_that_aborts_ends_all_hosts", hosts::abort),
+        test("a_host_that_is_not_there_is_named", hosts::unreachable),
+        test(
+            "an_agent_that_is_killed_is_a_lost_host",
+            hosts::killed_agent,
+        ),
+        test("a_host_that_is_silent_is_lost", hosts::silent),
+        test("signals_reach_hosts", hosts::signals),
+        test("nothing_is_left_behind_on_hosts", hosts::nothing_left),
+        test(
+            "nothing_outlives_a_launcher_of_hosts",
+            hosts::killed_launcher,
+        ),
+        test("a_job_on_hosts_may_take_too_long", hosts::timeout),
+        test("idle_hosts_take_no_processor", hosts::idle),
     ];
     support::main(roles::roles, tests)
 }

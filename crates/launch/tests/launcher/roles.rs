@@ -11,19 +11,21 @@ use std::time::Duration;
 use hydrant_launch::launcher::{self, Bind, Prefix, Spec};
 use hydrant_launch::{Error, Kind, join};
 
-use crate::support::{HANG, finish};
+use crate::support::{HANG, finish, role};
 
 /// The roles of this binary beside the shared ones.
 pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
     Some(match role {
         "launcher" => launcher_role(arguments),
+        "agent" => ExitCode::from(launcher::agent()),
         "leave" => finish(leave()),
         "say" => say(arguments),
         _ => return None,
     })
 }
 
-/// `[-n N] [--none] [--core] [--grace S] [--timeout S] [--beside D] [--workspace D] PROGRAM ARGUMENTS`
+/// `[-n N] [--none] [--core] [--grace S] [--timeout S] [--beside D] [--workspace D]
+/// [--hosts A,B] [--rsh COMMAND] [--silence S] PROGRAM ARGUMENTS`
 pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
     let mut spec = Spec::new(2, "");
     let mut rest = arguments.iter();
@@ -38,6 +40,13 @@ pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
             "--beside" => spec.beside = Some(value().into()),
             "--workspace" => spec.workspace = Some(value().into()),
             "--timeout" => spec.timeout = Some(seconds(value())),
+            "--hosts" => {
+                let hosts = value().split(',').map(|host| host.parse().expect("a host"));
+                spec.remote.hosts = hosts.collect();
+                spec.remote.agent = role(&["agent"]).into_iter().map(Into::into).collect();
+            }
+            "--rsh" => spec.remote.shell = value().into(),
+            "--silence" => spec.remote.silence = seconds(value()),
             program => {
                 spec.program = program.into();
                 spec.arguments = rest.by_ref().map(Into::into).collect();

@@ -21,6 +21,15 @@ pub(crate) fn many() {
 }
 
 pub(crate) fn mpich_program() {
+    mpich_program_with(&[]);
+}
+
+/// As [`mpich_program`], started with these options.
+pub(crate) fn mpich_program_with(options: &[&str]) {
+    let start = |ranks: u32, program: &[&str]| {
+        let ranks = ranks.to_string();
+        launch(&[options, &["-n", &ranks]].concat(), program)
+    };
     let Some(cc) = need("mpicc.mpich", "libmpich-dev") else {
         return;
     };
@@ -48,7 +57,7 @@ pub(crate) fn mpich_program() {
     assert!(compiled.status.success(), "{}", err(&compiled));
     let binary = binary.to_str().expect("UTF-8");
     for size in 1..=4 {
-        let output = run(&mut launch(&["-n", &size.to_string()], &[binary]));
+        let output = run(&mut start(size, &[binary]));
         assert!(output.status.success(), "{}", err(&output));
         let sum = size * (size - 1) / 2;
         for rank in 0..size {
@@ -57,7 +66,7 @@ pub(crate) fn mpich_program() {
         }
     }
     ends_with(
-        &mut launch(&["-n", "3"], &[binary, "abort"]),
+        &mut start(3, &[binary, "abort"]),
         17,
         "rank 1 ended the job with status 17",
     );

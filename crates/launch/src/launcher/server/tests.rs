@@ -4,7 +4,7 @@ use super::*;
 use crate::pmi1::wire::MAX_LINE;
 
 fn server(size: u32) -> Server {
-    Server::new("job".into(), size)
+    Server::new("job".into(), size, &[size])
 }
 
 #[track_caller]

@@ -1,0 +1,428 @@
+//! An agent: the ranks of its host, and the way to the launcher.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
+use super::link::{Came, Link};
+use crate::launcher::local::Local;
+use crate::launcher::signals::Signals;
+use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
+use crate::launcher::supervise::{Hands, Heard, Left, Whom};
+use crate::launcher::{LaunchError, Spec, find};
+
+/// How long a launcher may take to say what to start.
+const FIRST_WORD: Duration = Duration::from_secs(120);
+
+/// The status of an agent that lost its launcher.
+const ABANDONED: u8 = 1;
+
+/// Runs this process as the agent of its host, for the launcher at the other end of its
+/// standard input and output; gives the status to exit with.
+///
+/// Like [`run`](super::super::run), it takes the process over.
+pub fn agent() -> u8 {
+    let streams = (
+        io::stdin().as_fd().try_clone_to_owned(),
+        io::stdout().as_fd().try_clone_to_owned(),
+    );
+    let link = match streams {
+        (Ok(from), Ok(to)) => Link::new(from, to, None),
+        (Err(cause), _) | (_, Err(cause)) => Err(cause),
+    };
+    let mut link = match link {
+        Ok(link) => link,
+        Err(cause) => {
+            eprintln!("hydrant agent: it has no way to the launcher: {cause}");
+            return ABANDONED;
+        }
+    };
+    link.greet(GREETING);
+    let Some(start) = first_order(&mut link) else {
+        return ABANDONED;
+    };
+    let silence = Duration::from_millis(start.silence);
+    match begin(start) {
+        Ok((local, signals, pipes)) => {
+            link.send(&Report::Begun);
+            Agent::new(link, local, signals, pipes, silence).run()
+        }
+        Err(error) => {
+            let status = error.status();
+            let why = error.to_string();
+            link.send(&Report::Refused { status, why });
+            say_all(&mut link, silence);
+            status
+        }
+    }
+}
+
+/// What to start, from a launcher that lasts so long.
+fn first_order(link: &mut Link) -> Option<Start> {
+    let until = Instant::now() + FIRST_WORD;
+    let mut orders = Vec::new();
+    loop {
+        link.flush();
+        match link.receive(&mut orders) {
+            Ok(Came::All) => {}
+            Ok(Came::End) => return None,
+            Err(why) => {
+                eprintln!("hydrant agent: the launcher broke the protocol: {why}");
+                return None;
+            }
+        }
+        match orders.pop() {
+            Some(Order::Start(start)) => return Some(*start),
+            _ if Instant::now() > until => return None,
+            _ => {}
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(link.from(), PollFlags::IN)];
+        if link.wants_to_send() {
+            fds.push(PollFd::from_borrowed_fd(link.to(), PollFlags::OUT));
+        }
+        let second = Timespec::try_from(Duration::from_secs(1)).ok();
+        let _ = poll(&mut fds, second.as_ref());
+    }
+}
+
+/// Starts the ranks.
+fn begin(start: Start) -> Result<(Local, Signals, Pipes), LaunchError> {
+    env::set_current_dir(OsString::from_vec(start.directory))
+        .map_err(LaunchError::system("entering the working directory"))?;
+    let mut spec = Spec::new(start.ranks, OsString::from_vec(start.program));
+    spec.arguments = (start.arguments.into_iter())
+        .map(OsString::from_vec)
+        .collect();
+    spec.environment = (start.environment.into_iter())
+        .map(|(name, value)| (OsString::from_vec(name), OsString::from_vec(value)))
+        .collect();
+    spec.prefix = start.prefix;
+    spec.bind = start.bind;
+    let program = find::program(&spec, &mut |_| {})?;
+    let part = Part {
+        first: start.first,
+        size: start.size,
+        streams: Streams::Piped,
+    };
+    // Several agents of one job may be on one host, and each looks after its own.
+    let mark = format!("{}.{}", start.name, start.first);
+    let Begun {
+        ranks,
+        signals,
+        guard,
+        pipes,
+    } = start::start(&spec, &program, part, &mark)?;
+    Ok((Local::new(ranks, start.first, guard, None), signals, pipes))
+}
+
+struct Agent {
+    link: Link,
+    local: Local,
+    signals: Signals,
+    outputs: Vec<Output>,
+    input: Option<OwnedFd>,
+    /// Input that rank 0 has not taken.
+    unread: Vec<u8>,
+    /// Bytes of output that the launcher has not written.
+    unwritten: usize,
+    /// When the launcher last said something.
+    heard: Instant,
+    silence: Duration,
+    /// The launcher is stopped, and may be silent.
+    stopped: bool,
+}
+
+/// A stream of a rank.
+struct Output {
+    rank: u32,
+    stream: Stream,
+    pipe: PipeReader,
+    ready: bool,
+}
+
+/// Why the loop ended.
+enum End {
+    /// The launcher said so.
+    Finish(Left),
+    /// The launcher is gone.
+    Abandoned,
+}
+
+impl Agent {
+    fn new(link: Link, local: Local, signals: Signals, pipes: Pipes, silence: Duration) -> Agent {
+        let first = local.running().first().copied().unwrap_or(0);
+        let of = |stream| {
+            move |(rank, pipe)| Output {
+                rank,
+                stream,
+                pipe,
+                ready: false,
+            }
+        };
+        let out = (first..).zip(pipes.out).map(of(Stream::Out));
+        let err = (first..).zip(pipes.err).map(of(Stream::Err));
+        let outputs: Vec<Output> = out.chain(err).collect();
+        // Pipes that cannot be told not to wait are not read when they have nothing.
+        let cannot_wait = |output: &Output| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
+        Agent {
+            link,
+            local,
+            signals,
+            outputs: outputs.into_iter().filter(cannot_wait).collect(),
+            input: pipes.input.map(OwnedFd::from),
+            unread: Vec::new(),
+            unwritten: 0,
+            heard: Instant::now(),
+            silence,
+            stopped: false,
+        }
+    }
+
+    fn run(mut self) -> u8 {
+        if let Some(input) = &self.input {
+            let _ = rustix::io::ioctl_fionbio(input, true);
+        }
+        let end = loop {
+            self.wait();
+            if let Some(end) = self.obey() {
+                break end;
+            }
+            self.report();
+            self.print();
+            self.feed();
+            if self.is_to_end() {
+                break End::Abandoned;
+            }
+        };
+        let Agent {
+            mut link,
+            local,
+            outputs,
+            silence,
+            ..
+        } = self;
+        match end {
+            End::Abandoned => {
+                local.sweep(Left::Killed);
+                ABANDONED
+            }
+            End::Finish(left) => {
+                let (left, _) = local.sweep(left);
+                for mut output in outputs {
+                    while output.print(&mut link).is_some() {}
+                }
+                let left = left as u64;
+                link.send(&Report::Done { left });
+                say_all(&mut link, silence);
+                0
+            }
+        }
+    }
+
+    /// Sleeps until a rank, the launcher or a signal wants something.
+    fn wait(&mut self) {
+        let (ranks, mut fds): (Vec<usize>, Vec<_>) = self.local.sources().unzip();
+        let may_print = self.unwritten < WINDOW;
+        if may_print {
+            fds.extend(
+                (self.outputs.iter()).map(|output| PollFd::new(&output.pipe, PollFlags::IN)),
+            );
+        }
+        let beside = fds.len();
+        fds.push(PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.link.from(), PollFlags::IN));
+        if self.link.wants_to_send() {
+            fds.push(PollFd::from_borrowed_fd(self.link.to(), PollFlags::OUT));
+        }
+        if let Some(input) = self.input.as_ref().filter(|_| !self.unread.is_empty()) {
+            fds.push(PollFd::new(input, PollFlags::OUT));
+        }
+        let left = self.silence.saturating_sub(self.heard.elapsed());
+        let left = Timespec::try_from(left).ok().filter(|_| !self.stopped);
+        let woken = poll(&mut fds, left.as_ref()).is_ok();
+        let revents: Vec<bool> = (fds[..beside].iter())
+            .map(|fd| woken && !fd.revents().is_empty())
+            .collect();
+        let (of_ranks, of_outputs) = revents.split_at(ranks.len());
+        let speaking = ranks.into_iter().zip(of_ranks).filter(|(_, ready)| **ready);
+        let speaking = speaking.map(|(index, _)| index).collect();
+        for (output, ready) in self.outputs.iter_mut().zip(of_outputs) {
+            output.ready = *ready;
+        }
+        self.local.speaking(speaking);
+    }
+
+    /// Does what the launcher says, and hears whether it is there.
+    fn obey(&mut self) -> Option<End> {
+        self.link.flush();
+        let mut orders = Vec::new();
+        let came = self.link.receive(&mut orders);
+        if !orders.is_empty() {
+            self.heard = Instant::now();
+        }
+        for order in orders {
+            match order {
+                Order::Line { rank, line } => {
+                    if let Err(why) = self.local.send(rank, &line) {
+                        self.link.send(&Report::Wrong { rank, why });
+                    }
+                }
+                Order::HangUp { rank } => self.local.hang_up(rank),
+                Order::Signal(number) => self.signal(number),
+                Order::Kill => self.local.kill(),
+                Order::Input(bytes) if bytes.is_empty() => self.input = None,
+                Order::Input(bytes) => self.unread = bytes,
+                Order::Written(bytes) => {
+                    self.unwritten = self.unwritten.saturating_sub(bytes as usize);
+                }
+                Order::Deaf(stream) => {
+                    // Ranks that go on printing get SIGPIPE.
+                    self.outputs.retain(|output| output.stream != stream);
+                    self.unwritten = 0;
+                }
+                Order::Beat => self.link.send(&Report::Beat),
+                Order::Finish { gently: true } => return Some(End::Finish(Left::Ended)),
+                Order::Finish { gently: false } => return Some(End::Finish(Left::Killed)),
+                Order::Start(_) => return Some(End::Abandoned),
+            }
+        }
+        match came {
+            Ok(Came::All) => None,
+            Ok(Came::End) | Err(_) => Some(End::Abandoned),
+        }
+    }
+
+    fn signal(&mut self, number: i32) {
+        let Some(signal) = Signal::from_named_raw(number) else {
+            return;
+        };
+        self.stopped = signal == Signal::TSTP;
+        self.local.signal(signal);
+    }
+
+    /// Tells the launcher what ranks said, and how they ended.
+    fn report(&mut self) {
+        self.pass_on(Whom::Ready);
+        let ended = self.local.ended();
+        if !ended.is_empty() {
+            // What a rank said before it ended comes before its end.
+            self.pass_on(Whom::All);
+        }
+        for (rank, ending) in ended {
+            self.link.send(&Report::Ended { rank, ending });
+        }
+    }
+
+    fn pass_on(&mut self, whom: Whom) {
+        for (rank, heard) in self.local.heard(whom) {
+            let report = match heard {
+                Heard::Line(line) => Report::Line { rank, line },
+                Heard::Closed => {
+                    self.local.hang_up(rank);
+                    Report::Closed { rank }
+                }
+                Heard::Wrong(why) => {
+                    self.local.hang_up(rank);
+                    Report::Wrong { rank, why }
+                }
+            };
+            self.link.send(&report);
+        }
+    }
+
+    /// Passes on a piece of what each rank printed, as long as the launcher keeps up.
+    fn print(&mut self) {
+        let (link, unwritten) = (&mut self.link, &mut self.unwritten);
+        self.outputs.retain_mut(|output| {
+            if !output.ready || *unwritten >= WINDOW {
+                return true;
+            }
+            match output.print(link) {
+                Some(count) => *unwritten += count,
+                None => return output.is_open(),
+            }
+            true
+        });
+    }
+
+    /// Gives rank 0 its input.
+    fn feed(&mut self) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let written = match &self.input {
+            Some(input) => rustix::io::write(input, &self.unread),
+            None => Ok(self.unread.len()),
+        };
+        match written {
+            Ok(count) => drop(self.unread.drain(..count)),
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            // It does not read: what comes goes nowhere.
+            Err(_) => {
+                self.input = None;
+                self.unread.clear();
+            }
+        }
+        if self.unread.is_empty() {
+            self.link.send(&Report::Taken);
+        }
+    }
+
+    /// Whether the launcher was silent too long, or the host wants this process gone.
+    fn is_to_end(&self) -> bool {
+        let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+        let told = std::iter::from_fn(|| self.signals.next()).any(|signal| fatal.contains(&signal));
+        told || !self.stopped && self.heard.elapsed() >= self.silence
+    }
+}
+
+impl Output {
+    /// Passes on a piece of it: how many bytes, if there were any.
+    fn print(&mut self, link: &mut Link) -> Option<usize> {
+        let mut bytes = vec![0; PIECE];
+        let count = loop {
+            match self.pipe.read(&mut bytes) {
+                Ok(count) => break count,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => {
+                    self.ready = cause.kind() != io::ErrorKind::WouldBlock;
+                    return None;
+                }
+            }
+        };
+        if count == 0 {
+            return None;
+        }
+        bytes.truncate(count);
+        link.send(&Report::Printed {
+            rank: self.rank,
+            stream: self.stream,
+            bytes,
+        });
+        Some(count)
+    }
+
+    /// Whether it only had nothing when it was last read, and not its end.
+    fn is_open(&self) -> bool {
+        !self.ready
+    }
+}
+
+/// Sends what waits, to a launcher that takes it in time.
+fn say_all(link: &mut Link, silence: Duration) {
+    let until = Instant::now() + silence;
+    while link.wants_to_send() && Instant::now() < until {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        let mut fds = [PollFd::from_borrowed_fd(link.to(), PollFlags::OUT)];
+        let _ = poll(&mut fds, left.as_ref());
+        link.flush();
+    }
+}

@@ -1,0 +1,438 @@
+//! The launcher's side: ranks in the hands of agents.
+
+mod hands;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::frame::{Order, PIECE, Report, Start};
+use super::link::{Came, Link};
+use super::place;
+use super::printer::{Printer, Written};
+use super::shell::{self, Input};
+use crate::launcher::local::{ending, reap_children};
+use crate::launcher::output::Lines;
+use crate::launcher::signals::Signals;
+use crate::launcher::supervise::{Heard, HostFailure};
+use crate::launcher::{Ending, LaunchError, Prefix, Spec};
+
+/// How long a host may take to answer at all.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// How long agents may take to end ranks that are killed, and remote shells to end after all.
+const PATIENCE: Duration = Duration::from_secs(7);
+
+/// How long after the end of what it says a remote shell may take to end itself.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+
+/// The agents of a job.
+pub(in crate::launcher) struct Agents {
+    agents: Vec<Agent>,
+    printer: Printer,
+    prefix: Prefix,
+    /// What rank 0 is to read, until its end.
+    input: Option<Input>,
+    /// Rank 0 has taken all input so far.
+    hungry: bool,
+    silence: Duration,
+    next_beat: Instant,
+    /// Ranks that were killed have until then.
+    killed: Option<Instant>,
+    heard: VecDeque<(u32, Heard)>,
+    ended: Vec<(u32, Ending)>,
+    failed: Vec<HostFailure>,
+}
+
+/// One host.
+#[derive(Debug)]
+struct Agent {
+    host: String,
+    ranks: Range<u32>,
+    running: Vec<bool>,
+    /// What a rank printed of a line, on both streams.
+    lines: [Vec<Lines>; 2],
+    /// The remote shell, which leads a process group.
+    shell: Pid,
+    /// How the shell ended.
+    exit: Option<Ending>,
+    /// Until either side closes it.
+    link: Option<Link>,
+    /// Until it is sent.
+    start: Option<Start>,
+    begun: bool,
+    /// When it last said something.
+    heard: Instant,
+    /// When it closed the link.
+    closed: Option<Instant>,
+    /// It has said its last word: how many processes were left behind.
+    done: Option<u64>,
+}
+
+impl Agents {
+    /// Starts an agent on every host that gets ranks; their ranks begin once all have answered.
+    pub(in crate::launcher) fn start(
+        spec: &Spec,
+        program: &Path,
+        name: &str,
+    ) -> Result<(Agents, Signals), LaunchError> {
+        let counts = place(spec.ranks, &spec.remote.hosts)?;
+        let signals = Signals::hear().map_err(LaunchError::system("listening for signals"))?;
+        let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
+        let input = Input::open().map_err(LaunchError::system("opening the input"))?;
+        let mut all = Agents {
+            agents: Vec::new(),
+            printer,
+            prefix: spec.prefix,
+            input: Some(input),
+            hungry: false,
+            silence: spec.remote.silence,
+            next_beat: Instant::now() + spec.remote.silence / 4,
+            killed: None,
+            heard: VecDeque::new(),
+            ended: Vec::new(),
+            failed: Vec::new(),
+        };
+        let mut first = 0;
+        for (host, count) in spec.remote.hosts.iter().zip(counts) {
+            if count == 0 {
+                continue;
+            }
+            let ranks = first..first + count;
+            first = ranks.end;
+            let begun = shell::start(&spec.remote, &host.name);
+            let (shell, link) = begun.map_err(|source| LaunchError::NoShell {
+                host: host.name.clone(),
+                source,
+            })?;
+            let lines = || {
+                (ranks.clone())
+                    .map(|rank| Lines::new(rank as usize))
+                    .collect()
+            };
+            all.agents.push(Agent {
+                host: host.name.clone(),
+                running: vec![true; count as usize],
+                lines: [lines(), lines()],
+                shell,
+                exit: None,
+                link: Some(link),
+                start: Some(shell::order(spec, program, name, &ranks)),
+                begun: false,
+                heard: Instant::now(),
+                closed: None,
+                done: None,
+                ranks,
+            });
+        }
+        Ok((all, signals))
+    }
+
+    /// How many ranks each host has.
+    pub(in crate::launcher) fn ranks_by_host(&self) -> Vec<u32> {
+        (self.agents.iter())
+            .map(|agent| agent.ranks.len() as u32)
+            .collect()
+    }
+
+    /// Waits until an agent or the user says something, a signal comes or it is `until`; then
+    /// takes what was said.
+    fn turn(&mut self, signals: Option<&Signals>, until: Option<Instant>) {
+        self.sleep(signals, until);
+        self.print();
+        self.read_input();
+        for index in 0..self.agents.len() {
+            self.hear(index);
+        }
+        for (pid, status) in reap_children() {
+            let agent = (self.agents.iter_mut()).find(|agent| agent.shell == pid);
+            if let Some(agent) = agent {
+                agent.exit = ending(status);
+            }
+        }
+        self.start_if_all_answered();
+        self.judge();
+        self.beat();
+    }
+
+    fn sleep(&self, signals: Option<&Signals>, until: Option<Instant>) {
+        let live = self.agents.iter().filter(|agent| agent.is_live());
+        let closing = live.filter_map(|agent| Some(agent.closed? + AFTERWARDS));
+        let until = (until.into_iter().chain([self.next_beat]))
+            .chain(self.killed)
+            .chain(closing)
+            .min();
+        let mut fds = vec![PollFd::from_borrowed_fd(self.printer.bell(), PollFlags::IN)];
+        if let Some(signals) = signals {
+            fds.push(PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN));
+        }
+        if self.hungry
+            && let Some(input) = &self.input
+        {
+            fds.push(PollFd::from_borrowed_fd(input.fd(), PollFlags::IN));
+        }
+        let open = self.agents.iter().filter(|agent| agent.closed.is_none());
+        for link in open.filter_map(|agent| agent.link.as_ref()) {
+            fds.push(PollFd::from_borrowed_fd(link.from(), PollFlags::IN));
+            if link.wants_to_send() {
+                fds.push(PollFd::from_borrowed_fd(link.to(), PollFlags::OUT));
+            }
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        // An interrupted or refused wait only makes the loop go round.
+        let _ = poll(&mut fds, left.as_ref());
+    }
+
+    /// Tells agents what was written of what they sent.
+    fn print(&mut self) {
+        for written in self.printer.written() {
+            match written {
+                Written::Bytes { agent, bytes } => {
+                    self.agents[agent].tell(&Order::Written(bytes));
+                }
+                Written::Deaf(stream) => self.tell_all(&Order::Deaf(stream)),
+            }
+        }
+    }
+
+    /// Carries input to rank 0, a piece at a time.
+    fn read_input(&mut self) {
+        if !self.hungry {
+            return;
+        }
+        let Some(piece) = self.input.as_mut().and_then(|input| input.read(PIECE)) else {
+            return;
+        };
+        self.hungry = false;
+        if piece.is_empty() {
+            self.input = None;
+        }
+        if let Some(agent) = self.agents.first_mut() {
+            agent.tell(&Order::Input(piece));
+        }
+    }
+
+    /// Takes what an agent has said.
+    fn hear(&mut self, index: usize) {
+        let agent = &mut self.agents[index];
+        let Some(link) = &mut agent.link else {
+            return;
+        };
+        link.flush();
+        let mut reports = Vec::new();
+        let came = link.receive(&mut reports);
+        if !reports.is_empty() {
+            agent.heard = Instant::now();
+        }
+        for report in reports {
+            self.take(index, report);
+        }
+        match came {
+            Ok(Came::All) => {}
+            Ok(Came::End) => {
+                let agent = &mut self.agents[index];
+                agent.closed.get_or_insert_with(Instant::now);
+                if agent.done.is_some() {
+                    agent.link = None;
+                }
+            }
+            Err(why) => self.fail(index, 125, format!("broke the protocol: {why}")),
+        }
+    }
+
+    fn take(&mut self, index: usize, report: Report) {
+        let agent = &mut self.agents[index];
+        let of_its_own = |rank: u32| agent.ranks.contains(&rank);
+        match report {
+            Report::Begun => {
+                agent.begun = true;
+                self.hungry |= index == 0;
+            }
+            Report::Refused { status, why } => self.fail(index, status, format!("refused: {why}")),
+            Report::Line { rank, line } if of_its_own(rank) => {
+                self.heard.push_back((rank, Heard::Line(line)));
+            }
+            Report::Closed { rank } if of_its_own(rank) => {
+                self.heard.push_back((rank, Heard::Closed));
+            }
+            Report::Wrong { rank, why } if of_its_own(rank) => {
+                self.heard.push_back((rank, Heard::Wrong(why)));
+            }
+            Report::Ended { rank, ending } if of_its_own(rank) => {
+                let running = &mut agent.running[(rank - agent.ranks.start) as usize];
+                if std::mem::take(running) {
+                    self.ended.push((rank, ending));
+                }
+            }
+            Report::Printed {
+                rank,
+                stream,
+                bytes,
+            } if of_its_own(rank) => {
+                let lines = &mut agent.lines[stream as usize][(rank - agent.ranks.start) as usize];
+                let printed = bytes.len() as u64;
+                let mut text = Vec::new();
+                match self.prefix {
+                    Prefix::Rank => lines.feed(&bytes, &mut text),
+                    Prefix::None => text = bytes,
+                }
+                self.printer.print(stream, index, printed, text);
+            }
+            Report::Taken => self.hungry = index == 0,
+            Report::Done { left } => agent.done = Some(left),
+            Report::Beat => {}
+            Report::Line { rank, .. }
+            | Report::Closed { rank }
+            | Report::Wrong { rank, .. }
+            | Report::Ended { rank, .. }
+            | Report::Printed { rank, .. } => {
+                let why = format!("broke the protocol: it spoke of rank {rank}, which it has not");
+                self.fail(index, 125, why);
+            }
+        }
+    }
+
+    fn start_if_all_answered(&mut self) {
+        let answered = |agent: &Agent| (agent.link.as_ref()).is_none_or(Link::is_greeted);
+        if self.agents.iter().all(answered) {
+            for agent in &mut self.agents {
+                if let Some(start) = agent.start.take() {
+                    agent.tell(&Order::Start(Box::new(start)));
+                }
+            }
+        }
+    }
+
+    /// Finds the hosts that are lost.
+    fn judge(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.agents.len() {
+            let agent = &self.agents[index];
+            if !agent.is_live() {
+                continue;
+            }
+            let greeted = agent.link.as_ref().is_some_and(Link::is_greeted);
+            let ended = (agent.closed).is_some_and(|closed| {
+                agent.exit.is_some() || now.duration_since(closed) >= AFTERWARDS
+            });
+            let silent = now.duration_since(agent.heard);
+            if ended {
+                self.fail_by_end(index, greeted);
+            } else if !greeted && silent > ANSWER {
+                let why = format!("did not answer in {} s", ANSWER.as_secs());
+                self.fail(index, 125, why);
+            } else if agent.begun && silent > self.silence {
+                let seconds = self.silence.as_secs_f64();
+                let why = format!("was lost: nothing was heard of it for {seconds} s");
+                self.fail(index, Ending::Killed(9).status(), why);
+            } else if self.killed.is_some_and(|until| until <= now) && agent.has_ranks() {
+                self.fail(
+                    index,
+                    Ending::Killed(9).status(),
+                    "did not end its ranks".into(),
+                );
+            }
+        }
+    }
+
+    /// The remote shell of a host ended, or closed its output, too early.
+    fn fail_by_end(&mut self, index: usize, greeted: bool) {
+        let agent = &self.agents[index];
+        let how = match agent.exit {
+            Some(ending) => format!("its remote shell {ending}"),
+            None => "its remote shell closed its output".to_owned(),
+        };
+        if greeted {
+            let status = Ending::Killed(9).status();
+            return self.fail(index, status, format!("was lost: {how}"));
+        }
+        let noise = agent.link.as_ref().and_then(Link::noise);
+        let noise = noise.map_or_else(String::new, |noise| format!("; the last it said: {noise}"));
+        let hint = match agent.exit {
+            Some(Ending::Exited(126 | 127)) => {
+                "; is hydrant there under the same path? (--remote-hydrant says where it is)"
+            }
+            _ => "",
+        };
+        self.fail(
+            index,
+            125,
+            format!("could not be reached: {how}{noise}{hint}"),
+        );
+    }
+
+    fn fail(&mut self, index: usize, status: u8, why: String) {
+        let agent = &mut self.agents[index];
+        if !agent.is_live() {
+            return;
+        }
+        let ranks = agent.running_ranks();
+        agent.running.fill(false);
+        agent.start = None;
+        // Where an agent is, it ends its ranks upon this.
+        agent.link = None;
+        if agent.exit.is_none() {
+            let _ = kill_process_group(agent.shell, Signal::TERM);
+            // One that is stopped hears of it only when it goes on.
+            let _ = kill_process_group(agent.shell, Signal::CONT);
+        }
+        agent.done = Some(0);
+        self.failed.push(HostFailure {
+            host: agent.host.clone(),
+            ranks,
+            status,
+            why,
+            begun: agent.begun,
+        });
+    }
+
+    fn beat(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_beat {
+            self.next_beat = now + self.silence / 4;
+            for agent in self.agents.iter_mut().filter(|agent| agent.begun) {
+                agent.tell(&Order::Beat);
+            }
+        }
+    }
+
+    fn tell_all(&mut self, order: &Order) {
+        for agent in &mut self.agents {
+            agent.tell(order);
+        }
+    }
+
+    fn of_rank(&mut self, rank: u32) -> Option<&mut Agent> {
+        (self.agents.iter_mut()).find(|agent| agent.ranks.contains(&rank))
+    }
+}
+
+impl Agent {
+    /// Neither failed nor at its end.
+    fn is_live(&self) -> bool {
+        self.done.is_none()
+    }
+
+    fn has_ranks(&self) -> bool {
+        self.running.contains(&true)
+    }
+
+    fn running_ranks(&self) -> Vec<u32> {
+        let ranks = self.ranks.clone().zip(&self.running);
+        ranks
+            .filter(|(_, runs)| **runs)
+            .map(|(rank, _)| rank)
+            .collect()
+    }
+
+    fn tell(&mut self, order: &Order) {
+        if let Some(link) = &mut self.link {
+            link.send(order);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A job on several hosts.
+//!
+//! On each host an [`agent()`] starts the ranks of that host as the launcher does its own, and
+//! passes on what they say and how they end. It is started by a remote shell, and speaks
+//! [frames](frame) with the launcher over that shell's input and output: there is no port to
+//! open and nobody else to let in, and a shell that ends takes its ranks with it. The launcher
+//! itself has no ranks then; the PMI-1 server, and the decision how the job ends, are its own.
+
+mod agent;
+mod agents;
+mod frame;
+mod link;
+mod printer;
+mod shell;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use agent::agent;
+pub(super) use agents::Agents;
+
+use super::LaunchError;
+
+/// The remote shell, if no other is asked for: one that asks nobody for a password.
+pub const DEFAULT_SHELL: &str = "ssh -x -o BatchMode=yes";
+
+/// A host of a job: `NAME`, or `NAME:SLOTS` if it is to have so many ranks at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// What the remote shell calls it.
+    pub name: String,
+    /// The most ranks it may have.
+    pub slots: Option<u32>,
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Host, String> {
+        // What follows the last colon of an address in brackets belongs to it.
+        let (name, slots) = match text.rsplit_once(':') {
+            Some((name, slots)) if !slots.contains(']') => {
+                let number = slots.parse().ok().filter(|slots| *slots > 0);
+                let number = number.ok_or_else(|| {
+                    format!("`{slots}` is no number of slots; a host is NAME or NAME:SLOTS")
+                })?;
+                (name, Some(number))
+            }
+            _ => (text, None),
+        };
+        // A name that a remote shell would take for an option is refused.
+        if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
+            return Err(format!("`{name}` is no name of a host"));
+        }
+        Ok(Host {
+            name: name.to_owned(),
+            slots,
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.slots {
+            Some(slots) => write!(f, "{}:{slots}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// How many of `ranks` each host gets: those with slots as many as they take, in order, and
+/// the others even shares of what is left, the first ones one more.
+fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
+    let mut left = ranks;
+    let mut counts: Vec<u32> = (hosts.iter())
+        .map(|host| {
+            let count = host.slots.unwrap_or(0).min(left);
+            left -= count;
+            count
+        })
+        .collect();
+    let open = hosts.iter().filter(|host| host.slots.is_none()).count() as u32;
+    if open == 0 && left > 0 {
+        return Err(LaunchError::TooFewSlots {
+            ranks,
+            slots: ranks - left,
+        });
+    }
+    let shares = (0..open).map(|nth| left / open + u32::from(nth < left % open));
+    let of_open = (hosts.iter().zip(&mut counts)).filter(|(host, _)| host.slots.is_none());
+    for ((_, count), share) in of_open.zip(shares) {
+        *count = share;
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(text: &str) -> Vec<Host> {
+        text.split(',').map(|host| host.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn hosts_are_names_with_and_without_slots() {
+        for text in [
+            "a",
+            "a:3",
+            "node-1.cluster:16",
+            "user@a",
+            "[fe80::1]",
+            "[fe80::1]:4",
+        ] {
+            assert_eq!(text.parse::<Host>().unwrap().to_string(), text);
+        }
+        assert_eq!("[::1]:4".parse::<Host>().unwrap().slots, Some(4));
+        for bad in [
+            "",
+            ":3",
+            "a:0",
+            "a:",
+            "a:x",
+            "-oProxyCommand=x",
+            "a b",
+            "a:-1",
+        ] {
+            assert!(bad.parse::<Host>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_placed_in_blocks() {
+        for (ranks, names, expected) in [
+            (4, "a,b", [2, 2, 0]),
+            (5, "a,b", [3, 2, 0]),
+            (1, "a,b", [1, 0, 0]),
+            (8, "a,b,c", [3, 3, 2]),
+            (4, "a:3,b:3", [3, 1, 0]),
+            (6, "a:4,b,c", [4, 1, 1]),
+            (3, "a:4,b,c", [3, 0, 0]),
+            (5, "a,b:1,c", [2, 1, 2]),
+        ] {
+            let placed = place(ranks, &hosts(names)).unwrap();
+            assert_eq!(placed, expected[..placed.len()], "{ranks} on {names}");
+        }
+        let error = place(5, &hosts("a:2,b:2")).unwrap_err().to_string();
+        assert!(
+            error.contains("5 ranks") && error.contains("slots for 4"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Starting an agent by a remote shell, and what it is told.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
+
+use super::frame::{GREETING, Start};
+use super::link::Link;
+use crate::launcher::start::pid_of;
+use crate::launcher::{Remote, Spec, stdin};
+
+/// Variables that say something of one host alone, or of how to reach the others.
+const OF_THIS_HOST: [&str; 2] = [crate::HOST_ID, "HYDRANT_RSH"];
+
+/// Starts the agent of a host: the remote shell's process, and the way to the agent.
+pub(super) fn start(remote: &Remote, host: &str) -> io::Result<(Pid, Link)> {
+    let agent: Vec<OsString> = remote.agent.iter().map(|word| quote(word)).collect();
+    // The shell that splits the setting into words lets it have quotes and variables.
+    let mut script = OsString::from("exec ");
+    script.push(&remote.shell);
+    script.push(" \"$@\"");
+    let mut child = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(script)
+        .arg("sh")
+        .arg(host)
+        .arg(agent.join(OsStr::new(" ")))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // Apart from the terminal's signals, which the launcher passes on in its own way.
+        .process_group(0)
+        .spawn()?;
+    let missing = || io::Error::other("the remote shell has no pipes");
+    let to = child.stdin.take().ok_or_else(missing)?;
+    let from = child.stdout.take().ok_or_else(missing)?;
+    let link = Link::new(from.into(), to.into(), Some(GREETING))?;
+    Ok((pid_of(&child)?, link))
+}
+
+/// What the agent of these ranks is told.
+pub(super) fn order(spec: &Spec, program: &Path, name: &str, ranks: &Range<u32>) -> Start {
+    let ours = env::vars_os().filter(|(name, _)| {
+        let name = name.as_bytes();
+        name.starts_with(b"HYDRANT_") && !OF_THIS_HOST.iter().any(|not| not.as_bytes() == name)
+    });
+    let environment = ours.chain(spec.environment.iter().cloned());
+    Start {
+        name: name.to_owned(),
+        first: ranks.start,
+        ranks: ranks.len() as u32,
+        size: spec.ranks,
+        program: program.as_os_str().as_bytes().to_vec(),
+        arguments: (spec.arguments.iter())
+            .map(|argument| argument.as_bytes().to_vec())
+            .collect(),
+        environment: environment
+            .map(|(name, value)| (name.into_vec(), value.into_vec()))
+            .collect(),
+        directory: env::current_dir()
+            .unwrap_or_default()
+            .into_os_string()
+            .into_vec(),
+        prefix: spec.prefix,
+        bind: spec.bind,
+        silence: spec.remote.silence.as_millis() as u64,
+    }
+}
+
+/// A word as a shell reads it back.
+fn quote(word: &OsStr) -> OsString {
+    let mut quoted = vec![b'\''];
+    for &byte in word.as_bytes() {
+        match byte {
+            b'\'' => quoted.extend_from_slice(b"'\\''"),
+            byte => quoted.push(byte),
+        }
+    }
+    quoted.push(b'\'');
+    OsString::from_vec(quoted)
+}
+
+/// The launcher's own input.
+pub(super) struct Input {
+    from: File,
+}
+
+impl Input {
+    pub(super) fn open() -> io::Result<Input> {
+        if !io::stdin().is_terminal() {
+            let from = io::stdin().as_fd().try_clone_to_owned()?;
+            return Ok(Input { from: from.into() });
+        }
+        let (from, to) = io::pipe()?;
+        stdin::carry(OwnedFd::from(to))?;
+        Ok(Input {
+            from: OwnedFd::from(from).into(),
+        })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.from.as_fd()
+    }
+
+    /// A piece of it, if there is one now; nothing in it is the end.
+    pub(super) fn read(&mut self, most: usize) -> Option<Vec<u8>> {
+        let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
+        // The input is not ours alone, so that it cannot be told not to wait.
+        if poll(&mut fds, Some(&Timespec::default())) != Ok(1) {
+            return None;
+        }
+        let mut piece = vec![0; most];
+        match self.from.read(&mut piece) {
+            Ok(count) => {
+                piece.truncate(count);
+                Some(piece)
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => None,
+            // Input that cannot be read has an end.
+            Err(_) => Some(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_from_a_shell() {
+        let words = ["plain", "two words", "it's", "$HOME `x` \\ \"", "", "ä*?"];
+        let line: Vec<OsString> = words.iter().map(|word| quote(OsStr::new(word))).collect();
+        let mut script = OsString::from("printf '<%s>' ");
+        script.push(line.join(OsStr::new(" ")));
+        let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+        let expected: String = words.iter().map(|word| format!("<{word}>")).collect();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    }
+}

@@ -1,0 +1,186 @@
+//! Ranks that are children of this process.
+
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
+
+use super::Ending;
+use super::guard::Guard;
+use super::output::Output;
+use super::signals::Signals;
+use super::start::Rank;
+use super::supervise::{Finished, Hands, Heard, HostFailure, Left, Whom};
+use super::sweep::{end_descendants, kill_all};
+
+/// The ranks of this host.
+pub(super) struct Local {
+    ranks: Vec<Rank>,
+    /// The number of the first of them.
+    first: u32,
+    guard: Guard,
+    output: Option<Output>,
+    /// The ranks that spoke.
+    ready: Vec<usize>,
+}
+
+impl Local {
+    pub(super) fn new(ranks: Vec<Rank>, first: u32, guard: Guard, output: Option<Output>) -> Local {
+        Local {
+            ranks,
+            first,
+            guard,
+            output,
+            ready: Vec::new(),
+        }
+    }
+
+    /// What to wait for to hear the ranks, each with its index.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, PollFd<'_>)> {
+        let connections = self.ranks.iter().enumerate();
+        connections.filter_map(|(index, rank)| {
+            let connection = rank.connection.as_ref()?;
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, connection.wants_to_send());
+            let fd = PollFd::from_borrowed_fd(connection.fd(), flags);
+            Some((index, fd))
+        })
+    }
+
+    /// These spoke.
+    pub(super) fn speaking(&mut self, ready: Vec<usize>) {
+        self.ready = ready;
+    }
+
+    /// Ends what the ranks left behind; how many processes that were.
+    pub(super) fn sweep(self, left: Left) -> (usize, Option<Output>) {
+        let count = end_descendants(self.guard.pid(), left == Left::Ended);
+        self.guard.dismiss();
+        (count, self.output)
+    }
+
+    fn at(&mut self, rank: u32) -> Option<&mut Rank> {
+        self.ranks.get_mut(rank.checked_sub(self.first)? as usize)
+    }
+}
+
+impl Hands for Local {
+    fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
+        let (indices, mut fds): (Vec<usize>, Vec<_>) = self.sources().unzip();
+        fds.push(PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        // An interrupted or refused wait only makes the loop go round.
+        let woken = poll(&mut fds, left.as_ref()).is_ok();
+        let ready = indices.into_iter().zip(&fds);
+        let ready = ready.filter(|(_, fd)| woken && !fd.revents().is_empty());
+        self.ready = ready.map(|(index, _)| index).collect();
+    }
+
+    fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)> {
+        let ready = std::mem::take(&mut self.ready);
+        let indices = match whom {
+            Whom::Ready => ready,
+            Whom::All => (0..self.ranks.len()).collect(),
+        };
+        let mut heard = Vec::new();
+        for index in indices {
+            let rank = self.first + index as u32;
+            let Some(connection) = &mut self.ranks[index].connection else {
+                continue;
+            };
+            connection.flush();
+            let mut lines = Vec::new();
+            let received = connection.receive(&mut lines);
+            heard.extend(lines.into_iter().map(|line| (rank, Heard::Line(line))));
+            match received {
+                Ok(true) => {}
+                Ok(false) => heard.push((rank, Heard::Closed)),
+                Err(why) => heard.push((rank, Heard::Wrong(why))),
+            }
+        }
+        heard
+    }
+
+    fn ended(&mut self) -> Vec<(u32, Ending)> {
+        let mut ended = Vec::new();
+        for (pid, status) in reap_children() {
+            let found = (self.ranks.iter()).position(|rank| rank.running && rank.pid == pid);
+            let (Some(index), Some(ending)) = (found, ending(status)) else {
+                continue;
+            };
+            self.ranks[index].running = false;
+            ended.push((self.first + index as u32, ending));
+        }
+        ended
+    }
+
+    fn failed(&mut self) -> Vec<HostFailure> {
+        Vec::new()
+    }
+
+    fn send(&mut self, rank: u32, line: &str) -> Result<(), String> {
+        let connection = self.at(rank).and_then(|rank| rank.connection.as_mut());
+        connection.map_or(Ok(()), |connection| connection.send(line))
+    }
+
+    fn hang_up(&mut self, rank: u32) {
+        if let Some(rank) = self.at(rank) {
+            rank.connection = None;
+        }
+    }
+
+    fn running(&self) -> Vec<u32> {
+        let ranks = (self.first..).zip(&self.ranks);
+        ranks
+            .filter(|(_, rank)| rank.running)
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        for rank in self.ranks.iter().filter(|rank| rank.running) {
+            let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    fn kill(&mut self) {
+        kill_all(&self.ranks, self.guard.pid());
+    }
+
+    fn resumed(&mut self) {}
+
+    fn finish(self, left: Left, signals: Signals) -> Finished {
+        let (left, output) = self.sweep(left);
+        // From here on a signal ends the launcher, whose reader may have stopped reading.
+        drop(signals);
+        Finished {
+            left,
+            written: output.map_or(Ok(()), Output::finish),
+        }
+    }
+}
+
+/// Every child that has ended since the last time, those of ranks included.
+pub(super) fn reap_children() -> Vec<(Pid, WaitStatus)> {
+    std::iter::from_fn(|| {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.ok().flatten(),
+            }
+        }
+    })
+    .collect()
+}
+
+pub(super) fn ending(status: WaitStatus) -> Option<Ending> {
+    let exited = status
+        .exit_status()
+        .map(|status| Ending::Exited((status & 0xff) as u8));
+    exited.or_else(|| {
+        status
+            .terminating_signal()
+            .map(|signal| Ending::Killed(signal as u8))
+    })
+}
