@@ -20,7 +20,7 @@ $bb mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=524288,cache=loose roo
 	fail "the host's files cannot be mounted"
 $bb mount -t tmpfs -o mode=755 changes /changes
 $bb mkdir /changes/files /changes/work
-$bb mount -t overlay -o lowerdir=/host,upperdir=/changes/files,workdir=/changes/work root /root ||
+$bb mount -t overlay -o lowerdir=/host,upperdir=/changes/files,workdir=/changes/work root /guest ||
 	fail "nothing can be laid over the host's files"
 
 $bb mount -t devtmpfs dev /guest/dev
