@@ -57,6 +57,23 @@ const MAX_RANKS: u32 = 4096;
 /// # Errors
 /// [`Error::Unreachable`] if a rank is on another host or does not come in time.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
+    join(bootstrap, options, Nics::Absent, |_| Ok(())).map(|(smp, ())| smp)
+}
+
+/// Whether NICs are played beside the shared memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nics {
+    Absent,
+    Played,
+}
+
+/// As [`attach`]; `prepare` is done before any other rank's `join` returns.
+pub(crate) fn join<T>(
+    bootstrap: &mut dyn Bootstrap,
+    options: &Options,
+    nics: Nics,
+    prepare: impl FnOnce(&Shared) -> Result<T, Error>,
+) -> Result<(Smp, T), Error> {
     let rank = bootstrap.rank();
     let ranks = bootstrap.size();
     if ranks > MAX_RANKS {
@@ -67,10 +84,14 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, E
         });
     }
     let (shape, file) = if rank == 0 {
-        host(bootstrap, options)?
+        host(bootstrap, options, nics)?
     } else {
         visit(bootstrap, options)?
     };
+    if (shape.nics != 0) != (nics == Nics::Played) {
+        let what = "rank 0 joins by another conduit: HYDRANT_CONDUIT is the same for all ranks";
+        return Err(Error::Unreachable(what.to_owned()));
+    }
     let mapping = Mapping::new(file, &shape)?;
     let whole = mapping.window(0, 128);
     if rank == 0 {
@@ -78,17 +99,22 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, E
     }
     let mut shared = Shared::new(Rank(rank), shape, mapping, options.foreign)?;
     shared.present();
+    let prepared = prepare(&shared)?;
     fence(bootstrap)?;
     if whole.load::<u64>(header::MAGIC) != Ok(MAGIC) {
         let what = "the shared file is not of this version of hydrant";
         return Err(Error::Unreachable(what.to_owned()));
     }
     shared.meet();
-    Smp::new(shared)
+    Ok((Smp::new(shared)?, prepared))
 }
 
 /// Rank 0: makes the file and hands it out.
-fn host(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, OwnedFd), Error> {
+fn host(
+    bootstrap: &mut dyn Bootstrap,
+    options: &Options,
+    nics: Nics,
+) -> Result<(Shape, OwnedFd), Error> {
     let shape = Shape {
         ranks: u64::from(bootstrap.size()),
         slots: options.slots.clamp(8, 1 << 20).next_power_of_two() as u64,
@@ -98,6 +124,7 @@ fn host(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Owne
             .next_multiple_of(64) as u64,
         segment: options.segment.next_multiple_of(4096) as u64,
         extents: options.extents.clamp(1, 1 << 20) as u64,
+        nics: u64::from(nics == Nics::Played),
     };
     let file = mapping::create(&shape)?;
     let (host, invitation) = rendezvous::open()?;

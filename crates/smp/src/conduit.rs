@@ -27,7 +27,7 @@ use crate::{
 
 /// The conduit between ranks of one host.
 pub struct Smp {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     inbox: Latch<Inbox>,
     /// Extents of this rank that are free to be granted.
     free: Mutex<Free>,
@@ -336,8 +336,9 @@ impl Conduit for Smp {
             standing::LOST
         };
         self.shared.end(self.shared.rank, how);
-        for door in &self.shared.doors {
+        for (rank, door) in self.shared.doors.iter().enumerate() {
             bell::wake(&door.bell);
+            self.shared.wake_nic(Rank(rank as u32));
         }
     }
 

@@ -6,6 +6,8 @@
 //!          extents, a table a rank: what it registered
 //!          hazards, a row a rank: which extents it is touching right now
 //!          channels, [to][from]: request ring, reply ring
+//!          where NICs are played (`pin`): their cards, one a rank, and the queues of what
+//!          they are asked, [to][from]
 //!          segments, one a rank, each at a multiple of 2 MiB
 //! ```
 //!
@@ -15,6 +17,7 @@ use std::mem::size_of;
 
 use crate::{
     extents::{Entry, HAZARDS},
+    pin::queue,
     ring::{Consumed, Slot},
 };
 
@@ -46,6 +49,17 @@ pub(crate) mod card {
     pub(crate) const OPENED: usize = 128;
 }
 
+/// Offsets in a NIC's card.
+pub(crate) mod nic {
+    /// Whether the NIC's thread sleeps.
+    pub(crate) const BELL: usize = 0;
+    /// The name of its door, and what to show there.
+    pub(crate) const INVITATION: usize = 64;
+    /// What rank 0 found that registration costs, and how much may be registered.
+    pub(crate) const COSTS: usize = 128;
+    pub(crate) const BYTES: usize = 192;
+}
+
 /// What the layout follows from; the same at every rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -59,6 +73,8 @@ pub(crate) struct Shape {
     pub(crate) segment: u64,
     /// Extents a rank may have registered.
     pub(crate) extents: u64,
+    /// 1 where NICs are played, else 0.
+    pub(crate) nics: u64,
 }
 
 /// Which of the two rings of a channel.
@@ -124,9 +140,28 @@ impl Shape {
         )
     }
 
+    fn nics_at(&self) -> usize {
+        self.channels_at() + self.ranks() * self.ranks() * 2 * self.ring_bytes()
+    }
+
+    /// The card of `rank`'s NIC.
+    pub(crate) fn nic(&self, rank: usize) -> usize {
+        self.nics_at() + rank * nic::BYTES
+    }
+
+    /// The queue of what `from` asks the NIC of `to`.
+    pub(crate) fn queue(&self, to: usize, from: usize) -> usize {
+        let queues = (self.nic(self.ranks())).next_multiple_of(PAGE);
+        queues + (to * self.ranks() + from) * queue::BYTES.next_multiple_of(PAGE)
+    }
+
     fn segments_at(&self) -> usize {
-        (self.channels_at() + self.ranks() * self.ranks() * 2 * self.ring_bytes())
-            .next_multiple_of(HUGE)
+        let end = if self.nics == 0 {
+            self.nics_at()
+        } else {
+            self.queue(self.ranks(), 0)
+        };
+        end.next_multiple_of(HUGE)
     }
 
     /// The segment of `rank`.
@@ -147,7 +182,7 @@ impl Shape {
 
     /// Bytes of address space of a pair that speaks both ways, both lanes.
     pub(crate) fn bytes_per_pair(&self) -> usize {
-        4 * self.ring_bytes()
+        4 * self.ring_bytes() + 2 * self.nics as usize * queue::BYTES.next_multiple_of(PAGE)
     }
 }
 
@@ -163,14 +198,17 @@ mod tests {
             payload: 65536,
             segment: 3 << 20,
             extents: 4096,
+            nics: 1,
         };
         let mut parts = vec![(0, PAGE)];
         let n = shape.ranks();
         parts.extend((0..n).map(|r| (shape.card(r), card::OPENED + n.div_ceil(64) * 8)));
         parts.extend((0..n).map(|r| (shape.extents(r), 4096 * size_of::<Entry>())));
         parts.extend((0..n).map(|r| (shape.hazards(r), HAZARDS * 8)));
+        parts.extend((0..n).map(|r| (shape.nic(r), nic::BYTES)));
         for to in 0..n {
             for from in 0..n {
+                parts.push((shape.queue(to, from), queue::BYTES));
                 for lane in [Lane::Request, Lane::Reply] {
                     let (consumed, slots, payload) = shape.ring(to, from, lane);
                     assert_eq!(consumed % 64, 0);

@@ -7,6 +7,9 @@
 //! messages where the system forbids that. Sleepers are woken through a bell
 //! (`bell`); the death of a peer is seen by a thread that watches its `pidfd` (`watch`).
 //! No name is left in any file system.
+//!
+//! [`pin`] is the same with NICs played beside it, which touch only memory that the kernel
+//! pinned: what it takes to try registration where there is no NIC.
 
 mod sync;
 
@@ -27,6 +30,8 @@ mod latch;
 mod layout;
 #[cfg(not(loom))]
 mod mapping;
+#[cfg(not(loom))]
+pub mod pin;
 #[cfg(not(loom))]
 mod rendezvous;
 mod ring;

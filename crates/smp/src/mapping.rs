@@ -19,6 +19,7 @@ use rustix::{
 
 use crate::{
     layout::{HUGE, Shape},
+    pin::queue::Queue,
     ring::{Consumed, Slot, Slots},
     sync::AtomicU64,
 };
@@ -149,6 +150,14 @@ impl Mapping {
         self.table(offset, count)
     }
 
+    /// A queue of what a NIC is asked.
+    pub(crate) fn queue(self: &Arc<Self>, offset: usize) -> MappedQueue {
+        MappedQueue {
+            queue: NonNull::from(&self.table::<Queue>(offset, 1)[0]),
+            _keep: Arc::clone(self),
+        }
+    }
+
     /// Makes a part of the file usable: real, zeroed pages, or an error and no harm.
     pub(crate) fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
         if len == 0 {
@@ -240,6 +249,8 @@ unsafe impl Shareable for Slot {}
 unsafe impl Shareable for Consumed {}
 // SAFETY: a struct of atomics.
 unsafe impl Shareable for crate::extents::Entry {}
+// SAFETY: a struct of atomics.
+unsafe impl Shareable for Queue {}
 
 /// A row of words in the shared file.
 pub(crate) struct MappedWords {
@@ -259,6 +270,27 @@ impl std::ops::Deref for MappedWords {
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
         unsafe { self.words.as_ref() }
+    }
+}
+
+/// A queue of what a NIC is asked, in the shared file.
+pub(crate) struct MappedQueue {
+    queue: NonNull<Queue>,
+    _keep: Arc<Mapping>,
+}
+
+// SAFETY: it gives out atomics; `_keep` is Send + Sync.
+unsafe impl Send for MappedQueue {}
+// SAFETY: as above.
+unsafe impl Sync for MappedQueue {}
+
+impl std::ops::Deref for MappedQueue {
+    type Target = Queue;
+
+    #[inline]
+    fn deref(&self) -> &Queue {
+        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+        unsafe { self.queue.as_ref() }
     }
 }
 

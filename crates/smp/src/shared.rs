@@ -18,8 +18,9 @@ use crate::{
     extents::{Entry, HAZARDS},
     foreign::{Foreign, SelfCopy},
     latch::{self, Latch},
-    layout::{Lane, Shape, card, header},
+    layout::{Lane, Shape, card, header, nic},
     mapping::{MappedRing, MappedWords, Mapping},
+    pin,
     ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
     transfer::Transfers,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) self_copy: SelfCopy,
     pub(crate) windows: Vec<Window>,
     pub(crate) doors: Vec<Door>,
+    /// The bells of the NICs, where such are played.
+    pub(crate) nics: Vec<Word32>,
     pub(crate) cards: Vec<Window>,
     pub(crate) standings: Vec<Word32>,
     pub(crate) opened: MappedWords,
@@ -96,6 +99,14 @@ impl Shared {
                     Ok(Door {
                         bell: word(rank, card::BELL)?,
                     })
+                })
+                .collect::<Result<_, Error>>()?,
+            nics: (0..ranks * shape.nics as usize)
+                .map(|rank| {
+                    (mapping
+                        .window(shape.nic(rank), nic::BYTES)
+                        .word32(nic::BELL))
+                    .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))
                 })
                 .collect::<Result<_, Error>>()?,
             standings: (0..ranks)
@@ -207,6 +218,15 @@ impl Shared {
     pub(crate) fn gone(&self, peer: Rank) {
         self.end(peer, standing::LOST);
         bell::wake(&self.doors[self.rank.index()].bell);
+        self.wake_nic(self.rank);
+    }
+
+    /// Wakes the thread that plays a NIC, if there is one and it sleeps. Called after what it
+    /// is to see was stored.
+    pub(crate) fn wake_nic(&self, rank: Rank) {
+        if let Some(bell) = self.nics.get(rank.index()) {
+            pin::wake(bell);
+        }
     }
 
     pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {

@@ -1,0 +1,379 @@
+//! The conduit of ranks whose memory is reached through played NICs.
+
+#![allow(unsafe_code)] // implements the contract's unsafe methods
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use hydrant_conduit::{
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Window,
+    memory::{Place, Segment},
+};
+
+use super::{
+    INLINE,
+    asker::{Local, Operation},
+    core::Core,
+    door,
+    pipe::{Pipe, discard},
+    spawn,
+    table::{Refusal, Span},
+    thread,
+};
+use crate::{
+    foreign::{self, SelfCopy, Way},
+    mapping::available_memory,
+};
+
+/// The conduit of ranks whose memory is reached through played NICs.
+pub struct Pinned {
+    core: Arc<Core>,
+    caps: Caps,
+    segment: Segment,
+    /// For operations with the own rank.
+    loopback: Mutex<Option<Pipe>>,
+    door: Arc<door::Door>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How often a rank looks whether a peer takes calls again.
+const CALL_TICK: Duration = Duration::from_millis(1);
+
+impl Pinned {
+    pub(super) fn start(
+        core: Arc<Core>,
+        door: door::Door,
+        segment: Segment,
+        caps: Caps,
+    ) -> Result<Self, Error> {
+        let mut pinned = Self {
+            core,
+            caps,
+            segment,
+            loopback: Mutex::new(None),
+            door: Arc::new(door),
+            threads: Vec::new(),
+        };
+        let core = Arc::clone(&pinned.core);
+        let nic = spawn("hydrant-nic", move || thread::run(&core))?;
+        pinned.threads.push(nic);
+        let (core, door) = (Arc::clone(&pinned.core), Arc::clone(&pinned.door));
+        let door = spawn("hydrant-door", move || {
+            while let Some(caller) = door.next() {
+                core.call(caller);
+            }
+        })?;
+        pinned.threads.push(door);
+        Ok(pinned)
+    }
+
+    fn own(&self, refusal: Refusal, key: Key, addr: usize, len: usize) -> Error {
+        refusal.error(self.core.rank(), key, addr as u64, len as u64)
+    }
+
+    fn segment_part(&self, offset: usize, len: usize) -> Result<Place, Error> {
+        let window = &self.segment.window;
+        if window.part(offset, len).is_none() {
+            return Err(Error::OutOfExtent {
+                peer: self.core.rank(),
+                offset: offset as u64,
+                len: len as u64,
+                extent: window.len() as u64,
+            });
+        }
+        // SAFETY: nothing is stored by way of this place.
+        Ok(unsafe { Place::new((window.addr() + offset) as u64, len as u64) })
+    }
+
+    /// One access to memory of any rank.
+    ///
+    /// # Safety
+    /// As [`Conduit::write`] and [`Conduit::read`].
+    unsafe fn access(
+        &self,
+        peer: Rank,
+        way: Way,
+        remote: Remote,
+        local: *mut u8,
+        len: usize,
+        key: Key,
+    ) -> Result<Posted, Error> {
+        self.core.alive(peer)?;
+        if len == 0 {
+            return Ok(Posted::Done);
+        }
+        let oneself = peer == self.core.rank();
+        if oneself && remote.key == Key::ANY {
+            // SAFETY: handed on.
+            return unsafe { self.copy(way, remote.offset, local, len) };
+        }
+        if !(way == Way::Out && key == Key::ANY && len <= INLINE) {
+            let span = Span::whole(local.addr() as u64, len);
+            (self.core.table.check(key, way, span))
+                .map_err(|refusal| self.own(refusal, key, local.addr(), len))?;
+        }
+        let operation = Operation {
+            ticket: self.core.ticket(),
+            way,
+            remote,
+            local: Local(local),
+            key,
+            len,
+        };
+        if oneself {
+            // SAFETY: handed on.
+            unsafe { self.loop_back(&operation)? };
+            return Ok(Posted::Done);
+        }
+        let ticket = operation.ticket;
+        self.core.post(peer, operation)?;
+        Ok(Posted::Pending(ticket))
+    }
+
+    /// Has the own NIC do both sides.
+    ///
+    /// # Safety
+    /// The operation's memory is valid until this returns.
+    unsafe fn loop_back(&self, operation: &Operation) -> Result<(), Error> {
+        let &Operation {
+            way,
+            remote,
+            local,
+            key,
+            len,
+            ..
+        } = operation;
+        let mut loopback = self.loopback.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipe = match &mut *loopback {
+            Some(pipe) => pipe,
+            none => none.insert(Pipe::new()?),
+        };
+        let table = &self.core.table;
+        let near = Span::whole(local.0.addr() as u64, len);
+        let far = Span::whole(remote.offset, len);
+        let own = |refusal| self.own(refusal, key, local.0.addr(), len);
+        let other = |refusal: Refusal| {
+            refusal.error(self.core.rank(), remote.key, remote.offset, len as u64)
+        };
+        let mut at = 0;
+        while at < len {
+            let bytes = pipe.piece().min(len - at);
+            let (near, far) = (near.part(at, bytes), far.part(at, bytes));
+            let landed = match way {
+                Way::Out if key == Key::ANY => {
+                    // SAFETY: readable for `len` bytes, says the caller.
+                    if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
+                        return Err(own(Refusal::BadAddress));
+                    }
+                    table.pull(remote.key, far, &pipe.read).map_err(other)
+                }
+                Way::Out => {
+                    table.push(key, near, &pipe.write).map_err(own)?;
+                    table.pull(remote.key, far, &pipe.read).map_err(other)
+                }
+                Way::In => {
+                    table.push(remote.key, far, &pipe.write).map_err(other)?;
+                    table.pull(key, near, &pipe.read).map_err(own)
+                }
+            };
+            if let Err(error) = landed {
+                discard(&pipe.read, bytes);
+                return Err(error);
+            }
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    /// A copy by the processor, to or from any address of this process.
+    ///
+    /// # Safety
+    /// As [`Conduit::write`] and [`Conduit::read`].
+    unsafe fn copy(
+        &self,
+        way: Way,
+        addr: u64,
+        local: *mut u8,
+        len: usize,
+    ) -> Result<Posted, Error> {
+        // SAFETY: handed on.
+        let copied = match unsafe { foreign::copy(std::process::id(), way, local, addr, len) } {
+            Err(foreign::Refusal::Forbidden) => {
+                let pipe = SelfCopy::new()?;
+                match way {
+                    // SAFETY: readable for `len` bytes, and the change of what is at the address
+                    // can be borne, says the caller.
+                    Way::Out => unsafe { pipe.put(addr, std::slice::from_raw_parts(local, len)) },
+                    Way::In => {
+                        // SAFETY: writable for `len` bytes by nobody else, says the caller.
+                        let to = unsafe { std::slice::from_raw_parts_mut(local, len) };
+                        pipe.get(addr, to)
+                    }
+                }
+            }
+            copied => copied.map_err(drop),
+        };
+        copied.map_err(|()| Error::BadAddress {
+            peer: self.core.rank(),
+            addr,
+            len: len as u64,
+        })?;
+        Ok(Posted::Done)
+    }
+}
+
+impl Conduit for Pinned {
+    fn rank(&self) -> Rank {
+        self.core.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.core.smp.size()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.rank()).then_some(&self.segment.window)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        (peer == self.rank())
+            .then(|| self.core.smp.door(peer))
+            .flatten()
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        let place = self.segment_part(offset, len)?;
+        let available = available_memory();
+        if len as u64 > available || !place.pin(Access::ReadWrite) {
+            return Err(Error::OutOfMemory {
+                wanted: len as u64,
+                available,
+            });
+        }
+        Ok(())
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.commit(offset, len).map(|()| 0)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.segment.discard(offset, len);
+        }
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        // SAFETY: the contract of the method: the memory bears what peers do with the key.
+        unsafe { self.core.table.register(addr.addr(), len, access) }
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        self.core.table.deregister(key)
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract; `Way::Out` only reads `from`.
+        unsafe { self.access(peer, Way::Out, to, from.cast_mut(), len, local) }
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.access(peer, Way::In, from, to, len, local) }
+    }
+
+    #[inline]
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        self.core.smp.send(peer, message)
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        self.core.smp.handled(peer)
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        let count = self.core.smp.poll(sink);
+        if self.core.is_open() {
+            count + self.core.hand_up(sink, false)
+        } else {
+            count
+        }
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        self.core.smp.drain(sink) + self.core.hand_up(sink, true)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        // A peer whose door is full tells nobody when it has room.
+        let timeout = if self.core.eager.any() {
+            Some(timeout.map_or(CALL_TICK, |timeout| timeout.min(CALL_TICK)))
+        } else {
+            timeout
+        };
+        self.core.smp.wait(sleeper, timeout, &mut || {
+            ready() || sleeper != Sleeper::Nap && self.core.has_news()
+        });
+    }
+
+    fn ring(&self, peer: Rank) {
+        self.core.smp.ring(peer);
+    }
+
+    fn wake(&self, peer: Rank) {
+        self.core.smp.wake(peer);
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.core.smp.standing(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.core.smp.first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.core.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        self.core.smp.leave(orderly);
+    }
+
+    fn now(&self) -> Duration {
+        self.core.smp.now()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.core.stop();
+        self.door.shut();
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

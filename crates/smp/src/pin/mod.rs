@@ -1,0 +1,120 @@
+//! Ranks of one host as if a NIC that needs registration joined them: `smp+pin`.
+//!
+//! Messages go through the rings of [`Smp`](crate::Smp). Memory does not: each rank's segment is
+//! its own, and a peer reaches only what was registered. Registering has the kernel pin the
+//! pages, as buffers of an `io_uring` (`ring`, `table`); a thread of each rank plays its NIC
+//! (`thread`). A write goes from the pinned pages of one rank through a pipe (`pipe`) into those of
+//! the other, a read the other way (`asker`), at the request of a queue in shared memory
+//! (`queue`); keys are checked at each access and on both sides. What a key names are pages and
+//! not addresses: memory that was unmapped and mapped anew is not reached under an old key, but
+//! the old pages are, as with a NIC. `docs/pinned.md` says how far the likeness goes.
+//!
+//! The kernel counts a huge page whole however little of it is pinned, so that what is counted
+//! (`VmPin`) would not be what was registered: the process goes without huge pages from
+//! [`attach`] on.
+//!
+//! After `fork`, the child has no part in the conduit. Pinned pages stay those of the parent:
+//! the child gets copies of them.
+
+#![allow(unsafe_code)] // a system call that libc alone knows
+
+mod asker;
+mod conduit;
+mod core;
+mod door;
+mod limits;
+mod pipe;
+pub(crate) mod queue;
+mod ring;
+mod snapshot;
+mod table;
+mod thread;
+
+use std::sync::Arc;
+
+use hydrant_conduit::{Caps, Error, Rank, Window, memory::Segment};
+use hydrant_launch::Bootstrap;
+
+use self::{
+    core::Core,
+    door::Door,
+    limits::{Found, Limits},
+    table::Table,
+};
+use crate::{
+    Options,
+    attach::{Nics, join},
+    layout::nic,
+    shared::Shared,
+};
+
+pub use conduit::Pinned;
+pub(crate) use thread::wake;
+
+/// Joins the ranks that `bootstrap` knows, all on this host. Collective.
+///
+/// Of `options`, the way to foreign memory has no meaning, and there may be as many extents as
+/// the kernel's tables hold, 65536.
+///
+/// # Errors
+/// [`Error::Unreachable`] if a rank is on another host or does not come in time, and where the
+/// system has no `io_uring` or forbids it.
+pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned, Error> {
+    without_huge_pages();
+    let segment = Segment::new(options.segment.next_multiple_of(4096))?;
+    let rank = Rank(bootstrap.rank());
+    let messages = Options {
+        segment: 0,
+        ..options.clone()
+    };
+    let (smp, (table, door)) = join(bootstrap, &messages, Nics::Played, |shared| {
+        let extents = shared.shape.extents as usize;
+        let table = Table::new(rank, extents, Limits::here())?;
+        if rank == Rank(0) {
+            let found = Found::by_trying(&table, shared.shape.ranks());
+            let told = card(shared, rank).store(nic::COSTS, found);
+            debug_assert!(told.is_ok(), "cards are as long as the layout says");
+        }
+        Ok((table, Door::open(&card(shared, rank))?))
+    })?;
+    let found: Found = (card(&smp.shared, Rank(0)).load(nic::COSTS))
+        .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))?;
+    let caps = Caps {
+        name: "smp+pin",
+        registration: Some(found.registration(&table, INLINE)),
+        any_address: false,
+        segment: segment.window.len(),
+        ..smp.shared.caps.clone()
+    };
+    Pinned::start(Arc::new(Core::new(smp, table)), door, segment, caps)
+}
+
+/// The card of a rank's NIC.
+fn card(shared: &Shared, rank: Rank) -> Window {
+    (shared.mapping).window(shared.shape.nic(rank.index()), nic::BYTES)
+}
+
+/// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the
+/// work request.
+const INLINE: usize = 128;
+
+/// From now on no memory of this process becomes a huge page.
+fn without_huge_pages() {
+    // SAFETY: changes how later page faults are served, and nothing that a program can see.
+    let refused = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0;
+    if refused {
+        tracing::debug!("huge pages stay: pinned memory is counted by them");
+    }
+}
+
+/// Starts a thread of the conduit, which sleeps most of the time.
+fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 << 10)
+        .spawn(work)
+        .map_err(|cause| Error::system("starting a thread of the NIC", cause))
+}

@@ -1,0 +1,246 @@
+//! What one rank asks the NIC of another: a queue in shared memory for each pair.
+//!
+//! A request is one cache line, and its answer comes back in the same line. The word `turn`
+//! says whose it is: for the request of number `n`, `2n + 1` once it was asked and `2n + 2`
+//! once it was answered. The asker uses a line again only after it took the answer, so neither
+//! side ever writes to a line that is the other's.
+
+use crate::{
+    foreign::Way,
+    sync::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+/// Requests that may be under way between two ranks.
+pub(super) const REQUESTS: usize = 32;
+
+/// Bytes of a queue.
+pub(crate) const BYTES: usize = size_of::<Queue>();
+
+/// The queue of one pair, one way.
+#[repr(C, align(64))]
+pub(crate) struct Queue {
+    /// Not zero while the asker has more to ask than there was room for.
+    pub(super) more: AtomicU64,
+    _spare: [AtomicU64; 7],
+    lines: [Request; REQUESTS],
+}
+
+#[repr(C, align(64))]
+struct Request {
+    turn: AtomicU64,
+    /// Way, whether it is the last of an operation, and bytes of the piece.
+    what: AtomicU64,
+    key: AtomicU64,
+    offset: AtomicU64,
+    len: AtomicU64,
+    at: AtomicU64,
+    status: AtomicU64,
+    extent: AtomicU64,
+}
+
+/// A piece of an operation, as asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) way: Way,
+    /// The operation's last.
+    pub(super) last: bool,
+    /// The extent at the NIC's side.
+    pub(super) key: u64,
+    /// Where the whole operation begins, and how long it is: keys are checked for all of it,
+    /// so that of what is refused nothing lands.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// Where in it the piece begins.
+    pub(super) at: u64,
+    pub(super) bytes: usize,
+}
+
+/// How a piece ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Done,
+    Revoked,
+    /// With the length of the extent.
+    OutOfExtent(u64),
+    BadAddress,
+    /// The NIC itself failed.
+    Broken,
+}
+
+const READ: u64 = 1;
+const LAST: u64 = 2;
+const BYTES_SHIFT: u32 = 8;
+
+impl Queue {
+    fn line(&self, n: u64) -> &Request {
+        &self.lines[(n % REQUESTS as u64) as usize]
+    }
+
+    /// Asks for the piece of number `n`; the one of `n - REQUESTS` was taken.
+    pub(super) fn ask(&self, n: u64, piece: &Piece) {
+        let line = self.line(n);
+        let way = if piece.way == Way::In { READ } else { 0 };
+        let last = if piece.last { LAST } else { 0 };
+        line.what
+            .store(way | last | (piece.bytes as u64) << BYTES_SHIFT, Relaxed);
+        line.key.store(piece.key, Relaxed);
+        line.offset.store(piece.offset, Relaxed);
+        line.len.store(piece.len, Relaxed);
+        line.at.store(piece.at, Relaxed);
+        line.turn.store(2 * n + 1, Release);
+    }
+
+    /// Whether the piece of number `n` was asked for.
+    #[inline]
+    pub(super) fn is_asked(&self, n: u64) -> bool {
+        self.line(n).turn.load(Acquire) == 2 * n + 1
+    }
+
+    /// The piece of number `n`, once it was asked for; `Err` if it is none.
+    pub(super) fn asked(&self, n: u64, most: usize) -> Option<Result<Piece, ()>> {
+        if !self.is_asked(n) {
+            return None;
+        }
+        let line = self.line(n);
+        let what = line.what.load(Relaxed);
+        let piece = Piece {
+            way: if what & READ != 0 { Way::In } else { Way::Out },
+            last: what & LAST != 0,
+            key: line.key.load(Relaxed),
+            offset: line.offset.load(Relaxed),
+            len: line.len.load(Relaxed),
+            at: line.at.load(Relaxed),
+            bytes: (what >> BYTES_SHIFT) as usize,
+        };
+        let fits = piece.bytes <= most
+            && (piece.at.checked_add(piece.bytes as u64)).is_some_and(|end| end <= piece.len);
+        Some(if fits { Ok(piece) } else { Err(()) })
+    }
+
+    /// Answers the piece of number `n`.
+    pub(super) fn answer(&self, n: u64, answer: Answer) {
+        let (status, extent) = match answer {
+            Answer::Done => (0, 0),
+            Answer::Revoked => (1, 0),
+            Answer::OutOfExtent(extent) => (2, extent),
+            Answer::BadAddress => (3, 0),
+            Answer::Broken => (4, 0),
+        };
+        let line = self.line(n);
+        line.status.store(status, Relaxed);
+        line.extent.store(extent, Relaxed);
+        line.turn.store(2 * n + 2, Release);
+    }
+
+    /// Whether the piece of number `n` was answered.
+    #[inline]
+    pub(super) fn is_answered(&self, n: u64) -> bool {
+        self.line(n).turn.load(Acquire) == 2 * n + 2
+    }
+
+    /// How the piece of number `n` ended, once it did.
+    pub(super) fn answered(&self, n: u64) -> Option<Answer> {
+        if !self.is_answered(n) {
+            return None;
+        }
+        let line = self.line(n);
+        Some(match line.status.load(Relaxed) {
+            0 => Answer::Done,
+            1 => Answer::Revoked,
+            2 => Answer::OutOfExtent(line.extent.load(Relaxed)),
+            3 => Answer::BadAddress,
+            _ => Answer::Broken,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the shared file has it.
+    fn queue() -> Queue {
+        let zero = || AtomicU64::new(0);
+        Queue {
+            more: zero(),
+            _spare: std::array::from_fn(|_| zero()),
+            lines: std::array::from_fn(|_| Request {
+                turn: zero(),
+                what: zero(),
+                key: zero(),
+                offset: zero(),
+                len: zero(),
+                at: zero(),
+                status: zero(),
+                extent: zero(),
+            }),
+        }
+    }
+
+    #[test]
+    fn pieces_and_answers_come_as_sent() {
+        let queue = queue();
+        let answers = [
+            Answer::Done,
+            Answer::Revoked,
+            Answer::OutOfExtent(77),
+            Answer::BadAddress,
+            Answer::Broken,
+        ];
+        for n in 0..200 {
+            let piece = Piece {
+                way: if n % 3 == 0 { Way::In } else { Way::Out },
+                last: n % 2 == 0,
+                key: n << 32 | 5,
+                offset: u64::MAX - n,
+                len: 1 << 40,
+                at: n * 4096,
+                bytes: 65536 - n as usize,
+            };
+            assert_eq!(queue.asked(n, 65536), None);
+            queue.ask(n, &piece);
+            assert_eq!(queue.asked(n, 65536), Some(Ok(piece)));
+            assert_eq!(queue.answered(n), None);
+            let answer = answers[n as usize % answers.len()];
+            queue.answer(n, answer);
+            assert_eq!(queue.asked(n, 65536), None, "answered is not asked");
+            assert_eq!(queue.answered(n), Some(answer));
+        }
+    }
+
+    #[test]
+    fn what_is_no_piece_is_seen() {
+        let queue = queue();
+        let piece = Piece {
+            way: Way::Out,
+            last: true,
+            key: 1,
+            offset: 0,
+            len: 100,
+            at: 90,
+            bytes: 10,
+        };
+        for (n, bad) in [
+            Piece { bytes: 11, ..piece },
+            Piece {
+                at: u64::MAX,
+                ..piece
+            },
+            Piece {
+                len: 9000,
+                at: 0,
+                bytes: 8193,
+                ..piece
+            },
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            queue.ask(n as u64, &bad);
+            assert_eq!(queue.asked(n as u64, 8192), Some(Err(())), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The extents of a rank: what its NIC may touch.
+//!
+//! A key is an index and a generation, so one that was revoked, or forged, matches nothing. The
+//! extents are spread over a few rings with a lock each: the kernel pins under a lock of the
+//! ring, and the data of other extents need not wait for that. Every access is checked and done
+//! under the lock, and [`Table::deregister`] takes it, so nothing is touched after that returned.
+
+#![allow(unsafe_code)] // has memory pinned that its callers vouch for
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use hydrant_conduit::{Access, Error, Key, Rank};
+
+use super::{
+    limits::Limits,
+    queue::Answer,
+    ring::{MOST_BYTES, MOST_ENTRIES, Ring, Unpinnable},
+    snapshot::Snapshot,
+};
+use crate::{extents::Handle, foreign::Way};
+
+/// Rings, at most.
+pub(super) const SHARDS: usize = 4;
+
+/// What a rank has registered.
+pub(super) struct Table {
+    rank: Rank,
+    extents: usize,
+    limits: Limits,
+    shards: Vec<Mutex<Shard>>,
+    /// Where the next extent goes, if there is room.
+    next: AtomicUsize,
+}
+
+struct Shard {
+    ring: Ring,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    most: usize,
+}
+
+/// An extent, or room for one.
+#[derive(Default)]
+struct Entry {
+    /// Odd while in force; counts up with every change.
+    generation: u32,
+    addr: usize,
+    len: usize,
+    writable: bool,
+    /// The address that was pinned: its own, or that of the snapshot.
+    pinned: usize,
+    snapshot: Option<Snapshot>,
+}
+
+/// A part of an operation that an extent is accessed for. It is checked for all of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Where the operation begins, as an address.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// Where in it the part begins, and how long it is.
+    pub(super) at: u64,
+    pub(super) bytes: usize,
+}
+
+/// Why an access was refused.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Revoked,
+    /// With the length of the extent.
+    OutOfExtent(u64),
+    /// The extent is for reading.
+    BadAddress,
+    /// The kernel did not do it.
+    Broken(io::Error),
+}
+
+impl Table {
+    /// # Errors
+    /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
+    pub(super) fn new(rank: Rank, extents: usize, limits: Limits) -> Result<Self, Error> {
+        let shards = limits.rings().min(extents.max(1));
+        let extents = extents.clamp(1, shards * MOST_ENTRIES);
+        let shards = (0..shards)
+            .map(|number| {
+                let most = (extents + number) / shards;
+                Ok(Mutex::new(Shard {
+                    ring: Ring::new(most)?,
+                    entries: Vec::new(),
+                    free: Vec::new(),
+                    most,
+                }))
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self {
+            rank,
+            extents,
+            limits,
+            shards,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Most extents at once.
+    pub(super) fn extents(&self) -> usize {
+        self.extents
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
+        (self.shards[number % self.shards.len()].lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shard_of(&self, handle: Handle) -> MutexGuard<'_, Shard> {
+        self.shard(handle.index as usize)
+    }
+
+    /// Registers memory; nothing is known of it yet but its addresses.
+    ///
+    /// # Safety
+    /// With [`Access::ReadWrite`], until it is deregistered: the memory that is there now bears
+    /// being written to by who uses the key.
+    pub(super) unsafe fn register(
+        &self,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Key, Error> {
+        if len > MOST_BYTES {
+            return Err(Error::Exhausted {
+                what: "bytes in one extent",
+                limit: MOST_BYTES as u64,
+                remedy: "register it in parts",
+            });
+        }
+        let first = self.next.fetch_add(1, Relaxed);
+        for number in first..first + self.shards.len() {
+            let mut shard = self.shard(number);
+            let Some(index) = shard.room() else { continue };
+            let placed = shard.pin(index, addr, len, access);
+            let (pinned, snapshot) = match placed {
+                Ok(placed) => placed,
+                Err(cause) => {
+                    shard.free.push(index);
+                    return Err(self.unpinnable(cause, addr, len));
+                }
+            };
+            let entry = &mut shard.entries[index as usize];
+            *entry = Entry {
+                generation: entry.generation.wrapping_add(1),
+                addr,
+                len,
+                writable: access == Access::ReadWrite,
+                pinned,
+                snapshot,
+            };
+            let handle = Handle {
+                index: index * self.shards.len() as u32 + (number % self.shards.len()) as u32,
+                generation: entry.generation,
+            };
+            return Ok(Key(handle.word()));
+        }
+        Err(Error::Exhausted {
+            what: "extents registered at once",
+            limit: self.extents as u64,
+            remedy: "raise HYDRANT_EXTENTS; the kernel's tables hold 65536 (16384 where memlock is below 64 MiB)",
+        })
+    }
+
+    fn unpinnable(&self, cause: Unpinnable, addr: usize, len: usize) -> Error {
+        match cause {
+            Unpinnable::Address => Error::BadAddress {
+                peer: self.rank,
+                addr: addr as u64,
+                len: len as u64,
+            },
+            Unpinnable::Memory => self.limits.exceeded(),
+            Unpinnable::Other(cause) => {
+                Error::system("pinning memory", io::Error::from_raw_os_error(cause))
+            }
+        }
+    }
+
+    /// Revokes a key. The memory is no longer pinned.
+    pub(super) fn deregister(&self, key: Key) -> Result<(), Error> {
+        let handle = Handle::from_word(key.0);
+        let index = handle.index / self.shards.len() as u32;
+        let mut shard = self.shard_of(handle);
+        let Some(entry) = shard.find(index, handle) else {
+            return Err(Error::Revoked {
+                peer: self.rank,
+                key: key.0,
+            });
+        };
+        entry.generation = entry.generation.wrapping_add(1);
+        let snapshot = entry.snapshot.take();
+        if entry.len > 0 {
+            shard.ring.unpin(index);
+        }
+        drop(snapshot);
+        shard.free.push(index);
+        Ok(())
+    }
+
+    /// Whether an access would be let through now.
+    pub(super) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), Refusal> {
+        let handle = Handle::from_word(key.0);
+        let mut shard = self.shard_of(handle);
+        let index = handle.index / self.shards.len() as u32;
+        (shard.find(index, handle).ok_or(Refusal::Revoked)?)
+            .place(way, span)
+            .map(drop)
+    }
+
+    /// Moves a part of an extent into a pipe that has room for it. If refused, nothing was
+    /// moved.
+    pub(super) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+        self.access(key, Way::Out, span, pipe)
+    }
+
+    /// Moves a part of an extent out of a pipe. If refused, it is still in the pipe.
+    pub(super) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+        self.access(key, Way::In, span, pipe)
+    }
+
+    /// `way` is as the extent's NIC sees it: out of the extent, or into it.
+    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+        let handle = Handle::from_word(key.0);
+        let mut shard = self.shard_of(handle);
+        let index = handle.index / self.shards.len() as u32;
+        let entry = shard.find(index, handle).ok_or(Refusal::Revoked)?;
+        let place = entry.place(way, span)?;
+        let ring = &mut shard.ring;
+        match way {
+            Way::Out => ring.push(pipe, index, place, span.bytes),
+            // SAFETY: the extent is in force and for writing; who registered it vouched for that.
+            Way::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
+        }
+        .map_err(Refusal::Broken)
+    }
+}
+
+impl Shard {
+    /// An entry that is not in force.
+    fn room(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        let index = self.entries.len();
+        (index < self.most).then(|| {
+            self.entries.push(Entry::default());
+            index as u32
+        })
+    }
+
+    /// Pins memory, or a snapshot of it: at which address.
+    fn pin(
+        &self,
+        index: u32,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<(usize, Option<Snapshot>), Unpinnable> {
+        if len == 0 {
+            return Ok((addr, None));
+        }
+        match self.ring.pin(index, addr, len) {
+            Ok(()) => Ok((addr, None)),
+            // The kernel pins for writing alone.
+            Err(Unpinnable::Address) if access == Access::Read => {
+                let snapshot = Snapshot::take(addr, len)?;
+                self.ring.pin(index, snapshot.addr(), len)?;
+                Ok((snapshot.addr(), Some(snapshot)))
+            }
+            Err(cause) => Err(cause),
+        }
+    }
+
+    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(index as usize)?;
+        (handle.generation % 2 == 1 && entry.generation == handle.generation).then_some(entry)
+    }
+}
+
+impl Entry {
+    /// Where the part begins, as an address of what was pinned.
+    fn place(&self, way: Way, span: Span) -> Result<usize, Refusal> {
+        let (start, extent) = (self.addr as u64, self.len as u64);
+        let into = (span.offset.checked_sub(start))
+            .filter(|into| span.len <= extent && *into <= extent - span.len);
+        let Some(into) = into else {
+            return Err(Refusal::OutOfExtent(extent));
+        };
+        if way == Way::In && !self.writable {
+            return Err(Refusal::BadAddress);
+        }
+        debug_assert!(span.at + span.bytes as u64 <= span.len);
+        Ok(self.pinned + (into + span.at) as usize)
+    }
+}
+
+impl Span {
+    /// All of an operation.
+    pub(super) fn whole(offset: u64, len: usize) -> Self {
+        Self {
+            offset,
+            len: len as u64,
+            at: 0,
+            bytes: len,
+        }
+    }
+
+    /// A part of the operation.
+    pub(super) fn part(self, at: usize, bytes: usize) -> Self {
+        Self {
+            at: at as u64,
+            bytes,
+            ..self
+        }
+    }
+}
+
+impl Refusal {
+    /// As the NIC's owner says it.
+    pub(super) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
+        match self {
+            Self::Revoked => Error::Revoked {
+                peer: owner,
+                key: key.0,
+            },
+            Self::OutOfExtent(extent) => Error::OutOfExtent {
+                peer: owner,
+                offset,
+                len,
+                extent,
+            },
+            Self::BadAddress => Error::BadAddress {
+                peer: owner,
+                addr: offset,
+                len,
+            },
+            Self::Broken(cause) => Error::system("moving data through io_uring", cause),
+        }
+    }
+
+    /// As the NIC says it to the one that asked.
+    pub(super) fn answer(&self) -> Answer {
+        match self {
+            Self::Revoked => Answer::Revoked,
+            Self::OutOfExtent(extent) => Answer::OutOfExtent(*extent),
+            Self::BadAddress => Answer::BadAddress,
+            Self::Broken(_) => Answer::Broken,
+        }
+    }
+}
+
+impl From<Answer> for Result<(), Refusal> {
+    fn from(answer: Answer) -> Self {
+        Err(match answer {
+            Answer::Done => return Ok(()),
+            Answer::Revoked => Refusal::Revoked,
+            Answer::OutOfExtent(extent) => Refusal::OutOfExtent(extent),
+            Answer::BadAddress => Refusal::BadAddress,
+            Answer::Broken => Refusal::Broken(io::Error::other("the peer's NIC failed")),
+        })
+    }
+}

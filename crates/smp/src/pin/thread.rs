@@ -1,0 +1,187 @@
+//! The thread that plays a rank's NIC.
+//!
+//! It does what peers ask of the rank's memory, and goes on with what the rank asked of peers
+//! where that is more than went at once. It looks for a while when there is nothing to do, then
+//! sleeps on a bell in shared memory.
+
+use std::{
+    hint,
+    os::fd::OwnedFd,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
+    thread,
+};
+
+use hydrant_conduit::{Key, Rank, Standing};
+use rustix::thread::futex;
+
+use super::{
+    core::Core,
+    door::{Caller, WIRES},
+    pipe::{self, PIECE},
+    queue::{Answer, Piece},
+    table::Span,
+};
+use crate::{bell, foreign::Way, mapping::MappedQueue};
+
+/// The NIC sleeps.
+const ASLEEP: u32 = 1;
+
+/// Looks in vain before it sleeps, where there are cores to spare.
+const LOOKS: u32 = 2000;
+/// Looks, with the core given away after each, where there are none.
+const CROWDED_LOOKS: u32 = 8;
+/// Pieces done for one peer before the next one's turn.
+const TURN: usize = 8;
+
+/// Wakes a NIC if it sleeps. Called after what it is to see was stored.
+#[inline]
+pub(crate) fn wake(bell: &AtomicU32) {
+    fence(SeqCst);
+    if bell.load(Relaxed) == ASLEEP && bell.swap(0, SeqCst) == ASLEEP {
+        let _ = futex::wake(bell, futex::Flags::empty(), 1);
+    }
+}
+
+/// What one peer asks.
+struct Asking {
+    from: Rank,
+    queue: MappedQueue,
+    wires: [OwnedFd; WIRES],
+    /// The number of the next piece.
+    next: u64,
+    /// What is in the pipes is in doubt: every answer is no.
+    broken: bool,
+}
+
+/// Plays the NIC until the core is stopped.
+pub(super) fn run(core: &Core) {
+    let mut peers: Vec<Asking> = Vec::new();
+    let mut changes = core.changes();
+    let crowded = core.is_crowded();
+    let mut idle = 0;
+    while !core.is_stopped() {
+        for caller in core.callers() {
+            peers.extend(Asking::new(core, caller, &peers));
+        }
+        let mut busy = false;
+        for peer in &mut peers {
+            busy |= peer.serve(core);
+        }
+        busy |= core.go_on();
+        if busy {
+            idle = 0;
+            continue;
+        }
+        if changes != core.changes() {
+            changes = core.changes();
+            peers.retain(|peer| peer.is_there(core));
+            core.forget_the_lost();
+            continue;
+        }
+        idle += 1;
+        if crowded && idle < CROWDED_LOOKS {
+            thread::yield_now();
+        } else if !crowded && idle < LOOKS {
+            hint::spin_loop();
+        } else {
+            idle = 0;
+            sleep(core.bell(), &mut || {
+                core.is_stopped()
+                    || core.has_callers()
+                    || changes != core.changes()
+                    || peers.iter().any(Asking::waits)
+                    || core.can_go_on()
+            });
+        }
+    }
+}
+
+/// Sleeps until woken, or not at all if `ready` says so.
+fn sleep(bell: &AtomicU32, ready: &mut dyn FnMut() -> bool) {
+    bell.store(ASLEEP, SeqCst);
+    fence(SeqCst);
+    if !ready() {
+        // An error means woken, or that the bell changed: both are reasons to look again.
+        let _ = futex::wait(bell, futex::Flags::empty(), ASLEEP, None);
+    }
+    bell.store(0, SeqCst);
+}
+
+impl Asking {
+    fn new(core: &Core, caller: Caller, known: &[Self]) -> Option<Self> {
+        let from = caller.from;
+        let odd = from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
+        if odd {
+            tracing::warn!(%from, "a rank called that is known, or none");
+            return None;
+        }
+        Some(Self {
+            from,
+            queue: core.queue(core.rank(), from),
+            wires: caller.wires,
+            next: 0,
+            broken: false,
+        })
+    }
+
+    /// Whether it still takes part, or has something waiting.
+    fn is_there(&self, core: &Core) -> bool {
+        core.standing(self.from) == Standing::Present || self.waits()
+    }
+
+    fn waits(&self) -> bool {
+        self.queue.is_asked(self.next)
+    }
+
+    /// Does some of what is asked; whether there was anything.
+    fn serve(&mut self, core: &Core) -> bool {
+        for count in 0..TURN {
+            let Some(piece) = self.queue.asked(self.next, PIECE) else {
+                return count > 0;
+            };
+            let answer = match piece {
+                Ok(piece) if !self.broken => self.answer(core, &piece),
+                _ => Answer::Broken,
+            };
+            self.broken |= answer == Answer::Broken;
+            let last = piece.is_ok_and(|piece| piece.last) || answer != Answer::Done;
+            self.queue.answer(self.next, answer);
+            self.next += 1;
+            if last {
+                bell::ring(core.door(self.from));
+            }
+            fence(SeqCst);
+            if self.queue.more.load(Relaxed) != 0 {
+                core.wake_nic(self.from);
+            }
+        }
+        true
+    }
+
+    fn answer(&self, core: &Core, piece: &Piece) -> Answer {
+        let [out, back, _] = &self.wires;
+        let span = Span {
+            offset: piece.offset,
+            len: piece.len,
+            at: piece.at,
+            bytes: piece.bytes,
+        };
+        let key = Key(piece.key);
+        let done = match piece.way {
+            // What the peer writes is read out of its pipe, and the other way round.
+            Way::Out => core.table.pull(key, span, out),
+            Way::In => core.table.push(key, span, back),
+        };
+        let Err(refusal) = done else {
+            return Answer::Done;
+        };
+        if piece.way == Way::Out {
+            pipe::discard(out, piece.bytes);
+        }
+        refusal.answer()
+    }
+}

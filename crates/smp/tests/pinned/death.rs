@@ -1,0 +1,112 @@
+//! Ranks that are killed while data moves.
+
+use hydrant_conduit::{Access, Conduit, Error, Posted, Rank, Standing};
+
+use super::{Log, Pages, heard, pinned_pages, post_get, post_put, told};
+use crate::family::Child;
+
+/// Pages of a transfer: some pieces, more than a pipe holds.
+const PAGES: usize = 256;
+const VICTIM: Rank = Rank(2);
+
+/// Rank 2 is killed while the others write to it and read from it, many at once: each operation
+/// ends once, and the others go on among themselves.
+pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
+    let log = &mut Log::default();
+    let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let places = child.exchange(&told(memory.remote(key)));
+    if conduit.rank() == VICTIM {
+        // Its application does nothing at all.
+        loop {
+            std::thread::park();
+        }
+    }
+    let there = heard(&places[VICTIM.index()]);
+    log.put(conduit, VICTIM, there, buffer, local)
+        .expect("alive");
+    child.say("waiting");
+    let mut lost = 0;
+    while lost == 0 {
+        let mut posted = 0;
+        for number in 0..12 {
+            let one = if number % 3 == 0 {
+                post_get(conduit, VICTIM, there, buffer, local)
+            } else {
+                post_put(conduit, VICTIM, there, buffer, local)
+            };
+            match one {
+                Ok(Posted::Pending(_)) => posted += 1,
+                Err(Error::PeerLost(VICTIM)) => lost += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        log.until(conduit, |log| log.ended.len() == posted);
+        for (_, end) in log.ended.drain(..) {
+            match end {
+                Ok(()) => {}
+                Err(Error::PeerLost(VICTIM)) => lost += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    log.until(conduit, |_| conduit.standing(VICTIM) == Standing::Lost);
+    let other = Rank(1 - conduit.rank().0);
+    let there = heard(&places[other.index()]);
+    buffer.fill(5);
+    let done = log.put(conduit, other, there, buffer, local);
+    done.expect("the other lives");
+    log.until(conduit, |_| memory.all(5));
+    survived(child);
+    assert_eq!(pinned_pages(), 2 * PAGES);
+    conduit.deregister(key).expect("in force");
+    conduit.deregister(local).expect("in force");
+    assert_eq!(pinned_pages(), 0, "something is left pinned");
+}
+
+/// Waits for the other that was not killed.
+fn survived(child: &Child) {
+    child.say("survived");
+    child.read_line();
+}
+
+/// Rank 2 is killed while it writes to and reads from the others, which then take their memory
+/// back: no piece lands that was not whole, and none later.
+pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
+    let log = &mut Log::default();
+    let memory = Pages::new(PAGES);
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let places = child.exchange(&told(memory.remote(key)));
+    if conduit.rank() == VICTIM {
+        let buffer = Pages::new(PAGES);
+        buffer.fill(1);
+        let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+        loop {
+            let mut posted = 0;
+            for place in places.iter().take(2).enumerate() {
+                let (peer, there) = (Rank(place.0 as u32), heard(place.1));
+                for _ in 0..4 {
+                    for one in [post_put, post_get] {
+                        let one = one(conduit, peer, there, buffer, local);
+                        assert!(matches!(one, Ok(Posted::Pending(_))), "{one:?}");
+                    }
+                    posted += 2;
+                }
+            }
+            log.until(conduit, |log| log.ended.len() == posted);
+            log.ended.clear();
+        }
+    }
+    log.until(conduit, |_| memory.all(1));
+    child.say("waiting");
+    log.until(conduit, |_| conduit.standing(VICTIM) == Standing::Lost);
+    conduit.deregister(key).expect("in force");
+    assert_eq!(pinned_pages(), 0, "something is left pinned");
+    memory.fill(0);
+    for _ in 0..100 {
+        conduit.poll(log);
+        assert!(memory.all(0), "a dead peer wrote");
+    }
+    survived(child);
+}

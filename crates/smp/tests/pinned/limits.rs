@@ -1,0 +1,110 @@
+//! Limits, and systems that forbid it.
+
+use std::process::ExitCode;
+
+use hydrant_conduit::{Access, Conduit, Error};
+use hydrant_smp::pin;
+use rustix::{
+    process::{Resource, Rlimit, setrlimit},
+    thread::{CapabilitySet, capabilities, set_capabilities},
+};
+
+use super::{PAGE, Pages, pinned_pages};
+use crate::{family::Child, options};
+
+/// With few bytes that may be locked, they run out with an error that names the limit.
+pub(crate) fn memlock(child: &mut Child) -> ExitCode {
+    const LIMIT: usize = 64 << 10;
+    let limit = Rlimit {
+        current: Some(LIMIT as u64),
+        maximum: Some(LIMIT as u64),
+    };
+    setrlimit(Resource::Memlock, limit).expect("less is always allowed");
+    let mut able = capabilities(None).expect("the capabilities");
+    able.effective.remove(CapabilitySet::IPC_LOCK);
+    able.permitted.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, able).expect("fewer are always allowed");
+    let conduit = pin::attach(child, &options()).expect("a page can be pinned");
+    let registration = conduit.caps().registration.expect("it registers");
+    let all = registration.max_bytes / PAGE;
+    assert!(
+        (8..=16).contains(&all),
+        "it says that {all} pages may be pinned"
+    );
+    assert_eq!(pinned_pages(), 0);
+    match Pages::new(17).register(&conduit, Access::ReadWrite) {
+        Err(Error::Exhausted { limit, remedy, .. }) => {
+            assert_eq!(limit, LIMIT as u64);
+            assert!(remedy.contains("ulimit -l"), "{remedy}");
+        }
+        other => panic!("{other:?}"),
+    }
+    for _ in 0..3 {
+        let mut held = Vec::new();
+        let refused = loop {
+            match Pages::new(1).register(&conduit, Access::ReadWrite) {
+                Ok(key) if held.len() <= 16 => held.push(key),
+                other => break other,
+            }
+        };
+        assert!(
+            matches!(refused, Err(Error::Exhausted { .. })),
+            "{refused:?}"
+        );
+        // The rings take some of it, how much is the kernel's choice.
+        assert!((all..=16).contains(&held.len()), "{} of {all}", held.len());
+        assert_eq!(pinned_pages(), held.len());
+        for key in held {
+            conduit.deregister(key).expect("in force");
+        }
+        assert_eq!(pinned_pages(), 0);
+    }
+    conduit.leave(true);
+    ExitCode::SUCCESS
+}
+
+/// Where a container forbids it, as most do, the error says so.
+pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        // The number of the call.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_io_uring_setup as u32,
+        ),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the filter lives until the call returns; the kernel keeps a copy.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
+    };
+    assert!(set, "{}", std::io::Error::last_os_error());
+    match pin::attach(child, &options()).map(drop) {
+        Err(Error::Unreachable(why)) => {
+            for word in ["io_uring", "kernel.io_uring_disabled", "seccomp"] {
+                assert!(why.contains(word), "{why}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,200 @@
+//! What is pinned, and what a key names.
+
+use std::{sync::Arc, thread};
+
+use hydrant_conduit::{Access, Conduit, Rank};
+use hydrant_smp::pin;
+
+use super::{Log, PAGE, Pages, heard, pinned_pages, told};
+use crate::{family::Child, options};
+
+/// Ranks as threads of this process.
+fn ranks(count: u32) -> Vec<Arc<pin::Pinned>> {
+    thread::scope(|scope| {
+        let ranks: Vec<_> = hydrant_launch::local(count)
+            .into_iter()
+            .map(|mut bootstrap| scope.spawn(move || pin::attach(&mut bootstrap, &options())))
+            .collect();
+        (ranks.into_iter())
+            .map(|rank| Arc::new(rank.join().expect("no panic").expect("ranks of one host")))
+            .collect()
+    })
+}
+
+/// The kernel counts the pages of each registration, and no others.
+pub(crate) fn counted() {
+    let conduit = ranks(1).remove(0);
+    assert_eq!(pinned_pages(), 0, "something is pinned from the start");
+    let mut held = Vec::new();
+    let mut sum = 0;
+    for (number, pages) in [1, 7, 512, 2000, 64].into_iter().enumerate() {
+        let memory = Pages::new(pages);
+        // Touched or not, and for whatever access.
+        let access = [Access::Read, Access::ReadWrite][number % 2];
+        held.push((memory.register(&*conduit, access).expect("room"), pages));
+        sum += pages;
+        assert_eq!(pinned_pages(), sum, "{pages} pages more");
+    }
+    // Memory that cannot be written is pinned as a copy.
+    let constant = Pages::new(3);
+    constant.fill(1);
+    // SAFETY: this test's own pages.
+    unsafe {
+        rustix::mm::mprotect(
+            constant.base.cast(),
+            constant.len,
+            rustix::mm::MprotectFlags::READ,
+        )
+    }
+    .expect("mapped");
+    held.push((constant.register(&*conduit, Access::Read).expect("room"), 3));
+    sum += 3;
+    assert_eq!(pinned_pages(), sum, "a copy");
+    assert!(constant.register(&*conduit, Access::ReadWrite).is_err());
+    // A part of a page takes all of it.
+    let part = Pages {
+        len: 100,
+        ..Pages::new(1)
+    };
+    held.push((
+        part.register(&*conduit, Access::ReadWrite).expect("room"),
+        1,
+    ));
+    sum += 1;
+    assert_eq!(pinned_pages(), sum, "a part of a page");
+    for (key, pages) in held {
+        conduit.deregister(key).expect("in force");
+        sum -= pages;
+        assert_eq!(pinned_pages(), sum, "{pages} pages fewer");
+    }
+    let left = Pages::new(100).register(&*conduit, Access::ReadWrite);
+    left.expect("room");
+    drop(conduit);
+    assert_eq!(
+        pinned_pages(),
+        0,
+        "the conduit is gone and something is pinned"
+    );
+}
+
+/// Addresses that are unmapped and mapped anew are other memory; the key opens the old pages.
+pub(crate) fn remapped() {
+    let mut conduits = ranks(2);
+    let (owner, peer) = (conduits.remove(0), conduits.remove(0));
+    let log = &mut Log::default();
+    for pages in [1, 33] {
+        let memory = Pages::new(pages);
+        memory.fill(1);
+        let key = memory.register(&*owner, Access::ReadWrite).expect("room");
+        let remote = memory.remote(key);
+        let buffer = Pages::new(pages);
+        let local = buffer.register(&*peer, Access::ReadWrite).expect("room");
+        memory.anew();
+        assert!(memory.all(0), "new pages");
+        buffer.fill(9);
+        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        done.expect("a key in force");
+        assert!(buffer.all(1), "a read did not find the old pages");
+        buffer.fill(2);
+        let done = log.put(&*peer, owner.rank(), remote, buffer, local);
+        done.expect("a key in force");
+        assert!(
+            memory.all(0),
+            "a write under the old key landed in the new pages"
+        );
+        buffer.fill(9);
+        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        done.expect("a key in force");
+        assert!(buffer.all(2), "a write was lost");
+        // The same for the side that asks.
+        buffer.fill(3);
+        buffer.anew();
+        let done = log.put(&*peer, owner.rank(), remote, buffer, local);
+        done.expect("a key in force");
+        buffer.fill(4);
+        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        done.expect("a key in force");
+        assert!(buffer.all(4), "a read landed in the new pages");
+        // By address, the new pages are found: what a NIC does not do.
+        let address = hydrant_conduit::Remote {
+            key: hydrant_conduit::Key::ANY,
+            ..remote
+        };
+        let any = hydrant_conduit::Key::ANY;
+        let done = log.put(&*owner, owner.rank(), address, buffer, any);
+        done.expect("mapped");
+        assert!(memory.all(4), "a copy by address found other pages");
+        owner.deregister(key).expect("in force");
+        peer.deregister(local).expect("in force");
+    }
+    assert_eq!(pinned_pages(), 0);
+}
+
+/// Every rank writes to and reads from the next one, whose application sleeps or computes.
+pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
+    const PAGES: usize = 700;
+    let log = &mut Log::default();
+    let me = conduit.rank().0;
+    let right = Rank((me + 1) % 3);
+    let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let places = child.exchange(&told(memory.remote(key)));
+    let to = heard(&places[right.index()]);
+    for round in 0..20_u8 {
+        let value = |rank: u32| round.wrapping_mul(3) + rank as u8 + 1;
+        buffer.fill(value(me));
+        log.put(conduit, right, to, buffer, local)
+            .expect("a key in force");
+        buffer.fill(0);
+        log.get(conduit, right, to, buffer, local)
+            .expect("a key in force");
+        assert!(buffer.all(value(me)), "round {round}");
+        // Nobody polls here meanwhile: the peer's NIC needs nobody.
+        child.meet(|| ());
+        assert!(memory.all(value((me + 2) % 3)), "round {round}");
+        child.meet(|| ());
+    }
+    assert_eq!(pinned_pages(), 2 * PAGES);
+    conduit.deregister(key).expect("in force");
+    conduit.deregister(local).expect("in force");
+    assert_eq!(pinned_pages(), 0);
+    child.meet(|| ());
+}
+
+/// The child of a fork writes to its own copy of what is pinned; peers see the parent's.
+pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
+    let log = &mut Log::default();
+    let (memory, buffer) = (Pages::new(4), Pages::new(4));
+    memory.fill(7);
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let places = child.exchange(&told(memory.remote(key)));
+    // SAFETY: the child stores to memory of its own and exits, no more.
+    match unsafe { libc::fork() } {
+        0 => {
+            memory.fill(8);
+            // SAFETY: ends the child without running anything of its parent's.
+            unsafe { libc::_exit(0) };
+        }
+        pid => {
+            // SAFETY: waits for the child just made.
+            let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            assert_eq!(waited, pid);
+        }
+    }
+    child.meet(|| ());
+    let peer = Rank(1 - conduit.rank().0);
+    let there = heard(&places[peer.index()]);
+    let done = log.get(conduit, peer, there, buffer, local);
+    done.expect("a key in force");
+    assert!(buffer.all(7), "the child's memory was read");
+    child.meet(|| ());
+    buffer.fill(9);
+    let done = log.put(conduit, peer, there, buffer, local);
+    done.expect("a key in force");
+    child.meet(|| ());
+    assert!(memory.all(9), "the pages are no longer the parent's");
+    assert_eq!(PAGE * pinned_pages(), memory.len + buffer.len);
+    child.meet(|| ());
+}

@@ -1,0 +1,204 @@
+//! What the tests of pinned memory share.
+
+pub(crate) mod death;
+pub(crate) mod limits;
+pub(crate) mod memory;
+
+use std::{
+    ptr,
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{
+    Access, Conduit, Delivery, Error, Key, Posted, Rank, Remote, ReplyPort, Sink, Sleeper, Ticket,
+};
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use super::GUARD;
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+
+/// Pages of this process that the kernel counts as pinned.
+pub(crate) fn pinned_pages() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").expect("the status");
+    let line = (text.lines())
+        .find(|line| line.starts_with("VmPin:"))
+        .expect("VmPin");
+    let kib = line.split_whitespace().nth(1).expect("a number");
+    kib.parse::<usize>().expect("a number") * 1024 / PAGE
+}
+
+/// Private memory of so many pages, never unmapped by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages {
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
+}
+
+impl Pages {
+    pub(crate) fn new(pages: usize) -> Self {
+        Self::at(ptr::null_mut(), pages, MapFlags::empty())
+    }
+
+    fn at(place: *mut u8, pages: usize, flags: MapFlags) -> Self {
+        let len = pages * PAGE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: where the kernel likes, or in place of pages that are this test's own.
+        let base =
+            unsafe { mm::mmap_anonymous(place.cast(), len, prot, MapFlags::PRIVATE | flags) };
+        Self {
+            base: base.expect("memory for a test").cast(),
+            len,
+        }
+    }
+
+    /// Unmaps the pages and maps new ones at the same place.
+    pub(crate) fn anew(self) {
+        // SAFETY: this test's own pages; no reference to them is held.
+        unsafe { mm::munmap(self.base.cast(), self.len) }.expect("mapped");
+        let again = Self::at(self.base, self.len / PAGE, MapFlags::FIXED_NOREPLACE);
+        assert_eq!(again.base, self.base);
+    }
+
+    pub(crate) fn fill(self, value: u8) {
+        // SAFETY: mapped, and only peers of this test write to it beside.
+        unsafe { ptr::write_bytes(self.base, value, self.len) };
+    }
+
+    /// Whether each byte is `value`.
+    pub(crate) fn all(self, value: u8) -> bool {
+        (0..self.len).all(|at| {
+            // SAFETY: mapped; a byte at a time, whoever writes meanwhile.
+            unsafe { ptr::read_volatile(self.base.add(at)) == value }
+        })
+    }
+
+    pub(crate) fn register(self, conduit: &dyn Conduit, access: Access) -> Result<Key, Error> {
+        // SAFETY: the pages stay mapped, or are unmapped to see what comes of it, and nothing
+        // holds a reference to them.
+        unsafe { conduit.register(self.base, self.len, access) }
+    }
+
+    pub(crate) fn remote(self, key: Key) -> Remote {
+        Remote {
+            key,
+            offset: self.base.addr() as u64,
+        }
+    }
+}
+
+/// A sink that keeps how operations ended.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) ended: Vec<(Ticket, Result<(), Error>)>,
+}
+
+impl Sink for Log {
+    fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn local(&mut self, _: Ticket) {}
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.ended.push((ticket, result));
+    }
+    fn malformed(&mut self, error: Error) {
+        panic!("{error}");
+    }
+}
+
+impl Log {
+    /// Waits, asleep most of the time, until `done`.
+    pub(crate) fn until(&mut self, conduit: &dyn Conduit, mut done: impl FnMut(&Self) -> bool) {
+        let since = Instant::now();
+        while !done(self) {
+            assert!(since.elapsed() < GUARD, "rank {} hangs", conduit.rank());
+            if conduit.poll(self) == 0 {
+                let time = Some(Duration::from_millis(100));
+                conduit.wait(Sleeper::Application, time, &mut || false);
+            }
+        }
+    }
+
+    /// How an operation ended.
+    pub(crate) fn end(
+        &mut self,
+        conduit: &dyn Conduit,
+        posted: Result<Posted, Error>,
+    ) -> Result<(), Error> {
+        let Posted::Pending(ticket) = posted? else {
+            return Ok(());
+        };
+        let find = |log: &Self| log.ended.iter().position(|(ended, _)| *ended == ticket);
+        self.until(conduit, |log| find(log).is_some());
+        let at = find(self).expect("just seen");
+        self.ended.swap_remove(at).1
+    }
+
+    /// Writes all of `from`, registered under `key`, and waits for the end.
+    pub(crate) fn put(
+        &mut self,
+        conduit: &dyn Conduit,
+        peer: Rank,
+        to: Remote,
+        from: Pages,
+        key: Key,
+    ) -> Result<(), Error> {
+        let posted = post_put(conduit, peer, to, from, key);
+        self.end(conduit, posted)
+    }
+
+    /// Reads all of `to`, registered under `key`, and waits for the end.
+    pub(crate) fn get(
+        &mut self,
+        conduit: &dyn Conduit,
+        peer: Rank,
+        from: Remote,
+        to: Pages,
+        key: Key,
+    ) -> Result<(), Error> {
+        let posted = post_get(conduit, peer, from, to, key);
+        self.end(conduit, posted)
+    }
+}
+
+/// Begins a write of all of `from`.
+pub(crate) fn post_put(
+    conduit: &dyn Conduit,
+    peer: Rank,
+    to: Remote,
+    from: Pages,
+    key: Key,
+) -> Result<Posted, Error> {
+    // SAFETY: test pages are never unmapped while in use; `to` is memory of a test.
+    unsafe { conduit.write(peer, to, from.base, from.len, key) }
+}
+
+/// Begins a read of all of `to`.
+pub(crate) fn post_get(
+    conduit: &dyn Conduit,
+    peer: Rank,
+    from: Remote,
+    to: Pages,
+    key: Key,
+) -> Result<Posted, Error> {
+    // SAFETY: as above; nobody else uses `to`.
+    unsafe { conduit.read(peer, from, to.base, to.len, key) }
+}
+
+/// A place, as ranks tell it each other.
+pub(crate) fn told(remote: Remote) -> String {
+    format!("{} {}", remote.key.0, remote.offset)
+}
+
+/// A place that was told.
+pub(crate) fn heard(text: &str) -> Remote {
+    let (key, offset) = text.split_once(' ').expect("two numbers");
+    Remote {
+        key: Key(key.parse().expect("a key")),
+        offset: offset.parse().expect("an address"),
+    }
+}

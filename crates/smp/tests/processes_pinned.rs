@@ -1,0 +1,111 @@
+//! What pinned memory is to the kernel, and what only processes of their own can show of it:
+//! death in mid-flight, limits, a system that forbids it. One test at a time: they look at what
+//! their process has pinned. The test starts itself again for every rank.
+
+#![allow(unsafe_code)] // maps and registers memory, and forks
+
+mod family;
+mod pinned;
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use hydrant_conduit::Conduit;
+use hydrant_smp::{Options, pin};
+use libtest_mimic::{Arguments, Trial};
+
+use family::{Child, Family};
+
+/// Whatever takes longer hangs.
+const GUARD: Duration = Duration::from_secs(30);
+
+fn options() -> Options {
+    Options {
+        segment: 1 << 20,
+        timeout: GUARD,
+        ..Options::default()
+    }
+}
+
+fn main() -> ExitCode {
+    if let Some(mut child) = Child::from_environment() {
+        let role = child.role.clone();
+        match role.as_str() {
+            "memlock" => return pinned::limits::memlock(&mut child),
+            "forbidden" => return pinned::limits::forbidden(&mut child),
+            _ => {}
+        }
+        let conduit = pin::attach(&mut child, &options()).expect("ranks of one host");
+        match role.as_str() {
+            "target" => pinned::death::of_the_target(&conduit, &mut child),
+            "asker" => pinned::death::of_the_asker(&conduit, &mut child),
+            "copy" => pinned::memory::between_processes(&conduit, &mut child),
+            _ => pinned::memory::fork(&conduit, &mut child),
+        }
+        conduit.leave(true);
+        return ExitCode::SUCCESS;
+    }
+    let trials = vec![
+        Trial::test("the_kernel_counts_what_is_registered", || {
+            pinned::memory::counted();
+            Ok(())
+        }),
+        Trial::test("a_key_names_pages_and_not_addresses", || {
+            pinned::memory::remapped();
+            Ok(())
+        }),
+        Trial::test("memory_of_other_processes", || orderly("copy", 3)),
+        Trial::test("a_fork_leaves_the_pages_to_the_parent", || {
+            orderly("copy_fork", 2)
+        }),
+        Trial::test("the_limit_of_locked_memory_is_named", || {
+            orderly("memlock", 1)
+        }),
+        Trial::test("a_system_without_io_uring_is_named", || {
+            orderly("forbidden", 1)
+        }),
+        Trial::test(
+            "a_target_killed_in_mid_flight_ends_what_waits_for_it",
+            || (0..10).try_for_each(|_| victim("target")),
+        ),
+        Trial::test("an_asker_killed_in_mid_flight_leaves_nothing", || {
+            (0..10).try_for_each(|_| victim("asker"))
+        }),
+    ];
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A job that ends well, and leaves nothing.
+fn orderly(role: &str, ranks: usize) -> Result<(), libtest_mimic::Failed> {
+    let mut family = Family::start(role, ranks);
+    family.serve(ranks, GUARD);
+    for rank in 0..ranks {
+        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
+    }
+    if ranks > 1 {
+        family.nothing_left();
+    }
+    Ok(())
+}
+
+/// A job of three whose last rank is killed when the others have said that they are at it.
+fn victim(role: &str) -> Result<(), libtest_mimic::Failed> {
+    let mut family = Family::start(role, 3);
+    family.serve(3, GUARD);
+    family.expect_line(0, "waiting", GUARD);
+    family.expect_line(1, "waiting", GUARD);
+    // In the middle of one thing or another.
+    thread::sleep(Duration::from_micros(u64::from(std::process::id() % 1000)));
+    family.kill(2);
+    family.expect_line(0, "survived", GUARD);
+    family.expect_line(1, "survived", GUARD);
+    family.tell(0, "go");
+    family.tell(1, "go");
+    for rank in 0..2 {
+        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
+    }
+    family.wait(2, GUARD);
+    family.nothing_left();
+    Ok(())
+}
