@@ -41,7 +41,17 @@ pub struct Hit {
     /// The key of the own extent.
     pub local_key: u64,
     pub(crate) remote_slot: u32,
-    pub(crate) local_slot: u32,
+    local_slot: u32,
+}
+
+/// In the place of a record of the own side, where that needs none.
+const NO_SLOT: u32 = u32::MAX;
+
+impl Hit {
+    /// The record of the own side, if that is held.
+    pub(crate) fn local_slot(&self) -> Option<u32> {
+        (self.local_slot != NO_SLOT).then_some(self.local_slot)
+    }
 }
 
 impl Hot {
@@ -81,13 +91,30 @@ impl Hot {
         })
     }
 
+    /// As [`hit`](Self::hit), for a put whose source the NIC takes along: the far side alone. The
+    /// key of the own side is that of no extent.
+    #[inline]
+    pub fn hit_far(&self, peer: u32, remote: u64, len: u64) -> Option<Hit> {
+        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
+            return None;
+        }
+        let far = self.hold(self.peer(peer)?, remote, len, true)?;
+        Some(Hit {
+            peer,
+            remote_key: far.1,
+            local_key: u64::MAX,
+            remote_slot: far.0,
+            local_slot: NO_SLOT,
+        })
+    }
+
     /// Gives a hit back after its transfer. `true`: somebody waits for that, and
     /// [`Engine::released`](crate::Engine::released) is due.
     #[inline]
     #[must_use = "somebody may wait for it"]
     pub fn release(&self, hit: &Hit) -> bool {
         let far = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
-        let near = self.local.release(hit.local_slot);
+        let near = (hit.local_slot()).is_some_and(|slot| self.local.release(slot));
         far | near | self.crowded.load(Relaxed)
     }
 

@@ -7,11 +7,20 @@
 //! property test, a fuzzer) does what the [`Action`]s say.
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Engine, Operation};
+//! use hydrant_pinning::{Action, Config, Engine, Operation, Own};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut actions = Vec::new();
-//! let put = Operation { id: 1, peer: 1, put: true, local: 0x1000, remote: 0x8000, len: 8 };
+//! let put = Operation {
+//!     id: 1,
+//!     peer: 1,
+//!     put: true,
+//!     local: 0x1000,
+//!     remote: 0x8000,
+//!     len: 8,
+//!     own: Own::Lasting,
+//!     copied: false,
+//! };
 //! engine.begin(put, &mut actions)?;
 //! // A firehose is moved while the own side is registered.
 //! assert!(matches!(actions[0], Action::Send { to: 1, .. }));
@@ -31,7 +40,7 @@ pub mod wire;
 
 pub use action::{Action, Data, Registered};
 pub use config::{Config, CostModel, Limits};
-pub use engine::{Engine, LocalStats, Operation, Stats};
+pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
 pub use error::{Error, Refusal};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Hit, Hot};

@@ -27,6 +27,8 @@ fn pair() -> World {
         borrowing: false,
         widening: true,
         adaptive: false,
+        follows: true,
+        inline: 0,
     })
 }
 

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Registered};
+use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Own, Registered, Verdict};
 
 const BUCKET: u64 = 4096;
 
@@ -28,7 +28,8 @@ impl Pair {
             match action {
                 Action::Send { to, message, .. } => {
                     of = to as usize;
-                    let outcome = self.engines[of].message(rank as u32, message, None, &mut out);
+                    let outcome =
+                        self.engines[of].message(rank as u32, message, Verdict::Fine, &mut out);
                     outcome.expect("both keep the rules");
                 }
                 Action::Register { id, need, .. } => {
@@ -131,6 +132,8 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         local,
                         remote,
                         len: 8,
+                        own: Own::Lasting,
+                        copied: false,
                     };
                     lock(pair).tell(0, |engine, out| {
                         engine.begin(operation, out).expect("there is such a peer");
@@ -162,6 +165,8 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             local: 1 << 20,
             remote: 1 << 30,
             len: 8,
+            own: Own::Lasting,
+            copied: false,
         };
         engine
             .begin(operation, &mut out)

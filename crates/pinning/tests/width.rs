@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use hydrant_pinning::{Action, Config, CostModel, Engine, Operation, Registered};
+use hydrant_pinning::{Action, Config, CostModel, Engine, Operation, Own, Registered, Verdict};
 
 const PAGE: u64 = 4096;
 
@@ -51,6 +51,8 @@ impl Pair {
             local: 1 << 32,
             remote,
             len,
+            own: Own::Lasting,
+            copied: false,
         };
         let mut actions = Vec::new();
         (self.engines[0].begin(operation, &mut actions)).expect("a peer and addresses that are");
@@ -63,7 +65,7 @@ impl Pair {
                 Action::Send { to, message, .. } => {
                     at = to as usize;
                     self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
-                    (self.engines[at].message(rank as u32, message, None, &mut out))
+                    (self.engines[at].message(rank as u32, message, Verdict::Fine, &mut out))
                         .expect("what an engine says is well formed");
                 }
                 Action::Register { id, welcome, .. } => {

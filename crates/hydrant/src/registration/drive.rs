@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hydrant_conduit::{Delivery, Key, Posted, Remote};
-use hydrant_pinning::{Action, Engine, Message, Refusal, wire::Grant};
+use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Grant};
 
 use super::{Flight, OPERATION, Registration, lock};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
@@ -161,7 +161,10 @@ impl Core {
             // Judged while the engine is held: a loan that ends is taken off first and revoked
             // by the engine then, so that what is granted here is seen by its revocation.
             let fine = stored && is_offered(registration, from, &message);
-            let verdict = (!fine).then_some(Refusal::NotMapped);
+            let verdict = match fine {
+                true => Verdict::Fine,
+                false => Verdict::Refused(Refusal::NotMapped),
+            };
             outcome = engine.message(from.0, message, verdict, out);
         });
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {

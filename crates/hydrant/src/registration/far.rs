@@ -1,7 +1,7 @@
 //! Puts and gets to memory that must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Key, Posted, Remote, Ticket};
-use hydrant_pinning::{Operation, Strategy};
+use hydrant_pinning::{Operation, Own, Strategy};
 
 use super::{Flight, OPERATION, Registration};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
@@ -79,6 +79,8 @@ impl Core {
             local: near,
             remote,
             len: len as u64,
+            own: Own::Lasting,
+            copied: false,
         };
         let mut begun = Ok(());
         self.step(registration, &[], |engine, out| {

@@ -14,8 +14,8 @@ impl Engine {
     pub fn audit(&self, hits: &[Hit]) -> Result<(), String> {
         let outside = self.guests.audit()?;
         let mut near: FxHashMap<u32, u32> = FxHashMap::default();
-        for hit in hits {
-            *near.entry(hit.local_slot).or_default() += 1;
+        for slot in hits.iter().filter_map(Hit::local_slot) {
+            *near.entry(slot).or_default() += 1;
         }
         self.local.audit(outside, near)?;
         let waiting: usize = self.fars.values().map(|far| far.queue.len()).sum();

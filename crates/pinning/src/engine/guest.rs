@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::{Claimant, Engine, Remote, audit::agree, local::Hold};
+use super::{Claimant, Engine, Remote, Verdict, audit::agree, local::Hold};
 use crate::{
     Action, Data, Message, Refusal, Run,
     strategy::After,
@@ -149,7 +149,7 @@ impl Engine {
         &mut self,
         from: u32,
         wanted: Move,
-        verdict: Option<Refusal>,
+        verdict: Verdict,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
         let hold = match self.policy.remote {
@@ -171,7 +171,7 @@ impl Engine {
         self.take_back(from, &wanted.releases, false, out)?;
         let count = wanted.needs.iter().map(|need| need.welcome.count).sum();
         let why = match self.admits(from, count)? {
-            true => verdict.or(self.holds_back(&wanted)),
+            true => verdict.objection().or(self.holds_back(&wanted)),
             false => Some(Refusal::Limit),
         };
         self.stats.served += 1;
@@ -182,7 +182,7 @@ impl Engine {
                 refused: wanted.needs.iter().map(|need| (need.run, why)).collect(),
                 ..Granted::default()
             };
-            self.answer(from, &wanted, granted, verdict, out);
+            self.answer(from, &wanted, granted, verdict.refusal(), out);
             self.local.settle(out);
             return Ok(());
         }

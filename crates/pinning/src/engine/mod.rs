@@ -14,11 +14,13 @@
 //! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
 //! the data is copied, which needs nothing.
 
+mod answer;
 mod audit;
 mod copy;
 mod far;
 mod guest;
 mod local;
+mod operation;
 mod pattern;
 mod piece;
 mod pull;
@@ -32,6 +34,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use local::LocalStats;
+pub use operation::{Operation, Own, Verdict};
 
 use crate::{
     Action, Config, Data, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
@@ -39,29 +42,13 @@ use crate::{
     table::Editor,
     wire::Grant,
 };
+use answer::Answered;
 use far::Far;
 use guest::{Guests, Served};
 use local::{Claimant, Local};
 use piece::{Op, Piece};
 use pull::Pull;
 use revoke::Revocation;
-
-/// A put or a get that is no hit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operation {
-    /// Names it; the driver's choice, not in use.
-    pub id: u64,
-    /// With whom.
-    pub peer: u32,
-    /// Whether to put.
-    pub put: bool,
-    /// The own address.
-    pub local: u64,
-    /// The peer's address.
-    pub remote: u64,
-    /// Bytes.
-    pub len: u64,
-}
 
 /// What an engine did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -241,16 +228,17 @@ impl Engine {
         Ok(())
     }
 
-    /// A message came. `verdict` refuses what it asks of own memory; the data of one that
-    /// [goes to](Message::goes_to) own memory has been stored there if it does not.
+    /// A message came. `verdict` judges what it asks of own memory; the data of one that
+    /// [goes to](Message::goes_to) own memory has been stored there if it is not refused.
     ///
     /// # Errors
-    /// [`Error::Malformed`], [`Error::NoPeer`]: it has been left undone as far as it was wrong.
+    /// [`Error::Malformed`], [`Error::NoPeer`]: it has been left undone as far as it was wrong;
+    /// what it was to answer has failed.
     pub fn message(
         &mut self,
         from: u32,
         message: Message,
-        verdict: Option<Refusal>,
+        verdict: Verdict,
         out: &mut Vec<Action>,
     ) -> Result<(), Error> {
         match self.check_peer(from) {
@@ -258,6 +246,7 @@ impl Engine {
             Err(Error::PeerLost(_)) => return Ok(()),
             outcome => outcome?,
         }
+        let answered = Answered::by(&message);
         let outcome = match message {
             Message::Move(wanted) => self.serve_move(from, wanted, verdict, out),
             Message::Granted(granted) => self.granted(from, granted, out),
@@ -267,7 +256,7 @@ impl Engine {
                     from,
                     Message::Stored {
                         id,
-                        refused: verdict,
+                        refused: verdict.refusal(),
                     },
                     out,
                 );
@@ -279,7 +268,7 @@ impl Engine {
                 from: addr,
                 len,
             } => {
-                self.serve_get(from, id, addr, len, verdict, out);
+                self.serve_get(from, id, addr, len, verdict.refusal(), out);
                 Ok(())
             }
             Message::Fetched { id, refused, len } => self.fetched(from, id, refused, len, out),
@@ -294,8 +283,12 @@ impl Engine {
             Message::Revoke { id, run } => self.doomed(from, id, run, out),
             Message::Revoked { id, runs } => self.revoked_by(from, id, &runs, out),
         };
+        let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
+        if let (Err(cause), Some(answered)) = (&outcome, answered) {
+            self.fail_answered(from, answered, cause, out);
+        }
         self.pump(out);
-        outcome.map_err(|what| Error::Malformed { peer: from, what })
+        outcome
     }
 
     /// A registration was done, or failed.
@@ -333,7 +326,9 @@ impl Engine {
 
     /// A hit was [released](Hot::release) that somebody waits for.
     pub fn released(&mut self, hit: &Hit, out: &mut Vec<Action>) {
-        self.local.released(hit.local_slot, out);
+        if let Some(slot) = hit.local_slot() {
+            self.local.released(slot, out);
+        }
         if let Some(far) = self.fars.get_mut(&hit.peer) {
             far.released(hit.remote_slot);
         }
@@ -362,6 +357,14 @@ impl Engine {
         let need = crate::wire::Need { run, welcome: run };
         let claim = self.local.claim(Claimant::Pin(id), vec![need], true, out);
         self.pins.insert(claim, id);
+        self.pump(out);
+    }
+
+    /// Registers memory of the rank's own for good, all of it or none, as a part of what may be
+    /// registered beside M; [`Action::Pinned`] tells.
+    pub fn keep(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
+        let need = crate::wire::Need { run, welcome: run };
+        (self.local).claim(Claimant::Keep(id), vec![need], true, out);
         self.pump(out);
     }
 
@@ -444,10 +447,11 @@ impl Engine {
             }
             for (claimant, claim) in done {
                 match claimant {
-                    Claimant::Piece(id) => self.near_side(id, out),
+                    Claimant::Piece(id) | Claimant::Passing(id) => self.near_side(id, out),
                     Claimant::Move(id) => self.answer_move(id, claim, out),
                     Claimant::Pull(id) => self.pull_data(id, claim, out),
                     Claimant::Pin(id) => self.pinned(id, claim, out),
+                    Claimant::Keep(id) => self.kept(id, claim, out),
                 }
             }
         }
@@ -471,6 +475,21 @@ impl Engine {
                 Err(self.no_room(*run, *why))
             }
         };
+        out.push(Action::Pinned { id, result });
+    }
+
+    fn kept(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+        let Some(it) = self.local.get(claim) else {
+            return;
+        };
+        let result = match it.refused.first() {
+            // The claim stays, and holds it.
+            None => Ok(it.holds.iter().map(local::Hold::grant).collect()),
+            Some((run, why)) => Err(self.no_room(*run, *why)),
+        };
+        if result.is_err() {
+            self.local.end(claim, true, out);
+        }
         out.push(Action::Pinned { id, result });
     }
 

@@ -1,6 +1,6 @@
 //! Operations and their pieces.
 
-use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Remote, far::Reach};
+use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Own, Remote, far::Reach};
 use crate::{
     Action, Error, Message, Refusal, Run,
     strategy::After,
@@ -36,6 +36,8 @@ pub(super) struct Piece {
     pub(super) local: u64,
     pub(super) remote: u64,
     pub(super) len: u64,
+    own: Own,
+    copied: bool,
     pub(super) near: Near,
     pub(super) reach: Reach,
     /// Transfers under way.
@@ -51,6 +53,8 @@ pub(super) enum Near {
     Unasked,
     Claimed(u64),
     Ready(u64),
+    /// It goes along with the operation.
+    Inline,
 }
 
 impl Engine {
@@ -81,6 +85,8 @@ impl Engine {
             local,
             remote,
             len,
+            own,
+            copied,
             ..
         } = op.operation;
         let cut = op.cut;
@@ -95,6 +101,8 @@ impl Engine {
             local: local + cut,
             remote: remote + cut,
             len: most.min(len - cut),
+            own,
+            copied,
             near: Near::Unasked,
             reach: Reach::default(),
             legs: 0,
@@ -152,6 +160,7 @@ impl Engine {
         let small = piece.len <= self.config.ride as u64;
         match self.policy.remote {
             Remote::Copy => self.start_copy(id, out),
+            _ if piece.copied => self.start_copy(id, out),
             Remote::Paged if !pulls => {
                 let (local, remote, len) = (piece.local, piece.remote, piece.len);
                 self.transfer(id, (local, ANY), (remote, ANY), len, out);
@@ -174,13 +183,19 @@ impl Engine {
         let Ok(run) = self.limits.geometry.span(piece.local, piece.len) else {
             return;
         };
-        let need = match self.policy.local {
+        let write = !piece.put;
+        let (claimant, need) = match (piece.own, self.policy.local) {
+            (Own::Inline, _) => {
+                self.with_piece(id, |piece| piece.near = Near::Inline);
+                self.both_sides(id, out);
+                return;
+            }
             // More than is needed would only be deregistered again.
-            LocalPolicy::PerOperation => Need { run, welcome: run },
-            _ => self.local.need_for(run),
+            (Own::Passing, _) => (Claimant::Passing(id), Need { run, welcome: run }),
+            (_, LocalPolicy::PerOperation) => (Claimant::Piece(id), Need { run, welcome: run }),
+            _ => (Claimant::Piece(id), self.local.need_for(run)),
         };
-        let (needs, write) = (vec![need], !piece.put);
-        let claim = self.local.claim(Claimant::Piece(id), needs, write, out);
+        let claim = self.local.claim(claimant, vec![need], write, out);
         if let Some(piece) = self.pieces.get_mut(&id) {
             piece.near = Near::Claimed(claim);
         }
@@ -201,37 +216,47 @@ impl Engine {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        let Near::Ready(claim) = piece.near else {
-            return;
+        let claim = match piece.near {
+            Near::Ready(claim) => Some(claim),
+            Near::Inline => None,
+            Near::Unasked | Near::Claimed(_) => return,
         };
         if piece.reach.pending > 0 {
             return;
         }
-        let near_refused = self
-            .local
-            .get(claim)
-            .is_none_or(|claim| !claim.refused.is_empty());
+        let is_refused = |claim| {
+            let claim = self.local.get(claim);
+            claim.is_none_or(|claim| !claim.refused.is_empty())
+        };
+        let near_refused = claim.is_some_and(is_refused);
         match piece.reach.refused {
             // Buckets are refused that are not mapped, or not writable, in a page that nobody
             // asked for: whether the bytes themselves can be reached, copying finds out.
             Some(_) => self.copy_instead(id, out),
             None if near_refused => self.copy_instead(id, out),
-            None if !piece.put && !self.config.reads => self.pull(id, claim, out),
-            None => self.transfer_all(id, claim, out),
+            None => match claim {
+                Some(claim) if !piece.put && !self.config.reads => self.pull(id, claim, out),
+                claim => self.transfer_all(id, claim, out),
+            },
         }
     }
 
-    /// Starts a transfer for each stretch that lies in one extent on both sides.
-    fn transfer_all(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+    /// Starts a transfer for each stretch that lies in one extent on both sides; on the far one
+    /// alone where there is no claim on the near one.
+    fn transfer_all(&mut self, id: u64, claim: Option<u64>, out: &mut Vec<Action>) {
         let geometry = self.limits.geometry;
-        let (Some(piece), Some(claim)) = (self.pieces.get(&id), self.local.get(claim)) else {
+        let Some(piece) = self.pieces.get(&id) else {
             return;
         };
         let (local, remote, len) = (piece.local, piece.remote, piece.len);
         let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
-        let near: Vec<_> = (claim.holds.iter())
-            .map(|hold| (seam(hold.run, local), hold.key))
-            .collect();
+        let near: Vec<_> = match claim {
+            None => vec![(len, ANY)],
+            Some(claim) => (self.local.get(claim).into_iter())
+                .flat_map(|claim| &claim.holds)
+                .map(|hold| (seam(hold.run, local), hold.key))
+                .collect(),
+        };
         let far: Vec<_> = (piece.reach.holds.iter())
             .map(|hold| (seam(hold.run, remote), hold.key))
             .collect();

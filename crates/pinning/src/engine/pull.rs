@@ -1,6 +1,6 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
-use super::{Claimant, Engine, Leg};
+use super::{Claimant, Engine, Leg, Verdict};
 use crate::{
     Action, Message, Refusal,
     wire::{Need, Place},
@@ -27,7 +27,7 @@ impl Engine {
         id: u64,
         addr: u64,
         to: Vec<Place>,
-        verdict: Option<Refusal>,
+        verdict: Verdict,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
         let geometry = self.limits.geometry;
@@ -40,7 +40,7 @@ impl Engine {
             .filter(|run| run.count > 0)
             .ok_or("a pull of no memory")?;
         let cannot = run.count > self.limits.total || self.is_going(run);
-        let refused = verdict.or(cannot.then_some(Refusal::Limit));
+        let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
             self.send(from, Message::Pulled { id, refused }, out);
             return Ok(());

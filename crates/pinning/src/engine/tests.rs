@@ -1,6 +1,6 @@
 //! What only several threads at a time would do, step by step.
 
-use super::{Engine, Operation};
+use super::{Engine, Operation, Own, Verdict};
 use crate::{
     Action, Config, Message, Registered, Run,
     wire::{Grant, Granted},
@@ -16,11 +16,14 @@ fn put(id: u64, bucket: u64) -> Operation {
         local: 0x1000,
         remote: bucket * BUCKET,
         len: 8,
+        own: Own::Lasting,
+        copied: false,
     }
 }
 
-/// Does what was said, as far as it is done here, and grants what is asked for.
-fn answer(engine: &mut Engine, mut said: Vec<Action>) {
+/// Does what was said, as far as it is done here, and grants what is asked for: the rest.
+fn answer(engine: &mut Engine, mut said: Vec<Action>) -> Vec<Action> {
+    let mut rest = Vec::new();
     while !said.is_empty() {
         let mut out = Vec::new();
         for action in said {
@@ -40,7 +43,7 @@ fn answer(engine: &mut Engine, mut said: Vec<Action>) {
                         grants: grants.collect(),
                         ..Granted::default()
                     });
-                    let outcome = engine.message(1, granted, None, &mut out);
+                    let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
                     outcome.expect("it was asked for");
                 }
                 Action::Register { id, need, .. } => {
@@ -52,11 +55,13 @@ fn answer(engine: &mut Engine, mut said: Vec<Action>) {
                     engine.registered(id, Ok(registered), &mut out);
                 }
                 Action::Transfer { id, .. } => engine.transferred(id, Ok(()), &mut out),
-                _ => {}
+                Action::Deregister { id, .. } => engine.deregistered(id, &mut out),
+                other => rest.push(other),
             }
         }
         said = out;
     }
+    rest
 }
 
 #[test]
@@ -128,7 +133,149 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
         },
     };
     out.clear();
-    assert_eq!(engine.message(1, late, None, &mut out), Ok(()));
+    assert_eq!(engine.message(1, late, Verdict::Fine, &mut out), Ok(()));
     assert_eq!(out, []);
     engine.audit(&[]).expect("all counts agree");
+}
+
+/// An engine that has begun a get, and the message that it sent.
+fn asking(config: Config) -> (Engine, Message) {
+    let mut engine = Engine::new(config).expect("a firehose will do");
+    let mut out = Vec::new();
+    let get = Operation {
+        put: false,
+        ..put(1, 100)
+    };
+    engine.begin(get, &mut out).expect("a peer");
+    let sent = out.into_iter().find_map(|action| match action {
+        Action::Send { message, .. } => Some(message),
+        _ => None,
+    });
+    (engine, sent.expect("it asks the peer"))
+}
+
+/// Whether the only operation ended for an answer that was wrong.
+fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
+    let mut out = Vec::new();
+    let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
+    let is_wrong = |result: &Result<(), crate::Error>| {
+        matches!(result, Err(crate::Error::Malformed { peer: 1, .. }))
+    };
+    let ended = out.iter().any(|action| match action {
+        Action::Done { op: 1, result } => is_wrong(result),
+        _ => false,
+    });
+    is_wrong(&outcome) && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
+}
+
+#[test]
+fn what_a_wrong_answer_was_to_answer_fails() {
+    let paper = || Config::firehose_paper(0, 2);
+    let (mut engine, asked) = asking(Config {
+        reads: true,
+        ..paper()
+    });
+    let Message::Move(wanted) = asked else {
+        panic!("{asked:?}");
+    };
+    let elsewhere = Message::Granted(Granted {
+        id: wanted.id,
+        last: true,
+        grants: vec![Grant {
+            run: Run { first: 5, count: 1 },
+            key: 7,
+            writable: true,
+        }],
+        ..Granted::default()
+    });
+    assert!(ends_badly(&mut engine, elsewhere));
+    let (mut engine, asked) = asking(Config {
+        strategy: crate::Strategy::Bounce,
+        ..paper()
+    });
+    let Message::Get { id, .. } = asked else {
+        panic!("{asked:?}");
+    };
+    let too_long = Message::Fetched {
+        id,
+        refused: None,
+        len: 9,
+    };
+    assert!(ends_badly(&mut engine, too_long));
+}
+
+#[test]
+fn passing_memory_is_registered_for_the_operation_alone() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    let registered = |engine: &Engine| engine.stats().local.registered;
+    for id in 1..4 {
+        let mut out = Vec::new();
+        let passing = Operation {
+            own: Own::Passing,
+            ..put(id, 100)
+        };
+        engine.begin(passing, &mut out).expect("a peer");
+        assert_eq!(registered(&engine), 1);
+        answer(&mut engine, out);
+        assert_eq!((engine.busy(), registered(&engine)), (0, 0));
+        assert_eq!(engine.hot().hit(1, 100 * BUCKET, 0x1000, 8, true), None);
+    }
+    assert_eq!(engine.stats().local.registrations, 3);
+}
+
+#[test]
+fn what_the_nic_takes_along_needs_no_registration() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    let mut out = Vec::new();
+    let inline = Operation {
+        own: Own::Inline,
+        ..put(1, 100)
+    };
+    engine.begin(inline, &mut out).expect("a peer");
+    answer(&mut engine, out);
+    assert_eq!(engine.busy(), 0);
+    let hot = engine.hot().clone();
+    let hit = hot
+        .hit_far(1, 100 * BUCKET, 8)
+        .expect("a firehose is there");
+    engine.audit(&[hit]).expect("all counts agree");
+    assert!(!hot.release(&hit), "nobody waits for it");
+    assert_eq!(engine.stats().local.registrations, 0);
+}
+
+#[test]
+fn memory_kept_for_own_operations_stays_beside_m() {
+    let config = Config {
+        m: BUCKET,
+        maxvictim: 4 * BUCKET,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let run = |count| Run { first: 50, count };
+    let mut out = Vec::new();
+    engine.keep(1, run(9), &mut out);
+    let said = answer(&mut engine, out);
+    assert!(matches!(
+        said[..],
+        [Action::Pinned {
+            id: 1,
+            result: Err(crate::Error::PastLimit { .. })
+        }]
+    ));
+    assert_eq!(engine.stats().local.registered, 0);
+    let mut out = Vec::new();
+    engine.keep(2, run(2), &mut out);
+    answer(&mut engine, out);
+    for id in 1..40 {
+        let mut out = Vec::new();
+        let own = Operation {
+            local: id * BUCKET,
+            ..put(id, 100)
+        };
+        engine.begin(own, &mut out).expect("a peer");
+        answer(&mut engine, out);
+    }
+    assert_eq!(engine.busy(), 0);
+    let hit = engine.hot().hit(1, 100 * BUCKET, 51 * BUCKET, 8, true);
+    assert!(hit.is_some(), "what is kept is there");
 }

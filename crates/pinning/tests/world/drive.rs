@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hydrant_pinning::{
-    Action, Data, Error, Message, Operation, Refusal, Registered, Run, Strategy,
+    Action, Data, Error, Message, Operation, Own, Refusal, Registered, Run, Strategy, Verdict,
 };
 
 use super::{Event, Revoking, Transfer, World, model::Known, nic::Registration, plan::Step};
@@ -43,9 +43,9 @@ impl World {
                     for known in self.book.known.values_mut() {
                         known.must_fail &= known.peer != rank;
                     }
-                    let memory = &mut self.ranks[rank].memory;
-                    let (addr, len) = (memory.base(), memory.len());
-                    memory.restore(addr, len);
+                    let own = &mut self.ranks[rank];
+                    let (addr, len) = (own.memory.base(), own.memory.len());
+                    own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }
             Step::Pin {
@@ -63,6 +63,7 @@ impl World {
             Step::FailTransfers(fail) => self.fail_transfers = fail,
             Step::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
         }
+        self.remap();
         self.check();
     }
 
@@ -79,6 +80,7 @@ impl World {
             }
             let which = self.draw(1 << 32) as usize;
             self.advance(which);
+            self.remap();
             self.steps += 1;
             if self.steps.is_multiple_of(8) {
                 self.check();
@@ -194,11 +196,30 @@ impl World {
         self.note(&(op, rank, peer, put, local, remote, len));
         let hot = self.ranks[rank].engine.hot().clone();
         let moves = put || self.plan.reads;
-        if moves && let Some(hit) = hot.hit(peer as u32, remote, local, len, put) {
+        let own = self.stands(rank, put, local, len);
+        // Of a bucket of several pages, some may be gone though others last.
+        let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
+        let hit = match own {
+            Own::Lasting if moves && !copied => hot.hit(peer as u32, remote, local, len, put),
+            Own::Inline if !copied => hot.hit_far(peer as u32, remote, len),
+            _ => None,
+        };
+        match own {
+            Own::Lasting => {}
+            Own::Passing => self.passing += 1,
+            Own::Inline => self.inline += 1,
+        }
+        if let Some(hit) = hit {
             self.book.known.insert(op, known);
             self.hits += 1;
             self.ranks[rank].hits.push(hit);
-            self.events.push(Event::HitMoves { rank, op, hit });
+            let taken = (own == Own::Inline).then(|| self.taken(rank, local, len));
+            self.events.push(Event::HitMoves {
+                rank,
+                op,
+                hit,
+                taken,
+            });
             return;
         }
         let operation = Operation {
@@ -208,12 +229,44 @@ impl World {
             local,
             remote,
             len,
+            own,
+            copied,
         };
         let mut out = Vec::new();
         let begun = self.ranks[rank].engine.begin(operation, &mut out);
         begun.unwrap_or_else(|cause| panic!("{operation:?}: {cause}"));
         self.book.known.insert(op, known);
         self.perform(rank, out, &[]);
+    }
+
+    /// How the own memory of an operation stands.
+    fn stands(&self, rank: usize, put: bool, local: u64, len: u64) -> Own {
+        if put && len <= self.plan.inline && self.plan.strategy != Strategy::Paging {
+            Own::Inline
+        } else if self.ranks[rank].memory.lasts(local, len) {
+            Own::Lasting
+        } else {
+            Own::Passing
+        }
+    }
+
+    /// What the NIC takes along.
+    fn taken(&self, rank: usize, local: u64, len: u64) -> Vec<u8> {
+        assert!(len <= self.plan.inline, "{len} bytes are too many");
+        self.ranks[rank].memory.bytes(local, len).to_vec()
+    }
+
+    /// All memory that may come and go does, but for what operations of its own rank use.
+    fn remap(&mut self) {
+        let Self { ranks, book, .. } = self;
+        for (rank, own) in ranks.iter_mut().enumerate() {
+            own.memory.remap(|addr, len| {
+                let uses = |known: &Known| {
+                    known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
+                };
+                book.known.values().any(uses)
+            });
+        }
     }
 
     /// Whether registrations at a peer are used without being held.
@@ -277,13 +330,7 @@ impl World {
     }
 
     /// Whether what a message asks of own memory may be; data that it brings is stored.
-    fn judge(
-        &mut self,
-        from: usize,
-        rank: usize,
-        message: &Message,
-        data: &[u8],
-    ) -> Option<Refusal> {
+    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> Verdict {
         let memory = &mut self.ranks[rank].memory;
         let may = match message {
             Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
@@ -311,7 +358,22 @@ impl World {
         if let (Some(to), Ok(())) = (message.goes_to(), may) {
             memory.store(to, data);
         }
-        may.err()
+        let lasts = match message {
+            Message::Move(wanted) => {
+                let mut needs = wanted.needs.iter();
+                needs.all(|need| memory.lasts_everywhere(need.run))
+            }
+            Message::Pull { from, to, .. } => {
+                let len = to.iter().map(|place| place.len);
+                memory.lasts(*from, len.fold(0, u64::saturating_add))
+            }
+            _ => true,
+        };
+        match may {
+            Err(why) => Verdict::Refused(why),
+            Ok(()) if self.plan.follows || lasts => Verdict::Fine,
+            Ok(()) => Verdict::Copy,
+        }
     }
 
     pub(crate) fn perform(&mut self, rank: usize, actions: Vec<Action>, data: &[u8]) {
@@ -350,17 +412,23 @@ impl World {
                     remote,
                     remote_key,
                     len,
-                } => self.events.push(Event::Transfer(Transfer {
-                    rank,
-                    id,
-                    peer,
-                    put,
-                    local,
-                    local_key,
-                    remote,
-                    remote_key,
-                    len,
-                })),
+                } => {
+                    let inline = local_key == ANY && self.plan.strategy != Strategy::Paging;
+                    assert!(!inline || put);
+                    let taken = inline.then(|| self.taken(rank, local, len));
+                    self.events.push(Event::Transfer(Transfer {
+                        taken,
+                        rank,
+                        id,
+                        peer,
+                        put,
+                        local,
+                        local_key,
+                        remote,
+                        remote_key,
+                        len,
+                    }));
+                }
                 Action::Land { to, len } => {
                     let part = &data[landed..landed + len as usize];
                     let wanted = self.book.known.values().any(|known| {
@@ -386,6 +454,10 @@ impl World {
                     if it.unmap {
                         let (addr, len) = own.memory.span(it.run);
                         own.memory.unmap(addr, len);
+                    }
+                    if !self.plan.follows {
+                        let (addr, len) = own.memory.span(it.run);
+                        own.memory.make_last(addr, len, false);
                     }
                 }
                 other => panic!("{other:?}"),
@@ -480,7 +552,12 @@ impl World {
             Event::Transferred { rank, id, result } => {
                 self.ranks[rank].engine.transferred(id, result, &mut out);
             }
-            Event::HitMoves { rank, op, hit } => {
+            Event::HitMoves {
+                rank,
+                op,
+                hit,
+                taken,
+            } => {
                 let known = self.book.known[&op].clone();
                 let result = self.transfer(&Transfer {
                     rank,
@@ -492,6 +569,7 @@ impl World {
                     remote: known.remote,
                     remote_key: hit.remote_key,
                     len: known.len,
+                    taken,
                 });
                 self.events.push(Event::HitEnds {
                     rank,
@@ -528,10 +606,18 @@ impl World {
         }
         let narrow = self.draw(4) == 0;
         let welcome = if narrow { need } else { welcome };
+        let welcome = self.ranks[rank].memory.lasting(need, welcome);
         let (run, writable) = self.ranks[rank].memory.clip(need, welcome)?;
         let key = self.name();
-        let nic = &mut self.ranks[rank].nic;
-        nic.keys.insert(key, Registration { run, writable });
+        let own = &mut self.ranks[rank];
+        let (addr, len) = own.memory.span(run);
+        let mapped = own.memory.mapped(addr, len).to_vec();
+        let new = Registration {
+            run,
+            writable,
+            mapped,
+        };
+        own.nic.keys.insert(key, new);
         Ok(Registered { run, key, writable })
     }
 
@@ -553,21 +639,24 @@ impl World {
         let bucket = self.plan.bucket();
         let (near, far) = (&self.ranks[rank], &self.ranks[peer]);
         assert!(it.len > 0, "{it:?}");
-        if it.local_key == ANY {
+        let far_side = || {
+            let memory = &far.memory;
+            (far.nic).covers(it.remote_key, bucket, it.remote, it.len, it.put, memory)
+        };
+        if it.local_key == ANY && it.taken.is_none() {
             assert_eq!(self.plan.strategy, Strategy::Paging);
             assert!(near.memory.may(it.local, it.len, !it.put).is_ok());
             if far.memory.may(it.remote, it.len, it.put).is_err() {
                 return access("a page is not there");
             }
         } else {
-            let fine = near
-                .nic
-                .covers(it.local_key, bucket, it.local, it.len, !it.put);
-            fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
-            let fine = far
-                .nic
-                .covers(it.remote_key, bucket, it.remote, it.len, it.put);
-            match fine {
+            if it.taken.is_none() {
+                let memory = &near.memory;
+                let fine =
+                    (near.nic).covers(it.local_key, bucket, it.local, it.len, !it.put, memory);
+                fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
+            }
+            match far_side() {
                 Ok(()) => {}
                 Err(why) if self.keeps() || Some(peer) == self.hostile => return access(&why),
                 // The asker of a pull keeps no rule: its keys are worth nothing.
@@ -586,7 +675,8 @@ impl World {
             true => ((rank, it.local), (peer, it.remote)),
             false => ((peer, it.remote), (rank, it.local)),
         };
-        let data = self.ranks[from.0].memory.bytes(from.1, it.len).to_vec();
+        let data = (it.taken.clone())
+            .unwrap_or_else(|| self.ranks[from.0].memory.bytes(from.1, it.len).to_vec());
         self.ranks[to.0].memory.store(to.1, &data);
         Ok(())
     }
@@ -640,6 +730,9 @@ impl World {
             first: self.ranks[rank].memory.base() / self.plan.bucket() + first,
             count,
         };
+        if !self.ranks[rank].memory.lasts_everywhere(run) {
+            return;
+        }
         let id = self.name();
         self.ranks[rank].pinning.insert(id, run);
         let mut out = Vec::new();
@@ -762,6 +855,7 @@ impl World {
                 panic!("rank {rank} at step {}: {what}", self.steps);
             }
             assert_eq!(own.engine.stats().local.registered, own.nic.buckets);
+            self.check_passing(rank);
             for (peer, theirs) in self.ranks.iter().enumerate() {
                 if peer == rank || theirs.lost || Some(peer) == self.hostile {
                     continue;
@@ -775,6 +869,24 @@ impl World {
                     self.check_pair(rank, peer);
                 }
             }
+        }
+    }
+
+    /// What may come and go is registered only while an operation is under way that uses some
+    /// of it.
+    fn check_passing(&self, rank: usize) {
+        let own = &self.ranks[rank];
+        for (key, it) in &own.nic.keys {
+            let (addr, len) = own.memory.span(it.run);
+            let uses = |known: &Known| {
+                known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
+            };
+            assert!(
+                own.memory.lasts_everywhere(it.run)
+                    || !own.revoking.is_empty()
+                    || self.book.known.values().any(uses),
+                "key {key} of rank {rank} outlives its operation: {it:?}"
+            );
         }
     }
 

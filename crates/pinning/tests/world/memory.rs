@@ -21,6 +21,12 @@ pub(crate) struct Memory {
     lent: Vec<bool>,
     /// Pages at the start are read-only, some others unmapped.
     first: Vec<Page>,
+    /// Whether it goes only after it was taken back, whatever else it does.
+    lasts: Vec<bool>,
+    /// Pages that lasted at first.
+    lasted: Vec<bool>,
+    /// Counts up when a page is mapped anew: what was registered before shows the old one.
+    mapped: Vec<u64>,
 }
 
 impl Memory {
@@ -35,7 +41,14 @@ impl Memory {
             })
             .collect();
         let fill = |at: usize| (at as u64 * 31 + u64::from(rank) * 101 + (at as u64 >> 9)) as u8;
+        // Stretches that last, of no length that buckets know, beside others that do not.
+        let lasts: Vec<bool> = (0..pages)
+            .map(|page| plan.follows || (page / 7 + plan.seed as usize).is_multiple_of(2))
+            .collect();
         Self {
+            lasts: lasts.clone(),
+            lasted: lasts,
+            mapped: vec![0; pages],
             base: (1 << 30) * u64::from(rank + 1),
             bucket,
             bytes: (0..pages * PAGE).map(fill).collect(),
@@ -157,17 +170,73 @@ impl Memory {
         }
     }
 
+    /// Whether all bytes last.
+    pub(crate) fn lasts(&self, addr: u64, len: u64) -> bool {
+        (self.pages_of(addr, len)).is_some_and(|pages| self.lasts[pages].iter().all(|it| *it))
+    }
+
+    /// Whether some page of each bucket lasts.
+    pub(crate) fn lasts_everywhere(&self, run: Run) -> bool {
+        let page = PAGE as u64;
+        let lasts = |at: u64| self.lasts(at, 1);
+        let some = |at: u64| (0..self.bucket / page).any(|page| lasts(at + page * PAGE as u64));
+        run.count <= self.len() / self.bucket
+            && run.buckets().all(|bucket| some(bucket * self.bucket))
+    }
+
+    /// What may be registered around `need`: what lasts, as far as that goes.
+    pub(crate) fn lasting(&self, need: Run, welcome: Run) -> Run {
+        let lasts = |first: u64| self.lasts_everywhere(Run { first, count: 1 });
+        let end = (need.end()..welcome.end())
+            .find(|bucket| !lasts(*bucket))
+            .unwrap_or(welcome.end());
+        Run {
+            first: need.first,
+            count: end - need.first,
+        }
+    }
+
+    pub(crate) fn make_last(&mut self, addr: u64, len: u64, lasts: bool) {
+        if let Some(pages) = self.pages_of(addr, len) {
+            self.lasts[pages].fill(lasts);
+        }
+    }
+
+    /// What does not last, and is not in use, is mapped anew: no registration shows it any more.
+    pub(crate) fn remap(&mut self, is_used: impl Fn(u64, u64) -> bool) {
+        for page in (0..self.pages.len()).filter(|page| !self.lasts[*page]) {
+            if !is_used(self.base + (page * PAGE) as u64, PAGE as u64) {
+                self.mapped[page] += 1;
+            }
+        }
+    }
+
+    /// How often the pages of bytes were mapped.
+    pub(crate) fn mapped(&self, addr: u64, len: u64) -> &[u64] {
+        self.pages_of(addr, len)
+            .map_or(&[], |pages| &self.mapped[pages])
+    }
+
     pub(crate) fn unmap(&mut self, addr: u64, len: u64) {
         if let Some(pages) = self.pages_of(addr, len) {
             self.pages[pages].fill(Page::Unmapped);
         }
     }
 
-    /// Makes pages what they were at first, and lends them.
-    pub(crate) fn restore(&mut self, addr: u64, len: u64) {
+    /// Makes pages what they were at first, and lends them, and lets them last as at first.
+    ///
+    /// Where a bucket is several pages, what is registered of it before some page begins to last is
+    /// taken back first: that page may be another by then. `stays` says what is not.
+    pub(crate) fn restore(&mut self, addr: u64, len: u64, stays: impl Fn(Run) -> bool) {
         if let Some(pages) = self.pages_of(addr, len) {
             self.pages[pages.clone()].copy_from_slice(&self.first[pages.clone()]);
-            self.lent[pages].fill(true);
+            self.lent[pages.clone()].fill(true);
+            for page in pages {
+                let first = (self.base + (page * PAGE) as u64) / self.bucket;
+                if self.bucket == PAGE as u64 || !stays(Run { first, count: 1 }) {
+                    self.lasts[page] = self.lasted[page];
+                }
+            }
         }
     }
 }

@@ -69,6 +69,8 @@ pub(crate) enum Event {
         rank: usize,
         op: u64,
         hit: Hit,
+        /// What the NIC took along.
+        taken: Option<Vec<u8>>,
     },
     HitEnds {
         rank: usize,
@@ -93,6 +95,8 @@ pub(crate) struct Transfer {
     pub(crate) remote: u64,
     pub(crate) remote_key: u64,
     pub(crate) len: u64,
+    /// What the NIC took along.
+    pub(crate) taken: Option<Vec<u8>>,
 }
 
 pub(crate) struct World {
@@ -117,6 +121,9 @@ pub(crate) struct World {
     pub(crate) hits: u64,
     pub(crate) wide: u64,
     pub(crate) revocations: u64,
+    /// Operations on memory that may come and go, and those whose data the NIC took along.
+    pub(crate) passing: u64,
+    pub(crate) inline: u64,
     /// Whether a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
 }
@@ -153,6 +160,8 @@ impl World {
             hits: 0,
             wide: 0,
             revocations: 0,
+            passing: 0,
+            inline: 0,
             strict: false,
             plan,
         }
@@ -194,6 +203,8 @@ impl World {
             ("registrations failed", sum(|it| it.local.failed)),
             ("wide extents", self.wide),
             ("revocations", self.revocations),
+            ("passing", self.passing),
+            ("inline", self.inline),
             (
                 "ranks lost",
                 self.ranks.iter().filter(|it| it.lost).count() as u64,

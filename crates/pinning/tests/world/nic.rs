@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use hydrant_pinning::Run;
 
-#[derive(Clone, Copy, Debug)]
+use super::{memory::Memory, plan::PAGE};
+
+#[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) run: Run,
     pub(crate) writable: bool,
+    /// How often its pages had been mapped then.
+    pub(crate) mapped: Vec<u64>,
 }
 
 /// Keys count as of no use as soon as their deregistration was decided, but as registered until
@@ -28,6 +32,7 @@ impl Nic {
         addr: u64,
         len: u64,
         write: bool,
+        memory: &Memory,
     ) -> Result<(), String> {
         let Some(it) = self.keys.get(&key) else {
             return Err(format!("key {key} is not in force"));
@@ -39,6 +44,13 @@ impl Nic {
         if write && !it.writable {
             return Err(format!("key {key} is read-only"));
         }
+        let first = ((addr - from) / PAGE as u64) as usize;
+        let now = memory.mapped(addr, len);
+        let then = it.mapped.get(first..first + now.len());
+        assert!(
+            then == Some(now),
+            "{len} bytes at {addr:#x}, which were mapped anew since {it:?}"
+        );
         Ok(())
     }
 

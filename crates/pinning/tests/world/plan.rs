@@ -28,6 +28,10 @@ pub(crate) struct Plan {
     pub(crate) borrowing: bool,
     pub(crate) widening: bool,
     pub(crate) adaptive: bool,
+    /// Whether a registration stays true whatever is mapped under it.
+    pub(crate) follows: bool,
+    /// Most bytes of a put that the NIC takes along.
+    pub(crate) inline: u64,
 }
 
 pub(crate) const COSTS: [CostModel; 3] = [
@@ -107,6 +111,8 @@ impl Plan {
             borrowing: draw(2) == 0,
             widening: draw(4) > 0,
             adaptive: draw(2) == 0,
+            follows: draw(3) == 0,
+            inline: [0, 16, 64][draw(3)],
         }
     }
 }

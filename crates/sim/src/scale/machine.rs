@@ -8,7 +8,7 @@ use std::{
     collections::BinaryHeap,
 };
 
-use hydrant_pinning::{Action, Data, Message, Registered, Run};
+use hydrant_pinning::{Action, Data, Message, Registered, Run, Verdict};
 
 use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Slab};
 use crate::{
@@ -329,7 +329,7 @@ impl<'a> Machine<'a> {
             node.host =
                 node.host.max(self.now) + host.receive.0 + host.copying(bytes) + host.handler.0;
             let mut out = Vec::new();
-            if let Err(cause) = node.engine.message(from, *message, None, &mut out) {
+            if let Err(cause) = node.engine.message(from, *message, Verdict::Fine, &mut out) {
                 self.failed = Some(cause.into());
             }
             self.act(to, out);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Strategy};
+use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Own, Strategy};
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
 use crate::{Profile, memory::PAGE, time::Time};
@@ -127,6 +127,8 @@ impl Node {
             local: SOURCE + local,
             remote: TARGETS + u64::from(rank) * stretch + remote,
             len,
+            own: Own::Lasting,
+            copied: false,
         })
     }
 

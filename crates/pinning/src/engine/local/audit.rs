@@ -58,7 +58,29 @@ impl Local {
         agree("buckets attached", self.attached, attached)?;
         let pledged: u64 = pledged.map(|coming| coming.welcome.count).sum();
         agree("buckets pledged", self.pledged, pledged)?;
+        self.audit_passing()?;
         self.audit_waiting()
+    }
+
+    /// What was registered for one operation is there for it, or for those that shared it.
+    fn audit_passing(&self) -> Result<(), String> {
+        for (base, owner) in &self.passing {
+            let is_used = |slot: u32| {
+                let extent = run_of(&self.editor.extent(slot));
+                (extent.buckets())
+                    .filter_map(|bucket| self.editor.get(bucket))
+                    .any(|slot| self.editor.references(slot) > 0)
+            };
+            let ends = self.ending.contains(base);
+            if !(self.editor.get(*base).is_some_and(is_used)
+                && (ends || self.is_held_by(*owner, *base)))
+            {
+                return Err(format!("bucket {base} outlived its operation"));
+            }
+        }
+        let passing = |base: &&u64| self.passing.contains_key(base);
+        let there = self.ending.iter().filter(passing).count();
+        agree("extents that end", self.ending.len(), there)
     }
 
     /// Who waits, waits for something.
@@ -81,6 +103,7 @@ impl Local {
         self.claims.len()
             + self.outside.len()
             + self.kept.len()
+            + self.passing.len()
             + self.coming.values().map(waiters).sum::<usize>()
             + self.leaving.len()
             + self.starting.len()

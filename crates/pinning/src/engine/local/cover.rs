@@ -28,21 +28,34 @@ impl Local {
                     writable: found.writable,
                 };
                 let new = claimant.is_peer() && !self.outside.contains_key(&found.base);
-                if new && self.attached + self.pledged + (found.end - found.base) > self.peers_limit
-                {
-                    self.editor.drop_reference(found.slot);
-                    self.with(id, |claim| claim.refused.push((run, Refusal::Limit)));
-                } else if found.writable || !write {
-                    self.with(id, |claim| claim.holds.push(hold));
-                } else {
-                    self.editor.drop_reference(found.slot);
-                    self.with(id, |claim| claim.refused.push((run, Refusal::ReadOnly)));
+                let above = self.attached + self.pledged + (found.end - found.base);
+                let refused =
+                    if !self.may_share(claimant, found.base) || (new && above > self.peers_limit) {
+                        Some(Refusal::Limit)
+                    } else {
+                        (write && !found.writable).then_some(Refusal::ReadOnly)
+                    };
+                match refused {
+                    Some(_) if self.waits_for_passing(claimant, found.base) => {
+                        self.editor.drop_reference(found.slot);
+                        self.with(id, |claim| claim.restart = true);
+                    }
+                    None => self.with(id, |claim| claim.holds.push(hold)),
+                    Some(why) => {
+                        self.editor.drop_reference(found.slot);
+                        self.with(id, |claim| claim.refused.push((run, why)));
+                    }
                 }
                 run.end()
             } else if let Some(slot) = self.editor.get(bucket) {
                 // It is there, but shut, or all its references are in use.
-                let run = cut(rest, self.editor.extent(slot).end);
-                self.with(id, |claim| claim.refused.push((run, Refusal::Limit)));
+                let extent = self.editor.extent(slot);
+                let run = cut(rest, extent.end);
+                let waits = self.waits_for_passing(claimant, extent.base);
+                self.with(id, |claim| match waits {
+                    true => claim.restart = true,
+                    false => claim.refused.push((run, Refusal::Limit)),
+                });
                 run.end()
             } else if let Some(coming) = at(&mut self.coming, bucket, |coming| coming.welcome) {
                 let run = cut(rest, coming.welcome.end());
@@ -80,7 +93,7 @@ impl Local {
         out: &mut Vec<Action>,
     ) -> u64 {
         let most = match claimant {
-            Claimant::Piece(_) | Claimant::Pull(_) => {
+            Claimant::Piece(_) | Claimant::Passing(_) | Claimant::Pull(_) | Claimant::Keep(_) => {
                 self.limits.max_extent.min(self.limits.victims)
             }
             Claimant::Move(_) | Claimant::Pin(_) => self.limits.max_extent,
@@ -110,6 +123,7 @@ impl Local {
                         started: false,
                         retried: false,
                         pledged,
+                        passing: matches!(claimant, Claimant::Passing(_)),
                     },
                     out,
                 );

@@ -12,6 +12,7 @@
 
 mod audit;
 mod cover;
+mod passing;
 mod register;
 mod room;
 
@@ -31,19 +32,23 @@ use crate::{
 pub(super) enum Claimant {
     /// A piece of an own operation.
     Piece(u64),
+    /// A piece of an own operation on memory that may come and go unseen.
+    Passing(u64),
     /// A peer's move.
     Move(u64),
     /// A peer's pull.
     Pull(u64),
-    /// Memory pinned for good.
+    /// Memory pinned for good, for peers.
     Pin(u64),
+    /// Memory kept for good, for own operations.
+    Keep(u64),
 }
 
 impl Claimant {
     /// Whether it may wait until others are done. A peer may not: it gets an answer, so that no
     /// rank ever waits for one that waits for it.
     fn may_wait(self) -> bool {
-        matches!(self, Claimant::Piece(_))
+        matches!(self, Claimant::Piece(_) | Claimant::Passing(_))
     }
 
     fn is_peer(self) -> bool {
@@ -100,6 +105,8 @@ struct Coming {
     retried: bool,
     /// Whether a peer will hold it.
     pledged: bool,
+    /// Whether it is of use only to the operation of the claim that waits first.
+    passing: bool,
 }
 
 /// A deregistration decided on.
@@ -145,6 +152,11 @@ pub(super) struct Local {
     outside: FxHashMap<u64, u32>,
     /// Extents kept for good: their records, by first bucket.
     kept: FxHashMap<u64, u32>,
+    /// Extents of memory that may come and go unseen: by first bucket, the claim that had them
+    /// registered.
+    passing: FxHashMap<u64, u64>,
+    /// Those of them whose claim is over, though others hold them still; by first bucket.
+    ending: BTreeSet<u64>,
     /// By first bucket.
     coming: BTreeMap<u64, Coming>,
     starting: VecDeque<u64>,
@@ -174,6 +186,8 @@ impl Local {
             pledged: 0,
             outside: FxHashMap::default(),
             kept: FxHashMap::default(),
+            passing: FxHashMap::default(),
+            ending: BTreeSet::new(),
             coming: BTreeMap::new(),
             starting: VecDeque::new(),
             leaving: BTreeMap::new(),
@@ -258,7 +272,7 @@ impl Local {
             return;
         };
         self.queue.remove(&id);
-        self.drop_holds(&claim.holds, unpin, out);
+        self.drop_holds(id, &claim.holds, unpin, out);
         self.retry(out);
     }
 
@@ -323,12 +337,14 @@ impl Local {
         {
             self.editor.requeue(slot);
         }
+        self.sweep(out);
         self.retry(out);
     }
 
     /// A reference taken without the lock was the last of a record that was looked for.
     pub(super) fn released(&mut self, slot: u32, out: &mut Vec<Action>) {
         self.editor.requeue(slot);
+        self.sweep(out);
         self.retry(out);
     }
 
@@ -419,20 +435,24 @@ impl Local {
             claim.refused.clear();
             self.stats.stalls += 1;
             self.queue.insert(id);
-            self.drop_holds(&holds, false, out);
+            self.drop_holds(id, &holds, false, out);
             return;
         }
         claim.holds.sort_unstable_by_key(|hold| hold.run.first);
         self.done.push((claim.claimant, id));
     }
 
-    fn drop_holds(&mut self, holds: &[Hold], unpin: bool, out: &mut Vec<Action>) {
+    fn drop_holds(&mut self, of: u64, holds: &[Hold], unpin: bool, out: &mut Vec<Action>) {
         for hold in holds {
+            let base = self.editor.extent(hold.slot).base;
             let unused = self.editor.drop_reference(hold.slot);
-            if unused && unpin {
+            if self.passing.get(&base) == Some(&of) {
+                self.pass(base, out);
+            } else if unused && unpin {
                 self.evict(hold.slot, out);
             }
         }
+        self.sweep(out);
     }
 
     fn with(&mut self, id: u64, change: impl FnOnce(&mut Claim)) {

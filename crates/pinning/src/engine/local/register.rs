@@ -55,6 +55,10 @@ impl Local {
                 return;
             }
         }
+        if coming.passing {
+            self.arrived_passing(got.run.first, &coming.waiters, out);
+            return;
+        }
         for (id, run) in &coming.waiters {
             self.resume(*id, only(*run), out);
         }

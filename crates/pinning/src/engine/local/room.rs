@@ -67,7 +67,9 @@ impl Local {
         let of_its_kind = match claimant {
             Claimant::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
             Claimant::Pin(_) => true,
-            Claimant::Piece(_) | Claimant::Pull(_) => self.rest() + count <= self.rest_limit(),
+            Claimant::Piece(_) | Claimant::Passing(_) | Claimant::Pull(_) | Claimant::Keep(_) => {
+                self.rest() + count <= self.rest_limit()
+            }
         };
         of_its_kind && self.planned + count <= self.limits.total
     }
@@ -124,6 +126,8 @@ impl Local {
     fn gone(&mut self, extent: Extent, out: &mut Vec<Action>) {
         let run = run_of(&extent);
         self.planned -= run.count;
+        self.passing.remove(&run.first);
+        self.ending.remove(&run.first);
         self.leave(extent.key, run, out);
     }
 

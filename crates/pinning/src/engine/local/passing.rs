@@ -1,0 +1,89 @@
+//! Memory that may come and go unseen: what is registered of it may point at pages that are not
+//! its own any more as soon as the operation is over for which it was registered.
+//!
+//! So such an extent is *open* exactly as long as the claim that had it registered holds it: until
+//! then the operation's buffer keeps every page of it mapped, and others that touch one of
+//! these pages may share it. Then nobody finds it any more, and it is deregistered when the
+//! last who shared it is done. Peers never get hold of it: they would keep it longer.
+//!
+//! Where a bucket is several pages, the buffer keeps some of them mapped and nothing is known of
+//! the others: there no such operation uses what was registered before it, for whomever. And
+//! memory that begins to last in such a bucket takes back first what is registered of it.
+
+use super::{Claimant, Local, only};
+use crate::{Action, Run};
+
+impl Local {
+    /// Whether a claimant may use an extent that is there.
+    pub(super) fn may_share(&self, claimant: Claimant, base: u64) -> bool {
+        match claimant {
+            Claimant::Move(_) | Claimant::Pin(_) | Claimant::Keep(_) => {
+                !self.passing.contains_key(&base)
+            }
+            Claimant::Passing(_) => self.limits.geometry.pages() == 1,
+            Claimant::Piece(_) | Claimant::Pull(_) => true,
+        }
+    }
+
+    /// Whether a claimant waits until an operation that has a bucket of its memory is over: what
+    /// is pinned for good is there or it is an error, and such an operation ends.
+    pub(super) fn waits_for_passing(&self, claimant: Claimant, base: u64) -> bool {
+        let for_good = matches!(claimant, Claimant::Pin(_) | Claimant::Keep(_));
+        for_good && self.passing.contains_key(&base)
+    }
+
+    /// An extent has come that the first of those who wait for it had registered.
+    pub(super) fn arrived_passing(
+        &mut self,
+        base: u64,
+        waiters: &[(u64, Run)],
+        out: &mut Vec<Action>,
+    ) {
+        let Some(((owner, run), others)) = waiters.split_first() else {
+            return;
+        };
+        self.passing.insert(base, *owner);
+        self.resume(*owner, only(*run), out);
+        if !self.is_held_by(*owner, base) {
+            // Its operation is over, or cannot use it.
+            self.pass(base, out);
+        }
+        for (id, run) in others {
+            self.resume(*id, only(*run), out);
+        }
+    }
+
+    /// The claim that had an extent registered holds it no more: it goes, at once or when nobody
+    /// uses it.
+    pub(super) fn pass(&mut self, base: u64, out: &mut Vec<Action>) {
+        let Some(slot) = (self.editor.get(base)).filter(|_| self.passing.contains_key(&base))
+        else {
+            return;
+        };
+        if self.evict(slot, out) {
+            return;
+        }
+        self.editor.close(slot);
+        // What held it may have let go before it was closed, and nobody was told.
+        if !self.evict(slot, out) {
+            self.ending.insert(base);
+        }
+    }
+
+    /// What was used still when its claim ended may be used no more.
+    pub(super) fn sweep(&mut self, out: &mut Vec<Action>) {
+        if self.ending.is_empty() {
+            return;
+        }
+        for base in self.ending.clone() {
+            if let Some(slot) = self.editor.get(base) {
+                self.evict(slot, out);
+            }
+        }
+    }
+
+    pub(super) fn is_held_by(&self, claim: u64, base: u64) -> bool {
+        let holds = self.claims.get(&claim).map(|claim| claim.holds.as_slice());
+        (holds.unwrap_or_default().iter()).any(|it| self.editor.extent(it.slot).base == base)
+    }
+}
