@@ -36,7 +36,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use error::Error;
-pub use host::{HOST_ID, host_id, hosts};
+pub use host::{HOST_ID, host_id, hosts, kernel_id};
 pub use join::{JoinOptions, join, join_with};
 pub use local::{LocalBootstrap, local};
 pub use subset::Subset;

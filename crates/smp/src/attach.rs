@@ -6,7 +6,7 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Rank};
-use hydrant_launch::{Bootstrap, host_id};
+use hydrant_launch::{Bootstrap, kernel_id};
 
 use crate::{
     Smp,
@@ -157,13 +157,13 @@ fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) ->
 
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
     bootstrap
-        .put("host", host_id().as_bytes())
+        .put("host", kernel_id().as_bytes())
         .map_err(unreachable)
 }
 
 /// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all.
 fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-    let here = host_id();
+    let here = kernel_id();
     let others = if bootstrap.rank() == 0 {
         1..bootstrap.size()
     } else {

@@ -1,0 +1,355 @@
+//! The conduit.
+
+#![allow(unsafe_code)] // implements the contract's unsafe methods, by handing them on
+
+use std::{sync::Arc, time::Duration};
+
+use hydrant_conduit::{
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Window,
+};
+use hydrant_launch::Bootstrap;
+
+use crate::{
+    mates::{Mates, Up},
+    relay::{Relay, Thread},
+    standings::Standings,
+};
+
+/// The key under which ranks leave where their segments lie.
+const SEGMENT: &str = "mixed-segment";
+
+/// A near conduit for the ranks of this host and a far one for the rest, as one.
+pub struct Mixed {
+    near: Arc<dyn Conduit>,
+    far: Arc<dyn Conduit>,
+    mates: Mates,
+    caps: Caps,
+    standings: Standings,
+    relay: Arc<Relay>,
+    /// Where every rank has its segment, if the far conduit reaches it by address.
+    segments: Option<Box<[u64]>>,
+    /// Last but for what it uses: it ends before the conduits do.
+    _thread: Thread,
+}
+
+impl Mixed {
+    /// Joins the two. Collective.
+    ///
+    /// `hosts` says which host each rank is on; `near` joins the ranks of this one, in order,
+    /// and `far` all of the job. The segments are those of `near`.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if the conduits are not of such ranks, or `far` can reach no
+    /// memory but its own segments.
+    pub fn join(
+        bootstrap: &mut dyn Bootstrap,
+        hosts: &[u32],
+        name: &'static str,
+        near: Box<dyn Conduit>,
+        far: Box<dyn Conduit>,
+    ) -> Result<Self, Error> {
+        let (near, far): (Arc<dyn Conduit>, Arc<dyn Conduit>) = (near.into(), far.into());
+        let rank = Rank(bootstrap.rank());
+        let mates = Mates::of(rank, hosts);
+        let numbers = [far.size(), hosts.len() as u32];
+        let fits = numbers.iter().all(|n| *n == bootstrap.size()) && near.size() == mates.count();
+        if !fits || far.rank() != rank || mates.near(rank) != Some(near.rank()) {
+            let what = "the conduits within hosts and between them are not of the same ranks";
+            return Err(Error::Unreachable(what.to_owned()));
+        }
+        let caps = caps(name, near.caps(), far.caps());
+        let segments = match far.caps() {
+            Caps {
+                registration: Some(_),
+                ..
+            } => None,
+            Caps {
+                any_address: true, ..
+            } => Some(exchange(bootstrap, &*near)?),
+            _ => {
+                let what = "the conduit between hosts reaches no memory of the one within them";
+                return Err(Error::Unreachable(what.to_owned()));
+            }
+        };
+        let relay = Arc::new(Relay::new());
+        let thread = Thread::start(&relay, &near, &far, rank)?;
+        Ok(Self {
+            standings: Standings::new(far.size()),
+            near,
+            far,
+            mates,
+            caps,
+            relay,
+            segments,
+            _thread: thread,
+        })
+    }
+
+    /// What is known of the ranks, up to date.
+    #[inline]
+    fn standings(&self) -> &Standings {
+        self.standings.look(&*self.near, &*self.far, &self.mates);
+        &self.standings
+    }
+
+    /// # Errors
+    /// [`Error::PeerLost`] unless the peer takes part: either conduit may not know yet.
+    #[inline]
+    fn alive(&self, peer: Rank) -> Result<(), Error> {
+        match self.standings().of(peer) {
+            Standing::Present => Ok(()),
+            _ => Err(Error::PeerLost(peer)),
+        }
+    }
+
+    /// A place as the far conduit knows it: it has not the segments, but their addresses.
+    fn place(&self, peer: Rank, at: Remote, len: usize) -> Result<Remote, Error> {
+        let base = (self.segments.as_ref()).and_then(|segments| segments.get(peer.index()));
+        let (Some(base), Key::SEGMENT) = (base, at.key) else {
+            return Ok(at);
+        };
+        let (len, extent) = (len as u64, self.caps.segment as u64);
+        if len > extent || at.offset > extent - len {
+            return Err(Error::OutOfExtent {
+                peer,
+                offset: at.offset,
+                len,
+                extent,
+            });
+        }
+        Ok(Remote {
+            key: Key::ANY,
+            offset: base + at.offset,
+        })
+    }
+
+    /// The number of a mate whose segment is meant, where that needs no registration.
+    fn mate_of(&self, peer: Rank, key: Key) -> Option<Rank> {
+        let segment = key == Key::SEGMENT && self.segments.is_some();
+        self.mates.near(peer).filter(|_| segment)
+    }
+
+    fn begun(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
+        if let Ok(Posted::Pending(_)) = posted {
+            self.relay.note();
+        }
+        posted
+    }
+
+    fn begun_near(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
+        match posted {
+            Ok(Posted::Done) => Ok(Posted::Done),
+            Ok(Posted::Pending(ticket)) => Ok(Posted::Pending(Mates::ticket(ticket))),
+            Err(error) => Err(self.mates.error(error)),
+        }
+    }
+
+    fn up<'a>(&'a self, sink: &'a mut dyn Sink) -> Up<'a> {
+        Up {
+            mates: &self.mates,
+            sink,
+        }
+    }
+}
+
+/// What both can do.
+fn caps(name: &'static str, near: &Caps, far: &Caps) -> Caps {
+    Caps {
+        name,
+        registration: far.registration,
+        reads: far.reads,
+        any_address: far.any_address,
+        max_args: near.max_args.min(far.max_args),
+        max_payload: near.max_payload.min(far.max_payload),
+        segment: near.segment,
+        bytes_per_rank: near.bytes_per_rank + far.bytes_per_rank,
+        bytes_per_pair: near.bytes_per_pair.max(far.bytes_per_pair),
+        asymmetric_fence: near.asymmetric_fence,
+    }
+}
+
+/// Tells the others where the own segment lies, and learns where theirs do.
+fn exchange(bootstrap: &mut dyn Bootstrap, near: &dyn Conduit) -> Result<Box<[u64]>, Error> {
+    let unreachable = |cause: hydrant_launch::Error| Error::Unreachable(cause.to_string());
+    let own = near.window(near.rank()).ok_or_else(|| {
+        Error::Unreachable("the conduit within hosts does not map the own segment".to_owned())
+    })?;
+    let base = own.as_ptr().addr() as u64;
+    (bootstrap.put(SEGMENT, &base.to_le_bytes())).map_err(unreachable)?;
+    bootstrap.fence().map_err(unreachable)?;
+    (0..bootstrap.size())
+        .map(|rank| {
+            let base = bootstrap.get(rank, SEGMENT).map_err(unreachable)?;
+            let base = base.try_into().map(u64::from_le_bytes);
+            base.map_err(|_| {
+                Error::Unreachable(format!("rank {rank} published no address of its segment"))
+            })
+        })
+        .collect()
+}
+
+impl Conduit for Mixed {
+    fn rank(&self) -> Rank {
+        self.far.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.far.size()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        self.near.window(self.mates.near(peer)?)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        self.near.door(self.mates.near(peer)?)
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        (self.near.commit(offset, len)).map_err(|error| self.mates.error(error))
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        (self.near.commit_huge(offset, len)).map_err(|error| self.mates.error(error))
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        self.near.decommit(offset, len);
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.far.register(addr, len, access) }
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        self.far.deregister(key)
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        self.alive(peer)?;
+        if let Some(mate) = self.mate_of(peer, to.key) {
+            // SAFETY: the same contract.
+            return self.begun_near(unsafe { self.near.write(mate, to, from, len, local) });
+        }
+        let to = self.place(peer, to, len)?;
+        // SAFETY: the same contract. Where the place became an address, it is in the segment
+        // of the peer, which can bear the change as under the key of the segment.
+        self.begun(unsafe { self.far.write(peer, to, from, len, local) })
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        self.alive(peer)?;
+        if let Some(mate) = self.mate_of(peer, from.key) {
+            // SAFETY: the same contract.
+            return self.begun_near(unsafe { self.near.read(mate, from, to, len, local) });
+        }
+        let from = self.place(peer, from, len)?;
+        // SAFETY: the same contract.
+        self.begun(unsafe { self.far.read(peer, from, to, len, local) })
+    }
+
+    #[inline]
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        self.alive(peer)?;
+        if message.args.len() > self.caps.max_args {
+            return Err(Error::TooManyArgs {
+                count: message.args.len(),
+                limit: self.caps.max_args,
+            });
+        }
+        if message.payload.len() > self.caps.max_payload {
+            return Err(Error::MessageTooLong {
+                len: message.payload.len(),
+                limit: self.caps.max_payload,
+            });
+        }
+        match self.mates.near(peer) {
+            Some(mate) => (self.near.send(mate, message)).map_err(|error| self.mates.error(error)),
+            None => self.far.send(peer, message),
+        }
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        match self.mates.near(peer) {
+            Some(mate) => self.near.handled(mate),
+            None => self.far.handled(peer),
+        }
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        let near = self.near.poll(&mut self.up(sink));
+        let far = self.far.poll(sink);
+        if far > 0 {
+            self.relay.note();
+        }
+        near + far
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        let near = self.near.drain(&mut self.up(sink));
+        let far = self.far.drain(sink);
+        if far > 0 {
+            self.relay.note();
+        }
+        near + far
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        (self.relay).wait(&*self.near, &*self.far, sleeper, timeout, ready);
+    }
+
+    fn ring(&self, peer: Rank) {
+        match self.mates.near(peer) {
+            Some(mate) => self.near.ring(mate),
+            None => self.far.ring(peer),
+        }
+    }
+
+    fn wake(&self, peer: Rank) {
+        match self.mates.near(peer) {
+            Some(mate) => self.near.wake(mate),
+            None => self.far.wake(peer),
+        }
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.standings().of(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.standings().first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.standings().changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        self.near.leave(orderly);
+        self.far.leave(orderly);
+    }
+
+    fn now(&self) -> Duration {
+        self.near.now()
+    }
+}

@@ -1,0 +1,250 @@
+//! Sleeping until either of two conduits has something.
+//!
+//! A thread sleeps in the near conduit. What wakes it in the far one is passed on by a thread of
+//! the rank, the *relay*, which sleeps there for the same things, and wakes the near sleepers
+//! whenever it returns. While nobody sleeps for messages it only naps there, and messages do not
+//! disturb it.
+//!
+//! Nothing is missed:
+//!
+//! - A sleeper goes to sleep only once the relay is *armed* for it: since then the far conduit
+//!   wakes the relay for all that the sleeper sleeps for. `ready` is asked after that.
+//! - When the relay returns it counts, and then wakes the near sleepers. Who saw it armed saw
+//!   the count; who is asked whether it is ready after the near bell is armed compares it. So
+//!   either the count has changed, or the wake comes after the bell was armed.
+//! - The relay sleeps again only when all that it woke are awake: what woke it is still there
+//!   until they have looked, and would wake it again and again.
+//! - What a conduit sleeps for may depend on what it has delivered or begun (a reply that waits
+//!   for room). So the relay is armed anew when the far conduit has done something since.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release, SeqCst},
+        },
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use hydrant_conduit::{Conduit, Error, Rank, Sleeper};
+
+/// How long the relay sleeps at most where one kind of sleep does not cover all there are.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Kinds of sleep, each for more than a [`Sleeper::Nap`].
+const KINDS: [Sleeper; 4] = [
+    Sleeper::Service,
+    Sleeper::Application,
+    Sleeper::Memory,
+    Sleeper::Room,
+];
+
+/// What the relay and the sleepers share.
+pub(crate) struct Relay {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// How often the relay has returned.
+    returns: AtomicU64,
+    /// How often the far conduit has done what may change what it sleeps for.
+    deeds: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many sleep, of each of the [`KINDS`].
+    asleep: [usize; KINDS.len()],
+    /// For what the far conduit wakes the relay, while it is sure to.
+    armed: Option<Armed>,
+    /// How many are asleep in the near conduit, or about to be, since the relay last returned.
+    sleepers: usize,
+    /// How many of those that it woke then are not yet awake.
+    waking: usize,
+    stopped: bool,
+}
+
+/// A sleep of the relay.
+#[derive(Clone, Copy)]
+struct Armed {
+    covered: [bool; KINDS.len()],
+    deeds: u64,
+}
+
+impl Relay {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            returns: AtomicU64::new(0),
+            deeds: AtomicU64::new(0),
+        }
+    }
+
+    /// The far conduit has delivered or begun something.
+    #[inline]
+    pub(crate) fn note(&self) {
+        self.deeds.fetch_add(1, Release);
+    }
+
+    /// [`Conduit::wait`] on both conduits.
+    pub(crate) fn wait(
+        &self,
+        near: &dyn Conduit,
+        far: &dyn Conduit,
+        sleeper: Sleeper,
+        timeout: Option<Duration>,
+        ready: &mut dyn FnMut() -> bool,
+    ) {
+        let kind = KINDS.iter().position(|kind| *kind == sleeper);
+        let mut state = self.state();
+        if let Some(kind) = kind {
+            state.asleep[kind] += 1;
+        }
+        let mut deeds = None;
+        while !state.stopped {
+            let latest = *deeds.get_or_insert_with(|| self.deeds.load(Acquire));
+            match state.armed {
+                Some(armed) if kind.is_none_or(|kind| armed.covers(kind, latest)) => break,
+                // It comes back with a new look at who sleeps.
+                Some(_) => {
+                    state.armed = None;
+                    drop(state);
+                    far.wake(far.rank());
+                    state = self.state();
+                }
+                None => {
+                    state = (self.changed.wait(state)).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        let seen = self.returns.load(SeqCst);
+        state.sleepers += 1;
+        drop(state);
+        near.wait(sleeper, timeout, &mut || {
+            ready() || self.returns.load(SeqCst) != seen
+        });
+        let mut state = self.state();
+        if let Some(kind) = kind {
+            state.asleep[kind] -= 1;
+        }
+        if self.returns.load(SeqCst) == seen {
+            state.sleepers -= 1;
+            return;
+        }
+        state.waking -= 1;
+        if state.waking == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// What the relay's thread does.
+    fn serve(&self, near: &dyn Conduit, far: &dyn Conduit) {
+        loop {
+            let (asleep, deeds) = {
+                let mut state = self.state();
+                while state.waking > 0 && !state.stopped {
+                    state = (self.changed.wait(state)).unwrap_or_else(PoisonError::into_inner);
+                }
+                if state.stopped {
+                    return;
+                }
+                (state.asleep, self.deeds.load(Acquire))
+            };
+            let (sleeper, covered) = widest(&asleep);
+            let whole = asleep
+                .iter()
+                .zip(covered)
+                .all(|(n, covered)| *n == 0 || covered);
+            let armed = Armed {
+                // What is not covered is looked after often.
+                covered: covered.map(|covered| covered || !whole),
+                deeds,
+            };
+            far.wait(sleeper, (!whole).then_some(TICK), &mut || {
+                let mut state = self.state();
+                let outdated = state.stopped
+                    || (0..KINDS.len()).any(|kind| state.asleep[kind] > 0 && !armed.covered[kind]);
+                if !outdated {
+                    state.armed = Some(armed);
+                    self.changed.notify_all();
+                }
+                outdated
+            });
+            {
+                let mut state = self.state();
+                state.armed = None;
+                state.waking += std::mem::take(&mut state.sleepers);
+                self.returns.fetch_add(1, SeqCst);
+            }
+            near.wake(near.rank());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Armed {
+    /// Whether a sleeper of this kind, who knows of so many deeds, is woken by it.
+    fn covers(&self, kind: usize, deeds: u64) -> bool {
+        // More deeds than the sleeper knows of are looked at, too.
+        self.covered[kind] && self.deeds >= deeds
+    }
+}
+
+/// The sleep that is for most of what there are sleepers for, and what it is for.
+fn widest(asleep: &[usize; KINDS.len()]) -> (Sleeper, [bool; KINDS.len()]) {
+    let [service, application, memory, room] = asleep.map(|count| count > 0);
+    if room {
+        (Sleeper::Room, [true, true, false, true])
+    } else if memory {
+        (Sleeper::Memory, [true, true, true, false])
+    } else if application || service {
+        (Sleeper::Application, [true, true, false, false])
+    } else {
+        (Sleeper::Nap, [false; KINDS.len()])
+    }
+}
+
+/// The relay's thread; it ends when this is dropped.
+pub(crate) struct Thread {
+    relay: Arc<Relay>,
+    far: Arc<dyn Conduit>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    pub(crate) fn start(
+        relay: &Arc<Relay>,
+        near: &Arc<dyn Conduit>,
+        far: &Arc<dyn Conduit>,
+        rank: Rank,
+    ) -> Result<Self, Error> {
+        let thread = thread::Builder::new()
+            .name(format!("hydrant-relay-{rank}"))
+            .spawn({
+                let (relay, near, far) = (Arc::clone(relay), Arc::clone(near), Arc::clone(far));
+                move || relay.serve(&*near, &*far)
+            })
+            .map_err(|cause| Error::system("starting the relay thread", cause))?;
+        Ok(Self {
+            relay: Arc::clone(relay),
+            far: Arc::clone(far),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.relay.state().stopped = true;
+        self.relay.changed.notify_all();
+        self.far.wake(self.far.rank());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

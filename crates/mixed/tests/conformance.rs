@@ -1,0 +1,100 @@
+//! The conformance suite on two conduits at once. The ranks are threads of this process that
+//! pretend to be on several hosts.
+
+use std::{process::ExitCode, sync::Arc, thread};
+
+use hydrant_conduit::{Conduit, Message, Rank, Sent, conformance::Fixture};
+use hydrant_launch::{Bootstrap, Subset};
+use hydrant_mixed::Mixed;
+use hydrant_smp::{Options, attach, pin};
+
+/// Which host a rank pretends to be on.
+type Host = fn(u32) -> u32;
+
+/// Shared memory within hosts, and what `far` makes between them.
+struct Hosts {
+    host: Host,
+    near: Options,
+    far: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
+}
+
+impl Hosts {
+    fn join(&self, mut bootstrap: impl Bootstrap) -> Mixed {
+        let ranks = 0..bootstrap.size();
+        let hosts: Vec<u32> = ranks.clone().map(self.host).collect();
+        let here = hosts[bootstrap.rank() as usize];
+        let mates = ranks.filter(|rank| hosts[*rank as usize] == here).collect();
+        let mut group = Subset::new(&mut bootstrap, mates, "near.").expect("a member");
+        let near = attach(&mut group, &self.near).expect("ranks of one host");
+        let far = (self.far)(&mut bootstrap);
+        Mixed::join(&mut bootstrap, &hosts, "mixed", Box::new(near), far).expect("the same ranks")
+    }
+}
+
+impl Fixture for Hosts {
+    fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
+        thread::scope(|scope| {
+            let ranks: Vec<_> = hydrant_launch::local(ranks)
+                .into_iter()
+                .map(|bootstrap| scope.spawn(move || self.join(bootstrap)))
+                .collect();
+            (ranks.into_iter())
+                .map(|rank| Arc::new(rank.join().expect("a rank that joins")) as _)
+                .collect()
+        })
+    }
+
+    fn arrives_at_once(&self) -> bool {
+        true
+    }
+
+    /// Kinds from [`Message::KINDS`] on are the conduit's own, with arguments of their own.
+    fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
+        let kinds = Message::KINDS..16;
+        kinds.into_iter().all(|kind| {
+            let message = Message {
+                kind,
+                tag: 7,
+                args: &[1, 2],
+                payload: &[3],
+            };
+            from.send(to, &message).expect("within the limits") == Sent::Yes
+        })
+    }
+}
+
+/// Shared memory, as if it were a network that needs no registration.
+fn plain(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
+    let options = Options {
+        segment: 4096,
+        ..Options::default()
+    };
+    Box::new(attach(bootstrap, &options).expect("ranks of one host"))
+}
+
+/// Ranks of one host as if a NIC that needs registration joined them.
+fn pinned(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
+    let options = Options {
+        segment: 4096,
+        ..Options::default()
+    };
+    Box::new(pin::attach(bootstrap, &options).expect("ranks of one host"))
+}
+
+fn main() -> ExitCode {
+    let on = |host: Host, far| -> Box<dyn Fixture> {
+        let near = Options {
+            segment: 64 << 20,
+            ..Options::default()
+        };
+        Box::new(Hosts { host, near, far })
+    };
+    hydrant_conduit::conformance::main(vec![
+        ("every_rank_alone", on(|rank| rank, plain)),
+        ("even_and_odd", on(|rank| rank % 2, plain)),
+        ("pinned_alone", on(|rank| rank, pinned)),
+        ("pinned_pairs", on(|rank| rank / 2, pinned)),
+        ("pinned_even_and_odd", on(|rank| rank % 2, pinned)),
+        ("pinned_one_host", on(|_| 0, pinned)),
+    ])
+}
