@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, instructions, models, runners};
+use crate::{cargo, deny, instructions, models, runners, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -24,6 +24,8 @@ pub(crate) enum Check {
     Build,
     /// Unit, property and multi-process tests of every crate
     Unit,
+    /// RDMA on a real kernel: tests and programs in virtual machines
+    Verbs,
     /// The examples in the documentation run
     DocTests,
     /// Every interleaving of the lock-free code, by loom
@@ -54,6 +56,7 @@ impl Check {
             Check::Deny,
             Check::Build,
             Check::Unit,
+            Check::Verbs,
             Check::DocTests,
             Check::Loom,
             Check::Instructions,
@@ -74,6 +77,7 @@ impl Check {
             Check::Deny => "deny",
             Check::Build => "build",
             Check::Unit => "unit",
+            Check::Verbs => "verbs",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
             Check::Instructions => "instructions",
@@ -91,6 +95,7 @@ impl Check {
             Check::Doc | Check::Build | Check::DocTests | Check::Loom => &[Tool::Cc],
             Check::Deny => &[Tool::CargoDeny],
             Check::Unit | Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
+            Check::Verbs => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
             Check::Miri => &[Tool::Miri],
             Check::Launchers => &[
@@ -127,6 +132,7 @@ impl Check {
             Check::Deny => deny::dependencies(),
             Check::Build => cargo::build(),
             Check::Unit => runners::unit(),
+            Check::Verbs => verbs::verbs(),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),
             Check::Instructions => instructions::compare(),

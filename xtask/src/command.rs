@@ -67,6 +67,18 @@ pub(crate) fn run_listening(
     }
 }
 
+/// Runs `command` to its end and gives back its standard output; the rest is shown.
+pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Error> {
+    let name = announce(&command);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|source| Error::NotRun {
+        command: name.clone(),
+        source,
+    })?;
+    succeeded(name, output.status, vec![])?;
+    Ok(output.stdout)
+}
+
 /// Whether `command` can be started and succeeds, its output thrown away.
 pub(crate) fn succeeds(mut command: Command) -> bool {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -131,7 +143,8 @@ pub(crate) fn typed(command: &Command) -> String {
     name
 }
 
-fn quoted(word: &str) -> String {
+/// `word` as a shell reads it back.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -47,6 +47,9 @@ pub(crate) enum Error {
         /// What is missing.
         tools: Vec<Tool>,
     },
+    /// There is no virtual machine, and why.
+    #[error(transparent)]
+    Vm(#[from] crate::vm::Error),
     /// Something could not be installed, and why.
     #[error("{0}")]
     NotInstalled(String),
@@ -60,6 +63,7 @@ impl Error {
             Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }
+            | Error::Vm(_)
             | Error::NotInstalled(_) => true,
         }
     }

@@ -16,6 +16,7 @@ mod runners;
 mod setup;
 mod test;
 mod tool;
+mod verbs;
 mod vm;
 
 use std::process::ExitCode;

@@ -92,7 +92,7 @@ pub(crate) fn libtest(command: Command) -> Result<Vec<String>, Error> {
 }
 
 /// Whether this line of the harness counts tests that ran.
-fn ran_something(line: &str) -> bool {
+pub(crate) fn ran_something(line: &str) -> bool {
     line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed;")
 }
 

@@ -1,0 +1,315 @@
+//! The check of RDMA on a real kernel: programs and tests that run in virtual machines.
+//!
+//! A machine takes long to boot where processors are translated, so everything that
+//! wants the same kind runs in one, by a script that says of each step how it ended.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::{
+    at_root, cargo, output, quoted, run_listening, succeeded, target_folder, typed,
+};
+use crate::error::Error;
+use crate::runners::ran_something;
+use crate::tool::Tool;
+use crate::vm;
+
+/// What must be on the machine.
+pub(crate) const TOOLS: &[Tool] = &[
+    Tool::Cc,
+    Tool::Qemu,
+    Tool::Busybox,
+    Tool::Kmod,
+    Tool::Xz,
+    Tool::Ip,
+    Tool::IbverbsUtils,
+    Tool::IbverbsProviders,
+    Tool::SshClient,
+    Tool::Perftest,
+];
+
+/// Which tests run, and in what: one line each.
+const SUITES: [Suite; 1] = [Suite {
+    hosts: 1,
+    package: "hydrant-smp",
+    target: "processes",
+}];
+
+/// Programs of others that must run, or the machine is to blame and not we.
+const PROGRAMS: [Program; 4] = [
+    Program {
+        hosts: 1,
+        name: "ibv_rc_pingpong on one host",
+        script: "both_ends ibv_rc_pingpong -g 1",
+    },
+    Program {
+        hosts: 1,
+        name: "ib_write_lat on one host",
+        script: "both_ends ib_write_lat -x 1 -n 100",
+    },
+    Program {
+        hosts: 2,
+        name: "ibv_rc_pingpong between hosts",
+        script: "between ibv_rc_pingpong -g 1 -n 100",
+    },
+    Program {
+        hosts: 2,
+        name: "ib_write_lat between hosts",
+        script: "between ib_write_lat -x 1 -n 100",
+    },
+];
+
+/// Longer than any machine takes; there to end a hang.
+const SECONDS: &str = "1800";
+
+/// What every script begins with. A client comes again until its server is there.
+/// The outputs are one, so that no line is torn by another.
+const FUNCTIONS: &str = r#"
+exec 2>&1
+step() {
+	echo "step begins: $1"
+	name=$1
+	shift
+	if "$@"; then
+		echo
+		echo "step passed: $name"
+	else
+		status=$?
+		echo
+		echo "step failed with status $status: $name"
+		failed=1
+	fi
+}
+client() {
+	tries=0
+	until "$@"; do
+		tries=$((tries + 1))
+		[ $tries -lt 40 ] || return 1
+		sleep 0.5
+	done
+}
+both_ends() {
+	"$@" >/dev/null &
+	client "$@" localhost && wait $!
+}
+between() {
+	ssh host2 "$@" >/dev/null &
+	client "$@" host2 && wait $!
+}
+in_folder() {
+	cd "$1" || return
+	shift
+	CARGO_MANIFEST_DIR=$PWD "$@"
+}
+failed=0
+"#;
+
+struct Suite {
+    /// How many machines it wants.
+    hosts: u32,
+    package: &'static str,
+    /// The file in the package's `tests` folder.
+    target: &'static str,
+}
+
+struct Program {
+    hosts: u32,
+    name: &'static str,
+    script: &'static str,
+}
+
+/// One line of a script.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    name: String,
+    script: String,
+    /// Whether the standard test harness must have run something in it.
+    has_tests: bool,
+}
+
+/// Every program and test, in as few machines as will do.
+pub(crate) fn verbs() -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    for hosts in [1, 2] {
+        let mut steps = Vec::new();
+        for program in PROGRAMS.iter().filter(|it| it.hosts == hosts) {
+            steps.push(Step {
+                name: program.name.to_owned(),
+                script: program.script.to_owned(),
+                has_tests: false,
+            });
+        }
+        for suite in SUITES.iter().filter(|it| it.hosts == hosts) {
+            steps.push(suite.build()?);
+        }
+        notes.extend(run_steps(hosts, &steps)?);
+    }
+    Ok(notes)
+}
+
+impl Suite {
+    /// Builds it here and gives back what runs it there.
+    fn build(&self) -> Result<Step, Error> {
+        let mut command = cargo("test --no-run --message-format=json-render-diagnostics");
+        command.args(["--package", self.package, "--test", self.target]);
+        let name = typed(&command);
+        let said = output(command)?;
+        let built = String::from_utf8_lossy(&said)
+            .lines()
+            .find_map(test_program);
+        let (folder, program) = built.ok_or(Error::NothingRan { command: name })?;
+        Ok(Step {
+            name: format!("{} {}", self.package, self.target),
+            // One test at a time: its ranks want the processors for themselves.
+            script: format!(
+                "in_folder {} {} --test-threads=1",
+                quoted(&folder),
+                quoted(&program)
+            ),
+            has_tests: true,
+        })
+    }
+}
+
+/// The package's folder and the program, in the line in which cargo says that it has
+/// built one of tests.
+fn test_program(line: &str) -> Option<(String, String)> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_str()?;
+    let program = message["executable"].as_str()?;
+    Some((folder.to_owned(), program.to_owned()))
+}
+
+/// Boots the machines and runs the steps; each must have passed, and tests have run.
+fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
+    let script = write_script(hosts, steps)?;
+    let this = env::current_exe().map_err(|source| Error::NotRun {
+        command: "xtask vm".into(),
+        source,
+    })?;
+    // Killed with us: nobody would wait for it any more.
+    let mut command = at_root("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(this);
+    command.args(["vm", "--timeout", SECONDS, "--hosts", &hosts.to_string()]);
+    command.args(["--", "sh"]).arg(script);
+    // In the machine there is a device, so that no test may go without.
+    command.env("HYDRANT_TEST_REQUIRE", "1");
+
+    let mut outcome = Outcome::default();
+    let (command, status) = run_listening(command, |line| outcome.listen(line))?;
+    let notes = succeeded(command, status, outcome.notes)?;
+    let idle = steps.iter().find(|step| {
+        let has_passed = outcome.passed.contains(&step.name);
+        !has_passed || step.has_tests && !outcome.tested.contains(&step.name)
+    });
+    match idle {
+        None => Ok(notes),
+        Some(step) => Err(Error::NothingRan {
+            command: step.name.clone(),
+        }),
+    }
+}
+
+/// The script's file, which stays, so that it can be run again by hand.
+fn write_script(hosts: u32, steps: &[Step]) -> Result<PathBuf, Error> {
+    let mut text = FUNCTIONS.to_owned();
+    for step in steps {
+        text += &format!("step {} {}\n", quoted(&step.name), step.script);
+    }
+    text += "exit $failed\n";
+    let folder = target_folder().join("vm");
+    let file = folder.join(format!("verbs-{hosts}.sh"));
+    let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
+    wrote.map_err(vm::Error::file("write", &file))?;
+    Ok(file)
+}
+
+/// What the script said so far.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// The step that runs.
+    now: String,
+    passed: Vec<String>,
+    /// The steps in which tests ran.
+    tested: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Outcome {
+    fn listen(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("step begins: ") {
+            self.now = name.to_owned();
+        } else if let Some(name) = line.strip_prefix("step passed: ") {
+            self.passed.push(name.to_owned());
+            self.notes.push(line.to_owned());
+        } else if line.starts_with("step failed ") {
+            self.notes.push(line.to_owned());
+        } else if ran_something(line) {
+            self.tested.push(self.now.clone());
+            self.notes.push(format!("{}: {line}", self.now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_tests_are_told_from_all_else_that_cargo_builds() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml",
+            "profile":{"test":true},"executable":"/t/a-1"}"#;
+        let built = Some(("/w/a".to_owned(), "/t/a-1".to_owned()));
+        assert_eq!(test_program(line), built);
+        assert_eq!(test_program(&line.replace("true", "false")), None);
+        assert_eq!(test_program(&line.replace("\"/t/a-1\"", "null")), None);
+        assert_eq!(test_program("not of cargo"), None);
+    }
+
+    #[test]
+    fn what_a_step_says_is_told_from_how_it_ended() {
+        let mut outcome = Outcome::default();
+        for line in [
+            "step begins: a",
+            "test result: ok. 0 passed; 0 failed; 3 ignored",
+            "step passed: a",
+            "step begins: b c",
+            "test result: ok. 2 passed; 0 failed; 0 ignored",
+            "step failed with status 1: b c",
+        ] {
+            outcome.listen(line);
+        }
+        assert_eq!(outcome.passed, ["a"]);
+        assert_eq!(outcome.tested, ["b c"]);
+        assert_eq!(outcome.notes.len(), 3);
+    }
+
+    #[test]
+    fn the_script_goes_on_after_a_failure_and_says_so_in_the_end() {
+        let steps = ["true", "false", "test a = 'a'"].map(|script| Step {
+            name: format!("it's {script}"),
+            script: script.to_owned(),
+            has_tests: false,
+        });
+        let file = write_script(0, &steps).unwrap();
+        let ran = std::process::Command::new("sh")
+            .arg(&file)
+            .output()
+            .unwrap();
+        fs::remove_file(file).unwrap();
+        let said = String::from_utf8(ran.stdout).unwrap();
+        let ends: Vec<_> = said.lines().filter(|it| it.contains("ed")).collect();
+        let expected = [
+            "step passed: it's true",
+            "step failed with status 1: it's false",
+            "step passed: it's test a = 'a'",
+        ];
+        assert_eq!(ends, expected);
+        assert_eq!(ran.status.code(), Some(1));
+    }
+}
