@@ -50,5 +50,8 @@ pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, run};
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use registration::RegistrationSettings;
-pub use rma::{AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
+pub use rma::{
+    AnywhereLoan, AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal,
+    Stride,
+};
 pub use settings::{ConduitKind, Settings};

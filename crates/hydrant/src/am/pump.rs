@@ -71,7 +71,7 @@ impl Sink for Pump<'_> {
     }
 
     fn local(&mut self, ticket: Ticket) {
-        self.core.left(ticket);
+        self.core.pending.leave(ticket);
     }
 
     fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {

@@ -30,7 +30,8 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     pub(crate) am: Engine,
     pub(crate) memory: Registry,
-    /// Where the network needs registered memory.
+    /// Where the network needs registered memory; dropped after the conduit, which knows of
+    /// memory of it.
     pub(crate) registration: Option<Registration>,
     bootstrap: Mutex<Box<dyn Bootstrap>>,
 }
@@ -50,7 +51,7 @@ impl Core {
         let ranks_here = (0..conduit.size())
             .filter(|rank| conduit.window(Rank(*rank)).is_some())
             .count();
-        Ok(Arc::new(Self {
+        let core = Self {
             rank: conduit.rank(),
             size: conduit.size(),
             id,
@@ -63,7 +64,9 @@ impl Core {
             settings,
             conduit,
             bootstrap: Mutex::new(bootstrap),
-        }))
+        };
+        core.set_up_bounce();
+        Ok(Arc::new(core))
     }
 
     pub(crate) fn start_service(self: &Arc<Self>) -> Result<Option<JoinHandle<()>>> {

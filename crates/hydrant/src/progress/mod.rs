@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use pending::Pending;
+pub(crate) use pending::{Completed, Outcome, Pending};
 pub(crate) use service::start_service;
 pub(crate) use wait::{For, On};
 

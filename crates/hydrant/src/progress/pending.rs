@@ -1,67 +1,136 @@
-//! One-sided operations that are not complete yet.
+//! One-sided operations that are not complete yet: one map, looked at once when an operation is
+//! posted, once when it ends and once when its end is asked for.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hydrant_conduit::{Posted, Ticket};
+use rustc_hash::FxHashMap;
 
 use super::wait::{For, On};
-use crate::{Result, job::Core};
+use crate::{Result, job::Core, registration::Flight};
 
-type Outcome = std::result::Result<(), hydrant_conduit::Error>;
+pub(crate) type Outcome = std::result::Result<(), hydrant_conduit::Error>;
 
 /// The operations under way, and those that ended and were not asked for yet.
 #[derive(Default)]
 pub(crate) struct Pending {
-    state: Mutex<State>,
+    entries: Mutex<FxHashMap<u64, Entry>>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Under way.
-    open: HashSet<u64>,
-    /// Writes under way that are locally complete.
-    left: HashSet<u64>,
-    ended: HashMap<u64, Outcome>,
+enum Entry {
+    /// Locally complete; who posted it has not said so yet.
+    Left,
+    Open {
+        /// None while its end is being seen to.
+        flight: Option<Flight>,
+        /// Whether it is locally complete.
+        left: bool,
+    },
+    Ended(Outcome),
+}
+
+impl Entry {
+    /// Whether somebody may wait for it: nobody does for what the engine has under way.
+    fn is_open(&self) -> bool {
+        match self {
+            Entry::Open { flight, .. } => !matches!(flight, Some(Flight::Leg(_))),
+            Entry::Left | Entry::Ended(_) => false,
+        }
+    }
 }
 
 impl Pending {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, FxHashMap<u64, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An operation was posted; if another thread's poll was quick, it has ended already.
-    pub(crate) fn post(&self, ticket: Ticket) {
-        let mut state = self.state();
-        if !state.ended.contains_key(&ticket.0) {
-            state.open.insert(ticket.0);
+    /// An operation was posted. If another thread's poll was quick it has ended already: then
+    /// what is to be done about that is handed back, and [`end`](Self::end) is due.
+    #[must_use = "an operation that has ended is to be ended"]
+    pub(crate) fn post(
+        &self,
+        ticket: Ticket,
+        flight: Flight,
+        left: bool,
+    ) -> Option<(Flight, Outcome)> {
+        let mut entries = self.entries();
+        let flight = Some(flight);
+        match entries.insert(ticket.0, Entry::Open { flight, left }) {
+            None | Some(Entry::Open { .. }) => None,
+            Some(Entry::Left) => {
+                if let Some(Entry::Open { left, .. }) = entries.get_mut(&ticket.0) {
+                    *left = true;
+                }
+                None
+            }
+            Some(Entry::Ended(outcome)) => match entries.get_mut(&ticket.0) {
+                Some(Entry::Open { flight, .. }) => flight.take().map(|it| (it, outcome)),
+                _ => None,
+            },
         }
     }
 
     /// The operation was not begun after all.
-    pub(crate) fn forget(&self, ticket: Ticket) {
-        self.state().open.remove(&ticket.0);
+    pub(crate) fn forget(&self, ticket: Ticket) -> Option<Flight> {
+        match self.entries().remove(&ticket.0) {
+            Some(Entry::Open { flight, .. }) => flight,
+            _ => None,
+        }
     }
 
     /// The conduit says that a write no longer needs its source.
     pub(crate) fn leave(&self, ticket: Ticket) {
-        self.state().left.insert(ticket.0);
+        if let Entry::Open { left, .. } = self.entries().entry(ticket.0).or_insert(Entry::Left) {
+            *left = true;
+        }
     }
 
-    /// The conduit says that an operation ended.
-    pub(crate) fn complete(&self, ticket: Ticket, outcome: Outcome) {
-        let mut state = self.state();
-        state.open.remove(&ticket.0);
-        state.left.remove(&ticket.0);
-        state.ended.insert(ticket.0, outcome);
+    /// The conduit says that an operation ended. What is to be done about it is handed back:
+    /// before that is [told](Self::end) where somebody would see what is not done, after it
+    /// where nobody does.
+    pub(crate) fn complete(&self, ticket: Ticket, outcome: Outcome) -> Completed {
+        let mut entries = self.entries();
+        match entries.get_mut(&ticket.0) {
+            Some(Entry::Open { flight, .. }) => match flight.take() {
+                Some(first) if first.comes_first() => Completed::First(first, outcome),
+                flight => {
+                    entries.insert(ticket.0, Entry::Ended(outcome));
+                    flight.map_or(Completed::Told, Completed::Rest)
+                }
+            },
+            _ => {
+                entries.insert(ticket.0, Entry::Ended(outcome));
+                Completed::Told
+            }
+        }
+    }
+
+    /// All is done: whoever waits for the operation may know.
+    pub(crate) fn end(&self, ticket: Ticket, outcome: Outcome) {
+        self.entries().insert(ticket.0, Entry::Ended(outcome));
     }
 
     /// The outcome of an operation, once.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Outcome> {
-        self.state().ended.remove(&ticket.0)
+        let mut entries = self.entries();
+        if !matches!(entries.get(&ticket.0)?, Entry::Ended(_)) {
+            return None;
+        }
+        match entries.remove(&ticket.0) {
+            Some(Entry::Ended(outcome)) => Some(outcome),
+            _ => None,
+        }
     }
+}
+
+/// How far the end of an operation is.
+pub(crate) enum Completed {
+    /// Nothing is to be done.
+    Told,
+    /// Who waits knows; this is to be done.
+    Rest(Flight),
+    /// This is to be done, and then to be told.
+    First(Flight, Outcome),
 }
 
 impl Core {
@@ -71,8 +140,11 @@ impl Core {
             return Ok(());
         };
         self.wait(On::Nobody, For::Message, || {
-            let state = self.pending.state();
-            state.left.contains(&ticket.0) || !state.open.contains(&ticket.0)
+            let entries = self.pending.entries();
+            !matches!(
+                entries.get(&ticket.0),
+                Some(Entry::Open { left: false, .. })
+            )
         })
     }
 
@@ -93,11 +165,14 @@ impl Core {
     /// Waits until every operation posted so far is complete, whatever other threads post
     /// meanwhile.
     pub(crate) fn finish_all(&self) -> Result<()> {
-        let mut posted = self.pending.state().open.clone();
+        let mut posted: Vec<u64> = (self.pending.entries().iter())
+            .filter(|(_, entry)| entry.is_open())
+            .map(|(ticket, _)| *ticket)
+            .collect();
         self.wait(On::Nobody, For::Message, || {
             if !posted.is_empty() {
-                let state = self.pending.state();
-                posted.retain(|ticket| state.open.contains(ticket));
+                let entries = self.pending.entries();
+                posted.retain(|ticket| entries.get(ticket).is_some_and(Entry::is_open));
             }
             posted.is_empty()
         })

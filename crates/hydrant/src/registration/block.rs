@@ -28,10 +28,15 @@ impl Core {
         let Some(registration) = &self.registration else {
             return Ok(());
         };
-        if registration.strategy() != Strategy::PinEverything || len == 0 {
+        if len == 0 {
             return Ok(());
         }
         let base = self.segment_of(registration, self.rank)?;
+        self.begin_to_last(registration, base + offset as u64, len as u64)?;
+        (registration.lent).allocate(base + offset as u64, len as u64);
+        if registration.strategy() != Strategy::PinEverything {
+            return Ok(());
+        }
         let pinned = self.pin(registration, base + offset as u64, len as u64);
         let grants: &[Grant] = pinned.as_deref().unwrap_or_default();
         let mut round = 0;
@@ -80,6 +85,7 @@ impl Core {
             self.forget_block(registration, offset, len);
         }
         let base = self.segment_of(registration, self.rank)?;
+        (registration.lent).free(base + offset as u64);
         self.take_back(registration, base + offset as u64, len as u64);
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Core {
                 };
                 match posted {
                     Ok(Posted::Pending(ticket)) => {
-                        self.fly(registration, ticket, Flight::Leg(id));
+                        self.posted(ticket, Flight::Leg(id), false);
                     }
                     done => {
                         let result = done.map(drop).map_err(|cause| access_failed(&cause));
@@ -127,7 +127,7 @@ impl Core {
             }
             Action::Done { op, result } => {
                 let ticket = hydrant_conduit::Ticket(OPERATION | op);
-                self.pending.complete(ticket, result.map_err(as_conduit));
+                self.completed(ticket, result.map_err(as_conduit));
             }
             Action::Pinned { id, result } => {
                 lock(&registration.pinned).insert(id, result);
@@ -160,9 +160,8 @@ impl Core {
         self.step(registration, data, |engine, out| {
             // Judged while the engine is held: a loan that ends is taken off first and revoked
             // by the engine then, so that what is granted here is seen by its revocation.
-            let fine = stored && is_offered(registration, from, &message);
-            let verdict = match fine {
-                true => Verdict::Fine,
+            let verdict = match stored {
+                true => judge(registration, from, &message),
                 false => Verdict::Refused(Refusal::NotMapped),
             };
             outcome = engine.message(from.0, message, verdict, out);
@@ -212,6 +211,31 @@ impl Core {
 
 /// What stands in the place of a message that was taken out.
 const EMPTY: Message = Message::Recall { count: 0 };
+
+/// Whether a peer may have what a message asks of own memory, and whether it may keep it
+/// registered: memory that it names by its address may come and go unseen.
+fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict {
+    if !is_offered(registration, peer, message) {
+        return Verdict::Refused(Refusal::NotMapped);
+    }
+    let (lent, geometry) = (&registration.lent, registration.geometry);
+    let lasts = match message {
+        Message::Move(wanted) => {
+            (wanted.needs.iter()).all(|need| lent.lasts_until(geometry, need.run) == need.run.end())
+        }
+        Message::Pull { from, to, .. } => {
+            let lens = to.iter().map(|place| place.len);
+            let len = lens.fold(0, u64::saturating_add);
+            let run = geometry.span(*from, len);
+            run.is_ok_and(|run| lent.lasts_until(geometry, run) == run.end())
+        }
+        _ => true,
+    };
+    match lasts {
+        true => Verdict::Fine,
+        false => Verdict::Copy,
+    }
+}
 
 /// Whether a peer may have what a message asks of own memory.
 fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> bool {

@@ -3,8 +3,26 @@
 use hydrant_conduit::{Key, Posted, Remote, Ticket};
 use hydrant_pinning::{Operation, Own, Strategy};
 
-use super::{Flight, OPERATION, Registration};
+use super::{Flight, OPERATION, Registration, bounce::Bounced};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
+
+/// The keys of memory that needs no registration.
+const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
+
+/// How the own side of an operation stands.
+struct OwnSide {
+    stands: Own,
+    /// Where its data is, or goes.
+    at: *mut u8,
+    bounced: Option<Bounced>,
+}
+
+impl OwnSide {
+    /// Whether the network, or a slot, has the data of a put that was posted.
+    fn is_taken(&self, put: bool) -> bool {
+        put && (self.bounced.is_some() || self.stands == Own::Inline)
+    }
+}
 
 impl Core {
     /// Begins a put, or a get, of `len` bytes of own memory at `local`.
@@ -25,53 +43,50 @@ impl Core {
             return Ok(Posted::Done);
         }
         let remote = self.far_address(registration, rank, place, len as u64)?;
-        let post = |remote_key, local_key| {
-            let to = Remote {
-                key: Key(remote_key),
-                offset: remote,
-            };
-            if put {
-                // SAFETY: the caller's promise.
-                unsafe { self.conduit.write(rank, to, local, len, Key(local_key)) }
-            } else {
-                // SAFETY: the caller's promise.
-                unsafe { self.conduit.read(rank, to, local, len, Key(local_key)) }
-            }
-        };
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
-            let posted = post(Key::ANY.0, Key::ANY.0)?;
+            // SAFETY: the caller's promise.
+            let posted = unsafe { self.hand_over(rank, remote, local, len, put, ANYWHERE)? };
             if rank == self.rank {
                 self.conduit.copied(len);
             }
             if let Posted::Pending(ticket) = posted {
-                self.pending.post(ticket);
-                self.fly(registration, ticket, Flight::Plain);
+                self.posted(ticket, Flight::Plain, false);
             }
             return Ok(posted);
         }
-        let near = local.expose_provenance() as u64;
-        let hit = (registration.hot).hit(rank.0, remote, near, len as u64, put);
-        if let Some(hit) = hit.filter(|_| self.moves(put)) {
+        // Of a bucket of several pages, some may be gone though others last.
+        let copied = place.key == Key::ANY && registration.shares_buckets();
+        // SAFETY: the caller's promise, until the flight is over.
+        let own = unsafe { self.own_side(registration, local, len, put, copied) };
+        let near = own.at.expose_provenance() as u64;
+        let hit = match own.stands {
+            _ if copied || !self.moves(put) => None,
+            Own::Lasting => (registration.hot).hit(rank.0, remote, near, len as u64, put),
+            Own::Inline => registration.hot.hit_far(rank.0, remote, len as u64),
+            Own::Passing => None,
+        };
+        if let Some(hit) = hit {
             self.tally.one(Count::Hits);
-            return match post(hit.remote_key, hit.local_key) {
+            let keys = (hit.remote_key, hit.local_key);
+            // SAFETY: the caller's promise; a slot is this operation's until its flight is over.
+            let posted = unsafe { self.hand_over(rank, remote, own.at, len, put, keys) };
+            let flight = Flight::new(Some(hit), own.bounced);
+            return match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    self.pending.post(ticket);
-                    self.fly(registration, ticket, Flight::Hit(hit));
+                    self.posted(ticket, flight, own.is_taken(put));
                     Ok(Posted::Pending(ticket))
                 }
                 done => {
-                    self.hit_over(registration, &hit);
-                    done.map_err(Error::from)
+                    self.land(flight, done.is_ok());
+                    done
                 }
             };
-        }
-        if let Some(hit) = hit {
-            self.hit_over(registration, &hit);
         }
         self.tally.one(Count::Misses);
         let id = registration.name();
         let ticket = Ticket(OPERATION | id);
-        self.pending.post(ticket);
+        let left = put && own.bounced.is_some();
+        self.posted(ticket, Flight::new(None, own.bounced), left);
         let operation = Operation {
             id,
             peer: rank.0,
@@ -79,18 +94,87 @@ impl Core {
             local: near,
             remote,
             len: len as u64,
-            own: Own::Lasting,
-            copied: false,
+            own: own.stands,
+            copied,
         };
         let mut begun = Ok(());
         self.step(registration, &[], |engine, out| {
             begun = engine.begin(operation, out);
         });
         if let Err(cause) = begun {
-            self.pending.forget(ticket);
+            if let Some(flight) = self.pending.forget(ticket) {
+                self.land(flight, false);
+            }
             return Err(cause.into());
         }
         Ok(Posted::Pending(ticket))
+    }
+
+    /// How the own side of an operation stands, and where its data is: in a slot of the bounce
+    /// memory, if that costs less than registering the buffer for it.
+    ///
+    /// # Safety
+    /// As [`begin_far`](Self::begin_far), until the slot is given back.
+    #[inline]
+    unsafe fn own_side(
+        &self,
+        registration: &Registration,
+        local: *mut u8,
+        len: usize,
+        put: bool,
+        copied: bool,
+    ) -> OwnSide {
+        let side = |stands, at, bounced| OwnSide {
+            stands,
+            at,
+            bounced,
+        };
+        if put && len <= registration.inline {
+            return side(Own::Inline, local, None);
+        }
+        if registration.lent.lasts(local.addr() as u64, len as u64) || copied {
+            return side(Own::Lasting, local, None);
+        }
+        let bounce = registration.bounce.get();
+        // SAFETY: 1., 2. the caller's promise.
+        match bounce.and_then(|bounce| unsafe { bounce.take(local, len, put) }) {
+            Some((slot, bounced)) => {
+                if put {
+                    self.conduit.copied(len);
+                }
+                side(Own::Lasting, slot, Some(bounced))
+            }
+            None => side(Own::Passing, local, None),
+        }
+    }
+
+    /// Hands a transfer to the conduit.
+    ///
+    /// # Safety
+    /// As [`begin_far`](Self::begin_far).
+    #[inline]
+    unsafe fn hand_over(
+        &self,
+        rank: Rank,
+        remote: u64,
+        local: *mut u8,
+        len: usize,
+        put: bool,
+        (remote_key, local_key): (u64, u64),
+    ) -> Result<Posted> {
+        let place = Remote {
+            key: Key(remote_key),
+            offset: remote,
+        };
+        let local_key = Key(local_key);
+        let posted = if put {
+            // SAFETY: the caller's promise.
+            unsafe { self.conduit.write(rank, place, local, len, local_key) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.conduit.read(rank, place, local, len, local_key) }
+        };
+        posted.map_err(Error::from)
     }
 
     /// Whether the NIC moves data in that direction by itself.

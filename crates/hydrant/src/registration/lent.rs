@@ -6,6 +6,7 @@ use std::{
 };
 
 use hydrant_conduit::{Key, Rank, ReplyPort, Sent};
+use hydrant_pinning::{Geometry, Run};
 use rustc_hash::FxHashMap;
 
 use super::{Registration, lock};
@@ -13,6 +14,7 @@ use crate::{
     Error, Result,
     am::kind,
     job::Core,
+    memory::SYSTEM,
     progress::{For, On},
 };
 
@@ -22,11 +24,15 @@ const GONE: (u64, u64) = (u64::MAX, u64::MAX);
 /// What peers may name here, and what of theirs is known here.
 pub(super) struct Lent {
     segment: (u64, u64),
+    /// Whether registrations follow what is mapped: then nothing of this matters.
+    follows: bool,
     state: RwLock<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Allocated parts of the segment: where they begin, and their bytes.
+    allocated: BTreeMap<u64, u64>,
     /// Exposed buffers, by key.
     exposed: BTreeMap<u64, Loan>,
     next: u64,
@@ -53,11 +59,56 @@ impl State {
 }
 
 impl Lent {
-    pub(super) fn new(base: u64, len: u64) -> Self {
-        Self {
+    pub(super) fn new(base: u64, len: u64, follows: bool) -> Self {
+        let lent = Self {
             segment: (base, len),
+            follows,
             state: RwLock::default(),
+        };
+        // Hydrant's own part is there as long as the job.
+        lent.allocate(base, (SYSTEM as u64).min(len));
+        lent
+    }
+
+    /// A part of the segment is in use.
+    pub(super) fn allocate(&self, addr: u64, len: u64) {
+        self.change(|state| state.allocated.insert(addr, len));
+    }
+
+    /// A part of the segment goes.
+    pub(super) fn free(&self, addr: u64) {
+        self.change(|state| state.allocated.remove(&addr));
+    }
+
+    /// Whether own bytes go only after they were taken back: those of the segment do, for
+    /// whoever has a buffer there has it of what is allocated.
+    pub(super) fn lasts(&self, addr: u64, len: u64) -> bool {
+        let (start, size) = self.segment;
+        self.follows || (addr >= start && len <= size && addr - start <= size - len)
+    }
+
+    /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
+    /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
+    pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
+        if self.follows {
+            return run.end();
         }
+        let state = self.state();
+        let allocated = state.allocated.iter().map(|(start, len)| (*start, *len));
+        let exposed = state.exposed.values().map(|loan| loan.place);
+        let mut lasting: Vec<Run> = (allocated.chain(exposed))
+            .filter_map(|(start, len)| geometry.span(start, len).ok())
+            .filter(|lasting| lasting.count > 0 && lasting.overlaps(run))
+            .collect();
+        lasting.sort_unstable();
+        let mut end = run.first;
+        for lasting in lasting {
+            if lasting.first > end {
+                break;
+            }
+            end = end.max(lasting.end());
+        }
+        end.min(run.end())
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
@@ -120,10 +171,12 @@ impl Core {
             }
             .map_err(Error::from);
         };
+        let place = (addr.expose_provenance() as u64, len as u64);
+        self.begin_to_last(registration, place.0, place.1)?;
         Ok(registration.lent.change(|state| {
             state.next += 1;
             let loan = Loan {
-                place: (addr.expose_provenance() as u64, len as u64),
+                place,
                 told: Vec::new(),
             };
             state.exposed.insert(state.next, loan);
@@ -155,6 +208,24 @@ impl Core {
             let _ = self.send_resolve(peer, &[key.0, 0]);
         }
         self.take_back(registration, loan.place.0, loan.place.1)
+    }
+
+    /// Memory is about to be kept registered. Where a bucket is several pages, some of them may
+    /// have been registered before they were what they are now: that is given up first.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`].
+    pub(super) fn begin_to_last(
+        &self,
+        registration: &Registration,
+        addr: u64,
+        len: u64,
+    ) -> Result<()> {
+        if registration.shares_buckets() {
+            crate::progress::may_wait("lending a buffer in buckets of several pages")?;
+            self.take_back(registration, addr, len);
+        }
+        Ok(())
     }
 
     /// Takes own memory back from peers: they hold none of it when this returns, and none of it

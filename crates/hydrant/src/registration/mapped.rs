@@ -27,6 +27,16 @@ impl Core {
         welcome: Run,
     ) -> Result<Registered, Refusal> {
         let geometry = registration.geometry;
+        // What is registered beside the need may outlive the operation: it must not go unseen.
+        let around = Run {
+            first: need.end(),
+            count: welcome.end() - need.end(),
+        };
+        let end = (registration.lent).lasts_until(geometry, around);
+        let welcome = Run {
+            first: need.first,
+            count: end - need.first,
+        };
         let bytes = |run: Run| {
             (
                 geometry.address_of(run.first),

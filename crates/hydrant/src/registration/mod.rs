@@ -12,8 +12,10 @@
 #![allow(unsafe_code)] // hands memory to the conduit; see each block
 
 mod block;
+mod bounce;
 mod drive;
 mod far;
+mod flight;
 mod lent;
 mod limits;
 mod mapped;
@@ -24,11 +26,12 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{Conduit, Standing, Ticket};
+use hydrant_conduit::{Conduit, Standing};
 use hydrant_launch::Bootstrap;
-use hydrant_pinning::{Engine, Geometry, Hit, Hot, Strategy, wire::Grant};
+use hydrant_pinning::{Engine, Geometry, Hot, Limits, Strategy, wire::Grant};
 use rustc_hash::FxHashMap;
 
+pub(crate) use flight::Flight;
 pub use limits::RegistrationSettings;
 
 use crate::{Error, Rank, Result, job::Core};
@@ -42,7 +45,6 @@ pub(crate) struct Registration {
     hot: Arc<Hot>,
     engine: Mutex<Engine>,
     outbox: Mutex<Outbox>,
-    flights: Mutex<FxHashMap<u64, Flight>>,
     lent: lent::Lent,
     /// Where every rank has its segment; asked for when first needed.
     segments: Box<[OnceLock<u64>]>,
@@ -56,17 +58,12 @@ pub(crate) struct Registration {
     ended: Mutex<(u64, Vec<Rank>)>,
     strategy: Strategy,
     geometry: Geometry,
-}
-
-/// What a conduit's ticket is the end of.
-enum Flight {
-    Hit(Hit),
-    /// Nothing is held for it.
-    Plain,
-    /// A transfer of the engine's.
-    Leg(u64),
-    /// The end came before its beginning was noted.
-    Early(Result<(), hydrant_conduit::Error>),
+    limits: Limits,
+    /// Whether registrations stay true whatever is mapped under them.
+    follows: bool,
+    /// Most bytes of a put that the NIC takes along.
+    inline: usize,
+    bounce: OnceLock<bounce::Bounce>,
 }
 
 impl Registration {
@@ -83,7 +80,8 @@ impl Registration {
         let config = limits::config(settings, &registration, conduit)?;
         let strategy = config.strategy;
         let engine = Engine::new(config)?;
-        let geometry = engine.limits().geometry;
+        let limits = *engine.limits();
+        let geometry = limits.geometry;
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
@@ -94,8 +92,7 @@ impl Registration {
             hot: Arc::clone(engine.hot()),
             engine: Mutex::new(engine),
             outbox: Mutex::default(),
-            flights: Mutex::default(),
-            lent: lent::Lent::new(base, caps.segment as u64),
+            lent: lent::Lent::new(base, caps.segment as u64, registration.follows_mapping),
             segments,
             pinned: Mutex::default(),
             revoked: Mutex::default(),
@@ -104,6 +101,10 @@ impl Registration {
             ended: Mutex::default(),
             strategy,
             geometry,
+            limits,
+            follows: registration.follows_mapping,
+            inline: registration.inline,
+            bounce: OnceLock::new(),
         }))
     }
 
@@ -128,83 +129,17 @@ impl Registration {
         lock(&self.engine).stats()
     }
 
+    /// Whether memory that may come and go unseen shares buckets with memory that does not.
+    fn shares_buckets(&self) -> bool {
+        !self.follows && self.geometry.pages() > 1
+    }
+
     fn name(&self) -> u64 {
         self.next.fetch_add(1, Relaxed)
     }
 }
 
 impl Core {
-    /// The conduit ended an operation. `true` if it was one that registration posted.
-    pub(crate) fn completed(&self, ticket: Ticket, outcome: Result<(), hydrant_conduit::Error>) {
-        let Some(registration) = &self.registration else {
-            return self.pending.complete(ticket, outcome);
-        };
-        let flight = {
-            let mut flights = lock(&registration.flights);
-            match flights.remove(&ticket.0) {
-                Some(flight) => flight,
-                None => {
-                    flights.insert(ticket.0, Flight::Early(outcome));
-                    return;
-                }
-            }
-        };
-        self.landed(registration, ticket, flight, outcome);
-    }
-
-    /// The conduit no longer needs the source of a write.
-    pub(crate) fn left(&self, ticket: Ticket) {
-        let of_engine = self.registration.as_ref().is_some_and(|registration| {
-            matches!(
-                lock(&registration.flights).get(&ticket.0),
-                Some(Flight::Leg(_))
-            )
-        });
-        if !of_engine {
-            self.pending.leave(ticket);
-        }
-    }
-
-    /// Notes what a ticket is the end of; it may have come already.
-    fn fly(&self, registration: &Registration, ticket: Ticket, flight: Flight) {
-        let early = {
-            let mut flights = lock(&registration.flights);
-            match flights.remove(&ticket.0) {
-                Some(Flight::Early(outcome)) => Some((flight, outcome)),
-                _ => {
-                    flights.insert(ticket.0, flight);
-                    None
-                }
-            }
-        };
-        if let Some((flight, outcome)) = early {
-            self.landed(registration, ticket, flight, outcome);
-        }
-    }
-
-    fn landed(
-        &self,
-        registration: &Registration,
-        ticket: Ticket,
-        flight: Flight,
-        outcome: Result<(), hydrant_conduit::Error>,
-    ) {
-        match flight {
-            Flight::Hit(hit) => {
-                self.hit_over(registration, &hit);
-                self.pending.complete(ticket, outcome);
-            }
-            Flight::Leg(id) => {
-                let outcome = outcome.map_err(|cause| drive::access_failed(&cause));
-                self.step(registration, &[], |engine, out| {
-                    engine.transferred(id, outcome, out);
-                });
-            }
-            Flight::Plain => self.pending.complete(ticket, outcome),
-            Flight::Early(_) => {}
-        }
-    }
-
     /// Standings have changed: what ended ranks held is given back, and what waits for them
     /// fails.
     pub(crate) fn look_for_ended(&self, changes: u64) {
@@ -227,12 +162,6 @@ impl Core {
         };
         for rank in ended {
             self.peer_ended(rank);
-        }
-    }
-
-    fn hit_over(&self, registration: &Registration, hit: &Hit) {
-        if registration.hot.release(hit) {
-            self.step(registration, &[], |engine, out| engine.released(hit, out));
         }
     }
 }

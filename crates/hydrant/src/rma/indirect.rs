@@ -4,7 +4,7 @@
 
 use hydrant_conduit::{Key, Posted, Remote};
 
-use crate::{Rank, Result, counters::Count, job::Core, progress};
+use crate::{Rank, Result, counters::Count, job::Core, progress, registration::Flight};
 
 impl Core {
     /// Writes to a peer's memory; remotely complete on return.
@@ -66,7 +66,7 @@ impl Core {
 
     fn note(&self, posted: Posted) {
         if let Posted::Pending(ticket) = posted {
-            self.pending.post(ticket);
+            self.posted(ticket, Flight::Plain, false);
         }
     }
 }

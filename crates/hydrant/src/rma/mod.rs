@@ -14,6 +14,7 @@ mod pointed;
 mod scope;
 mod signal;
 
+pub use anywhere::AnywhereLoan;
 pub use atomics::{AtomicFloat, AtomicInteger};
 pub use handles::{GetHandle, PutHandle};
 pub use pieces::Stride;

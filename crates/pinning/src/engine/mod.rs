@@ -487,8 +487,9 @@ impl Engine {
             None => Ok(it.holds.iter().map(local::Hold::grant).collect()),
             Some((run, why)) => Err(self.no_room(*run, *why)),
         };
-        if result.is_err() {
-            self.local.end(claim, true, out);
+        match result {
+            Ok(_) => self.local.settle_for_good(claim),
+            Err(_) => self.local.end(claim, true, out),
         }
         out.push(Action::Pinned { id, result });
     }

@@ -3,7 +3,7 @@
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
     Action, Config, Message, Registered, Run,
-    wire::{Grant, Granted},
+    wire::{Grant, Granted, Move, Need},
 };
 
 const BUCKET: u64 = 4096;
@@ -278,4 +278,56 @@ fn memory_kept_for_own_operations_stays_beside_m() {
     assert_eq!(engine.busy(), 0);
     let hit = engine.hot().hit(1, 100 * BUCKET, 51 * BUCKET, 8, true);
     assert!(hit.is_some(), "what is kept is there");
+}
+
+#[test]
+fn nobody_waits_for_room_that_is_kept_for_good() {
+    let config = Config {
+        strategy: crate::Strategy::OnDemand { leave_pinned: true },
+        m: 8 * BUCKET,
+        maxvictim: 8 * BUCKET,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let mut out = Vec::new();
+    engine.keep(
+        1,
+        Run {
+            first: 50,
+            count: 2,
+        },
+        &mut out,
+    );
+    answer(&mut engine, out);
+    // The peer uses all else, and may wait for room at its side as this rank does here.
+    let run = Run {
+        first: 100,
+        count: 14,
+    };
+    let wanted = Message::Move(Move {
+        id: 1,
+        write: true,
+        hold: true,
+        borrow: 0,
+        releases: Vec::new(),
+        needs: vec![Need { run, welcome: run }],
+        ride: None,
+    });
+    let mut out = Vec::new();
+    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    answer(&mut engine, out);
+    assert_eq!(engine.stats().local.registered, 16);
+    let mut out = Vec::new();
+    engine.begin(put(2, 200), &mut out).expect("a peer");
+    let said = answer(&mut engine, out);
+    let copied = |action: &Action| {
+        matches!(
+            action,
+            Action::Send {
+                message: Message::Put { .. },
+                ..
+            }
+        )
+    };
+    assert!(said.iter().any(copied), "{said:?}");
 }

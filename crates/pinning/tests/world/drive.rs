@@ -607,7 +607,10 @@ impl World {
         let narrow = self.draw(4) == 0;
         let welcome = if narrow { need } else { welcome };
         let welcome = self.ranks[rank].memory.lasting(need, welcome);
-        let (run, writable) = self.ranks[rank].memory.clip(need, welcome)?;
+        let (run, writable) = match self.ranks[rank].kept {
+            Some(run) if run == need => (run, true),
+            _ => self.ranks[rank].memory.clip(need, welcome)?,
+        };
         let key = self.name();
         let own = &mut self.ranks[rank];
         let (addr, len) = own.memory.span(run);
@@ -716,6 +719,32 @@ impl World {
         }
     }
 
+    /// Keeps as much registered from the start as a rank does that copies.
+    pub(crate) fn keep(&mut self, rank: usize) {
+        let limits = *self.ranks[rank].engine.limits();
+        let count = (limits.victims / 4).min(limits.max_extent);
+        if self.plan.follows || count == 0 {
+            return;
+        }
+        let memory = &self.ranks[rank].memory;
+        let first = (memory.base() + (1 << 29)) / self.plan.bucket();
+        let run = Run { first, count };
+        self.ranks[rank].kept = Some(run);
+        let id = self.name();
+        self.ranks[rank].pinning.insert(id, run);
+        let mut out = Vec::new();
+        self.ranks[rank].engine.keep(id, run, &mut out);
+        // It is done before anything else begins.
+        while !out.is_empty() {
+            self.perform(rank, std::mem::take(&mut out), &[]);
+            let Some(event) = self.events.pop() else {
+                break;
+            };
+            self.happen(event);
+        }
+        assert!(self.ranks[rank].pinning.is_empty(), "it was registered");
+    }
+
     fn pin(&mut self, rank: u16, bucket: u16, buckets: u16) {
         let rank = usize::from(rank) % self.ranks.len();
         if self.ranks[rank].lost
@@ -754,6 +783,9 @@ impl World {
             Ok(grants) => {
                 let count: u64 = grants.iter().map(|grant| grant.run.count).sum();
                 assert!(count >= run.count, "{grants:?} for {run:?}");
+                if self.ranks[rank].kept == Some(run) {
+                    return;
+                }
                 self.ranks[rank].pinned.push(run);
                 if matches!(
                     self.plan.strategy,
@@ -882,7 +914,8 @@ impl World {
                 known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
             };
             assert!(
-                own.memory.lasts_everywhere(it.run)
+                own.kept == Some(it.run)
+                    || own.memory.lasts_everywhere(it.run)
                     || !own.revoking.is_empty()
                     || self.book.known.values().any(uses),
                 "key {key} of rank {rank} outlives its operation: {it:?}"

@@ -37,6 +37,8 @@ pub(crate) struct Rank {
     /// Memory pinned for good.
     pub(crate) pinned: Vec<Run>,
     pub(crate) pinning: BTreeMap<u64, Run>,
+    /// Memory of its own, which no operation names, that is registered from the start.
+    pub(crate) kept: Option<Run>,
 }
 
 /// Memory that is being taken back.
@@ -130,7 +132,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
-        let ranks = (0..plan.ranks)
+        let ranks: Vec<Rank> = (0..plan.ranks)
             .map(|rank| Rank {
                 engine: Engine::new(plan.config(rank)).expect("plans are sound"),
                 memory: Memory::new(&plan, rank),
@@ -141,9 +143,10 @@ impl World {
                 revoking: BTreeMap::new(),
                 pinned: Vec::new(),
                 pinning: BTreeMap::new(),
+                kept: None,
             })
             .collect();
-        Self {
+        let mut world = Self {
             book: Book::default(),
             ranks,
             channels: BTreeMap::new(),
@@ -164,7 +167,11 @@ impl World {
             inline: 0,
             strict: false,
             plan,
+        };
+        for rank in 0..world.ranks.len() {
+            world.keep(rank);
         }
+        world
     }
 
     pub(crate) fn name(&mut self) -> u64 {

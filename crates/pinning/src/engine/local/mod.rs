@@ -148,6 +148,8 @@ pub(super) struct Local {
     attached: u64,
     /// Buckets being registered for peers.
     pledged: u64,
+    /// Buckets kept for good for own operations.
+    permanent: u64,
     /// References by peers, for each extent they hold; by its first bucket.
     outside: FxHashMap<u64, u32>,
     /// Extents kept for good: their records, by first bucket.
@@ -184,6 +186,7 @@ impl Local {
             actual: 0,
             attached: 0,
             pledged: 0,
+            permanent: 0,
             outside: FxHashMap::default(),
             kept: FxHashMap::default(),
             passing: FxHashMap::default(),
@@ -312,6 +315,13 @@ impl Local {
             }
         }
         holds
+    }
+
+    /// What a claim holds stays so for good: nobody waits for its room.
+    pub(super) fn settle_for_good(&mut self, id: u64) {
+        if let Some(claim) = self.claims.get(&id) {
+            self.permanent += self.extents(claim).iter().map(|it| it.count).sum::<u64>();
+        }
     }
 
     /// Takes back one reference that a peer had.

@@ -91,9 +91,11 @@ impl Local {
                 continue;
             }
             // Whoever uses the rest gives it back, unless that is peers.
-            let possible = count <= self.limits.total.saturating_sub(self.attached)
-                && (claimant.is_peer() || count <= self.rest_limit());
-            return if possible && self.planned > self.attached {
+            let stays = self.attached + self.permanent;
+            let rest = self.rest_limit().saturating_sub(self.permanent);
+            let possible = count <= self.limits.total.saturating_sub(stays)
+                && (claimant.is_peer() || count <= rest);
+            return if possible && self.planned > stays {
                 Room::Later
             } else {
                 Room::Never

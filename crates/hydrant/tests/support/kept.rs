@@ -1,0 +1,252 @@
+//! A network whose registrations keep pointing at the pages they were made of, and whose NIC takes
+//! a few bytes along with a write: the simulated one, watched.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use hydrant::{Caps, Rank};
+use hydrant_conduit::{
+    Access, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink, Sleeper, Standing,
+    Window,
+};
+
+/// Most bytes that the NIC takes along.
+const INLINE: usize = 64;
+/// Writes of which it holds the bytes at once.
+const HELD: usize = 1 << 12;
+
+/// What is registered, by rank and key: address and bytes.
+#[derive(Clone, Default)]
+pub(crate) struct Kept {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    extents: BTreeMap<(u32, u64), (usize, usize)>,
+    /// Bytes registered at one rank at most.
+    most: u64,
+    inline: u64,
+}
+
+impl Kept {
+    /// What stands between each rank and the network.
+    pub(crate) fn layer(&self) -> impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + use<> {
+        let kept = self.clone();
+        move |inner| Box::new(Layer::new(inner, kept.clone()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What of a buffer is registered at a rank.
+    pub(crate) fn registered<T>(&self, rank: Rank, buffer: &[T]) -> Vec<(usize, usize)> {
+        let (start, size) = (buffer.as_ptr().addr(), size_of_val(buffer));
+        let meets = |(addr, len): &(usize, usize)| *addr < start + size && start < addr + len;
+        let state = self.state();
+        let own = state.extents.iter().filter(|((of, _), _)| *of == rank.0);
+        own.map(|(_, extent)| *extent).filter(meets).collect()
+    }
+
+    /// Bytes registered at one rank, at most.
+    pub(crate) fn most(&self) -> u64 {
+        self.state().most
+    }
+
+    /// Writes whose bytes the NIC took along.
+    pub(crate) fn inline(&self) -> u64 {
+        self.state().inline
+    }
+}
+
+struct Layer {
+    inner: Box<dyn Conduit>,
+    caps: Caps,
+    kept: Kept,
+    /// The NIC's own memory, with its key.
+    held: Box<[[u8; INLINE]]>,
+    key: Key,
+    next: Mutex<usize>,
+}
+
+impl Layer {
+    fn new(inner: Box<dyn Conduit>, kept: Kept) -> Self {
+        let mut caps = inner.caps().clone();
+        if let Some(registration) = &mut caps.registration {
+            registration.follows_mapping = false;
+            registration.inline = INLINE;
+            // Dear enough that copying is worth it, and never for all.
+            registration.register.per_op_ns = 20_000.0;
+            registration.copy_ns_per_byte = 0.1;
+        }
+        let mut held = vec![[0; INLINE]; HELD + 2 * 4096 / INLINE].into_boxed_slice();
+        // In whole pages.
+        let start = held.as_mut_ptr().cast::<u8>();
+        let start = start.wrapping_add(start.align_offset(4096));
+        // SAFETY: memory of the layer, which lives as long as the conduit.
+        let key = unsafe { inner.register(start, HELD * INLINE, Access::ReadWrite) };
+        Self {
+            inner,
+            caps,
+            kept,
+            held,
+            key: key.expect("it registers"),
+            next: Mutex::new(0),
+        }
+    }
+
+    /// Takes bytes along: where they are from now on.
+    fn take(&self, from: *const u8, len: usize) -> *const u8 {
+        let start = self.held.as_ptr().cast::<u8>().cast_mut();
+        let start = start.wrapping_add(start.align_offset(4096));
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = start.wrapping_add(*next * INLINE);
+        *next = (*next + 1) % HELD;
+        // SAFETY: a write's source; and a place within the layer's own memory, of which the
+        // network has taken what was there before, so many writes ago.
+        unsafe { to.copy_from_nonoverlapping(from, len) };
+        to
+    }
+}
+
+impl Conduit for Layer {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        // SAFETY: the same contract.
+        let key = unsafe { self.inner.register(addr, len, access) }?;
+        let mut state = self.kept.state();
+        let rank = self.rank().0;
+        state.extents.insert((rank, key.0), (addr.addr(), len));
+        let own = state.extents.iter().filter(|((of, _), _)| *of == rank);
+        let bytes = own.map(|(_, (_, len))| *len as u64).sum();
+        state.most = state.most.max(bytes);
+        Ok(key)
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        self.kept.state().extents.remove(&(self.rank().0, key.0));
+        self.inner.deregister(key)
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        if peer != self.rank() && local == Key::ANY {
+            assert!(len <= INLINE, "{len} bytes do not go along");
+            self.kept.state().inline += 1;
+            let held = self.take(from, len);
+            // SAFETY: the same contract, from the layer's own memory.
+            return unsafe { self.inner.write(peer, to, held, len, self.key) };
+        }
+        // SAFETY: the same contract.
+        unsafe { self.inner.write(peer, to, from, len, local) }
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.inner.read(peer, from, to, len, local) }
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        self.inner.window(peer)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        self.inner.door(peer)
+    }
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        self.inner.commit(offset, len)
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.inner.commit_huge(offset, len)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        self.inner.decommit(offset, len);
+    }
+
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        self.inner.send(peer, message)
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        self.inner.handled(peer)
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        self.inner.poll(sink)
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        self.inner.drain(sink)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        self.inner.wait(sleeper, timeout, ready);
+    }
+
+    fn ring(&self, peer: Rank) {
+        self.inner.ring(peer);
+    }
+
+    fn wake(&self, peer: Rank) {
+        self.inner.wake(peer);
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.inner.standing(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.inner.first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.inner.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        self.inner.leave(orderly);
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn compute(&self, operations: u64, sink: &mut dyn Sink) {
+        self.inner.compute(operations, sink);
+    }
+
+    fn copied(&self, bytes: usize) {
+        self.inner.copied(bytes);
+    }
+}
