@@ -17,6 +17,7 @@ mod rank;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod measure;
 pub mod memory;
 
 pub use contract::{

@@ -131,6 +131,17 @@ pub fn checks() -> Vec<Check> {
     .concat()
 }
 
+/// Shows every check of fixtures that cannot be had here as ignored, and says why.
+pub fn ignored(fixtures: &[&str], why: &str) -> ExitCode {
+    eprintln!("ignored: {why}");
+    let trials = (fixtures.iter())
+        .flat_map(|fixture| checks().into_iter().map(move |check| (fixture, check)))
+        .map(|(fixture, check)| {
+            Trial::test(format!("{fixture}::{}", check.name), || Ok(())).with_ignored_flag(true)
+        });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
 /// Runs every check on every fixture, as tests named `fixture::check`, with the arguments of
 /// a test binary. A check that does not apply to a fixture is shown as ignored.
 pub fn main(fixtures: Vec<(&'static str, Box<dyn Fixture>)>) -> ExitCode {

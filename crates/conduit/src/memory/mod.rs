@@ -8,10 +8,12 @@
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 
 mod copy;
+mod limits;
 mod place;
 mod segment;
 mod window;
 
+pub use limits::{memlock, pinnable};
 pub use place::{Place, take};
 pub use segment::Segment;
 pub use window::{Fault, Line, Window, Word32};

@@ -1,0 +1,98 @@
+//! What registering costs, measured where it is done.
+
+use std::time::{Duration, Instant};
+
+use crate::{Cost, Error, memory::PAGE};
+
+/// Numbers of pages that are tried, and how often each.
+const PAGES: [usize; 4] = [1, 16, 64, 256];
+const TIMES: usize = 7;
+
+/// The costs of registering and deregistering, fitted to measurements on a scratch area.
+///
+/// `once` registers and deregisters so many bytes at an address and says how long each took.
+///
+/// # Errors
+/// What `once` says.
+pub fn registration_costs(
+    mut once: impl FnMut(*mut u8, usize) -> Result<[Duration; 2], Error>,
+) -> Result<[Cost; 2], Error> {
+    let most = PAGES[PAGES.len() - 1] * PAGE;
+    let mut scratch = vec![1_u8; most + PAGE];
+    let start = scratch.as_mut_ptr();
+    let start = start.wrapping_add(start.align_offset(PAGE));
+    let mut points = [Vec::new(), Vec::new()];
+    for pages in PAGES {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..TIMES {
+            let took = once(start, pages * PAGE)?;
+            for (times, took) in times.iter_mut().zip(took) {
+                times.push(took.as_nanos() as f64);
+            }
+        }
+        for (points, times) in points.iter_mut().zip(&mut times) {
+            times.sort_unstable_by(f64::total_cmp);
+            points.push((pages as f64, times[times.len() / 2]));
+        }
+    }
+    Ok(points.map(|points| fit(&points)))
+}
+
+/// The cost of copying a byte, in nanoseconds.
+pub fn copy_cost() -> f64 {
+    let (from, mut to) = (vec![1_u8; 1 << 20], vec![0_u8; 1 << 20]);
+    let mut best = f64::INFINITY;
+    for _ in 0..4 {
+        let since = Instant::now();
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+        best = best.min(since.elapsed().as_nanos() as f64);
+    }
+    best / (1 << 20) as f64
+}
+
+/// A line through points, each counting by its relative error: a few pages are what most
+/// registrations are.
+fn fit(points: &[(f64, f64)]) -> Cost {
+    let [mut w, mut x, mut y, mut xx, mut xy] = [0.0; 5];
+    for (pages, time) in points {
+        let weight = 1.0 / time.max(1.0).powi(2);
+        w += weight;
+        x += weight * pages;
+        y += weight * time;
+        xx += weight * pages * pages;
+        xy += weight * pages * time;
+    }
+    let slope = ((w * xy - x * y) / (w * xx - x * x)).max(0.0);
+    Cost {
+        per_op_ns: ((y - slope * x) / w).max(0.0),
+        per_page_ns: slope,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_again() {
+        let points = PAGES.map(|pages| (pages as f64, 40_000.0 + 180.0 * pages as f64));
+        let cost = fit(&points);
+        assert!((cost.per_op_ns - 40_000.0).abs() < 1.0, "{cost:?}");
+        assert!((cost.per_page_ns - 180.0).abs() < 0.1, "{cost:?}");
+    }
+
+    #[test]
+    fn every_size_is_tried() {
+        let mut bytes = Vec::new();
+        let costs = registration_costs(|addr, len| {
+            assert_eq!(addr.align_offset(PAGE), 0);
+            bytes.push(len);
+            Ok([Duration::from_nanos(100 + len as u64 / 4096), Duration::ZERO])
+        });
+        let [register, deregister] = costs.unwrap();
+        assert!((register.per_page_ns - 1.0).abs() < 1e-6, "{register:?}");
+        assert_eq!(deregister.per_page_ns, 0.0);
+        assert_eq!(bytes.len(), PAGES.len() * TIMES);
+    }
+}

@@ -1,0 +1,48 @@
+//! How much memory a process may pin.
+
+use std::fs;
+
+/// The bytes that this process may pin by `RLIMIT_MEMLOCK`; none if the limit does not hold for
+/// it, as for one with `CAP_IPC_LOCK`.
+pub fn memlock() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current?;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    (!may_lock(&status)).then_some(limit)
+}
+
+/// The bytes that each of so many ranks of this host may pin: half of the memory, shared by
+/// them, and no more than [`memlock`] lets the process.
+pub fn pinnable(ranks_here: u32) -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let physical = total(&meminfo).unwrap_or(1 << 30);
+    let share = physical / 2 / u64::from(ranks_here.max(1));
+    memlock().map_or(share, |limit| limit.min(share))
+}
+
+/// Whether `CAP_IPC_LOCK` (14) is among the effective capabilities.
+fn may_lock(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 << 14 != 0)
+}
+
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_understood() {
+        assert!(may_lock("Name:\tx\nCapEff:\t000001ffffffffff\n"));
+        assert!(!may_lock("CapEff:\t0000000000000000\n"));
+        assert!(!may_lock(""));
+        assert_eq!(total("MemTotal:       16384 kB\nMemFree: 1 kB"), Some(16 << 20));
+        let (one, two) = (pinnable(1), pinnable(2));
+        assert!(two <= one && two > 0, "{one} {two}");
+    }
+}

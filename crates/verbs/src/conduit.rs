@@ -1,0 +1,497 @@
+//! The conduit over an RDMA NIC.
+
+#![allow(unsafe_code)] // implements the contract's unsafe methods
+
+use std::{
+    io,
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Window,
+    memory::Place as Memory,
+};
+
+use crate::{
+    control::{Command, Datagram, Kind},
+    inbox::Inbox,
+    lane::{self, Whole, Work},
+    message::{self, MAX_ARGS, Sort},
+    nic::Region,
+    shared::{Shared, lock},
+    sleepers::{Listens, Woken},
+    table,
+};
+
+/// How long a rank that leaves in good order waits until peers have what it sent.
+const DELIVERY: Duration = Duration::from_secs(5);
+
+/// The conduit over an RDMA NIC.
+pub struct Verbs {
+    shared: Arc<Shared>,
+    inbox: Mutex<Inbox>,
+    control: Option<JoinHandle<()>>,
+    _everything: Option<Region>,
+}
+
+impl Verbs {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        control: JoinHandle<()>,
+        everything: Option<Region>,
+    ) -> Self {
+        Self {
+            shared,
+            inbox: Mutex::new(Inbox::new()),
+            control: Some(control),
+            _everything: everything,
+        }
+    }
+
+    /// The port that this rank uses.
+    pub fn port(&self) -> &crate::Port {
+        &self.shared.nic.port
+    }
+
+    fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
+        let segment = self.shared.caps.segment;
+        if len > segment || offset > segment - len {
+            return Err(Error::OutOfExtent {
+                peer: self.shared.rank,
+                offset: offset as u64,
+                len: len as u64,
+                extent: segment as u64,
+            });
+        }
+        Ok(())
+    }
+
+    /// A write or a read.
+    fn access(
+        &self,
+        peer: Rank,
+        write: bool,
+        remote: Remote,
+        local: Memory,
+        local_key: Key,
+    ) -> Result<Posted, Error> {
+        let shared = &*self.shared;
+        shared.standings.present(peer)?;
+        if peer == shared.rank {
+            return self.copy(write, remote, local, local_key);
+        }
+        let lkey = self.own_side(write, local, local_key)?;
+        let rkey = match remote.key {
+            Key::ANY if shared.caps.any_address => Some(shared.places[peer.index()].everything),
+            key => table::remote(key),
+        };
+        let revoked = |key: Key| Error::Revoked { peer, key: key.0 };
+        let rkey = rkey.ok_or_else(|| revoked(remote.key))?;
+        if local.len == 0 {
+            return Ok(Posted::Done);
+        }
+        let ticket = shared.ticket();
+        let most = u64::from(shared.nic.port.max_message.max(1 << 20));
+        let whole = Whole {
+            key: remote.key.0,
+            addr: remote.offset,
+            len: local.len,
+        };
+        let mut lane = lock(&shared.peer(peer).lane);
+        if lane.state == lane::State::Ended {
+            return Err(Error::PeerLost(peer));
+        }
+        let mut at = 0;
+        while at < local.len {
+            let len = most.min(local.len - at);
+            let access = lane::Access {
+                ticket,
+                write,
+                last: at + len == local.len,
+                addr: local.addr + at,
+                len: len as u32,
+                lkey,
+                remote: remote.offset.wrapping_add(at),
+                rkey,
+                whole,
+            };
+            shared.ask(peer, &mut lane, Work::Access(access));
+            at += len;
+        }
+        Ok(Posted::Pending(ticket))
+    }
+
+    /// The NIC's key for the own side, if the extent covers it.
+    #[inline]
+    fn own_side(&self, write: bool, local: Memory, key: Key) -> Result<u32, Error> {
+        let shared = &*self.shared;
+        let inline = shared.roads.inline.into();
+        if key == Key::ANY && write && local.len <= inline {
+            return Ok(0);
+        }
+        if let (Key::ANY, Some(everything)) = (key, &self._everything) {
+            return Ok(everything.lkey);
+        }
+        let (peer, word) = (shared.rank, key.0);
+        let extent = (shared.table.find(key)).ok_or(Error::Revoked { peer, key: word })?;
+        if !extent.covers(local.addr, local.len) {
+            return Err(Error::OutOfExtent {
+                peer,
+                offset: local.addr,
+                len: local.len,
+                extent: extent.len,
+            });
+        }
+        if !write && !extent.writable {
+            let Memory { addr, len } = local;
+            return Err(Error::BadAddress { peer, addr, len });
+        }
+        Ok(extent.lkey)
+    }
+
+    /// An access to own memory: a copy by the processor.
+    fn copy(&self, write: bool, remote: Remote, local: Memory, key: Key) -> Result<Posted, Error> {
+        let (peer, len) = (self.shared.rank, local.len);
+        if remote.key != Key::ANY {
+            self.own_side(write, local, key)?;
+            let word = remote.key.0;
+            let extent = self.shared.table.find(remote.key);
+            let extent = extent.ok_or(Error::Revoked { peer, key: word })?;
+            if !extent.covers(remote.offset, len) {
+                return Err(Error::OutOfExtent {
+                    peer,
+                    offset: remote.offset,
+                    len,
+                    extent: extent.len,
+                });
+            }
+            if write && !extent.writable {
+                let addr = remote.offset;
+                return Err(Error::BadAddress { peer, addr, len });
+            }
+        }
+        let addr = remote.offset;
+        // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
+        // bears it.
+        let there = unsafe { Memory::new(addr, len) };
+        let mut bytes = vec![0; len as usize];
+        let copied = if write {
+            local.load(&mut bytes) && there.store(&bytes)
+        } else {
+            there.load(&mut bytes) && local.store(&bytes)
+        };
+        if copied || len == 0 {
+            Ok(Posted::Done)
+        } else {
+            Err(Error::BadAddress { peer, addr, len })
+        }
+    }
+
+    /// Whether something has arrived, or ended, that nobody was told of.
+    fn has_news(&self) -> bool {
+        self.shared.reap();
+        if self.shared.has_ended() || !self.shared.loopback.is_empty() {
+            return true;
+        }
+        // Who polls now wakes the sleepers when that was not in vain.
+        self.inbox.try_lock().is_ok_and(|mut inbox| inbox.has_arrived(&self.shared))
+    }
+
+    fn arm(&self) -> io::Result<()> {
+        self.shared.sent.arm()?;
+        self.shared.received.arm()
+    }
+
+    /// Why memory could not be registered.
+    fn refusal(&self, cause: &io::Error, addr: u64, len: u64) -> Error {
+        let peer = self.shared.rank;
+        match cause.raw_os_error() {
+            Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
+            Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
+                match hydrant_conduit::memory::memlock() {
+                    Some(limit) => Error::Exhausted {
+                        what: "bytes that this process may pin (RLIMIT_MEMLOCK)",
+                        limit,
+                        remedy: "raise it: ulimit -l, or memlock in /etc/security/limits.conf",
+                    },
+                    None => Error::Exhausted {
+                        what: "memory regions of the NIC, or memory to pin",
+                        limit: self.shared.nic.limits.regions.into(),
+                        remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
+                    },
+                }
+            }
+            _ => Error::System {
+                what: "registering memory",
+                cause: cause.to_string(),
+            },
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
+        if message.args.len() > MAX_ARGS {
+            return Err(Error::TooManyArgs {
+                count: message.args.len(),
+                limit: MAX_ARGS,
+            });
+        }
+        if message.payload.len() > self.caps.max_payload {
+            return Err(Error::MessageTooLong {
+                len: message.payload.len(),
+                limit: self.caps.max_payload,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Conduit for Verbs {
+    fn rank(&self) -> Rank {
+        self.shared.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.shared.size
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.shared.rank).then_some(&self.shared.segment.window)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        (peer == self.shared.rank).then_some(&self.shared.segment.door)
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        // What was never committed, or was given back, is zero and becomes memory when touched.
+        self.segment_part(offset, len)
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.segment_part(offset, len).map(|()| 0)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.shared.segment.discard(offset, len);
+        }
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        let exhausted = || Error::Exhausted {
+            what: "extents registered at once",
+            limit: self.shared.table.limit() as u64,
+            remedy: "raise HYDRANT_EXTENTS",
+        };
+        let place = self.shared.table.reserve().ok_or_else(exhausted)?;
+        let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
+        // SAFETY: the same contract.
+        let region = unsafe { Region::new(&self.shared.nic, addr, len, access) };
+        let region = region.map_err(|cause| self.refusal(&cause, start, bytes))?;
+        let writable = access == Access::ReadWrite;
+        (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        let (peer, word) = (self.shared.rank, key.0);
+        let removed = self.shared.table.remove(key);
+        let (region, place) = removed.ok_or(Error::Revoked { peer, key: word })?;
+        // When the NIC has let go of the memory, the place is free.
+        drop(region);
+        drop(place);
+        Ok(())
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: a write only reads it.
+        let memory = unsafe { Memory::new(from.expose_provenance() as u64, len as u64) };
+        self.access(peer, true, to, memory, local)
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: writable by nobody else until the operation is complete, says the caller.
+        let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
+        self.access(peer, false, from, memory, local)
+    }
+
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        let shared = &*self.shared;
+        shared.check(message)?;
+        shared.standings.present(peer)?;
+        if peer == shared.rank {
+            return Ok(shared.loopback.send(shared, message));
+        }
+        let state = shared.peer(peer);
+        let window = u64::from(shared.window);
+        let full = || state.sent.load(Relaxed) - state.handled.load(Relaxed) >= window;
+        if full() {
+            return Ok(Sent::Full);
+        }
+        let Some(mut slot) = shared.roads.slots.take() else {
+            return Ok(Sent::Full);
+        };
+        let done = state.done.load(Relaxed);
+        let bytes = shared.roads.slots.bytes(&mut slot);
+        let len = message::encode(Sort::Request, message, done, bytes);
+        let mut lane = lock(&state.lane);
+        if lane.state == lane::State::Ended {
+            shared.roads.slots.give_back(slot);
+            return Err(Error::PeerLost(peer));
+        }
+        if full() {
+            shared.roads.slots.give_back(slot);
+            return Ok(Sent::Full);
+        }
+        state.told.store(done, Relaxed);
+        state.sent.fetch_add(1, Relaxed);
+        let len = len as u32;
+        shared.ask(peer, &mut lane, Work::Send { slot, len });
+        Ok(Sent::Yes)
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        match self.shared.known(peer.0) {
+            Some(peer) => (peer.handled.load(Relaxed), peer.sent.load(Relaxed)),
+            None => (0, 0),
+        }
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        match self.inbox.try_lock() {
+            Ok(mut inbox) => inbox.poll(&self.shared, sink),
+            Err(_) => 0,
+        }
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        let mut inbox = lock(&self.inbox);
+        let mut count = 0;
+        // What can have arrived by now is bounded; what arrives meanwhile may wait.
+        for _ in 0..=2 * self.shared.window * self.shared.size {
+            match inbox.poll(&self.shared, sink) {
+                0 => break,
+                delivered => count += delivered,
+            }
+        }
+        count
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        let listens = match sleeper {
+            Sleeper::Nap => Listens::No,
+            _ => Listens::Yes,
+        };
+        let seat = match self.shared.sleepers.sit(listens) {
+            Ok(seat) => seat,
+            Err(cause) => {
+                tracing::error!(%cause, "a thread that should sleep cannot");
+                return thread::yield_now();
+            }
+        };
+        if listens == Listens::No {
+            if !ready() {
+                seat.sleep(None, timeout);
+            }
+            return;
+        }
+        if let Err(cause) = self.arm() {
+            tracing::error!(%cause, "a thread that should sleep cannot");
+            return thread::yield_now();
+        }
+        if ready() || self.has_news() {
+            return;
+        }
+        let channel = &self.shared.channel;
+        if seat.sleep(Some(channel.as_fd()), timeout) == Woken::Channel && channel.clear() {
+            seat.tell_others();
+        }
+    }
+
+    fn ring(&self, peer: Rank) {
+        if peer == self.shared.rank {
+            self.shared.sleepers.wake_all();
+        }
+    }
+
+    fn wake(&self, peer: Rank) {
+        let shared = &*self.shared;
+        if peer == shared.rank {
+            shared.sleepers.wake_all();
+        } else if let Some(place) = shared.places.get(peer.index()) {
+            let wake = Datagram::new(Kind::Wake, shared.rank.0).sealed(shared.secret);
+            shared.post.send(peer.0, place, &wake);
+        }
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.shared.standings.of(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.shared.standings.first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.shared.standings.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        let shared = &*self.shared;
+        if shared.left.swap(true, SeqCst) {
+            return;
+        }
+        // What was sent is delivered before the end is told.
+        let since = Instant::now();
+        while orderly && !shared.is_quiet() && since.elapsed() < DELIVERY {
+            shared.reap();
+            shared.flush();
+            thread::sleep(Duration::from_micros(50));
+        }
+        shared.standings.end(shared.rank, orderly);
+        shared.commands.give(Command::Leave(orderly));
+        shared.sleepers.wake_all();
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.started.elapsed()
+    }
+}
+
+impl Drop for Verbs {
+    fn drop(&mut self) {
+        self.leave(false);
+        self.shared.commands.give(Command::Stop);
+        if let Some(control) = self.control.take()
+            && control.join().is_err()
+        {
+            tracing::error!("the thread for connections panicked");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Making connections: one for each direction, when it is first used, and anew when a refused
+//! access broke it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{Error, Key, Rank};
+use rustc_hash::FxHashMap;
+
+use super::{AGAIN, Control, Datagram, Kind};
+use crate::{
+    lane::{Access, State, Whole},
+    nic::{Connect, QueuePair},
+    shared::{Shared, lock},
+    table,
+};
+
+/// Connections being made: what was asked, and when last.
+#[derive(Default)]
+pub(super) struct Calls(FxHashMap<u32, (Datagram, Instant)>);
+
+impl Calls {
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.values().map(|(_, last)| *last + AGAIN).min()
+    }
+
+    pub(super) fn end(&mut self, rank: Rank) {
+        self.0.remove(&rank.0);
+    }
+}
+
+impl Control {
+    /// Asks a peer to connect.
+    pub(super) fn call(&mut self, rank: Rank) {
+        let shared = Arc::clone(&self.shared);
+        if let Err(cause) = shared.standings.present(rank) {
+            let mut ended = Vec::new();
+            lock(&shared.peer(rank).lane).end(&shared.roads, &cause, &mut ended);
+            return shared.end_operations(ended);
+        }
+        let pair = match new_pair(&shared, shared.roads.depth as u32) {
+            Ok(pair) => Arc::new(pair),
+            Err(cause) => {
+                tracing::error!(%cause, %rank, "no connection can be made");
+                return self.lose(rank, "the NIC has no queue pair for it");
+            }
+        };
+        let mut lane = lock(&shared.peer(rank).lane);
+        if lane.state != State::Connecting {
+            return;
+        }
+        let request = Datagram {
+            epoch: lane.epoch,
+            pair: pair.number,
+            packet: packet(),
+            key: lane.refused.map_or(0, |access| access.whole.key),
+            ..Datagram::new(Kind::Connect, shared.rank.0)
+        };
+        lane.pair = Some(pair);
+        drop(lane);
+        self.watch.begin(rank.0);
+        self.calls.0.insert(rank.0, (request, Instant::now()));
+        self.say(rank, request);
+    }
+
+    /// Those who did not answer are asked again.
+    pub(super) fn call_again(&mut self, now: Instant) {
+        let due: Vec<(u32, Datagram)> = (self.calls.0.iter_mut())
+            .filter(|(_, (_, last))| now.saturating_duration_since(*last) >= AGAIN)
+            .map(|(rank, (request, last))| {
+                *last = now;
+                (*rank, *request)
+            })
+            .collect();
+        for (rank, request) in due {
+            self.say(Rank(rank), request);
+        }
+    }
+
+    /// A peer wants to ask something of this rank.
+    pub(super) fn answer(&mut self, from: Rank, request: &Datagram) {
+        let shared = Arc::clone(&self.shared);
+        if from == shared.rank || shared.standings.present(from).is_err() {
+            return;
+        }
+        if shared.left.load(std::sync::atomic::Ordering::SeqCst) {
+            return; // It is being told so.
+        }
+        let peer = shared.peer(from);
+        let mut incoming = lock(&peer.incoming);
+        let number = match &incoming.pair {
+            // Asked again.
+            Some(pair) if incoming.epoch == request.epoch => pair.number,
+            Some(_) if incoming.epoch.wrapping_sub(request.epoch) < u32::MAX / 2 => return,
+            _ => match self.open(&shared, from, request, &mut incoming) {
+                Ok(number) => number,
+                Err(cause) => {
+                    tracing::error!(%cause, %from, "a connection cannot be answered");
+                    drop(incoming);
+                    return self.lose(from, "the NIC has no room for its connection");
+                }
+            },
+        };
+        drop(incoming);
+        self.watch.begin(from.0);
+        let extent = shared.table.find_remote(Key(request.key));
+        let answer = Datagram {
+            epoch: request.epoch,
+            pair: number,
+            packet: request.packet,
+            key: request.key,
+            about: match extent {
+                None => GONE,
+                Some(extent) if extent.writable => WRITABLE,
+                Some(_) => READABLE,
+            },
+            start: extent.map_or(0, |extent| extent.start),
+            len: extent.map_or(0, |extent| extent.len),
+            ..Datagram::new(Kind::Accept, shared.rank.0)
+        };
+        self.say(from, answer);
+    }
+
+    /// A queue pair that answers a peer, instead of the one before.
+    fn open(
+        &self,
+        shared: &Shared,
+        from: Rank,
+        request: &Datagram,
+        incoming: &mut crate::shared::Incoming,
+    ) -> std::io::Result<u32> {
+        if !incoming.housed {
+            shared.receives.grow()?;
+            incoming.housed = true;
+        }
+        let pair = new_pair(shared, 1)?;
+        pair.connect(&Connect {
+            place: &shared.places[from.index()],
+            number: request.pair,
+            packet: request.packet,
+            timeout: shared.ack_timeout,
+        })?;
+        let number = pair.number;
+        let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
+        if let Some(old) = incoming.pair.replace(pair) {
+            by_pair.remove(&old.number);
+        }
+        by_pair.insert(number, from.0);
+        incoming.epoch = request.epoch;
+        Ok(number)
+    }
+
+    /// A peer has made what this rank asked for.
+    pub(super) fn answered(&mut self, from: Rank, answer: &Datagram) {
+        let shared = Arc::clone(&self.shared);
+        let Some(peer) = shared.known(from.0) else {
+            return;
+        };
+        let mut lane = lock(&peer.lane);
+        if lane.state != State::Connecting || lane.epoch != answer.epoch {
+            return;
+        }
+        let Some(pair) = lane.pair.clone() else {
+            return;
+        };
+        let connected = pair.connect(&Connect {
+            place: &shared.places[from.index()],
+            number: answer.pair,
+            packet: answer.packet,
+            timeout: shared.ack_timeout,
+        });
+        self.calls.end(from);
+        if let Err(cause) = connected {
+            tracing::error!(%cause, %from, "a connection cannot be used");
+            drop(lane);
+            return self.lose(from, "the connection cannot be used");
+        }
+        lane.state = State::Ready;
+        let refused = lane.refused.take();
+        let flushed = lane.flush(&shared.roads);
+        drop(lane);
+        if flushed.is_err() {
+            return self.lose(from, "the NIC refused a request");
+        }
+        let ended = refused.map(|access| (access.ticket, Err(explain(from, &access, answer))));
+        shared.end_operations(ended.into_iter().collect());
+    }
+}
+
+/// What the owner says of an extent whose key was refused.
+const GONE: u32 = 0;
+const READABLE: u32 = 1;
+const WRITABLE: u32 = 2;
+
+/// Why the peer's NIC refused an access.
+fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
+    let Whole { key, addr, len } = access.whole;
+    let extent = table::Extent {
+        start: answer.start,
+        len: answer.len,
+        lkey: 0,
+        writable: answer.about == WRITABLE,
+    };
+    match answer.about {
+        READABLE | WRITABLE if answer.key == key && !extent.covers(addr, len) => {
+            Error::OutOfExtent {
+                peer,
+                offset: addr,
+                len,
+                extent: extent.len,
+            }
+        }
+        READABLE if answer.key == key && access.write => Error::BadAddress { peer, addr, len },
+        _ => Error::Revoked { peer, key },
+    }
+}
+
+/// A queue pair that asks, or answers.
+fn new_pair(shared: &Shared, depth: u32) -> std::io::Result<QueuePair> {
+    QueuePair::connected(
+        &shared.nic,
+        &shared.sent,
+        &shared.received,
+        &shared.shared_queue,
+        depth,
+        shared.roads.inline,
+    )
+}
+
+/// Where packets begin to be counted: anywhere, so that those of an old connection are not taken
+/// for the new one's.
+fn packet() -> u32 {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    since.subsec_nanos().wrapping_mul(0x9e37_79b9) >> 8
+}

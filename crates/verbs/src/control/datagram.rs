@@ -1,0 +1,110 @@
+//! What ranks say to each other beside their connections.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Says that a datagram is ours.
+const MAGIC: u64 = u64::from_le_bytes(*b"hydrantv");
+
+/// What a datagram is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Answer me: make a queue pair for what I ask of you. May ask why a key was refused.
+    Connect,
+    /// The answer to it.
+    Accept,
+    /// Are you there?
+    Ping,
+    /// The answer to it.
+    Pong,
+    /// I end.
+    Leave,
+    /// The answer to it.
+    LeaveSeen,
+    /// A rank is lost.
+    Lost,
+    /// Wake your sleepers.
+    Wake,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Connect,
+    Kind::Accept,
+    Kind::Ping,
+    Kind::Pong,
+    Kind::Leave,
+    Kind::LeaveSeen,
+    Kind::Lost,
+    Kind::Wake,
+];
+
+/// A datagram; what its kind does not use is zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Datagram {
+    pub(super) magic: u64,
+    /// Strangers do not know it.
+    pub(super) secret: [u8; 16],
+    pub(super) kind: u32,
+    pub(crate) from: u32,
+    /// Of the connection that is made.
+    pub(crate) epoch: u32,
+    /// The queue pair of who sends it.
+    pub(crate) pair: u32,
+    /// The first packet's number.
+    pub(crate) packet: u32,
+    /// The rank it is about, or 1 for yes.
+    pub(crate) about: u32,
+    /// The key that was refused, and the extent it opens.
+    pub(crate) key: u64,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Datagram {
+    pub(crate) const BYTES: usize = size_of::<Self>();
+
+    pub(crate) fn new(kind: Kind, from: u32) -> Self {
+        Self {
+            magic: MAGIC,
+            kind: kind as u32,
+            from,
+            ..Self::zeroed()
+        }
+    }
+
+    pub(crate) fn sealed(mut self, secret: [u8; 16]) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// What arrived, if it is of this job and makes sense.
+    pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(Kind, Self)> {
+        let datagram: Self = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+        let ours = datagram.magic == MAGIC && datagram.secret == secret && datagram.from < ranks;
+        let kind = KINDS.into_iter().find(|kind| *kind as u32 == datagram.kind)?;
+        ours.then_some((kind, datagram))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_not_heard() {
+        let (secret, wrong) = ([7; 16], [8; 16]);
+        let datagram = Datagram::new(Kind::Ping, 3).sealed(secret);
+        let bytes = bytemuck::bytes_of(&datagram);
+        assert_eq!(Datagram::read(bytes, secret, 4), Some((Kind::Ping, datagram)));
+        assert_eq!(Datagram::read(bytes, wrong, 4), None);
+        assert_eq!(Datagram::read(bytes, secret, 3), None);
+        assert_eq!(Datagram::read(&bytes[1..], secret, 4), None);
+        let unknown = Datagram { kind: 99, ..datagram };
+        assert_eq!(Datagram::read(bytemuck::bytes_of(&unknown), secret, 4), None);
+        for kind in KINDS {
+            let datagram = Datagram::new(kind, 0).sealed(secret);
+            let read = Datagram::read(bytemuck::bytes_of(&datagram), secret, 1);
+            assert_eq!(read.map(|(kind, _)| kind), Some(kind));
+        }
+    }
+}

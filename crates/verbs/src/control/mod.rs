@@ -1,0 +1,293 @@
+//! The thread that looks after connections: it makes them, answers those who make one, watches
+//! whether peers are there, and tells them when this rank ends.
+//!
+//! It speaks by datagrams, sleeps otherwise, and never waits for anybody: what is not answered
+//! is asked again.
+
+mod connect;
+mod datagram;
+mod post;
+mod watch;
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{Error, Rank, Standing};
+use rustc_hash::FxHashMap;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+pub(crate) use datagram::{Datagram, Kind};
+pub(crate) use post::Post;
+
+use crate::shared::{Shared, lock};
+use connect::Calls;
+use watch::Watch;
+
+/// What other threads have it do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Makes the connection to a peer, or makes it anew.
+    Connect(Rank),
+    /// A peer is lost, and why.
+    Lose(Rank, &'static str),
+    /// This rank ends, in good order or not.
+    Leave(bool),
+    /// The conduit is dropped.
+    Stop,
+}
+
+/// Commands on their way.
+pub(crate) struct Commands {
+    queue: Mutex<Vec<Command>>,
+    bell: OwnedFd,
+}
+
+impl Commands {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags).map_err(|cause| Error::system("making a bell", cause))?;
+        Ok(Self {
+            queue: Mutex::default(),
+            bell,
+        })
+    }
+
+    pub(crate) fn give(&self, command: Command) {
+        lock(&self.queue).push(command);
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> Vec<Command> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        std::mem::take(&mut *lock(&self.queue))
+    }
+}
+
+/// Between two times that an unanswered datagram is sent.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How long a rank that is gone waits for the others to have seen it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Starts the thread.
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    patience: Option<Duration>,
+) -> Result<JoinHandle<()>, Error> {
+    let watch = Watch::new(&shared, patience)?;
+    thread::Builder::new()
+        .name(format!("hydrant-verbs-{}", shared.rank))
+        .stack_size(128 << 10)
+        .spawn(move || {
+            let mut control = Control {
+                shared,
+                calls: Calls::default(),
+                watch,
+                unseen: FxHashMap::default(),
+                stop: None,
+            };
+            control.run();
+        })
+        .map_err(|cause| Error::system("starting the thread for connections", cause))
+}
+
+struct Control {
+    shared: Arc<Shared>,
+    calls: Calls,
+    watch: Watch,
+    /// Ranks that have not seen yet that this one ends, and how it does.
+    unseen: FxHashMap<u32, (bool, Instant)>,
+    /// When to stop waiting for them.
+    stop: Option<Instant>,
+}
+
+impl Control {
+    fn run(&mut self) {
+        while !self.is_over() {
+            if let Err(cause) = self.turn() {
+                tracing::error!(%cause, "connections are no longer looked after");
+                return;
+            }
+        }
+    }
+
+    /// Does what there is to do, and sleeps until there is more.
+    fn turn(&mut self) -> std::io::Result<()> {
+        for command in self.shared.commands.take() {
+            self.obey(command);
+        }
+        self.shared.post.arm()?;
+        self.listen()?;
+        let now = Instant::now();
+        self.call_again(now);
+        self.say_goodbye_again(now);
+        self.look_after_peers(now);
+        let until = [
+            self.calls.next(),
+            (!self.unseen.is_empty()).then(|| now + AGAIN),
+            self.watch.next(),
+            self.stop,
+        ];
+        let timeout = (until.into_iter().flatten().min())
+            .map(|until| until.saturating_duration_since(now))
+            .and_then(|time| Timespec::try_from(time).ok());
+        let shared = &self.shared;
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(shared.post.channel.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(shared.commands.bell.as_fd(), PollFlags::IN),
+        ];
+        fds.extend(self.watch.processes().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        if self.is_over() {
+            return Ok(());
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(cause) => return Err(cause.into()),
+        }
+        let gone: Vec<bool> = fds[2..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        for rank in self.watch.take_gone(&gone) {
+            self.lose(Rank(rank), "its process ended");
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let now = Instant::now();
+        self.stop.is_some_and(|stop| self.unseen.is_empty() || now >= stop)
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Connect(rank) => self.call(rank),
+            Command::Lose(rank, why) => self.lose(rank, why),
+            Command::Leave(orderly) => {
+                let now = Instant::now();
+                let present = self.present();
+                self.unseen = present.map(|rank| (rank, (orderly, now))).collect();
+                let ranks: Vec<u32> = self.unseen.keys().copied().collect();
+                ranks.into_iter().for_each(|rank| self.say_goodbye(rank, orderly));
+            }
+            Command::Stop => self.stop = Some(Instant::now() + FAREWELL),
+        }
+    }
+
+    /// Hears what peers say.
+    fn listen(&mut self) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut heard = Vec::new();
+        shared.post.take(shared.secret, |kind, datagram| heard.push((kind, datagram)))?;
+        for (kind, datagram) in heard {
+            let from = Rank(datagram.from);
+            self.watch.heard(datagram.from);
+            match kind {
+                Kind::Connect => self.answer(from, &datagram),
+                Kind::Accept => self.answered(from, &datagram),
+                Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.rank.0)),
+                Kind::Pong => {}
+                Kind::Leave => {
+                    self.end(from, datagram.about == 1);
+                    self.say(from, Datagram::new(Kind::LeaveSeen, shared.rank.0));
+                }
+                Kind::LeaveSeen => {
+                    self.unseen.remove(&datagram.from);
+                }
+                Kind::Lost if datagram.about == shared.rank.0 => {
+                    self.lose(from, "it counts this rank as lost");
+                }
+                Kind::Lost if datagram.about < shared.size => {
+                    self.end(Rank(datagram.about), false);
+                }
+                Kind::Lost => {}
+                Kind::Wake => shared.sleepers.wake_all(),
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&self, to: Rank, datagram: Datagram) {
+        let shared = &self.shared;
+        let place = &shared.places[to.index()];
+        shared.post.send(to.0, place, &datagram.sealed(shared.secret));
+    }
+
+    fn say_goodbye(&self, rank: u32, orderly: bool) {
+        let goodbye = Datagram {
+            about: orderly.into(),
+            ..Datagram::new(Kind::Leave, self.shared.rank.0)
+        };
+        self.say(Rank(rank), goodbye);
+    }
+
+    fn say_goodbye_again(&mut self, now: Instant) {
+        let standings = &self.shared.standings;
+        self.unseen
+            .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
+        let due: Vec<(u32, bool)> = (self.unseen.iter_mut())
+            .filter(|(_, (_, since))| now - *since >= AGAIN)
+            .map(|(rank, (orderly, since))| {
+                *since = now;
+                (*rank, *orderly)
+            })
+            .collect();
+        for (rank, orderly) in due {
+            self.say_goodbye(rank, orderly);
+        }
+    }
+
+    /// The other ranks that take part.
+    fn present(&self) -> impl Iterator<Item = u32> + use<> {
+        let shared = Arc::clone(&self.shared);
+        (0..shared.size)
+            .filter(move |rank| *rank != shared.rank.0)
+            .filter({
+                let shared = Arc::clone(&self.shared);
+                move |rank| shared.standings.of(Rank(*rank)) == Standing::Present
+            })
+    }
+
+    /// This rank found a peer lost: everybody is told.
+    fn lose(&mut self, rank: Rank, why: &str) {
+        if self.shared.standings.of(rank) != Standing::Present || rank == self.shared.rank {
+            return;
+        }
+        tracing::info!(%rank, why, "a peer is lost");
+        self.end(rank, false);
+        let news = Datagram {
+            about: rank.0,
+            ..Datagram::new(Kind::Lost, self.shared.rank.0)
+        };
+        // It may be there and only out of reach of this rank.
+        self.say(rank, news);
+        let others: Vec<u32> = self.present().collect();
+        for other in others {
+            self.say(Rank(other), news);
+        }
+    }
+
+    /// A peer has ended.
+    fn end(&mut self, rank: Rank, orderly: bool) {
+        let shared = &self.shared;
+        if rank == shared.rank || !shared.standings.end(rank, orderly) {
+            return;
+        }
+        self.calls.end(rank);
+        let mut ended = Vec::new();
+        if let Some(peer) = shared.known(rank.0) {
+            lock(&peer.lane).end(&shared.roads, &Error::PeerLost(rank), &mut ended);
+            if !orderly {
+                // It shall not reach this rank's memory any more. What one that left had sent
+                // may still be on its way to be read.
+                let gone = lock(&peer.incoming).pair.take();
+                if let Some(pair) = gone {
+                    let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
+                    by_pair.remove(&pair.number);
+                }
+            }
+        }
+        shared.end_operations(ended);
+    }
+}

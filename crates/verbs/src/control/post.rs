@@ -1,0 +1,138 @@
+//! The queue pair for datagrams. They may get lost; who needs an answer asks again.
+
+#![allow(unsafe_code)] // lends parts of a buffer to the NIC
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use super::datagram::{Datagram, Kind};
+use crate::{
+    nic::{Address, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
+    place::Place,
+};
+
+/// Datagrams that may be on their way at once.
+const SENDS: u32 = 64;
+/// Buffers for datagrams that come.
+const RECEIVES: u32 = 256;
+/// What the NIC puts before a datagram.
+const FRONT: usize = 40;
+const SLOT: usize = 128;
+const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
+
+pub(crate) struct Post {
+    pair: QueuePair,
+    queue: Arc<CompletionQueue>,
+    pub(crate) channel: Arc<Channel>,
+    buffer: Buffer,
+    free: Mutex<Vec<u32>>,
+    addresses: Box<[OnceLock<Address>]>,
+    nic: Arc<Nic>,
+}
+
+impl Post {
+    /// Registered for datagrams.
+    pub(crate) const BYTES: usize = (SENDS + RECEIVES) as usize * SLOT;
+
+    pub(crate) fn new(nic: &Arc<Nic>, ranks: u32) -> io::Result<Self> {
+        let channel = Channel::new(nic)?;
+        let queue = CompletionQueue::new(&channel, SENDS + RECEIVES)?;
+        let post = Self {
+            pair: QueuePair::datagrams(nic, &queue, SENDS.max(RECEIVES))?,
+            queue,
+            channel,
+            buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
+            free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
+            addresses: (0..ranks).map(|_| OnceLock::new()).collect(),
+            nic: Arc::clone(nic),
+        };
+        for slot in 0..RECEIVES {
+            post.receive(slot)?;
+        }
+        Ok(post)
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.pair.number
+    }
+
+    /// Sends a datagram, if there is room.
+    pub(crate) fn send(&self, rank: u32, place: &Place, datagram: &Datagram) {
+        if let Err(cause) = self.try_send(rank, place, datagram) {
+            tracing::debug!(%cause, rank, "a datagram was not sent");
+        }
+    }
+
+    fn try_send(&self, rank: u32, place: &Place, datagram: &Datagram) -> io::Result<()> {
+        let addresses = &self.addresses[rank as usize];
+        if addresses.get().is_none() {
+            let _ = addresses.set(Address::new(&self.nic, place)?);
+        }
+        let (Some(address), Some(slot)) = (addresses.get(), self.free().pop()) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let at = self.buffer.at(slot as usize * SLOT, SLOT);
+        // SAFETY: within the buffer; the slot was free, so that nobody else reads or writes it.
+        unsafe { at.cast::<Datagram>().write_unaligned(*datagram) };
+        let (number, len) = (place.datagrams.into(), Datagram::BYTES as u64);
+        let what = [at.expose_provenance() as u64, number, len, self.buffer.lkey().into()];
+        // SAFETY: registered as long as the queue pair lives; free again at its completion.
+        let sent = unsafe { self.pair.send_datagram(slot.into(), what, address) };
+        if sent.is_err() {
+            self.free().push(slot);
+        }
+        sent
+    }
+
+    /// Takes what came; for the one thread that looks after datagrams.
+    pub(crate) fn take(
+        &self,
+        secret: [u8; 16],
+        mut each: impl FnMut(Kind, Datagram),
+    ) -> io::Result<()> {
+        let mut done = [blank(); 16];
+        loop {
+            let count = self.queue.poll(&mut done);
+            for completion in &done[..count] {
+                let slot = completion.wr_id as u32;
+                if slot >= RECEIVES {
+                    self.free().push(slot);
+                    continue;
+                }
+                let len = (completion.byte_len as usize).min(SLOT);
+                let good = completion.status == crate::ffi::IBV_WC_SUCCESS && len > FRONT;
+                let at = self.buffer.at(slot as usize * SLOT, SLOT);
+                // SAFETY: within the buffer; the NIC gave the slot back with this completion.
+                let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+                let ranks = self.addresses.len() as u32;
+                let read = good.then(|| Datagram::read(&bytes[FRONT..], secret, ranks));
+                self.receive(slot)?;
+                if let Some((kind, datagram)) = read.flatten() {
+                    each(kind, datagram);
+                }
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has the channel tell of the next datagram.
+    pub(crate) fn arm(&self) -> io::Result<()> {
+        self.channel.clear();
+        self.queue.arm()
+    }
+
+    fn receive(&self, slot: u32) -> io::Result<()> {
+        let at = self.buffer.at(slot as usize * SLOT, SLOT);
+        // SAFETY: registered as long as the queue pair lives; the slot comes back with the
+        // completion that names it, and its bytes were read by then.
+        unsafe { (self.pair).receive(slot.into(), at, SLOT as u32, self.buffer.lkey()) }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

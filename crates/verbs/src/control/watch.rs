@@ -1,0 +1,140 @@
+//! Seeing that a peer is not there any more.
+//!
+//! Of ranks on this host, the kernel tells at once when a process ends. All that this rank is
+//! connected with, and the next rank in the ring, are asked now and then whether they are there;
+//! who answers nothing for long is lost. So a death that nobody else could see is seen by one,
+//! who tells all.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::{Error, Rank, Standing};
+use rustc_hash::FxHashMap;
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use super::{Control, Datagram, Kind};
+use crate::shared::Shared;
+
+/// Questions that may stay unanswered before a peer is lost.
+const QUESTIONS: u32 = 8;
+
+pub(super) struct Watch {
+    processes: Vec<(u32, OwnedFd)>,
+    /// When each was heard last.
+    heard: FxHashMap<u32, Instant>,
+    /// How long one may be silent; none: for ever.
+    patience: Option<Duration>,
+    looked: Instant,
+}
+
+impl Watch {
+    pub(super) fn new(shared: &Shared, patience: Option<Duration>) -> Result<Self, Error> {
+        let own = &shared.places[shared.rank.index()];
+        let mut processes = Vec::new();
+        for (rank, place) in (0..).zip(&shared.places) {
+            if place.host != own.host || place.pid == own.pid {
+                continue;
+            }
+            let pid = i32::try_from(place.pid).ok().and_then(Pid::from_raw);
+            match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                Some(Ok(process)) => processes.push((rank, process)),
+                // In another namespace of processes, or gone: its silence will tell.
+                None | Some(Err(Errno::SRCH)) => {}
+                Some(Err(cause)) => return Err(Error::system("watching a peer", cause)),
+            }
+        }
+        let mut watch = Self {
+            processes,
+            heard: FxHashMap::default(),
+            patience,
+            looked: Instant::now(),
+        };
+        if shared.size > 1 {
+            watch.begin((shared.rank.0 + 1) % shared.size);
+        }
+        Ok(watch)
+    }
+
+    pub(super) fn processes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.processes.iter().map(|(_, process)| process.as_fd())
+    }
+
+    /// Ranks whose processes ended.
+    pub(super) fn take_gone(&mut self, gone: &[bool]) -> Vec<u32> {
+        let mut ranks = Vec::new();
+        let mut gone = gone.iter();
+        self.processes.retain(|(rank, _)| {
+            let ended = gone.next() == Some(&true);
+            if ended {
+                ranks.push(*rank);
+            }
+            !ended
+        });
+        ranks
+    }
+
+    /// From now on a peer has to answer.
+    pub(super) fn begin(&mut self, rank: u32) {
+        self.heard.entry(rank).or_insert_with(Instant::now);
+    }
+
+    pub(super) fn heard(&mut self, rank: u32) {
+        if let Some(heard) = self.heard.get_mut(&rank) {
+            *heard = Instant::now();
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        Some(self.looked + self.patience? / QUESTIONS)
+    }
+}
+
+impl Control {
+    /// Asks those that were not heard lately; gives up those that were not heard for long.
+    pub(super) fn look_after_peers(&mut self, now: Instant) {
+        let (Some(patience), Some(next)) = (self.watch.patience, self.watch.next()) else {
+            return;
+        };
+        if now < next {
+            return;
+        }
+        let between = patience / QUESTIONS;
+        // This process may have been stopped: then nobody had a chance to be heard.
+        let slept = now.saturating_duration_since(self.watch.looked) > 2 * between;
+        self.watch.looked = now;
+        let standings = &self.shared.standings;
+        self.watch
+            .heard
+            .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
+        let mut silent = Vec::new();
+        for (rank, heard) in &mut self.watch.heard {
+            if slept {
+                *heard = now;
+            }
+            let silence = now.saturating_duration_since(*heard);
+            if silence >= patience {
+                silent.push(*rank);
+            } else if silence >= between / 2 {
+                let (to, ping) = (Rank(*rank), Datagram::new(Kind::Ping, self.shared.rank.0));
+                let place = &self.shared.places[to.index()];
+                (self.shared.post).send(to.0, place, &ping.sealed(self.shared.secret));
+            }
+        }
+        for rank in silent {
+            self.lose(Rank(rank), "it answers nothing");
+        }
+        // The ring closes over those that ended.
+        let (size, own) = (self.shared.size, self.shared.rank.0);
+        let next = (1..size)
+            .map(|step| (own + step) % size)
+            .find(|rank| self.shared.standings.of(Rank(*rank)) == Standing::Present);
+        if let Some(next) = next {
+            self.watch.begin(next);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Which RDMA devices there are, and which port of them a rank uses.
+
+#![allow(unsafe_code)] // asks libibverbs
+
+use std::{ffi::CStr, io, mem, ptr};
+
+use crate::{
+    ffi::{self, Libibverbs, ibv_context, ibv_device, ibv_device_attr, ibv_port_attr},
+    gid,
+    library::library,
+};
+
+/// A port of an RDMA device that is up.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Port {
+    /// The device, such as `mlx5_0`.
+    pub device: String,
+    /// The port, from 1.
+    pub port: u8,
+    /// Whether it is Ethernet below (RoCE), or InfiniBand.
+    pub ethernet: bool,
+    /// The index of the address that peers are told, in the port's table.
+    pub gid_index: u8,
+    /// That address.
+    pub gid: [u8; 16],
+    /// The address within an InfiniBand subnet.
+    pub lid: u16,
+    /// Bytes of a packet's data.
+    pub mtu: u32,
+    /// Most bytes of an operation.
+    pub max_message: u32,
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let below = if self.ethernet { "RoCE" } else { "InfiniBand" };
+        write!(
+            f,
+            "{}:{} ({below}, GID {} {}, MTU {})",
+            self.device,
+            self.port,
+            self.gid_index,
+            gid::show(self.gid),
+            self.mtu
+        )
+    }
+}
+
+/// The ports that are up; an error says why there can be none.
+///
+/// `filter` names devices, or ports as `device:port`, separated by commas; empty: all.
+///
+/// # Errors
+/// A sentence for people: no library, no device, no port that is up, or none that was named.
+pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
+    let lib = library()?;
+    let list = List::new(lib).map_err(|cause| {
+        format!("no RDMA device: {cause} (is the kernel's driver loaded, and ib_uverbs?)")
+    })?;
+    let mut down = Vec::new();
+    let mut up = Vec::new();
+    for device in list.devices() {
+        let Ok(opened) = Opened::new(lib, *device) else {
+            down.push(format!("{} cannot be opened", name(lib, *device)));
+            continue;
+        };
+        for (port, attr) in opened.ports() {
+            let name = name(lib, *device);
+            if !named(filter, &name, port) {
+                continue;
+            }
+            if attr.state != ffi::IBV_PORT_ACTIVE {
+                down.push(format!("{name}:{port} is down"));
+                continue;
+            }
+            match gid::choose(&name, port, attr.gid_tbl_len, gid_index) {
+                Some(entry) => up.push(Port {
+                    device: name,
+                    port,
+                    ethernet: u32::from(attr.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET,
+                    gid_index: entry.index,
+                    gid: entry.gid,
+                    lid: attr.lid,
+                    mtu: 128 << attr.active_mtu.min(5),
+                    max_message: attr.max_msg_sz,
+                }),
+                None => down.push(format!("{name}:{port} has no such GID")),
+            }
+        }
+    }
+    if up.is_empty() {
+        let of = if filter.is_empty() { String::new() } else { format!(" of {filter}") };
+        return Err(match down.as_slice() {
+            [] => format!("no RDMA device{of}"),
+            down => format!("no RDMA port{of} is up: {}", down.join(", ")),
+        });
+    }
+    Ok(up)
+}
+
+/// Whether a filter means a port.
+fn named(filter: &str, device: &str, port: u8) -> bool {
+    let mut names = filter.split(',').map(str::trim).filter(|name| !name.is_empty());
+    filter.trim().is_empty()
+        || names.any(|name| match name.split_once(':') {
+            Some((name, number)) => name == device && number.parse() == Ok(port),
+            None => name == device,
+        })
+}
+
+fn name(lib: &Libibverbs, device: *mut ibv_device) -> String {
+    // SAFETY: a device of the list; its name ends with a zero.
+    let name = unsafe { CStr::from_ptr(lib.ibv_get_device_name(device)) };
+    name.to_string_lossy().into_owned()
+}
+
+/// All devices, until dropped.
+struct List {
+    lib: &'static Libibverbs,
+    first: *mut *mut ibv_device,
+    len: usize,
+}
+
+impl List {
+    fn new(lib: &'static Libibverbs) -> io::Result<Self> {
+        let mut len = 0;
+        // SAFETY: `len` may be written to.
+        let first = unsafe { lib.ibv_get_device_list(&mut len) };
+        if first.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let len = usize::try_from(len).unwrap_or(0);
+        Ok(Self { lib, first, len })
+    }
+
+    fn devices(&self) -> &[*mut ibv_device] {
+        // SAFETY: the list has so many until it is freed.
+        unsafe { std::slice::from_raw_parts(self.first, self.len) }
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: of `ibv_get_device_list`, and not freed yet.
+        unsafe { self.lib.ibv_free_device_list(self.first) }
+    }
+}
+
+/// An open device.
+pub(crate) struct Opened {
+    pub(crate) lib: &'static Libibverbs,
+    pub(crate) context: *mut ibv_context,
+}
+
+impl Opened {
+    fn new(lib: &'static Libibverbs, device: *mut ibv_device) -> io::Result<Self> {
+        // SAFETY: a device of a list that is not freed yet.
+        let context = unsafe { lib.ibv_open_device(device) };
+        if context.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { lib, context })
+    }
+
+    /// Opens the device of that name.
+    pub(crate) fn named(device: &str) -> io::Result<Self> {
+        let lib = library().map_err(io::Error::other)?;
+        let list = List::new(lib)?;
+        let found = list.devices().iter().find(|it| name(lib, **it) == device);
+        let gone = || io::Error::other(format!("the device {device} is gone"));
+        Self::new(lib, *found.ok_or_else(gone)?)
+    }
+
+    pub(crate) fn attributes(&self) -> io::Result<ibv_device_attr> {
+        // SAFETY: integers and arrays of them.
+        let mut attr: ibv_device_attr = unsafe { mem::zeroed() };
+        // SAFETY: an open context.
+        match unsafe { self.lib.ibv_query_device(self.context, &mut attr) } {
+            0 => Ok(attr),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Whether the device brings pages in by itself, for writes and reads of connected queue pairs.
+    pub(crate) fn pages(&self) -> bool {
+        // SAFETY: integers and arrays of them.
+        let mut attr: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };
+        // SAFETY: an open context.
+        if unsafe { ffi::query_device_ex(self.context, &mut attr) } != 0 {
+            return false;
+        }
+        let general = u64::from(ffi::IBV_ODP_SUPPORT | ffi::IBV_ODP_SUPPORT_IMPLICIT);
+        let connected = ffi::IBV_ODP_SUPPORT_WRITE | ffi::IBV_ODP_SUPPORT_READ;
+        attr.odp_caps.general_caps & general == general
+            && attr.odp_caps.per_transport_caps.rc_odp_caps & connected == connected
+    }
+
+    fn ports(&self) -> Vec<(u8, ibv_port_attr)> {
+        let count = self.attributes().map_or(0, |attr| attr.phys_port_cnt);
+        (1..=count)
+            .filter_map(|port| Some((port, self.port(port).ok()?)))
+            .collect()
+    }
+
+    pub(crate) fn port(&self, port: u8) -> io::Result<ibv_port_attr> {
+        // SAFETY: integers.
+        let mut attr: ibv_port_attr = unsafe { mem::zeroed() };
+        // SAFETY: an open context.
+        match unsafe { ffi::query_port(self.lib, self.context, port, &mut attr) } {
+            0 => Ok(attr),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: open, and whatever was made in it is gone.
+        unsafe { self.lib.ibv_close_device(self.context) };
+        self.context = ptr::null_mut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn a_filter_names_devices_and_ports() {
+        assert!(named("", "mlx5_0", 1));
+        assert!(named("mlx5_1, mlx5_0", "mlx5_0", 2));
+        assert!(named("mlx5_0:2", "mlx5_0", 2));
+        assert!(!named("mlx5_0:2", "mlx5_0", 1));
+        assert!(!named("mlx5", "mlx5_0", 1));
+        assert!(!named("mlx5_0:x", "mlx5_0", 1));
+    }
+}

@@ -1,0 +1,35 @@
+//! libibverbs as C has it: structures, functions opened at run time, and the functions that
+//! `<infiniband/verbs.h>` defines inline, which no library exports.
+//!
+//! `generated.rs` was made once, by
+//!
+//! ```text
+//! bindgen verbs.h --dynamic-loading Libibverbs --dynamic-link-require-all
+//!   --allowlist-function '(those of the structure Libibverbs)'
+//!   --allowlist-type 'ibv_context|verbs_context|ibv_send_wr|ibv_recv_wr|ibv_wc|ibv_sge|…'
+//!   --default-enum-style consts --no-prepend-enum-name --no-doc-comments
+//!   --blocklist-type 'pthread_.*' --raw-line 'use libc::{pthread_cond_t, pthread_mutex_t};'
+//! ```
+//!
+//! from rdma-core's headers, which are BSD licensed, without `Libibverbs::new`. It checks the layout of every structure
+//! when it is compiled; `tests/layout.rs` compares that with what a C compiler says.
+
+#![allow(unsafe_code)] // foreign functions
+
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    reason = "as bindgen writes it"
+)]
+mod generated;
+mod inline;
+
+pub(crate) use generated::*;
+pub(crate) use inline::*;

@@ -1,0 +1,338 @@
+//! The way to a peer: what this rank asks of it, in order.
+//!
+//! Each direction of a pair has a connection of its own. So an access that the peer's NIC
+//! refuses, which breaks a connection, leaves no doubt about the rest: everything before the
+//! refused request was done, nothing after it was, and nothing of the peer's own is touched.
+//! The connection is made anew, what came after is asked again, and the peer says what was wrong.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use hydrant_conduit::{Error, Ticket};
+
+use crate::{
+    ffi,
+    nic::{Batch, QueuePair, Request},
+    slots::{SendSlot, SendSlots},
+};
+
+/// Requests under way from which on more are gathered before the doorbell is rung again: the
+/// NIC has enough to do meanwhile.
+const BUSY: usize = 8;
+
+/// One thing to be asked of the peer's NIC.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Access(Access),
+    Send { slot: SendSlot, len: u32 },
+}
+
+/// A write or a read, or a part of one that is too long for the NIC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) ticket: Ticket,
+    pub(crate) write: bool,
+    /// Whether it is the last part.
+    pub(crate) last: bool,
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) lkey: u32,
+    pub(crate) remote: u64,
+    pub(crate) rkey: u32,
+    /// The whole operation, for the error it may end with.
+    pub(crate) whole: Whole,
+}
+
+/// The peer's memory that an operation was to touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    pub(crate) key: u64,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+}
+
+/// An operation that ended.
+pub(crate) type Ended = (Ticket, Result<(), Error>);
+
+/// How a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Never used.
+    Idle,
+    /// Being made, or made anew.
+    Connecting,
+    Ready,
+    /// The peer is gone.
+    Ended,
+}
+
+/// What lanes share.
+pub(crate) struct Roads {
+    pub(crate) slots: SendSlots,
+    /// Requests with the NIC on all lanes, and how many there may be, so that their completions
+    /// find room.
+    pub(crate) posted: AtomicU32,
+    pub(crate) most_posted: u32,
+    /// Requests with the NIC on one lane.
+    pub(crate) depth: usize,
+    /// Bytes that a NIC is asked to take along with a request.
+    pub(crate) inline: u32,
+}
+
+pub(crate) struct Lane {
+    pub(crate) state: State,
+    /// Counts the connections made.
+    pub(crate) epoch: u32,
+    pub(crate) pair: Option<Arc<QueuePair>>,
+    /// What the peer's NIC refused, while the peer is asked why.
+    pub(crate) refused: Option<Access>,
+    /// Whether it is among those that a poll looks after.
+    pub(crate) listed: bool,
+    peer: u32,
+    queue: VecDeque<Work>,
+    posted: VecDeque<Work>,
+    /// The number of the first one posted.
+    first: u32,
+}
+
+/// What a failed request means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The connection is to be made anew.
+    Broken,
+    /// The peer cannot be reached.
+    Lost(&'static str),
+}
+
+impl Lane {
+    pub(crate) fn new(peer: u32) -> Self {
+        Self {
+            state: State::Idle,
+            epoch: 0,
+            pair: None,
+            refused: None,
+            listed: false,
+            peer,
+            queue: VecDeque::new(),
+            posted: VecDeque::new(),
+            first: 0,
+        }
+    }
+
+    /// Whether anything is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.posted.is_empty() && self.refused.is_none()
+    }
+
+    /// Whether something waits for the doorbell.
+    pub(crate) fn is_gathering(&self) -> bool {
+        !self.queue.is_empty() && self.state == State::Ready
+    }
+
+    /// Adds something to be done. It is on its way when this returns, unless the connection is
+    /// not there or the NIC has plenty to do.
+    #[inline]
+    pub(crate) fn push(&mut self, roads: &Roads, work: Work) -> io::Result<()> {
+        let urgent = matches!(work, Work::Send { .. });
+        self.queue.push_back(work);
+        if urgent || self.posted.len() < BUSY || self.queue.len() >= BUSY {
+            self.flush(roads)?;
+        }
+        Ok(())
+    }
+
+    /// Hands what is queued to the NIC, as far as there is room.
+    pub(crate) fn flush(&mut self, roads: &Roads) -> io::Result<()> {
+        let (State::Ready, Some(pair)) = (self.state, &self.pair) else {
+            return Ok(());
+        };
+        let pair = Arc::clone(pair);
+        while !self.queue.is_empty() {
+            let mut batch = Batch::new();
+            let mut taken = 0;
+            while !batch.is_full() && self.posted.len() < roads.depth {
+                let Some(work) = self.queue.front() else {
+                    break;
+                };
+                if roads.posted.load(Relaxed) >= roads.most_posted {
+                    break;
+                }
+                let number = self.first.wrapping_add(self.posted.len() as u32);
+                let id = id(self.peer, self.epoch, number);
+                batch.push(&request(id, work, roads, &pair));
+                roads.posted.fetch_add(1, Relaxed);
+                taken += 1;
+                self.posted.extend(self.queue.pop_front());
+            }
+            if taken == 0 {
+                return Ok(());
+            }
+            // One completion for all: what came before is done then, too.
+            batch.signal_last();
+            post(&pair, &mut batch)?;
+        }
+        Ok(())
+    }
+
+    /// A completion came that names the connection's epoch and a number: everything up to that
+    /// request is done.
+    pub(crate) fn done(&mut self, roads: &Roads, number: u32, ended: &mut Vec<Ended>) {
+        let count = number.wrapping_sub(self.first).wrapping_add(1) as usize;
+        if count > self.posted.len() {
+            return; // Retired by a later completion.
+        }
+        for work in self.posted.drain(..count) {
+            match work {
+                Work::Send { slot, .. } => roads.slots.give_back(slot),
+                Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
+                Work::Access(_) => {}
+            }
+        }
+        self.first = self.first.wrapping_add(count as u32);
+        roads.posted.fetch_sub(count as u32, Relaxed);
+    }
+
+    /// The request of that number failed; the connection is broken. What came after it is queued
+    /// again.
+    pub(crate) fn failed(
+        &mut self,
+        roads: &Roads,
+        number: u32,
+        status: ffi::ibv_wc_status,
+        ended: &mut Vec<Ended>,
+    ) -> Failure {
+        let before = number.wrapping_sub(self.first) as usize;
+        if before >= self.posted.len() {
+            return Failure::Lost("a completion of what was not asked for");
+        }
+        if before > 0 {
+            self.done(roads, number.wrapping_sub(1), ended);
+        }
+        // No request of the old connection is with the NIC any more when this is gone.
+        self.pair = None;
+        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
+        let mut again: VecDeque<Work> = self.posted.drain(..).collect();
+        self.first = 0;
+        let refused = matches!(
+            status,
+            ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR
+        );
+        let outcome = match again.pop_front() {
+            Some(Work::Access(access)) if refused => {
+                again.retain(|work| !is_part_of(work, access.ticket));
+                self.queue.retain(|work| !is_part_of(work, access.ticket));
+                self.refused = Some(access);
+                Failure::Broken
+            }
+            other => {
+                if let Some(work) = other {
+                    again.push_front(work);
+                }
+                Failure::Lost(meaning(status))
+            }
+        };
+        again.append(&mut self.queue);
+        self.queue = again;
+        self.state = State::Connecting;
+        self.epoch = self.epoch.wrapping_add(1);
+        outcome
+    }
+
+    /// The peer is gone: everything under way ends.
+    pub(crate) fn end(&mut self, roads: &Roads, lost: &Error, ended: &mut Vec<Ended>) {
+        self.state = State::Ended;
+        // The NIC touches no memory for it any more when this is gone.
+        self.pair = None;
+        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
+        if let Some(access) = self.refused.take() {
+            ended.push((access.ticket, Err(lost.clone())));
+        }
+        for work in self.posted.drain(..).chain(self.queue.drain(..)) {
+            match work {
+                Work::Send { slot, .. } => roads.slots.give_back(slot),
+                Work::Access(access) if access.last => {
+                    ended.push((access.ticket, Err(lost.clone())));
+                }
+                Work::Access(_) => {}
+            }
+        }
+    }
+}
+
+fn is_part_of(work: &Work, ticket: Ticket) -> bool {
+    matches!(work, Work::Access(access) if access.ticket == ticket)
+}
+
+#[allow(unsafe_code)] // posts requests
+fn post(pair: &QueuePair, batch: &mut Batch) -> io::Result<()> {
+    // SAFETY: sends are from slots that stay with the lane until they are done; writes and reads
+    // are of memory of which the caller of the conduit promised the same.
+    unsafe { pair.post(batch) }
+}
+
+#[inline]
+fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
+    match work {
+        Work::Access(access) => Request {
+            id,
+            opcode: if access.write {
+                ffi::IBV_WR_RDMA_WRITE
+            } else {
+                ffi::IBV_WR_RDMA_READ
+            },
+            addr: access.addr,
+            len: access.len,
+            lkey: access.lkey,
+            remote: access.remote,
+            rkey: access.rkey,
+            inline: access.write && access.len as usize <= pair.inline,
+        },
+        Work::Send { slot, len } => Request {
+            id,
+            opcode: ffi::IBV_WR_SEND,
+            addr: roads.slots.address(slot).expose_provenance() as u64,
+            len: *len,
+            lkey: roads.slots.lkey(),
+            remote: 0,
+            rkey: 0,
+            inline: *len as usize <= pair.inline,
+        },
+    }
+}
+
+/// What a completion names.
+fn id(peer: u32, epoch: u32, number: u32) -> u64 {
+    u64::from(peer) << 40 | u64::from(epoch & 0xff) << 32 | u64::from(number)
+}
+
+/// The peer, the connection's epoch modulo 256, and the number of a request.
+pub(crate) fn named(id: u64) -> (u32, u32, u32) {
+    ((id >> 40) as u32, (id >> 32) as u32 & 0xff, id as u32)
+}
+
+fn meaning(status: ffi::ibv_wc_status) -> &'static str {
+    match status {
+        ffi::IBV_WC_RETRY_EXC_ERR => "it acknowledges nothing",
+        ffi::IBV_WC_RNR_RETRY_EXC_ERR => "it has no room for messages",
+        ffi::IBV_WC_WR_FLUSH_ERR => "the connection was closed",
+        ffi::IBV_WC_LOC_PROT_ERR => "own memory was not registered as it should be",
+        _ => "the connection failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{id, named};
+
+    #[test]
+    fn completions_name_what_they_complete() {
+        assert_eq!(named(id(4095, 3, u32::MAX)), (4095, 3, u32::MAX));
+        assert_eq!(named(id(7, 259, 1)), (7, 3, 1));
+    }
+}

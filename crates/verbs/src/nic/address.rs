@@ -1,0 +1,60 @@
+//! Where a datagram goes.
+
+#![allow(unsafe_code)] // asks libibverbs
+
+use std::{io, mem, ptr::NonNull, sync::Arc};
+
+use super::Nic;
+use crate::{
+    ffi::{ibv_ah, ibv_ah_attr},
+    place::Place,
+};
+
+pub(crate) struct Address {
+    ah: NonNull<ibv_ah>,
+    nic: Arc<Nic>,
+}
+
+// SAFETY: an object of libibverbs, which any thread may use.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+impl Address {
+    pub(crate) fn new(nic: &Arc<Nic>, place: &Place) -> io::Result<Self> {
+        let mut attr = route(nic, place);
+        // SAFETY: the domain exists.
+        let ah = unsafe { nic.lib().ibv_create_ah(nic.domain, &mut attr) };
+        Ok(Self {
+            ah: NonNull::new(ah).ok_or_else(io::Error::last_os_error)?,
+            nic: Arc::clone(nic),
+        })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_ah {
+        self.ah.as_ptr()
+    }
+}
+
+impl Drop for Address {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_create_ah`, and not destroyed before.
+        unsafe { self.nic.lib().ibv_destroy_ah(self.ah.as_ptr()) };
+    }
+}
+
+/// The way to a peer's port: by its GID on Ethernet and to other subnets, else by its LID.
+pub(super) fn route(nic: &Nic, place: &Place) -> ibv_ah_attr {
+    // SAFETY: integers and a union of them.
+    let mut attr: ibv_ah_attr = unsafe { mem::zeroed() };
+    attr.port_num = nic.port.port;
+    attr.dlid = place.lid;
+    let elsewhere = place.gid[..8] != nic.port.gid[..8];
+    if nic.port.ethernet || elsewhere || place.lid == 0 {
+        attr.is_global = 1;
+        attr.grh.dgid.raw = place.gid;
+        attr.grh.sgid_index = nic.port.gid_index;
+        attr.grh.hop_limit = 64;
+    }
+    attr
+}

@@ -1,0 +1,133 @@
+//! Completion queues, and the channel on which they tell of completions.
+
+#![allow(unsafe_code)] // asks libibverbs
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use super::{Nic, check};
+use crate::ffi::{self, ibv_comp_channel, ibv_cq, ibv_wc};
+
+/// Where completion queues that are armed tell of a completion.
+pub(crate) struct Channel {
+    channel: NonNull<ibv_comp_channel>,
+    nic: Arc<Nic>,
+}
+
+// SAFETY: an object of libibverbs, which any thread may use.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Arc<Self>> {
+        // SAFETY: an open context.
+        let channel = unsafe { nic.lib().ibv_create_comp_channel(nic.opened.context) };
+        let channel = Self {
+            channel: NonNull::new(channel).ok_or_else(io::Error::last_os_error)?,
+            nic: Arc::clone(nic),
+        };
+        let flags = rustix::fs::fcntl_getfl(channel.as_fd())?;
+        rustix::fs::fcntl_setfl(channel.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Arc::new(channel))
+    }
+
+    /// Takes what has been told: whether there was anything.
+    pub(crate) fn clear(&self) -> bool {
+        let mut any = false;
+        loop {
+            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel exists; both may be written to.
+            let got = unsafe {
+                (self.nic.lib()).ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context)
+            };
+            if got != 0 {
+                return any;
+            }
+            // SAFETY: a queue that told something stays until that is acknowledged.
+            unsafe { self.nic.lib().ibv_ack_cq_events(cq, 1) };
+            any = true;
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel has its descriptor open as long as it exists.
+        unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: its queues keep it, so none is left.
+        unsafe { self.nic.lib().ibv_destroy_comp_channel(self.channel.as_ptr()) };
+    }
+}
+
+/// A completion queue.
+pub(crate) struct CompletionQueue {
+    cq: NonNull<ibv_cq>,
+    channel: Arc<Channel>,
+}
+
+// SAFETY: an object of libibverbs, which any thread may use.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as above.
+unsafe impl Sync for CompletionQueue {}
+
+impl CompletionQueue {
+    pub(crate) fn new(channel: &Arc<Channel>, depth: u32) -> io::Result<Arc<Self>> {
+        let nic = &channel.nic;
+        let depth = i32::try_from(depth).unwrap_or(i32::MAX);
+        // SAFETY: an open context, and a channel of it.
+        let cq = unsafe {
+            nic.lib().ibv_create_cq(
+                nic.opened.context,
+                depth,
+                ptr::null_mut(),
+                channel.channel.as_ptr(),
+                0,
+            )
+        };
+        Ok(Arc::new(Self {
+            cq: NonNull::new(cq).ok_or_else(io::Error::last_os_error)?,
+            channel: Arc::clone(channel),
+        }))
+    }
+
+    /// Takes completions: how many.
+    #[inline]
+    pub(crate) fn poll(&self, into: &mut [ibv_wc]) -> usize {
+        // SAFETY: the queue exists.
+        let count = unsafe { ffi::ibv_poll_cq(self.cq.as_ptr(), into) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// Has the next completion told on the channel.
+    pub(crate) fn arm(&self) -> io::Result<()> {
+        // SAFETY: the queue exists.
+        check(unsafe { ffi::ibv_req_notify_cq(self.cq.as_ptr(), 0) })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_cq {
+        self.cq.as_ptr()
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs and shared queues keep it, so none is left.
+        unsafe { self.channel.nic.lib().ibv_destroy_cq(self.cq.as_ptr()) };
+    }
+}
+
+/// A completion to be filled in.
+pub(crate) const fn blank() -> ibv_wc {
+    // SAFETY: integers.
+    unsafe { std::mem::zeroed() }
+}

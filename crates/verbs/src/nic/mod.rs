@@ -1,0 +1,114 @@
+//! What a rank has of its NIC: owned objects of libibverbs that go when they are dropped, in
+//! the right order, and can be used by any thread, as libibverbs promises.
+
+#![allow(unsafe_code)] // asks libibverbs
+
+mod address;
+mod completion;
+mod pair;
+mod region;
+mod shared;
+
+use std::{io, sync::Arc};
+
+pub(crate) use address::Address;
+pub(crate) use completion::{Channel, CompletionQueue, blank};
+pub(crate) use pair::{Batch, Connect, QueuePair, Request};
+pub(crate) use region::{Buffer, Region};
+pub(crate) use shared::SharedQueue;
+
+use crate::{
+    device::{Opened, Port},
+    ffi::{Libibverbs, ibv_pd},
+};
+
+/// An open device, and the domain in which everything is.
+pub(crate) struct Nic {
+    domain: *mut ibv_pd,
+    pub(crate) port: Port,
+    pub(crate) limits: Limits,
+    /// Last: the domain goes before it.
+    opened: Opened,
+}
+
+// SAFETY: libibverbs' functions may be called from any thread (ibv_fork_init(3), verbs(7)).
+unsafe impl Send for Nic {}
+// SAFETY: as above.
+unsafe impl Sync for Nic {}
+
+/// What the device allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) queue_pairs: u32,
+    pub(crate) work_requests: u32,
+    pub(crate) completions: u32,
+    pub(crate) shared_requests: u32,
+    pub(crate) regions: u32,
+    pub(crate) region_bytes: u64,
+    /// Reads under way at once that a queue pair may ask for, and answer.
+    pub(crate) reads_asked: u8,
+    pub(crate) reads_answered: u8,
+    pub(crate) atomics: bool,
+    /// Whether the device brings pages in by itself.
+    pub(crate) paging: bool,
+    /// A device made by software: it loses packets that a wire would keep.
+    pub(crate) software: bool,
+}
+
+impl Nic {
+    pub(crate) fn open(port: Port) -> io::Result<Arc<Self>> {
+        let opened = Opened::named(&port.device)?;
+        let attr = opened.attributes()?;
+        let count = |number: i32| u32::try_from(number).unwrap_or(0);
+        let few = |number: i32| u8::try_from(number.clamp(0, 16)).unwrap_or(0);
+        let limits = Limits {
+            queue_pairs: count(attr.max_qp),
+            work_requests: count(attr.max_qp_wr),
+            completions: count(attr.max_cqe),
+            shared_requests: count(attr.max_srq_wr),
+            regions: count(attr.max_mr),
+            region_bytes: attr.max_mr_size,
+            reads_asked: few(attr.max_qp_init_rd_atom),
+            reads_answered: few(attr.max_qp_rd_atom),
+            atomics: attr.atomic_cap != crate::ffi::IBV_ATOMIC_NONE,
+            paging: opened.pages(),
+            software: is_software(&port.device),
+        };
+        // SAFETY: an open context.
+        let domain = unsafe { opened.lib.ibv_alloc_pd(opened.context) };
+        if domain.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Arc::new(Self {
+            domain,
+            port,
+            limits,
+            opened,
+        }))
+    }
+
+    fn lib(&self) -> &'static Libibverbs {
+        self.opened.lib
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        // SAFETY: everything in the domain keeps the `Nic`, so nothing is left in it.
+        unsafe { self.lib().ibv_dealloc_pd(self.domain) };
+    }
+}
+
+/// Soft-RoCE and soft-iWARP devices have no device of a bus behind them.
+fn is_software(device: &str) -> bool {
+    !std::path::Path::new(&format!("/sys/class/infiniband/{device}/device")).exists()
+}
+
+/// The result of a call that answers an error number.
+fn check(errno: i32) -> io::Result<()> {
+    match errno {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        errno => Err(io::Error::from_raw_os_error(errno.abs())),
+    }
+}

@@ -1,0 +1,356 @@
+//! Queue pairs: connected ones for data and messages, one for datagrams.
+
+#![allow(unsafe_code)] // asks libibverbs; posts work
+
+use std::{
+    io,
+    mem::{self, MaybeUninit},
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use super::{Address, CompletionQueue, Nic, SharedQueue, address::route, check};
+use crate::{
+    ffi::{self, ibv_qp, ibv_qp_attr, ibv_recv_wr, ibv_send_wr, ibv_sge},
+    place::Place,
+};
+
+/// The key of datagrams: not a secret, only what tells ours from others'.
+const QKEY: u32 = 0x1de0_9a47;
+/// What a receiver without a buffer asks its sender to wait: code 12, 0.64 ms.
+const RECEIVER_NOT_READY: u8 = 12;
+
+pub(crate) struct QueuePair {
+    qp: NonNull<ibv_qp>,
+    pub(crate) number: u32,
+    /// Most bytes that are taken along with a request.
+    pub(crate) inline: usize,
+    nic: Arc<Nic>,
+    /// What it completes into and receives from.
+    _queues: (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedQueue>>),
+}
+
+// SAFETY: an object of libibverbs, which any thread may use.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+/// How a queue pair is connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connect<'a> {
+    pub(crate) place: &'a Place,
+    /// The peer's queue pair.
+    pub(crate) number: u32,
+    /// The first packet's number, either way.
+    pub(crate) packet: u32,
+    /// How long a packet waits to be acknowledged: 4.096 µs × 2 to this power.
+    pub(crate) timeout: u8,
+}
+
+impl QueuePair {
+    /// A queue pair to be connected.
+    pub(crate) fn connected(
+        nic: &Arc<Nic>,
+        sends: &Arc<CompletionQueue>,
+        receives: &Arc<CompletionQueue>,
+        shared: &Arc<SharedQueue>,
+        depth: u32,
+        inline: u32,
+    ) -> io::Result<Self> {
+        let queues = (Arc::clone(sends), Arc::clone(receives), Some(Arc::clone(shared)));
+        let pair = Self::new(nic, queues, ffi::IBV_QPT_RC, [depth, 0], inline)?;
+        let attr = ibv_qp_attr {
+            qp_access_flags: ffi::IBV_ACCESS_REMOTE_WRITE
+                | ffi::IBV_ACCESS_REMOTE_READ
+                | if nic.limits.atomics { ffi::IBV_ACCESS_REMOTE_ATOMIC } else { 0 },
+            ..pair.initial()
+        };
+        pair.modify(attr, INITIAL | ffi::IBV_QP_ACCESS_FLAGS)?;
+        Ok(pair)
+    }
+
+    /// A queue pair for datagrams, ready.
+    pub(crate) fn datagrams(
+        nic: &Arc<Nic>,
+        queue: &Arc<CompletionQueue>,
+        depth: u32,
+    ) -> io::Result<Self> {
+        let queues = (Arc::clone(queue), Arc::clone(queue), None);
+        let pair = Self::new(nic, queues, ffi::IBV_QPT_UD, [depth, depth], 0)?;
+        let attr = ibv_qp_attr {
+            qkey: QKEY,
+            ..pair.initial()
+        };
+        pair.modify(attr, INITIAL | ffi::IBV_QP_QKEY)?;
+        pair.modify(in_state(ffi::IBV_QPS_RTR), ffi::IBV_QP_STATE)?;
+        pair.modify(in_state(ffi::IBV_QPS_RTS), ffi::IBV_QP_STATE | ffi::IBV_QP_SQ_PSN)?;
+        Ok(pair)
+    }
+
+    fn new(
+        nic: &Arc<Nic>,
+        queues: (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedQueue>>),
+        kind: ffi::ibv_qp_type,
+        [sends, receives]: [u32; 2],
+        inline: u32,
+    ) -> io::Result<Self> {
+        // SAFETY: integers and pointers that may be null.
+        let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
+        init.send_cq = queues.0.as_ptr();
+        init.recv_cq = queues.1.as_ptr();
+        init.srq = queues.2.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr());
+        init.cap.max_send_wr = sends;
+        init.cap.max_recv_wr = receives;
+        init.cap.max_send_sge = 1;
+        init.cap.max_recv_sge = 1;
+        init.cap.max_inline_data = inline;
+        init.qp_type = kind;
+        // SAFETY: the domain and the queues exist.
+        let qp = unsafe { nic.lib().ibv_create_qp(nic.domain, &mut init) };
+        let qp = NonNull::new(qp).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self {
+            qp,
+            // SAFETY: just made.
+            number: unsafe { qp.as_ref().qp_num },
+            inline: init.cap.max_inline_data as usize,
+            nic: Arc::clone(nic),
+            _queues: queues,
+        })
+    }
+
+    fn initial(&self) -> ibv_qp_attr {
+        ibv_qp_attr {
+            port_num: self.nic.port.port,
+            ..in_state(ffi::IBV_QPS_INIT)
+        }
+    }
+
+    /// Connects it: it can ask and answer.
+    pub(crate) fn connect(&self, to: &Connect<'_>) -> io::Result<()> {
+        let reads = to.place.reads.clamp(1, u16::from(self.nic.limits.reads_asked.max(1)));
+        let attr = ibv_qp_attr {
+            path_mtu: code_of_mtu(to.place.mtu.min(self.nic.port.mtu)),
+            dest_qp_num: to.number,
+            rq_psn: to.packet,
+            max_dest_rd_atomic: self.nic.limits.reads_answered.max(1),
+            min_rnr_timer: RECEIVER_NOT_READY,
+            ah_attr: route(&self.nic, to.place),
+            ..in_state(ffi::IBV_QPS_RTR)
+        };
+        self.modify(
+            attr,
+            ffi::IBV_QP_STATE
+                | ffi::IBV_QP_AV
+                | ffi::IBV_QP_PATH_MTU
+                | ffi::IBV_QP_DEST_QPN
+                | ffi::IBV_QP_RQ_PSN
+                | ffi::IBV_QP_MAX_DEST_RD_ATOMIC
+                | ffi::IBV_QP_MIN_RNR_TIMER,
+        )?;
+        let attr = ibv_qp_attr {
+            sq_psn: to.packet,
+            timeout: to.timeout,
+            retry_cnt: 7,
+            // For ever: a receiver out of buffers is slow, not dead.
+            rnr_retry: 7,
+            max_rd_atomic: reads as u8,
+            ..in_state(ffi::IBV_QPS_RTS)
+        };
+        self.modify(
+            attr,
+            ffi::IBV_QP_STATE
+                | ffi::IBV_QP_SQ_PSN
+                | ffi::IBV_QP_TIMEOUT
+                | ffi::IBV_QP_RETRY_CNT
+                | ffi::IBV_QP_RNR_RETRY
+                | ffi::IBV_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    fn modify(&self, mut attr: ibv_qp_attr, fields: u32) -> io::Result<()> {
+        let fields = ffi::mask(fields);
+        // SAFETY: the queue pair exists.
+        check(unsafe { self.nic.lib().ibv_modify_qp(self.qp.as_ptr(), &mut attr, fields) })
+    }
+
+    /// Gives the NIC a buffer for a datagram.
+    ///
+    /// # Safety
+    /// As [`SharedQueue::post`].
+    pub(crate) unsafe fn receive(
+        &self,
+        id: u64,
+        addr: *mut u8,
+        len: u32,
+        lkey: u32,
+    ) -> io::Result<()> {
+        let mut piece = piece(addr.expose_provenance() as u64, len, lkey);
+        let mut request = ibv_recv_wr {
+            wr_id: id,
+            next: ptr::null_mut(),
+            sg_list: &mut piece,
+            num_sge: 1,
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists, the list has one entry, the buffer is as promised.
+        check(unsafe { ffi::ibv_post_recv(self.qp.as_ptr(), &mut request, &mut bad) })
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Safety
+    /// As [`SharedQueue::post`].
+    pub(crate) unsafe fn send_datagram(
+        &self,
+        id: u64,
+        [addr, number, len, lkey]: [u64; 4],
+        to: &Address,
+    ) -> io::Result<()> {
+        let mut piece = piece(addr, len as u32, lkey as u32);
+        // SAFETY: integers, pointers that may be null, unions of them.
+        let mut request: ibv_send_wr = unsafe { mem::zeroed() };
+        request.wr_id = id;
+        request.sg_list = &mut piece;
+        request.num_sge = 1;
+        request.opcode = ffi::IBV_WR_SEND;
+        request.send_flags = ffi::IBV_SEND_SIGNALED;
+        request.wr.ud.ah = to.as_ptr();
+        request.wr.ud.remote_qpn = number as u32;
+        request.wr.ud.remote_qkey = QKEY;
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair and the address exist, the list has one entry.
+        check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
+    }
+
+    /// Posts a batch with one ring of the doorbell.
+    ///
+    /// # Safety
+    /// What the requests name is there until their completions: own memory under its key,
+    /// writable for reads, and left alone as the conduit's contract says.
+    #[inline]
+    pub(crate) unsafe fn post(&self, batch: &mut Batch) -> io::Result<()> {
+        let Some(first) = batch.link() else {
+            return Ok(());
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists; the list is linked; the rest is promised.
+        check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), first, &mut bad) })
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_create_qp`, and not destroyed before.
+        unsafe { self.nic.lib().ibv_destroy_qp(self.qp.as_ptr()) };
+    }
+}
+
+/// What every queue pair is given at first.
+const INITIAL: u32 = ffi::IBV_QP_STATE | ffi::IBV_QP_PKEY_INDEX | ffi::IBV_QP_PORT;
+
+fn in_state(state: ffi::ibv_qp_state) -> ibv_qp_attr {
+    // SAFETY: integers and unions of them.
+    let mut attr: ibv_qp_attr = unsafe { mem::zeroed() };
+    attr.qp_state = state;
+    attr
+}
+
+/// 256 is 1, 512 is 2, and so on to 4096.
+fn code_of_mtu(bytes: u32) -> ffi::ibv_mtu {
+    bytes.clamp(256, 4096).ilog2() - 7
+}
+
+fn piece(addr: u64, length: u32, lkey: u32) -> ibv_sge {
+    ibv_sge { addr, length, lkey }
+}
+
+/// What a connected queue pair is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) opcode: ffi::ibv_wr_opcode,
+    /// The own memory.
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) lkey: u32,
+    /// The peer's memory, for writes and reads.
+    pub(crate) remote: u64,
+    pub(crate) rkey: u32,
+    /// Whether the NIC takes the data along.
+    pub(crate) inline: bool,
+}
+
+/// Requests to be posted at once.
+pub(crate) struct Batch {
+    requests: [MaybeUninit<ibv_send_wr>; Batch::MOST],
+    pieces: [MaybeUninit<ibv_sge>; Batch::MOST],
+    len: usize,
+}
+
+impl Batch {
+    /// Most requests.
+    pub(crate) const MOST: usize = 16;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            requests: [const { MaybeUninit::uninit() }; Self::MOST],
+            pieces: [const { MaybeUninit::uninit() }; Self::MOST],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == Self::MOST
+    }
+
+    /// Has the last request's completion told, whatever was said when it was added.
+    pub(crate) fn signal_last(&mut self) {
+        if let Some(last) = self.len.checked_sub(1) {
+            // SAFETY: initialized by `push`, as all below the length are.
+            let request = unsafe { self.requests[last].assume_init_mut() };
+            request.send_flags |= ffi::IBV_SEND_SIGNALED;
+        }
+    }
+
+    /// Adds a request; there is room.
+    #[inline]
+    pub(crate) fn push(&mut self, request: &Request) {
+        // SAFETY: integers, pointers that may be null, unions of them.
+        let mut wr: ibv_send_wr = unsafe { mem::zeroed() };
+        wr.wr_id = request.id;
+        wr.num_sge = i32::from(request.len > 0);
+        wr.opcode = request.opcode;
+        wr.send_flags = if request.inline { ffi::IBV_SEND_INLINE } else { 0 };
+        wr.wr.rdma.remote_addr = request.remote;
+        wr.wr.rdma.rkey = request.rkey;
+        self.requests[self.len].write(wr);
+        self.pieces[self.len].write(piece(request.addr, request.len, request.lkey));
+        self.len += 1;
+    }
+
+    /// Links what was added, and empties the batch: the first of the list.
+    #[inline]
+    fn link(&mut self) -> Option<*mut ibv_send_wr> {
+        let len = mem::take(&mut self.len);
+        let mut next = ptr::null_mut();
+        for index in (0..len).rev() {
+            // SAFETY: initialized by `push`, as all below the length are.
+            let request = unsafe { self.requests[index].assume_init_mut() };
+            request.next = next;
+            request.sg_list = self.pieces[index].as_mut_ptr();
+            next = request;
+        }
+        (len > 0).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_of_mtu;
+
+    #[test]
+    fn mtus_have_codes() {
+        let codes = [256, 512, 1024, 2048, 4096, 9000].map(code_of_mtu);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 5]);
+    }
+}

@@ -1,0 +1,28 @@
+//! Where a rank is on the network: what it tells all others at the start.
+
+use bytemuck::{Pod, Zeroable};
+
+/// A rank's card, in the launcher's key-value space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Place {
+    pub(crate) gid: [u8; 16],
+    /// Names the kernel it runs on, so that ranks of one host see each other's end at once.
+    pub(crate) host: [u8; 16],
+    /// The queue pair for datagrams.
+    pub(crate) datagrams: u32,
+    /// Bytes of a packet's data.
+    pub(crate) mtu: u32,
+    pub(crate) pid: u32,
+    pub(crate) lid: u16,
+    /// Reads under way at once that it answers on one connection.
+    pub(crate) reads: u16,
+    /// The key of its whole address space, if its NIC pages; zero otherwise.
+    pub(crate) everything: u32,
+    pub(crate) version: u32,
+}
+
+impl Place {
+    /// Changes with what ranks say to each other.
+    pub(crate) const VERSION: u32 = 1;
+}

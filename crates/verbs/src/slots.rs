@@ -1,0 +1,143 @@
+//! Registered memory for messages: what they are sent from, and received into.
+
+#![allow(unsafe_code)] // lends parts of buffers as slices
+
+use std::{
+    io,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use crate::nic::{Buffer, Nic, SharedQueue};
+
+/// Slots that messages are sent from. One is taken, filled, and free again when its message was
+/// acknowledged.
+pub(crate) struct SendSlots {
+    buffer: Buffer,
+    bytes: usize,
+    free: Mutex<Vec<u32>>,
+}
+
+/// A slot that is somebody's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SendSlot(pub(crate) u32);
+
+impl SendSlots {
+    pub(crate) fn new(nic: &Arc<Nic>, count: u32, bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            buffer: Buffer::new(nic, count as usize * bytes)?,
+            bytes,
+            free: Mutex::new((0..count).rev().collect()),
+        })
+    }
+
+    pub(crate) fn take(&self) -> Option<SendSlot> {
+        self.free().pop().map(SendSlot)
+    }
+
+    pub(crate) fn give_back(&self, slot: SendSlot) {
+        self.free().push(slot.0);
+    }
+
+    /// The memory of a slot that is not with the NIC.
+    pub(crate) fn bytes(&self, slot: &mut SendSlot) -> &mut [u8] {
+        let at = self.address(slot);
+        // SAFETY: within the buffer, initialized by the kernel, aligned for bytes; the slot is
+        // borrowed mutably, and there is one for each part.
+        unsafe { std::slice::from_raw_parts_mut(at, self.bytes) }
+    }
+
+    pub(crate) fn address(&self, slot: &SendSlot) -> *mut u8 {
+        self.buffer.at(slot.0 as usize * self.bytes, self.bytes)
+    }
+
+    pub(crate) fn lkey(&self) -> u32 {
+        self.buffer.lkey()
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Slots that messages are received into, with the NIC but while one is read.
+pub(crate) struct ReceiveSlots {
+    queue: Arc<SharedQueue>,
+    chunks: Box<[OnceLock<Buffer>]>,
+    in_chunk: u32,
+    bytes: usize,
+    grown: Mutex<u32>,
+    nic: Arc<Nic>,
+}
+
+/// A slot that a message was received into.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ReceiveSlot(pub(crate) u32);
+
+impl ReceiveSlots {
+    /// Room for `chunks` times `in_chunk` slots; none is there yet.
+    pub(crate) fn new(
+        nic: &Arc<Nic>,
+        queue: Arc<SharedQueue>,
+        chunks: u32,
+        in_chunk: u32,
+        bytes: usize,
+    ) -> Self {
+        Self {
+            queue,
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            in_chunk,
+            bytes,
+            grown: Mutex::new(0),
+            nic: Arc::clone(nic),
+        }
+    }
+
+    /// A chunk more, given to the NIC. When all are there it does nothing.
+    pub(crate) fn grow(&self) -> io::Result<()> {
+        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(chunk) = self.chunks.get(*grown as usize) else {
+            return Ok(());
+        };
+        let buffer = Buffer::new(&self.nic, self.in_chunk as usize * self.bytes)?;
+        let _ = chunk.set(buffer);
+        let first = *grown * self.in_chunk;
+        *grown += 1;
+        for slot in first..first + self.in_chunk {
+            self.give_to_nic(ReceiveSlot(slot))?;
+        }
+        Ok(())
+    }
+
+    /// A slot whose message was read.
+    pub(crate) fn give_back(&self, slot: ReceiveSlot) {
+        if let Err(cause) = self.give_to_nic(slot) {
+            tracing::error!(%cause, "a receive slot was lost");
+        }
+    }
+
+    fn give_to_nic(&self, slot: ReceiveSlot) -> io::Result<()> {
+        let Some((buffer, offset)) = self.part(&slot) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let at = buffer.at(offset, self.bytes);
+        // SAFETY: registered as long as the slots live; the slot is moved to the NIC, and comes
+        // back with the completion that names it.
+        unsafe { (self.queue).post(slot.0.into(), at, self.bytes as u32, buffer.lkey()) }
+    }
+
+    /// What a slot holds.
+    pub(crate) fn bytes(&self, slot: &ReceiveSlot, len: usize) -> &[u8] {
+        let Some((buffer, offset)) = self.part(slot) else {
+            return &[];
+        };
+        let len = len.min(self.bytes);
+        // SAFETY: within the buffer, initialized by the kernel; the NIC gave it back, and nobody
+        // writes to it as long as the slot, which is borrowed, is not given to the NIC.
+        unsafe { std::slice::from_raw_parts(buffer.at(offset, len), len) }
+    }
+
+    fn part(&self, slot: &ReceiveSlot) -> Option<(&Buffer, usize)> {
+        let chunk = self.chunks.get((slot.0 / self.in_chunk) as usize)?.get()?;
+        Some((chunk, (slot.0 % self.in_chunk) as usize * self.bytes))
+    }
+}

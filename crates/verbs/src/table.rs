@@ -1,0 +1,235 @@
+//! What this rank registered, by key.
+//!
+//! A key is the NIC's own in its upper half, by which the peer's NIC finds the memory. The lower
+//! half is the entry's place in this table, by which the own side is found without a search, and
+//! a few bits that follow from the rest, so that a key that was never made is refused before
+//! it is sent: a NIC answers a wrong key by breaking the connection.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+use hydrant_conduit::Key;
+
+use crate::nic::Region;
+
+const CHUNK: usize = 1024;
+/// Bits of a key for the entry's place, and for the check.
+const PLACE: u32 = 20;
+const CHECK: u32 = 32 - PLACE;
+/// Most extents at once.
+pub(crate) const MOST: usize = 1 << PLACE;
+
+/// An extent as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) lkey: u32,
+    pub(crate) writable: bool,
+}
+
+impl Extent {
+    /// Whether an access stays within.
+    pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
+        addr >= self.start && len <= self.len && addr - self.start <= self.len - len
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    /// Zero: free.
+    key: AtomicU64,
+    start: AtomicU64,
+    len: AtomicU64,
+    lkey: AtomicU32,
+    writable: AtomicBool,
+    region: Mutex<Option<Region>>,
+}
+
+/// All extents of a rank.
+pub(crate) struct Table {
+    chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    free: Mutex<Free>,
+    limit: usize,
+}
+
+struct Free {
+    /// The one given back first is used first: a key of it that is still about stays wrong long.
+    back: VecDeque<u32>,
+    fresh: u32,
+}
+
+impl Table {
+    pub(crate) fn new(limit: usize) -> Self {
+        let limit = limit.clamp(1, MOST);
+        Self {
+            chunks: (0..limit.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            free: Mutex::new(Free {
+                back: VecDeque::new(),
+                fresh: 0,
+            }),
+            limit,
+        }
+    }
+
+    /// A place for an extent, if there is one.
+    pub(crate) fn reserve(&self) -> Option<Place<'_>> {
+        let mut free = self.free();
+        let index = if (free.fresh as usize) < self.limit {
+            free.fresh += 1;
+            free.fresh - 1
+        } else {
+            free.back.pop_front()?
+        };
+        drop(free);
+        let chunk = &self.chunks[index as usize / CHUNK];
+        chunk.get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        Some(Place { table: self, index })
+    }
+
+    /// The extent that a key opens.
+    #[inline]
+    pub(crate) fn find(&self, key: Key) -> Option<Extent> {
+        let entry = self.entry(place_in(key))?;
+        if key.0 == 0 || entry.key.load(Acquire) != key.0 {
+            return None;
+        }
+        Some(Extent {
+            start: entry.start.load(Relaxed),
+            len: entry.len.load(Relaxed),
+            lkey: entry.lkey.load(Relaxed),
+            writable: entry.writable.load(Relaxed),
+        })
+    }
+
+    /// The extent of which peers know this key of the NIC.
+    pub(crate) fn find_remote(&self, key: Key) -> Option<Extent> {
+        remote(key)?;
+        self.find(key)
+    }
+
+    /// Ends a key: its region, to be dropped, and the place, free when that is.
+    pub(crate) fn remove(&self, key: Key) -> Option<(Region, Place<'_>)> {
+        let index = place_in(key);
+        let entry = self.entry(index).filter(|_| key.0 != 0)?;
+        // Only one of two that remove it finds it there.
+        let mut region = lock(&entry.region);
+        entry.key.compare_exchange(key.0, 0, Release, Relaxed).ok()?;
+        let region = region.take()?;
+        Some((region, Place { table: self, index }))
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn entry(&self, index: u32) -> Option<&Entry> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?.get()?;
+        chunk.get(index as usize % CHUNK)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        lock(&self.free)
+    }
+}
+
+/// A place in the table that is nobody else's; free again when dropped.
+pub(crate) struct Place<'a> {
+    table: &'a Table,
+    index: u32,
+}
+
+impl Place<'_> {
+    /// Puts an extent there: its key.
+    pub(crate) fn fill(self, region: Region, start: u64, len: u64, writable: bool) -> Option<Key> {
+        let entry = self.table.entry(self.index)?;
+        let key = make(region.rkey, self.index);
+        entry.start.store(start, Relaxed);
+        entry.len.store(len, Relaxed);
+        entry.lkey.store(region.lkey, Relaxed);
+        entry.writable.store(writable, Relaxed);
+        *lock(&entry.region) = Some(region);
+        entry.key.store(key.0, Release);
+        std::mem::forget(self);
+        Some(key)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.table.free().back.push_back(self.index);
+    }
+}
+
+fn make(rkey: u32, index: u32) -> Key {
+    Key(u64::from(rkey) << 32 | u64::from(index) << CHECK | u64::from(check(rkey, index)))
+}
+
+fn place_in(key: Key) -> u32 {
+    key.0 as u32 >> CHECK
+}
+
+fn check(rkey: u32, index: u32) -> u32 {
+    let word = u64::from(rkey) << 32 | u64::from(index) | 1 << 31;
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK)) as u32
+}
+
+/// The NIC's key of a peer's extent, if it can be one.
+#[inline]
+pub(crate) fn remote(key: Key) -> Option<u32> {
+    let rkey = (key.0 >> 32) as u32;
+    (check(rkey, place_in(key)) == key.0 as u32 & ((1 << CHECK) - 1)).then_some(rkey)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_what_it_was_made_of() {
+        for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << PLACE) - 1)] {
+            let key = make(rkey, index);
+            assert_eq!((remote(key), place_in(key)), (Some(rkey), index));
+            assert!(![Key::SEGMENT, Key::ANY].contains(&key));
+            assert_eq!(remote(Key(key.0 ^ 1)), None);
+        }
+        assert_eq!(remote(Key::SEGMENT), None);
+        assert_eq!(remote(Key::ANY), None);
+    }
+
+    #[test]
+    fn an_extent_covers_what_lies_in_it() {
+        let extent = Extent {
+            start: 100,
+            len: 50,
+            lkey: 0,
+            writable: true,
+        };
+        assert!(extent.covers(100, 50) && extent.covers(149, 1));
+        assert!(!extent.covers(99, 1) && !extent.covers(100, 51) && !extent.covers(150, 1));
+        assert!(!extent.covers(u64::MAX, 1) && !extent.covers(110, u64::MAX));
+    }
+
+    #[test]
+    fn places_run_out_and_come_back() {
+        let table = Table::new(2);
+        let (first, second) = (table.reserve().unwrap(), table.reserve().unwrap());
+        assert!(table.reserve().is_none());
+        let index = first.index;
+        drop(first);
+        assert_eq!(table.reserve().unwrap().index, index);
+        drop(second);
+    }
+}
