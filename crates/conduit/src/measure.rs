@@ -88,7 +88,10 @@ mod tests {
         let costs = registration_costs(|addr, len| {
             assert_eq!(addr.align_offset(PAGE), 0);
             bytes.push(len);
-            Ok([Duration::from_nanos(100 + len as u64 / 4096), Duration::ZERO])
+            Ok([
+                Duration::from_nanos(100 + len as u64 / 4096),
+                Duration::ZERO,
+            ])
         });
         let [register, deregister] = costs.unwrap();
         assert!((register.per_page_ns - 1.0).abs() < 1e-6, "{register:?}");

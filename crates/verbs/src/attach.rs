@@ -11,7 +11,7 @@ use std::{
 use bytemuck::Zeroable;
 use hydrant_conduit::{
     Access, Caps, Cost, Error, Rank, Registration, measure,
-    memory::{PAGE, Segment, pinnable},
+    memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
 
@@ -51,40 +51,41 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         let (most, port) = (nic.limits.queue_pairs, &nic.port);
         tracing::warn!(%port, most, "the NIC has no queue pairs for a rank that speaks to all");
     }
-    let post = Post::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
+    let post =
+        Post::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
     // SAFETY: peers are told the key; that they may change any memory is what the user of
     // `Key::ANY` vouches for, and nobody else is told.
     let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
     let everything = everything.and_then(Result::ok);
-    let (places, secret) = exchange(bootstrap, card(&nic, &post, everything.as_ref()))?;
+    let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
+    let most_posted = ALL_DEPTH.min(nic.limits.completions);
+    let sent = queue(&channel, most_posted)?;
+    let depth = DEPTH.min(nic.limits.work_requests);
+    let card = Place {
+        extents: u32::try_from(options.extents)
+            .unwrap_or(u32::MAX)
+            .min(nic.limits.regions),
+        inline: granted_inline(&nic, &sent, depth)?,
+        ..card(&nic, &post, everything.as_ref())
+    };
+    let (places, told) = exchange(bootstrap, card, costs(&nic)?)?;
     let slot = (FRONT + options.payload).next_multiple_of(64);
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
     let window = window(options.window, ranks, nic.limits.shared_requests);
     let housed = 2 * window * ranks.saturating_sub(1).max(1);
-    let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
-    let most_posted = ALL_DEPTH.min(nic.limits.completions);
-    let queue = |depth: u32| {
-        CompletionQueue::new(&channel, depth.min(nic.limits.completions))
-            .map_err(|cause| made("a completion queue", cause))
-    };
-    let (sent, received) = (queue(most_posted)?, queue(housed)?);
+    let received = queue(&channel, housed.min(nic.limits.completions))?;
     let shared_queue = SharedQueue::new(&nic, housed)
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
-    let depth = DEPTH.min(nic.limits.work_requests);
-    let queues = (&sent, &received, &shared_queue);
-    let inline = granted_inline(&nic, queues, depth)?;
-    let receives =
-        ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
-    let extents = options.extents.min(nic.limits.regions as usize);
+    let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
     let fixed = options.sends as usize * slot + Post::BYTES;
     let of_a_pair = 2 * window as usize * slot;
-    let own = &places[rank as usize];
-    let here = places.iter().filter(|place| place.host == own.host).count() as u32;
+    let registration = registration(&places, &told, &nic);
+    let (extents, inline) = (registration.max_extents, registration.inline as u32);
     let caps = Caps {
         name: "verbs",
-        registration: Some(registration(&nic, extents, inline as usize, here)?),
+        registration: Some(registration),
         reads: true,
         any_address: places.iter().all(|place| place.everything != 0),
         max_args: MAX_ARGS,
@@ -94,14 +95,18 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         bytes_per_pair: 2 * of_a_pair,
         asymmetric_fence: true,
     };
-    let ack_timeout = if nic.limits.software { ACK_TIMEOUT_SOFTWARE } else { ACK_TIMEOUT };
+    let ack_timeout = if nic.limits.software {
+        ACK_TIMEOUT_SOFTWARE
+    } else {
+        ACK_TIMEOUT
+    };
     let shared = Arc::new(Shared::new(Parts {
         rank: Rank(rank),
         caps,
         ack_timeout: options.ack_timeout.unwrap_or(ack_timeout).min(31),
         places,
-        secret,
-        table: Table::new(extents),
+        secret: told.secret,
+        table: Table::new(extents.unwrap_or(1)),
         roads: Roads {
             slots: sends,
             posted: AtomicU32::new(0),
@@ -144,27 +149,46 @@ fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
         reads: nic.limits.reads_answered.into(),
         everything: everything.map_or(0, |region| region.rkey),
         version: Place::VERSION,
+        pinnable: pinnable(),
+        memlock: memlock().unwrap_or(u64::MAX),
+        extents: 0,
+        inline: 0,
     }
 }
 
-/// Where every rank is, and the secret that rank 0 drew.
+/// What rank 0 tells all: the same holds for every rank.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Told {
+    /// Drawn for the job: strangers do not know it.
+    secret: [u8; 16],
+    /// What registering and deregistering costs, for each operation and page, and copying a byte.
+    costs: [f64; 5],
+}
+
+/// Where every rank is, and what rank 0 tells.
 fn exchange(
     bootstrap: &mut dyn Bootstrap,
     card: Place,
-) -> Result<(Box<[Place]>, [u8; 16]), Error> {
-    let mut secret = [0; 16];
+    costs: [f64; 5],
+) -> Result<(Box<[Place]>, Told), Error> {
     let mut value = bytemuck::bytes_of(&card).to_vec();
     if bootstrap.rank() == 0 {
+        let mut secret = [0; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
             .map_err(|cause| Error::system("drawing the job's secret", cause))?;
-        value.extend(secret);
+        value.extend(bytemuck::bytes_of(&Told { secret, costs }));
     }
     bootstrap.put("verbs", &value).map_err(unreachable)?;
     bootstrap.fence().map_err(unreachable)?;
     let mut places = vec![Place::zeroed(); bootstrap.size() as usize];
+    let mut told = None;
     for (rank, place) in (0..).zip(&mut places) {
         let value = bootstrap.get(rank, "verbs").map_err(unreachable)?;
-        let bad = || Error::Unreachable(format!("rank {rank} says of its NIC what no rank can read"));
+        let bad = || {
+            let what = format!("rank {rank} says of its NIC what no rank can read");
+            Error::Unreachable(what)
+        };
         let (card, rest) = value.split_at_checked(size_of::<Place>()).ok_or_else(bad)?;
         *place = bytemuck::try_pod_read_unaligned(card).map_err(|_| bad())?;
         if place.version != Place::VERSION {
@@ -172,10 +196,11 @@ fn exchange(
             return Err(Error::Unreachable(what));
         }
         if rank == 0 {
-            secret = rest.try_into().map_err(|_| bad())?;
+            told = Some(bytemuck::try_pod_read_unaligned(rest).map_err(|_| bad())?);
         }
     }
-    Ok((places.into(), secret))
+    let nobody = || Error::Unreachable("a job of no ranks".to_owned());
+    Ok((places.into(), told.ok_or_else(nobody)?))
 }
 
 /// As many requests unhandled at a peer as the shared receive queue has room for.
@@ -184,15 +209,17 @@ fn window(wanted: u32, ranks: u32, most: u32) -> u32 {
     wanted.min(most / 2 / peers).max(1)
 }
 
+fn queue(channel: &Arc<Channel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
+    CompletionQueue::new(channel, depth).map_err(|cause| made("a completion queue", cause))
+}
+
 /// The most that the NIC takes along with a request.
-fn granted_inline(
-    nic: &Arc<Nic>,
-    (sent, received, shared): (&Arc<CompletionQueue>, &Arc<CompletionQueue>, &Arc<SharedQueue>),
-    depth: u32,
-) -> Result<u32, Error> {
+fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> Result<u32, Error> {
+    let shared = SharedQueue::new(nic, 1).map_err(|cause| made("a receive queue", cause))?;
+    let shared = Arc::new(shared);
     let mut last = None;
     for inline in INLINE {
-        match QueuePair::connected(nic, sent, received, shared, depth, inline) {
+        match QueuePair::connected(nic, queue, queue, &shared, depth, inline) {
             Ok(pair) => return Ok((pair.inline as u32).min(INLINE[0])),
             Err(cause) => last = Some(cause),
         }
@@ -201,13 +228,8 @@ fn granted_inline(
     Err(made("a queue pair", cause))
 }
 
-/// What registering costs and allows here.
-fn registration(
-    nic: &Arc<Nic>,
-    extents: usize,
-    inline: usize,
-    ranks_here: u32,
-) -> Result<Registration, Error> {
+/// What registering costs here, and copying.
+fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
     let [register, deregister]: [Cost; 2] = measure::registration_costs(|addr, len| {
         let since = Instant::now();
         // SAFETY: nobody is told the key.
@@ -217,18 +239,50 @@ fn registration(
         drop(region);
         Ok([registered, since.elapsed() - registered])
     })?;
-    let most = usize::try_from(nic.limits.region_bytes).unwrap_or(usize::MAX);
-    Ok(Registration {
+    Ok([
+        register.per_op_ns,
+        register.per_page_ns,
+        deregister.per_op_ns,
+        deregister.per_page_ns,
+        measure::copy_cost(),
+    ])
+}
+
+/// What registering costs and allows, the same at every rank: the least that one has.
+fn registration(places: &[Place], told: &Told, nic: &Nic) -> Registration {
+    let share = |place: &Place| {
+        let here = places
+            .iter()
+            .filter(|other| other.host == place.host)
+            .count() as u64;
+        (place.pinnable / here.max(1)).min(place.memlock)
+    };
+    let least = |of: &dyn Fn(&Place) -> u64| {
+        usize::try_from(places.iter().map(of).min().unwrap_or(0)).unwrap_or(usize::MAX)
+    };
+    let [
+        register_op,
+        register_page,
+        deregister_op,
+        deregister_page,
+        copy,
+    ] = told.costs;
+    let cost = |per_op_ns, per_page_ns| Cost {
+        per_op_ns,
+        per_page_ns,
+    };
+    Registration {
         page: PAGE,
-        register,
-        deregister,
-        copy_ns_per_byte: measure::copy_cost(),
-        max_extents: Some(extents),
-        max_extent: most.min(1 << 40),
-        max_bytes: usize::try_from(pinnable(ranks_here)).unwrap_or(usize::MAX),
+        register: cost(register_op, register_page),
+        deregister: cost(deregister_op, deregister_page),
+        copy_ns_per_byte: copy,
+        max_extents: Some(least(&|place| place.extents.into())),
+        max_extent: usize::try_from(nic.limits.region_bytes)
+            .map_or(1 << 40, |most| most.min(1 << 40)),
+        max_bytes: least(&share),
         follows_mapping: false,
-        inline,
-    })
+        inline: least(&|place| place.inline.into()),
+    }
 }
 
 /// Names the running kernel: the same for two processes if and only if they share it.

@@ -6,7 +6,7 @@ use std::{
     io,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, TryLockError,
         atomic::Ordering::{Relaxed, SeqCst},
     },
     thread::{self, JoinHandle},
@@ -15,8 +15,7 @@ use std::{
 
 use hydrant_conduit::{
     Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
-    memory::Place as Memory,
+    Standing, Window, memory::Place as Memory,
 };
 
 use crate::{
@@ -201,7 +200,16 @@ impl Verbs {
             return true;
         }
         // Who polls now wakes the sleepers when that was not in vain.
-        self.inbox.try_lock().is_ok_and(|mut inbox| inbox.has_arrived(&self.shared))
+        (self.try_inbox()).is_some_and(|mut inbox| inbox.has_arrived(&self.shared))
+    }
+
+    /// The inbox, unless another thread polls.
+    fn try_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+        match self.inbox.try_lock() {
+            Ok(inbox) => Some(inbox),
+            Err(TryLockError::Poisoned(inbox)) => Some(inbox.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn arm(&self) -> io::Result<()> {
@@ -210,9 +218,13 @@ impl Verbs {
     }
 
     /// Why memory could not be registered.
-    fn refusal(&self, cause: &io::Error, addr: u64, len: u64) -> Error {
+    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, access: Access) -> Error {
         let peer = self.shared.rank;
+        // SAFETY: nothing is stored by way of this place.
+        let memory = unsafe { Memory::new(addr, len) };
         match cause.raw_os_error() {
+            // The kernel calls what is not there by several names.
+            Some(_) if !memory.pin(access) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
                 match hydrant_conduit::memory::memlock() {
@@ -298,10 +310,12 @@ impl Conduit for Verbs {
         };
         let place = self.shared.table.reserve().ok_or_else(exhausted)?;
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
-        // SAFETY: the same contract.
-        let region = unsafe { Region::new(&self.shared.nic, addr, len, access) };
-        let region = region.map_err(|cause| self.refusal(&cause, start, bytes))?;
-        let writable = access == Access::ReadWrite;
+        let region = (len > 0).then(|| {
+            // SAFETY: the same contract.
+            let region = unsafe { Region::new(&self.shared.nic, addr, len, access) };
+            region.map_err(|cause| self.refusal(&cause, start, bytes, access))
+        });
+        let (region, writable) = (region.transpose()?, access == Access::ReadWrite);
         (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
     }
 
@@ -384,10 +398,8 @@ impl Conduit for Verbs {
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
-        match self.inbox.try_lock() {
-            Ok(mut inbox) => inbox.poll(&self.shared, sink),
-            Err(_) => 0,
-        }
+        self.try_inbox()
+            .map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
@@ -446,6 +458,8 @@ impl Conduit for Verbs {
             shared.sleepers.wake_all();
         } else if let Some(place) = shared.places.get(peer.index()) {
             let wake = Datagram::new(Kind::Wake, shared.rank.0).sealed(shared.secret);
+            // Known before the answer can come.
+            shared.commands.give(Command::SeeAwake(peer));
             shared.post.send(peer.0, place, &wake);
         }
     }

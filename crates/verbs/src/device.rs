@@ -90,7 +90,11 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
         }
     }
     if up.is_empty() {
-        let of = if filter.is_empty() { String::new() } else { format!(" of {filter}") };
+        let of = if filter.is_empty() {
+            String::new()
+        } else {
+            format!(" of {filter}")
+        };
         return Err(match down.as_slice() {
             [] => format!("no RDMA device{of}"),
             down => format!("no RDMA port{of} is up: {}", down.join(", ")),
@@ -101,7 +105,10 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
 
 /// Whether a filter means a port.
 fn named(filter: &str, device: &str, port: u8) -> bool {
-    let mut names = filter.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let mut names = filter
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     filter.trim().is_empty()
         || names.any(|name| match name.split_once(':') {
             Some((name, number)) => name == device && number.parse() == Ok(port),

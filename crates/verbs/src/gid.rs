@@ -89,7 +89,12 @@ mod tests {
 
     #[test]
     fn routed_version_2_comes_first() {
-        let mut kinds = [Kind::Plain, Kind::RoceV2Link, Kind::RoceV2Ip4, Kind::RoceV2Ip6];
+        let mut kinds = [
+            Kind::Plain,
+            Kind::RoceV2Link,
+            Kind::RoceV2Ip4,
+            Kind::RoceV2Ip6,
+        ];
         kinds.sort_unstable();
         assert_eq!(kinds[0], Kind::RoceV2Ip4);
         assert_eq!(kinds[3], Kind::Plain);

@@ -116,7 +116,11 @@ impl Inbox {
         };
         let len = completion.byte_len as usize;
         if self.talks.get(&rank).is_some_and(Talk::is_stuck) && is_request(shared, &slot, len) {
-            self.talks.entry(rank).or_default().waiting.push_back((slot, len));
+            self.talks
+                .entry(rank)
+                .or_default()
+                .waiting
+                .push_back((slot, len));
             return;
         }
         self.handle(shared, rank, slot, len, sink);
@@ -234,7 +238,10 @@ impl Inbox {
         let many = (shared.window / 2).max(1);
         self.owing.retain(|rank| {
             let (to, peer) = (Rank(*rank), shared.peer(Rank(*rank)));
-            let untold = peer.done.load(Relaxed).wrapping_sub(peer.told.load(Relaxed));
+            let untold = peer
+                .done
+                .load(Relaxed)
+                .wrapping_sub(peer.told.load(Relaxed));
             if untold == 0 || shared.standings.of(to) != Standing::Present {
                 return false;
             }

@@ -121,8 +121,14 @@ mod tests {
         let len = encode(Sort::Reply, &message, 9, bytes);
         assert_eq!(len, 16 + 16 + 3);
         let arrived = decode(&bytes[..len]).unwrap();
-        assert_eq!((arrived.sort, arrived.kind, arrived.tag), (Sort::Reply, 7, 515));
-        assert_eq!((arrived.args, arrived.payload), (&[1, u64::MAX][..], &b"abc"[..]));
+        assert_eq!(
+            (arrived.sort, arrived.kind, arrived.tag),
+            (Sort::Reply, 7, 515)
+        );
+        assert_eq!(
+            (arrived.args, arrived.payload),
+            (&[1, u64::MAX][..], &b"abc"[..])
+        );
         assert_eq!(arrived.handled, 9);
     }
 

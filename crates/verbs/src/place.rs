@@ -20,6 +20,12 @@ pub(crate) struct Place {
     /// The key of its whole address space, if its NIC pages; zero otherwise.
     pub(crate) everything: u32,
     pub(crate) version: u32,
+    /// Bytes that all ranks of its host together may pin, and that it may by itself.
+    pub(crate) pinnable: u64,
+    pub(crate) memlock: u64,
+    /// Extents it may register, and bytes its NIC takes along with a request.
+    pub(crate) extents: u32,
+    pub(crate) inline: u32,
 }
 
 impl Place {

@@ -164,7 +164,8 @@ impl Shared {
         let first = lane.state == crate::lane::State::Idle;
         if let Err(cause) = lane.push(&self.roads, work) {
             tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
-            self.commands.give(Command::Lose(rank, "the NIC refused a request"));
+            self.commands
+                .give(Command::Lose(rank, "the NIC refused a request"));
         }
         if first {
             lane.state = crate::lane::State::Connecting;

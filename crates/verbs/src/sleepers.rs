@@ -105,7 +105,11 @@ impl Sleepers {
 
 impl Seat<'_> {
     /// Sleeps.
-    pub(crate) fn sleep(&self, channel: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> Woken {
+    pub(crate) fn sleep(
+        &self,
+        channel: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) -> Woken {
         let mut fds = vec![PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
         fds.extend(channel.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
@@ -129,7 +133,9 @@ impl Drop for Seat<'_> {
             self.all.listening.fetch_sub(1, SeqCst);
         }
         let mut state = self.all.state();
-        state.seats.retain(|(bell, _)| !Arc::ptr_eq(bell, &self.bell));
+        state
+            .seats
+            .retain(|(bell, _)| !Arc::ptr_eq(bell, &self.bell));
         // Nobody has it in the list any more, so nobody rings it after it is silenced.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);

@@ -1,15 +1,22 @@
 //! How every rank stands to the job, as this one knows.
 
-use std::sync::atomic::{
-    AtomicU8, AtomicU64,
-    Ordering::{Acquire, SeqCst},
+use std::sync::{
+    Mutex,
+    atomic::{
+        AtomicU8, AtomicU64,
+        Ordering::{Acquire, SeqCst},
+    },
 };
 
 use hydrant_conduit::{Error, Rank, Standing};
 
+use crate::shared::lock;
+
 pub(crate) struct Standings {
     ranks: Box<[AtomicU8]>,
+    /// Twice the changes; odd while one is made, so that who sees a change counts it, too.
     changes: AtomicU64,
+    changing: Mutex<()>,
     /// One more than the rank that was lost before all others.
     first_lost: AtomicU64,
 }
@@ -19,6 +26,7 @@ impl Standings {
         Self {
             ranks: (0..ranks).map(|_| AtomicU8::new(PRESENT)).collect(),
             changes: AtomicU64::new(0),
+            changing: Mutex::default(),
             first_lost: AtomicU64::new(0),
         }
     }
@@ -48,9 +56,12 @@ impl Standings {
         let Some(standing) = self.ranks.get(rank.index()) else {
             return false;
         };
-        if standing.compare_exchange(PRESENT, end, SeqCst, SeqCst).is_err() {
+        let _changing = lock(&self.changing);
+        if standing.load(SeqCst) != PRESENT {
             return false;
         }
+        self.changes.fetch_add(1, SeqCst);
+        standing.store(end, SeqCst);
         if !orderly {
             let first = u64::from(rank.0) + 1;
             let _ = self.first_lost.compare_exchange(0, first, SeqCst, SeqCst);
@@ -60,7 +71,13 @@ impl Standings {
     }
 
     pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(SeqCst)
+        loop {
+            let twice = self.changes.load(SeqCst);
+            if twice.is_multiple_of(2) {
+                return twice / 2;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     pub(crate) fn first_lost(&self) -> Option<Rank> {

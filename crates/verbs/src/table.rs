@@ -71,7 +71,9 @@ impl Table {
     pub(crate) fn new(limit: usize) -> Self {
         let limit = limit.clamp(1, MOST);
         Self {
-            chunks: (0..limit.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            chunks: (0..limit.div_ceil(CHUNK))
+                .map(|_| OnceLock::new())
+                .collect(),
             free: Mutex::new(Free {
                 back: VecDeque::new(),
                 fresh: 0,
@@ -117,14 +119,16 @@ impl Table {
     }
 
     /// Ends a key: its region, to be dropped, and the place, free when that is.
-    pub(crate) fn remove(&self, key: Key) -> Option<(Region, Place<'_>)> {
+    pub(crate) fn remove(&self, key: Key) -> Option<(Option<Region>, Place<'_>)> {
         let index = place_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
         // Only one of two that remove it finds it there.
         let mut region = lock(&entry.region);
-        entry.key.compare_exchange(key.0, 0, Release, Relaxed).ok()?;
-        let region = region.take()?;
-        Some((region, Place { table: self, index }))
+        entry
+            .key
+            .compare_exchange(key.0, 0, Release, Relaxed)
+            .ok()?;
+        Some((region.take(), Place { table: self, index }))
     }
 
     pub(crate) fn limit(&self) -> usize {
@@ -148,15 +152,24 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Puts an extent there: its key.
-    pub(crate) fn fill(self, region: Region, start: u64, len: u64, writable: bool) -> Option<Key> {
+    /// Puts an extent there: its key. One of no bytes has no region.
+    pub(crate) fn fill(
+        self,
+        region: Option<Region>,
+        start: u64,
+        len: u64,
+        writable: bool,
+    ) -> Option<Key> {
         let entry = self.table.entry(self.index)?;
-        let key = make(region.rkey, self.index);
+        let (rkey, lkey) = region
+            .as_ref()
+            .map_or((0, 0), |region| (region.rkey, region.lkey));
+        let key = make(rkey, self.index);
         entry.start.store(start, Relaxed);
         entry.len.store(len, Relaxed);
-        entry.lkey.store(region.lkey, Relaxed);
+        entry.lkey.store(lkey, Relaxed);
         entry.writable.store(writable, Relaxed);
-        *lock(&entry.region) = Some(region);
+        *lock(&entry.region) = region;
         entry.key.store(key.0, Release);
         std::mem::forget(self);
         Some(key)

@@ -24,6 +24,11 @@ impl Fixture for Verbs {
         })
     }
 
+    /// A device made by software shares two cores with all of them.
+    fn most_ranks(&self) -> u32 {
+        12
+    }
+
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
         let kinds = Message::KINDS..16;
         kinds.into_iter().all(|kind| {

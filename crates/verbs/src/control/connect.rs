@@ -233,6 +233,8 @@ fn new_pair(shared: &Shared, depth: u32) -> std::io::Result<QueuePair> {
 /// for the new one's.
 fn packet() -> u32 {
     let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     since.subsec_nanos().wrapping_mul(0x9e37_79b9) >> 8
 }

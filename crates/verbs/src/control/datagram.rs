@@ -24,9 +24,11 @@ pub(crate) enum Kind {
     Lost,
     /// Wake your sleepers.
     Wake,
+    /// The answer to it.
+    Awake,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Connect,
     Kind::Accept,
     Kind::Ping,
@@ -35,6 +37,7 @@ const KINDS: [Kind; 8] = [
     Kind::LeaveSeen,
     Kind::Lost,
     Kind::Wake,
+    Kind::Awake,
 ];
 
 /// A datagram; what its kind does not use is zero.
@@ -81,7 +84,9 @@ impl Datagram {
     pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(Kind, Self)> {
         let datagram: Self = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         let ours = datagram.magic == MAGIC && datagram.secret == secret && datagram.from < ranks;
-        let kind = KINDS.into_iter().find(|kind| *kind as u32 == datagram.kind)?;
+        let kind = KINDS
+            .into_iter()
+            .find(|kind| *kind as u32 == datagram.kind)?;
         ours.then_some((kind, datagram))
     }
 }
@@ -95,12 +100,21 @@ mod tests {
         let (secret, wrong) = ([7; 16], [8; 16]);
         let datagram = Datagram::new(Kind::Ping, 3).sealed(secret);
         let bytes = bytemuck::bytes_of(&datagram);
-        assert_eq!(Datagram::read(bytes, secret, 4), Some((Kind::Ping, datagram)));
+        assert_eq!(
+            Datagram::read(bytes, secret, 4),
+            Some((Kind::Ping, datagram))
+        );
         assert_eq!(Datagram::read(bytes, wrong, 4), None);
         assert_eq!(Datagram::read(bytes, secret, 3), None);
         assert_eq!(Datagram::read(&bytes[1..], secret, 4), None);
-        let unknown = Datagram { kind: 99, ..datagram };
-        assert_eq!(Datagram::read(bytemuck::bytes_of(&unknown), secret, 4), None);
+        let unknown = Datagram {
+            kind: 99,
+            ..datagram
+        };
+        assert_eq!(
+            Datagram::read(bytemuck::bytes_of(&unknown), secret, 4),
+            None
+        );
         for kind in KINDS {
             let datagram = Datagram::new(kind, 0).sealed(secret);
             let read = Datagram::read(bytemuck::bytes_of(&datagram), secret, 1);

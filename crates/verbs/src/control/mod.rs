@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Lose(Rank, &'static str),
     /// This rank ends, in good order or not.
     Leave(bool),
+    /// A peer was told to wake its sleepers: it is told again until it says that it did.
+    SeeAwake(Rank),
     /// The conduit is dropped.
     Stop,
 }
@@ -88,6 +90,7 @@ pub(crate) fn start(
                 calls: Calls::default(),
                 watch,
                 unseen: FxHashMap::default(),
+                drowsy: FxHashMap::default(),
                 stop: None,
             };
             control.run();
@@ -101,6 +104,8 @@ struct Control {
     watch: Watch,
     /// Ranks that have not seen yet that this one ends, and how it does.
     unseen: FxHashMap<u32, (bool, Instant)>,
+    /// Peers that were told to wake their sleepers, and when last.
+    drowsy: FxHashMap<u32, Instant>,
     /// When to stop waiting for them.
     stop: Option<Instant>,
 }
@@ -125,10 +130,11 @@ impl Control {
         let now = Instant::now();
         self.call_again(now);
         self.say_goodbye_again(now);
+        self.wake_again(now);
         self.look_after_peers(now);
         let until = [
             self.calls.next(),
-            (!self.unseen.is_empty()).then(|| now + AGAIN),
+            (!self.unseen.is_empty() || !self.drowsy.is_empty()).then(|| now + AGAIN),
             self.watch.next(),
             self.stop,
         ];
@@ -140,7 +146,11 @@ impl Control {
             PollFd::from_borrowed_fd(shared.post.channel.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(shared.commands.bell.as_fd(), PollFlags::IN),
         ];
-        fds.extend(self.watch.processes().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(
+            self.watch
+                .processes()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+        );
         if self.is_over() {
             return Ok(());
         }
@@ -157,7 +167,8 @@ impl Control {
 
     fn is_over(&self) -> bool {
         let now = Instant::now();
-        self.stop.is_some_and(|stop| self.unseen.is_empty() || now >= stop)
+        self.stop
+            .is_some_and(|stop| self.unseen.is_empty() || now >= stop)
     }
 
     fn obey(&mut self, command: Command) {
@@ -169,7 +180,12 @@ impl Control {
                 let present = self.present();
                 self.unseen = present.map(|rank| (rank, (orderly, now))).collect();
                 let ranks: Vec<u32> = self.unseen.keys().copied().collect();
-                ranks.into_iter().for_each(|rank| self.say_goodbye(rank, orderly));
+                ranks
+                    .into_iter()
+                    .for_each(|rank| self.say_goodbye(rank, orderly));
+            }
+            Command::SeeAwake(rank) => {
+                self.drowsy.insert(rank.0, Instant::now());
             }
             Command::Stop => self.stop = Some(Instant::now() + FAREWELL),
         }
@@ -179,7 +195,9 @@ impl Control {
     fn listen(&mut self) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
-        shared.post.take(shared.secret, |kind, datagram| heard.push((kind, datagram)))?;
+        shared
+            .post
+            .take(shared.secret, |kind, datagram| heard.push((kind, datagram)))?;
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
             self.watch.heard(datagram.from);
@@ -202,7 +220,13 @@ impl Control {
                     self.end(Rank(datagram.about), false);
                 }
                 Kind::Lost => {}
-                Kind::Wake => shared.sleepers.wake_all(),
+                Kind::Wake => {
+                    shared.sleepers.wake_all();
+                    self.say(from, Datagram::new(Kind::Awake, shared.rank.0));
+                }
+                Kind::Awake => {
+                    self.drowsy.remove(&datagram.from);
+                }
             }
         }
         Ok(())
@@ -211,7 +235,9 @@ impl Control {
     fn say(&self, to: Rank, datagram: Datagram) {
         let shared = &self.shared;
         let place = &shared.places[to.index()];
-        shared.post.send(to.0, place, &datagram.sealed(shared.secret));
+        shared
+            .post
+            .send(to.0, place, &datagram.sealed(shared.secret));
     }
 
     fn say_goodbye(&self, rank: u32, orderly: bool) {
@@ -235,6 +261,22 @@ impl Control {
             .collect();
         for (rank, orderly) in due {
             self.say_goodbye(rank, orderly);
+        }
+    }
+
+    fn wake_again(&mut self, now: Instant) {
+        let standings = &self.shared.standings;
+        self.drowsy
+            .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
+        let due: Vec<u32> = (self.drowsy.iter_mut())
+            .filter(|(_, since)| now.saturating_duration_since(**since) >= AGAIN)
+            .map(|(rank, since)| {
+                *since = now;
+                *rank
+            })
+            .collect();
+        for rank in due {
+            self.say(Rank(rank), Datagram::new(Kind::Wake, self.shared.rank.0));
         }
     }
 

@@ -77,7 +77,12 @@ impl Post {
         // SAFETY: within the buffer; the slot was free, so that nobody else reads or writes it.
         unsafe { at.cast::<Datagram>().write_unaligned(*datagram) };
         let (number, len) = (place.datagrams.into(), Datagram::BYTES as u64);
-        let what = [at.expose_provenance() as u64, number, len, self.buffer.lkey().into()];
+        let what = [
+            at.expose_provenance() as u64,
+            number,
+            len,
+            self.buffer.lkey().into(),
+        ];
         // SAFETY: registered as long as the queue pair lives; free again at its completion.
         let sent = unsafe { self.pair.send_datagram(slot.into(), what, address) };
         if sent.is_err() {

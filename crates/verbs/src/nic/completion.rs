@@ -65,7 +65,11 @@ impl AsFd for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY: its queues keep it, so none is left.
-        unsafe { self.nic.lib().ibv_destroy_comp_channel(self.channel.as_ptr()) };
+        unsafe {
+            self.nic
+                .lib()
+                .ibv_destroy_comp_channel(self.channel.as_ptr())
+        };
     }
 }
 

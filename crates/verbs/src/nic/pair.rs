@@ -27,7 +27,11 @@ pub(crate) struct QueuePair {
     pub(crate) inline: usize,
     nic: Arc<Nic>,
     /// What it completes into and receives from.
-    _queues: (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedQueue>>),
+    _queues: (
+        Arc<CompletionQueue>,
+        Arc<CompletionQueue>,
+        Option<Arc<SharedQueue>>,
+    ),
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
@@ -57,12 +61,20 @@ impl QueuePair {
         depth: u32,
         inline: u32,
     ) -> io::Result<Self> {
-        let queues = (Arc::clone(sends), Arc::clone(receives), Some(Arc::clone(shared)));
+        let queues = (
+            Arc::clone(sends),
+            Arc::clone(receives),
+            Some(Arc::clone(shared)),
+        );
         let pair = Self::new(nic, queues, ffi::IBV_QPT_RC, [depth, 0], inline)?;
         let attr = ibv_qp_attr {
             qp_access_flags: ffi::IBV_ACCESS_REMOTE_WRITE
                 | ffi::IBV_ACCESS_REMOTE_READ
-                | if nic.limits.atomics { ffi::IBV_ACCESS_REMOTE_ATOMIC } else { 0 },
+                | if nic.limits.atomics {
+                    ffi::IBV_ACCESS_REMOTE_ATOMIC
+                } else {
+                    0
+                },
             ..pair.initial()
         };
         pair.modify(attr, INITIAL | ffi::IBV_QP_ACCESS_FLAGS)?;
@@ -83,13 +95,20 @@ impl QueuePair {
         };
         pair.modify(attr, INITIAL | ffi::IBV_QP_QKEY)?;
         pair.modify(in_state(ffi::IBV_QPS_RTR), ffi::IBV_QP_STATE)?;
-        pair.modify(in_state(ffi::IBV_QPS_RTS), ffi::IBV_QP_STATE | ffi::IBV_QP_SQ_PSN)?;
+        pair.modify(
+            in_state(ffi::IBV_QPS_RTS),
+            ffi::IBV_QP_STATE | ffi::IBV_QP_SQ_PSN,
+        )?;
         Ok(pair)
     }
 
     fn new(
         nic: &Arc<Nic>,
-        queues: (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedQueue>>),
+        queues: (
+            Arc<CompletionQueue>,
+            Arc<CompletionQueue>,
+            Option<Arc<SharedQueue>>,
+        ),
         kind: ffi::ibv_qp_type,
         [sends, receives]: [u32; 2],
         inline: u32,
@@ -98,7 +117,10 @@ impl QueuePair {
         let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
         init.send_cq = queues.0.as_ptr();
         init.recv_cq = queues.1.as_ptr();
-        init.srq = queues.2.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr());
+        init.srq = queues
+            .2
+            .as_ref()
+            .map_or(ptr::null_mut(), |srq| srq.as_ptr());
         init.cap.max_send_wr = sends;
         init.cap.max_recv_wr = receives;
         init.cap.max_send_sge = 1;
@@ -127,7 +149,10 @@ impl QueuePair {
 
     /// Connects it: it can ask and answer.
     pub(crate) fn connect(&self, to: &Connect<'_>) -> io::Result<()> {
-        let reads = to.place.reads.clamp(1, u16::from(self.nic.limits.reads_asked.max(1)));
+        let reads = to
+            .place
+            .reads
+            .clamp(1, u16::from(self.nic.limits.reads_asked.max(1)));
         let attr = ibv_qp_attr {
             path_mtu: code_of_mtu(to.place.mtu.min(self.nic.port.mtu)),
             dest_qp_num: to.number,
@@ -170,7 +195,11 @@ impl QueuePair {
     fn modify(&self, mut attr: ibv_qp_attr, fields: u32) -> io::Result<()> {
         let fields = ffi::mask(fields);
         // SAFETY: the queue pair exists.
-        check(unsafe { self.nic.lib().ibv_modify_qp(self.qp.as_ptr(), &mut attr, fields) })
+        check(unsafe {
+            self.nic
+                .lib()
+                .ibv_modify_qp(self.qp.as_ptr(), &mut attr, fields)
+        })
     }
 
     /// Gives the NIC a buffer for a datagram.
@@ -320,7 +349,11 @@ impl Batch {
         wr.wr_id = request.id;
         wr.num_sge = i32::from(request.len > 0);
         wr.opcode = request.opcode;
-        wr.send_flags = if request.inline { ffi::IBV_SEND_INLINE } else { 0 };
+        wr.send_flags = if request.inline {
+            ffi::IBV_SEND_INLINE
+        } else {
+            0
+        };
         wr.wr.rdma.remote_addr = request.remote;
         wr.wr.rdma.rkey = request.rkey;
         self.requests[self.len].write(wr);

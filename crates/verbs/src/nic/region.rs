@@ -37,7 +37,11 @@ impl Region {
         let flags = match access {
             Access::Read => ffi::IBV_ACCESS_REMOTE_READ,
             Access::ReadWrite => {
-                let atomic = if nic.limits.atomics { ffi::IBV_ACCESS_REMOTE_ATOMIC } else { 0 };
+                let atomic = if nic.limits.atomics {
+                    ffi::IBV_ACCESS_REMOTE_ATOMIC
+                } else {
+                    0
+                };
                 ffi::IBV_ACCESS_LOCAL_WRITE
                     | ffi::IBV_ACCESS_REMOTE_READ
                     | ffi::IBV_ACCESS_REMOTE_WRITE
@@ -65,9 +69,7 @@ impl Region {
     /// As [`new`](Self::new).
     unsafe fn with(nic: &Arc<Nic>, addr: *mut u8, len: usize, flags: u32) -> io::Result<Self> {
         // SAFETY: the domain is there as long as the `Nic`; the kernel checks the addresses.
-        let mr = unsafe {
-            (nic.lib()).ibv_reg_mr(nic.domain, addr.cast(), len, ffi::mask(flags))
-        };
+        let mr = unsafe { (nic.lib()).ibv_reg_mr(nic.domain, addr.cast(), len, ffi::mask(flags)) };
         let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: just made.
         let (lkey, rkey) = unsafe { (mr.as_ref().lkey, mr.as_ref().rkey) };
@@ -124,8 +126,7 @@ impl Buffer {
             region: None,
         };
         // SAFETY: nobody but this process's NIC is told the key.
-        let region =
-            unsafe { Region::with(nic, base.as_ptr(), len, ffi::IBV_ACCESS_LOCAL_WRITE) };
+        let region = unsafe { Region::with(nic, base.as_ptr(), len, ffi::IBV_ACCESS_LOCAL_WRITE) };
         buffer.region = Some(region?);
         Ok(buffer)
     }
@@ -136,7 +137,10 @@ impl Buffer {
 
     /// The address of a part.
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset <= self.len && len <= self.len - offset, "outside of a buffer");
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "outside of a buffer"
+        );
         self.base.as_ptr().wrapping_add(offset)
     }
 }

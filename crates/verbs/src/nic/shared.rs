@@ -41,7 +41,13 @@ impl SharedQueue {
     /// Until the completion that names it, the buffer is registered under `lkey` and nobody
     /// else's.
     #[inline]
-    pub(crate) unsafe fn post(&self, id: u64, addr: *mut u8, len: u32, lkey: u32) -> io::Result<()> {
+    pub(crate) unsafe fn post(
+        &self,
+        id: u64,
+        addr: *mut u8,
+        len: u32,
+        lkey: u32,
+    ) -> io::Result<()> {
         let mut piece = ibv_sge {
             addr: addr.expose_provenance() as u64,
             length: len,
