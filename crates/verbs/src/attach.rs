@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // measures registration; registers everything where the NIC pages
 
 use std::{
-    fs, io,
+    io,
     sync::{Arc, atomic::AtomicU32},
     time::Instant,
 };
@@ -14,6 +14,7 @@ use hydrant_conduit::{
     memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
+use rustc_hash::FxHasher;
 
 use crate::{
     Options, Verbs,
@@ -141,7 +142,7 @@ fn made(what: &'static str, cause: io::Error) -> Error {
 fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
     Place {
         gid: nic.port.gid,
-        host: this_host(),
+        host: host_name(),
         datagrams: post.number(),
         mtu: nic.port.mtu,
         pid: std::process::id(),
@@ -285,16 +286,15 @@ fn registration(places: &[Place], told: &Told, nic: &Nic) -> Registration {
     }
 }
 
-/// Names the running kernel: the same for two processes if and only if they share it.
-fn this_host() -> [u8; 16] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let mut host = [0; 16];
-    for (byte, pair) in host.iter_mut().zip(digits.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).unwrap_or_default();
-        *byte = u8::from_str_radix(pair, 16).unwrap_or(0);
-    }
-    host
+/// The host's identity, as short as a card has it.
+fn host_name() -> [u8; 16] {
+    use std::hash::{BuildHasher, BuildHasherDefault};
+    let (id, hasher) = (
+        hydrant_launch::host_id(),
+        BuildHasherDefault::<FxHasher>::default(),
+    );
+    let halves = [hasher.hash_one(&id), hasher.hash_one((&id, 1))];
+    bytemuck::cast(halves)
 }
 
 fn unreachable(cause: hydrant_launch::Error) -> Error {

@@ -4,6 +4,10 @@
 //! refuses, which breaks a connection, leaves no doubt about the rest: everything before the
 //! refused request was done, nothing after it was, and nothing of the peer's own is touched.
 //! The connection is made anew, what came after is asked again, and the peer says what was wrong.
+//!
+//! If acknowledgements stay away the peer, if it is there, says which packet it expects next.
+//! From that follows what was done, for every request takes a known number of packets; the rest
+//! is asked again. So a link that is down for a while costs time and nothing else.
 
 use std::{
     collections::VecDeque,
@@ -68,6 +72,8 @@ pub(crate) enum State {
     /// Being made, or made anew.
     Connecting,
     Ready,
+    /// Broken; the peer is asked how far it got.
+    Unclear,
     /// The peer is gone.
     Ended,
 }
@@ -96,16 +102,32 @@ pub(crate) struct Lane {
     pub(crate) listed: bool,
     peer: u32,
     queue: VecDeque<Work>,
-    posted: VecDeque<Work>,
+    posted: VecDeque<Posted>,
     /// The number of the first one posted.
     first: u32,
+    /// The number of the next packet, and how much data one carries.
+    packet: u32,
+    mtu: u32,
 }
+
+/// Work that is with the NIC.
+#[derive(Debug)]
+struct Posted {
+    work: Work,
+    /// The number of the packet after its last.
+    end: u32,
+}
+
+/// Packets are counted modulo this.
+const PACKETS: u32 = 1 << 24;
 
 /// What a failed request means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The connection is to be made anew.
     Broken,
+    /// The peer is to be asked how far it got.
+    Unclear,
     /// The peer cannot be reached.
     Lost(&'static str),
 }
@@ -122,7 +144,16 @@ impl Lane {
             queue: VecDeque::new(),
             posted: VecDeque::new(),
             first: 0,
+            packet: 0,
+            mtu: 1024,
         }
+    }
+
+    /// The connection is there: its first packet's number, and how much data a packet carries.
+    pub(crate) fn begin(&mut self, packet: u32, mtu: u32) {
+        self.state = State::Ready;
+        self.packet = packet % PACKETS;
+        self.mtu = mtu.max(256);
     }
 
     /// Whether anything is under way.
@@ -168,7 +199,11 @@ impl Lane {
                 batch.push(&request(id, work, roads, &pair));
                 roads.posted.fetch_add(1, Relaxed);
                 taken += 1;
-                self.posted.extend(self.queue.pop_front());
+                let packets = work.len().div_ceil(self.mtu).max(1);
+                self.packet = (self.packet + packets) % PACKETS;
+                let end = self.packet;
+                self.posted
+                    .extend(self.queue.pop_front().map(|work| Posted { work, end }));
             }
             if taken == 0 {
                 return Ok(());
@@ -187,12 +222,8 @@ impl Lane {
         if count > self.posted.len() {
             return; // Retired by a later completion.
         }
-        for work in self.posted.drain(..count) {
-            match work {
-                Work::Send { slot, .. } => roads.slots.give_back(slot),
-                Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
-                Work::Access(_) => {}
-            }
+        for posted in self.posted.drain(..count) {
+            posted.work.succeed(roads, ended);
         }
         self.first = self.first.wrapping_add(count as u32);
         roads.posted.fetch_sub(count as u32, Relaxed);
@@ -214,46 +245,78 @@ impl Lane {
         if before > 0 {
             self.done(roads, number.wrapping_sub(1), ended);
         }
-        // No request of the old connection is with the NIC any more when this is gone.
-        self.pair = None;
-        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
-        let mut again: VecDeque<Work> = self.posted.drain(..).collect();
-        self.first = 0;
-        let refused = matches!(
-            status,
-            ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR
-        );
-        let outcome = match again.pop_front() {
-            Some(Work::Access(access)) if refused => {
-                again.retain(|work| !is_part_of(work, access.ticket));
-                self.queue.retain(|work| !is_part_of(work, access.ticket));
-                self.refused = Some(access);
-                Failure::Broken
+        match status {
+            ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR => {
+                self.refused(roads)
             }
-            other => {
-                if let Some(work) = other {
-                    again.push_front(work);
-                }
-                Failure::Lost(meaning(status))
+            ffi::IBV_WC_RETRY_EXC_ERR
+            | ffi::IBV_WC_RNR_RETRY_EXC_ERR
+            | ffi::IBV_WC_RESP_TIMEOUT_ERR
+            | ffi::IBV_WC_WR_FLUSH_ERR => {
+                self.close(roads);
+                self.state = State::Unclear;
+                Failure::Unclear
             }
+            _ => Failure::Lost(meaning(status)),
+        }
+    }
+
+    /// The peer's NIC refused the first of what was posted.
+    fn refused(&mut self, roads: &Roads) -> Failure {
+        self.close(roads);
+        let Some(Work::Access(access)) = self.posted.pop_front().map(|posted| posted.work) else {
+            return Failure::Lost("it refused a message");
         };
+        self.refused = Some(access);
+        let mut again: VecDeque<Work> = self.posted.drain(..).map(|posted| posted.work).collect();
+        again.append(&mut self.queue);
+        again.retain(|work| !is_part_of(work, access.ticket));
+        self.queue = again;
+        self.renew();
+        Failure::Broken
+    }
+
+    /// The peer says which packet it expects next on the connection that broke.
+    pub(crate) fn clarify(&mut self, roads: &Roads, expected: u32, ended: &mut Vec<Ended>) {
+        let mut again = VecDeque::new();
+        for Posted { work, end } in self.posted.drain(..) {
+            let done = expected.wrapping_sub(end) % PACKETS < PACKETS / 2;
+            // What was read may not have come back.
+            let read = matches!(&work, Work::Access(access) if !access.write);
+            if done && !read {
+                work.succeed(roads, ended);
+            } else {
+                again.push_back(work);
+            }
+        }
         again.append(&mut self.queue);
         self.queue = again;
+        self.renew();
+    }
+
+    /// No request is with the NIC any more when its queue pair is gone.
+    fn close(&mut self, roads: &Roads) {
+        self.pair = None;
+        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
+    }
+
+    fn renew(&mut self) {
+        self.first = 0;
         self.state = State::Connecting;
         self.epoch = self.epoch.wrapping_add(1);
-        outcome
     }
 
     /// The peer is gone: everything under way ends.
     pub(crate) fn end(&mut self, roads: &Roads, lost: &Error, ended: &mut Vec<Ended>) {
+        if self.pair.is_some() {
+            self.close(roads);
+        }
         self.state = State::Ended;
-        // The NIC touches no memory for it any more when this is gone.
-        self.pair = None;
-        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
         if let Some(access) = self.refused.take() {
             ended.push((access.ticket, Err(lost.clone())));
         }
-        for work in self.posted.drain(..).chain(self.queue.drain(..)) {
+        let posted = self.posted.drain(..).map(|posted| posted.work);
+        for work in posted.chain(self.queue.drain(..)) {
             match work {
                 Work::Send { slot, .. } => roads.slots.give_back(slot),
                 Work::Access(access) if access.last => {
@@ -261,6 +324,23 @@ impl Lane {
                 }
                 Work::Access(_) => {}
             }
+        }
+    }
+}
+
+impl Work {
+    fn len(&self) -> u32 {
+        match self {
+            Work::Access(access) => access.len,
+            Work::Send { len, .. } => *len,
+        }
+    }
+
+    fn succeed(self, roads: &Roads, ended: &mut Vec<Ended>) {
+        match self {
+            Work::Send { slot, .. } => roads.slots.give_back(slot),
+            Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
+            Work::Access(_) => {}
         }
     }
 }
@@ -318,9 +398,6 @@ pub(crate) fn named(id: u64) -> (u32, u32, u32) {
 
 fn meaning(status: ffi::ibv_wc_status) -> &'static str {
     match status {
-        ffi::IBV_WC_RETRY_EXC_ERR => "it acknowledges nothing",
-        ffi::IBV_WC_RNR_RETRY_EXC_ERR => "it has no room for messages",
-        ffi::IBV_WC_WR_FLUSH_ERR => "the connection was closed",
         ffi::IBV_WC_LOC_PROT_ERR => "own memory was not registered as it should be",
         _ => "the connection failed",
     }

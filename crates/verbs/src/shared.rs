@@ -240,6 +240,7 @@ impl Shared {
         let status = completion.status;
         match lane.failed(&self.roads, number, status, ended) {
             Failure::Broken => self.commands.give(Command::Connect(Rank(rank))),
+            Failure::Unclear => self.commands.give(Command::Ask(Rank(rank))),
             Failure::Lost(why) => self.commands.give(Command::Lose(Rank(rank), why)),
         }
     }

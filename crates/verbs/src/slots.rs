@@ -39,7 +39,7 @@ impl SendSlots {
     }
 
     /// The memory of a slot that is not with the NIC.
-    pub(crate) fn bytes(&self, slot: &mut SendSlot) -> &mut [u8] {
+    pub(crate) fn bytes<'a>(&'a self, slot: &'a mut SendSlot) -> &'a mut [u8] {
         let at = self.address(slot);
         // SAFETY: within the buffer, initialized by the kernel, aligned for bytes; the slot is
         // borrowed mutably, and there is one for each part.

@@ -177,7 +177,8 @@ impl Control {
             drop(lane);
             return self.lose(from, "the connection cannot be used");
         }
-        lane.state = State::Ready;
+        let mtu = shared.places[from.index()].mtu.min(shared.nic.port.mtu);
+        lane.begin(answer.packet, mtu);
         let refused = lane.refused.take();
         let flushed = lane.flush(&shared.roads);
         drop(lane);
@@ -186,6 +187,71 @@ impl Control {
         }
         let ended = refused.map(|access| (access.ticket, Err(explain(from, &access, answer))));
         shared.end_operations(ended.into_iter().collect());
+    }
+}
+
+impl Control {
+    /// Asks a peer how far it got before a connection broke.
+    pub(super) fn ask(&mut self, rank: Rank) {
+        let shared = Arc::clone(&self.shared);
+        let lane = lock(&shared.peer(rank).lane);
+        if lane.state != State::Unclear {
+            return;
+        }
+        let question = Datagram {
+            epoch: lane.epoch,
+            ..Datagram::new(Kind::HowFar, shared.rank.0)
+        };
+        drop(lane);
+        tracing::info!(%rank, "a connection broke: it is made anew");
+        self.watch.begin(rank.0);
+        self.calls.0.insert(rank.0, (question, Instant::now()));
+        self.say(rank, question);
+    }
+
+    /// A peer's connection to this rank broke.
+    pub(super) fn say_how_far(&mut self, from: Rank, question: &Datagram) {
+        let shared = Arc::clone(&self.shared);
+        let Some(peer) = shared.known(from.0) else {
+            return;
+        };
+        let incoming = lock(&peer.incoming);
+        let halted = match &incoming.pair {
+            Some(pair) if incoming.epoch == question.epoch => pair.halt(),
+            _ => return,
+        };
+        drop(incoming);
+        match halted {
+            Ok(packet) => {
+                let answer = Datagram {
+                    epoch: question.epoch,
+                    packet,
+                    ..Datagram::new(Kind::SoFar, shared.rank.0)
+                };
+                self.say(from, answer);
+            }
+            Err(cause) => {
+                tracing::error!(%cause, %from, "how far a connection got cannot be told");
+                self.lose(from, "its connection broke");
+            }
+        }
+    }
+
+    /// A peer says how far it got.
+    pub(super) fn clarify(&mut self, from: Rank, answer: &Datagram) {
+        let shared = Arc::clone(&self.shared);
+        let Some(peer) = shared.known(from.0) else {
+            return;
+        };
+        let mut lane = lock(&peer.lane);
+        if lane.state != State::Unclear || lane.epoch != answer.epoch {
+            return;
+        }
+        let mut ended = Vec::new();
+        lane.clarify(&shared.roads, answer.packet, &mut ended);
+        drop(lane);
+        shared.end_operations(ended);
+        self.call(from);
     }
 }
 

@@ -12,6 +12,10 @@ pub(crate) enum Kind {
     Connect,
     /// The answer to it.
     Accept,
+    /// The connection broke: how far did you get?
+    HowFar,
+    /// The answer to it.
+    SoFar,
     /// Are you there?
     Ping,
     /// The answer to it.
@@ -28,9 +32,11 @@ pub(crate) enum Kind {
     Awake,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 11] = [
     Kind::Connect,
     Kind::Accept,
+    Kind::HowFar,
+    Kind::SoFar,
     Kind::Ping,
     Kind::Pong,
     Kind::Leave,
@@ -53,7 +59,7 @@ pub(crate) struct Datagram {
     pub(crate) epoch: u32,
     /// The queue pair of who sends it.
     pub(crate) pair: u32,
-    /// The first packet's number.
+    /// The first packet's number, or the next one's.
     pub(crate) packet: u32,
     /// The rank it is about, or 1 for yes.
     pub(crate) about: u32,

@@ -32,6 +32,8 @@ use watch::Watch;
 pub(crate) enum Command {
     /// Makes the connection to a peer, or makes it anew.
     Connect(Rank),
+    /// Asks a peer how far it got before a connection broke.
+    Ask(Rank),
     /// A peer is lost, and why.
     Lose(Rank, &'static str),
     /// This rank ends, in good order or not.
@@ -174,15 +176,16 @@ impl Control {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Connect(rank) => self.call(rank),
+            Command::Ask(rank) => self.ask(rank),
             Command::Lose(rank, why) => self.lose(rank, why),
             Command::Leave(orderly) => {
                 let now = Instant::now();
                 let present = self.present();
                 self.unseen = present.map(|rank| (rank, (orderly, now))).collect();
-                let ranks: Vec<u32> = self.unseen.keys().copied().collect();
-                ranks
-                    .into_iter()
-                    .for_each(|rank| self.say_goodbye(rank, orderly));
+                // Those that have left may still look on.
+                for rank in (0..self.shared.size).filter(|rank| *rank != self.shared.rank.0) {
+                    self.say_goodbye(rank, orderly);
+                }
             }
             Command::SeeAwake(rank) => {
                 self.drowsy.insert(rank.0, Instant::now());
@@ -204,6 +207,8 @@ impl Control {
             match kind {
                 Kind::Connect => self.answer(from, &datagram),
                 Kind::Accept => self.answered(from, &datagram),
+                Kind::HowFar => self.say_how_far(from, &datagram),
+                Kind::SoFar => self.clarify(from, &datagram),
                 Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.rank.0)),
                 Kind::Pong => {}
                 Kind::Leave => {

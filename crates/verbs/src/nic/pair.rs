@@ -175,7 +175,8 @@ impl QueuePair {
         let attr = ibv_qp_attr {
             sq_psn: to.packet,
             timeout: to.timeout,
-            retry_cnt: 7,
+            // Seven, the most, is for ever with soft-RoCE.
+            retry_cnt: 6,
             // For ever: a receiver out of buffers is slow, not dead.
             rnr_retry: 7,
             max_rd_atomic: reads as u8,
@@ -190,6 +191,19 @@ impl QueuePair {
                 | ffi::IBV_QP_RNR_RETRY
                 | ffi::IBV_QP_MAX_QP_RD_ATOMIC,
         )
+    }
+
+    /// Answers nothing any more; the number of the packet that it would have expected next.
+    pub(crate) fn halt(&self) -> io::Result<u32> {
+        self.modify(in_state(ffi::IBV_QPS_ERR), ffi::IBV_QP_STATE)?;
+        let mut attr = in_state(ffi::IBV_QPS_ERR);
+        // SAFETY: integers and pointers that may be null.
+        let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
+        let fields = ffi::mask(ffi::IBV_QP_STATE | ffi::IBV_QP_RQ_PSN);
+        let lib = self.nic.lib();
+        // SAFETY: the queue pair exists; both may be written to.
+        check(unsafe { lib.ibv_query_qp(self.qp.as_ptr(), &mut attr, fields, &mut init) })?;
+        Ok(attr.rq_psn)
     }
 
     fn modify(&self, mut attr: ibv_qp_attr, fields: u32) -> io::Result<()> {
