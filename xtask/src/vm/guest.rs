@@ -102,6 +102,8 @@ fn is_handed_on(name: &OsStr, variables: &[String]) -> bool {
 pub(crate) struct Guest<'a> {
     /// Which it is: 1, or 2 as well.
     pub(crate) number: usize,
+    /// How many RDMA devices it has; two only if it is alone.
+    pub(crate) devices: u32,
     /// The folder it may write to, as it sees it.
     pub(crate) folder: &'a Path,
     /// The way from one guest to the other, where there are two.
@@ -128,10 +130,11 @@ impl Guest<'_> {
         let number = self.number;
         // A guest alone makes a network of its own, both ends of it.
         let device = if self.ssh.is_some() { "eth0" } else { "veth0" };
-        let values: [(&str, OsString); 9] = [
+        let values: [(&str, OsString); 10] = [
             ("host", format!("host{number}").into()),
             ("address", format!("10.77.0.{number}").into()),
             ("device", device.into()),
+            ("devices", self.devices.to_string().into()),
             ("folder", self.folder.into()),
             ("ip", found("ip").into()),
             ("rdma", found("rdma").into()),
@@ -203,6 +206,7 @@ two lines'
     fn settings_survive_a_shell() {
         let guest = Guest {
             number: 2,
+            devices: 1,
             folder: Path::new("/it's a\nfolder"),
             ssh: None,
         };

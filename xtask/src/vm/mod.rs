@@ -69,6 +69,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     hosts: u32,
 
+    /// RDMA devices of a machine that is alone: a second one, at the other end of a wire
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    devices: u32,
+
     /// Memory of each machine, as QEMU has it; 6G, or 3G for each of two
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
@@ -108,6 +112,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn boot(arguments: &Arguments) -> Result<u8, Error> {
+    if arguments.hosts > 1 && arguments.devices > 1 {
+        let problem = "two hosts have one device each: give --hosts or --devices";
+        return Err(Error::Unusable(problem.into()));
+    }
     let missing = check::missing(TOOLS);
     if !missing.is_empty() {
         return Err(Error::Missing { tools: missing });
@@ -133,6 +141,7 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
     for (index, folder) in folders.iter().enumerate() {
         let guest = guest::Guest {
             number: index + 1,
+            devices: arguments.devices,
             folder: seen_as,
             ssh: ssh.as_ref(),
         };

@@ -4,7 +4,7 @@
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 vm=/run/vm
-# host, address, device, folder: what is different from one guest to the next.
+# host, address, device, devices, folder: what is different from one guest to the next.
 # ip, rdma: where the host has them; busybox would take its own ip, which knows less.
 # user; in a cluster also sshd and its libraries.
 . $vm/settings
@@ -59,6 +59,33 @@ make_network() {
 	"$ip" -batch $vm/network >/dev/console 2>&1 || fail "there is no network"
 	"$rdma" link add rxe0 type rxe netdev "$device" >/dev/console 2>&1 ||
 		fail "there is no RDMA device"
+}
+
+# A second device, at the other end of the wire. What one sends the other must take that
+# wire, though both addresses are this host's: so the table of local addresses is asked
+# only after rules that know better, and for what came in.
+add_second_device() {
+	for end in veth0 veth1; do
+		echo 1 >/proc/sys/net/ipv4/conf/$end/accept_local
+		echo 0 >/proc/sys/net/ipv4/conf/$end/rp_filter
+	done
+	echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
+	{
+		echo address add 10.77.1.1/24 dev veth1
+		echo route add 10.77.1.1 dev veth0 src 10.77.0.1 table 100
+		echo route add 10.77.0.1 dev veth1 src 10.77.1.1 table 101
+		echo rule add pref 1 iif veth0 lookup local
+		echo rule add pref 1 iif veth1 lookup local
+		echo rule add pref 2 to 10.77.1.1 oif veth0 lookup 100
+		echo rule add pref 2 to 10.77.1.1 from 10.77.0.1 lookup 100
+		echo rule add pref 2 to 10.77.0.1 oif veth1 lookup 101
+		echo rule add pref 2 to 10.77.0.1 from 10.77.1.1 lookup 101
+		echo rule add pref 3 lookup local
+		echo rule del pref 0
+	} >$vm/network
+	"$ip" -batch $vm/network >/dev/console 2>&1 || fail "the second device has no network"
+	"$rdma" link add rxe1 type rxe netdev veth1 >/dev/console 2>&1 ||
+		fail "there is no second RDMA device"
 }
 
 # A server for the other host to come in by, and the user's key to go there with.
@@ -116,6 +143,9 @@ ulimit -n 65536
 make_files
 find_ports
 make_network
+if [ "$devices" = 2 ]; then
+	add_second_device
+fi
 if [ -n "$sshd" ]; then
 	serve_shell
 fi
