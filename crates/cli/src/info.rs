@@ -120,21 +120,31 @@ fn lines() -> Vec<Line> {
 
 /// The conduits there are, and why one is absent.
 fn conduits() -> impl Iterator<Item = Fact> {
+    let here = || "available".to_owned();
     [
-        ("smp", "available", "ranks of one host, by shared memory"),
-        ("verbs", "absent: not built yet", "RDMA NICs, by libibverbs"),
+        ("smp", here(), "ranks of one host, by shared memory"),
+        ("verbs", verbs(), "RDMA NICs, by libibverbs"),
         (
             "sim",
-            "available",
+            here(),
             "a network in virtual time; there, no service thread answers",
         ),
     ]
     .into_iter()
     .map(|(name, value, meaning)| Fact {
         name,
-        value: value.to_owned(),
+        value,
         meaning,
     })
+}
+
+/// The RDMA ports that are up, or why there are none.
+fn verbs() -> String {
+    let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
+    match hydrant::settings::rdma_ports(&settings.verbs) {
+        Ok(ports) => format!("available: {}", ports.join(", ")),
+        Err(why) => format!("absent: {why}"),
+    }
 }
 
 /// Which launcher's variables are seen: they decide how a program started here would join a job.

@@ -13,6 +13,8 @@ use crate::{ConduitKind, Error, Rank, Result, memory::SYSTEM};
 pub(super) enum Network {
     /// Shared memory, which they find by their bootstrap.
     Smp,
+    /// RDMA NICs, likewise.
+    Verbs,
     /// A machine in virtual time, inside this process.
     Sim(Arc<World>),
 }
@@ -24,8 +26,10 @@ impl Network {
     /// [`Error::Setting`] for a profile that is not there or not right.
     pub(super) fn here(builder: &JobBuilder, ranks: u32) -> Result<Self> {
         let settings = &builder.settings;
-        let ConduitKind::Sim(profile) = &settings.conduit else {
-            return Ok(Self::Smp);
+        let profile = match &settings.conduit {
+            ConduitKind::Auto | ConduitKind::Smp => return Ok(Self::Smp),
+            ConduitKind::Verbs => return Ok(Self::Verbs),
+            ConduitKind::Sim(profile) => profile,
         };
         let profile = Profile::named(profile).map_err(|cause| Error::Setting {
             name: "HYDRANT_CONDUIT",
@@ -48,6 +52,7 @@ impl Network {
     ) -> Result<Box<dyn Conduit>> {
         let conduit: Box<dyn Conduit> = match self {
             Self::Smp => Box::new(hydrant_smp::attach(bootstrap, &smp_options(builder))?),
+            Self::Verbs => Box::new(hydrant_verbs::attach(bootstrap, &verbs_options(builder))?),
             Self::Sim(world) => Box::new(world.conduit(Rank(bootstrap.rank()))),
         };
         Ok(match &builder.through {
@@ -66,5 +71,17 @@ fn smp_options(builder: &JobBuilder) -> hydrant_smp::Options {
         extents: settings.extents,
         foreign: settings.foreign,
         timeout: settings.join_timeout,
+    }
+}
+
+fn verbs_options(builder: &JobBuilder) -> hydrant_verbs::Options {
+    let settings = &builder.settings;
+    hydrant_verbs::Options {
+        segment: SYSTEM + settings.heap,
+        devices: settings.verbs.devices.clone(),
+        gid_index: settings.verbs.gid_index,
+        ack_timeout: settings.verbs.ack_timeout,
+        peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
+        ..hydrant_verbs::Options::default()
     }
 }

@@ -11,6 +11,8 @@ pub enum ConduitKind {
     Auto,
     /// Shared memory, between ranks of one host.
     Smp,
+    /// RDMA NICs, between any ranks, those of one host included.
+    Verbs,
     /// A network in virtual time, of this profile: a name or a file. The ranks are threads of
     /// one process.
     Sim(String),
@@ -23,8 +25,17 @@ impl ConduitKind {
     }
 }
 
+/// The ports of RDMA devices that a job here could use, for people.
+///
+/// # Errors
+/// A sentence that says why there is none.
+pub fn rdma_ports(settings: &super::VerbsSettings) -> Result<Vec<String>, String> {
+    let ports = hydrant_verbs::ports(&settings.devices, settings.gid_index)?;
+    Ok(ports.iter().map(ToString::to_string).collect())
+}
+
 /// What can be said, for who said something else.
-pub(super) const EXPECTED: &str = "auto, smp or sim:PROFILE, such as sim:myrinet-gm";
+pub(super) const EXPECTED: &str = "auto, smp, verbs or sim:PROFILE, such as sim:myrinet-gm";
 
 impl FromStr for ConduitKind {
     type Err = String;
@@ -33,6 +44,7 @@ impl FromStr for ConduitKind {
         match text {
             "auto" => Ok(Self::Auto),
             "smp" => Ok(Self::Smp),
+            "verbs" => Ok(Self::Verbs),
             _ => match text.strip_prefix("sim:") {
                 Some(profile) if !profile.is_empty() => Ok(Self::Sim(profile.to_owned())),
                 _ => Err(EXPECTED.to_owned()),
@@ -46,6 +58,7 @@ impl fmt::Display for ConduitKind {
         match self {
             Self::Auto => f.pad("auto"),
             Self::Smp => f.pad("smp"),
+            Self::Verbs => f.pad("verbs"),
             Self::Sim(profile) => f.pad(&format!("sim:{profile}")),
         }
     }
@@ -57,7 +70,14 @@ mod tests {
 
     #[test]
     fn conduits_are_read_and_written() {
-        for text in ["auto", "smp", "sim:ideal", "sim:a/b.toml", "sim:sim:"] {
+        for text in [
+            "auto",
+            "smp",
+            "verbs",
+            "sim:ideal",
+            "sim:a/b.toml",
+            "sim:sim:",
+        ] {
             assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
         }
         assert!("sim:ideal".parse::<ConduitKind>().unwrap().is_virtual());

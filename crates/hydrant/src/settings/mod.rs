@@ -16,7 +16,7 @@ use hydrant_smp::Foreign;
 
 use crate::{Error, registration::RegistrationSettings};
 
-pub use conduit::ConduitKind;
+pub use conduit::{ConduitKind, rdma_ports};
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
@@ -45,6 +45,19 @@ pub struct SettingRow {
     pub origin: Origin,
     /// What it means, in a sentence.
     pub meaning: &'static str,
+}
+
+/// What can be set about RDMA NICs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct VerbsSettings {
+    /// Devices, or ports as `device:port`, separated by commas; empty: any.
+    pub devices: String,
+    /// The index of the port's address that peers are told; the best, if not given.
+    pub gid_index: Option<u8>,
+    /// How long a packet waits to be acknowledged before it is sent again, as a power of two
+    /// times 4.096 µs; what suits the device, if not given.
+    pub ack_timeout: Option<u8>,
 }
 
 /// The values in force.
@@ -78,6 +91,10 @@ pub struct Settings {
     pub extents: usize,
     /// How memory outside the heap is reached.
     pub foreign: Foreign,
+    /// What concerns RDMA NICs alone.
+    pub verbs: VerbsSettings,
+    /// How long a rank of another host may answer nothing before it is lost; zero: for ever.
+    pub peer_timeout: Duration,
     /// Whether counters are printed at the end.
     pub counters: bool,
     /// What is logged to standard error, in the syntax of `tracing_subscriber::EnvFilter`.
@@ -102,6 +119,8 @@ impl Settings {
             ring_payload: 64 << 10,
             extents: 4096,
             foreign: Foreign::Auto,
+            verbs: VerbsSettings::default(),
+            peer_timeout: Duration::from_secs(10),
             counters: false,
             log: "warn".to_owned(),
             origins: BTreeMap::new(),

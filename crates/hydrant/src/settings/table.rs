@@ -172,6 +172,39 @@ pub(super) const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "HYDRANT_VERBS_DEVICE",
+        meaning: "RDMA devices that may be used, or ports as device:port, separated by commas; empty: any (verbs)",
+        set: |s, text| {
+            s.verbs.devices = text.to_owned();
+            Ok(())
+        },
+        show: |s| s.verbs.devices.clone(),
+    },
+    Setting {
+        name: "HYDRANT_VERBS_GID",
+        meaning: "index of the port's address that peers are told, or auto: RoCE version 2 and IPv4 first (verbs)",
+        set: |s, text| {
+            or_auto(text, 0, 255).map(|index| s.verbs.gid_index = index.map(|index| index as u8))
+        },
+        show: |s| auto_or(s.verbs.gid_index.map(u64::from)),
+    },
+    Setting {
+        name: "HYDRANT_VERBS_ACK_TIMEOUT",
+        meaning: "power of two, times 4.096 us, that a packet waits to be acknowledged before it is sent again; auto: what suits the device (verbs)",
+        set: |s, text| {
+            or_auto(text, 1, 31).map(|time| s.verbs.ack_timeout = time.map(|time| time as u8))
+        },
+        show: |s| auto_or(s.verbs.ack_timeout.map(u64::from)),
+    },
+    Setting {
+        name: "HYDRANT_PEER_TIMEOUT",
+        meaning: "seconds that a rank of another host may answer nothing before it is lost; 0: for ever",
+        set: |s, text| {
+            number(text, 0, 86_400).map(|secs| s.peer_timeout = Duration::from_secs(secs as u64))
+        },
+        show: |s| s.peer_timeout.as_secs().to_string(),
+    },
+    Setting {
         name: "HYDRANT_COUNTERS",
         meaning: "whether each rank prints its counters at the end",
         set: |s, text| switch(text).map(|on| s.counters = on),
