@@ -1,7 +1,10 @@
 //! One-sided operations that are not complete yet: one map, looked at once when an operation is
 //! posted, once when it ends and once when its end is asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::hash_map::Entry::{Occupied, Vacant},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use hydrant_conduit::{Posted, Ticket};
 use rustc_hash::FxHashMap;
@@ -53,20 +56,23 @@ impl Pending {
         flight: Flight,
         left: bool,
     ) -> Option<(Flight, Outcome)> {
-        let mut entries = self.entries();
-        let flight = Some(flight);
-        match entries.insert(ticket.0, Entry::Open { flight, left }) {
-            None | Some(Entry::Open { .. }) => None,
-            Some(Entry::Left) => {
-                if let Some(Entry::Open { left, .. }) = entries.get_mut(&ticket.0) {
-                    *left = true;
-                }
+        match self.entries().entry(ticket.0) {
+            Vacant(place) => {
+                let flight = Some(flight);
+                place.insert(Entry::Open { flight, left });
                 None
             }
-            Some(Entry::Ended(outcome)) => match entries.get_mut(&ticket.0) {
-                Some(Entry::Open { flight, .. }) => flight.take().map(|it| (it, outcome)),
-                _ => None,
-            },
+            Occupied(mut found) => {
+                let left = left || matches!(found.get(), Entry::Left);
+                match found.insert(Entry::Open { flight: None, left }) {
+                    Entry::Ended(outcome) => Some((flight, outcome)),
+                    _ => {
+                        let flight = Some(flight);
+                        found.insert(Entry::Open { flight, left });
+                        None
+                    }
+                }
+            }
         }
     }
 
@@ -89,18 +95,24 @@ impl Pending {
     /// before that is [told](Self::end) where somebody would see what is not done, after it
     /// where nobody does.
     pub(crate) fn complete(&self, ticket: Ticket, outcome: Outcome) -> Completed {
-        let mut entries = self.entries();
-        match entries.get_mut(&ticket.0) {
-            Some(Entry::Open { flight, .. }) => match flight.take() {
-                Some(first) if first.comes_first() => Completed::First(first, outcome),
-                flight => {
-                    entries.insert(ticket.0, Entry::Ended(outcome));
-                    flight.map_or(Completed::Told, Completed::Rest)
-                }
-            },
-            _ => {
-                entries.insert(ticket.0, Entry::Ended(outcome));
+        match self.entries().entry(ticket.0) {
+            Vacant(place) => {
+                place.insert(Entry::Ended(outcome));
                 Completed::Told
+            }
+            Occupied(mut found) => {
+                let entry = found.get_mut();
+                let flight = match entry {
+                    Entry::Open { flight, .. } => flight.take(),
+                    Entry::Left | Entry::Ended(_) => None,
+                };
+                match flight {
+                    Some(first) if first.comes_first() => Completed::First(first, outcome),
+                    flight => {
+                        *entry = Entry::Ended(outcome);
+                        flight.map_or(Completed::Told, Completed::Rest)
+                    }
+                }
             }
         }
     }
@@ -113,11 +125,14 @@ impl Pending {
     /// The outcome of an operation, once.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Outcome> {
         let mut entries = self.entries();
-        if !matches!(entries.get(&ticket.0)?, Entry::Ended(_)) {
+        let Occupied(found) = entries.entry(ticket.0) else {
+            return None;
+        };
+        if !matches!(found.get(), Entry::Ended(_)) {
             return None;
         }
-        match entries.remove(&ticket.0) {
-            Some(Entry::Ended(outcome)) => Some(outcome),
+        match found.remove() {
+            Entry::Ended(outcome) => Some(outcome),
             _ => None,
         }
     }

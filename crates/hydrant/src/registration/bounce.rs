@@ -7,6 +7,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
+    num::NonZeroUsize,
     ptr::NonNull,
     sync::Mutex,
 };
@@ -42,16 +43,16 @@ struct Kind {
     /// Bytes of each.
     bytes: usize,
     /// Offsets of those that are free, the one used last on top.
-    free: Mutex<Vec<usize>>,
+    free: Mutex<Vec<u32>>,
 }
 
 /// A slot in use.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounced {
-    offset: usize,
-    len: usize,
+    offset: u32,
+    len: u32,
     /// Where data that is read goes; nowhere for a put.
-    to: Option<usize>,
+    to: Option<NonZeroUsize>,
 }
 
 /// How the memory is divided.
@@ -111,7 +112,13 @@ impl Bounce {
         let kind = |start: usize, bytes: usize, count: usize| Kind {
             start,
             bytes,
-            free: Mutex::new((0..count).rev().map(|slot| start + slot * bytes).collect()),
+            // At most some hundred KiB.
+            free: Mutex::new(
+                (0..count)
+                    .rev()
+                    .map(|slot| (start + slot * bytes) as u32)
+                    .collect(),
+            ),
         };
         let kinds = [kind(0, page, small), kind(small * page, large_bytes, large)];
         Some(Self {
@@ -136,28 +143,34 @@ impl Bounce {
         let fits = self.kinds.iter().filter(|kind| len <= kind.bytes);
         let offset = fits.filter_map(|kind| lock(&kind.free).pop()).next()?;
         // SAFETY: the offset of a slot, which lies in the memory.
-        let slot = unsafe { self.memory.as_ptr().add(offset) };
+        let slot = unsafe { self.memory.as_ptr().add(offset as usize) };
         slot.expose_provenance();
         if put {
             // SAFETY: 1., and the slot, which is another's until it is given back, has room.
             unsafe { slot.copy_from_nonoverlapping(local, len) };
         }
         let to = (!put).then(|| local.expose_provenance());
-        Some((slot, Bounced { offset, len, to }))
+        let bounced = Bounced {
+            offset,
+            len: len as u32,
+            to: to.and_then(NonZeroUsize::new),
+        };
+        Some((slot, bounced))
     }
 
     /// Takes a slot back whose operation is over, and copies what it read to where it belongs, if
     /// it went well. How many bytes that were.
     pub(super) fn give_back(&self, bounced: Bounced, fine: bool) -> usize {
         let Bounced { offset, len, to } = bounced;
+        let (at, len) = (offset as usize, len as usize);
         let landed = to.filter(|_| fine);
         if let Some(to) = landed {
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(to.get());
             // SAFETY: 2. of `take`: the operation is not told to be over yet; the slot has `len`
             //         bytes and is nobody else's.
-            unsafe { to.copy_from_nonoverlapping(self.memory.as_ptr().add(offset), len) };
+            unsafe { to.copy_from_nonoverlapping(self.memory.as_ptr().add(at), len) };
         }
-        let kind = usize::from(offset >= self.kinds[1].start);
+        let kind = usize::from(at >= self.kinds[1].start);
         lock(&self.kinds[kind].free).push(offset);
         landed.map_or(0, |_| len)
     }

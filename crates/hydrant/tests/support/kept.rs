@@ -1,5 +1,5 @@
 //! A network whose registrations keep pointing at the pages they were made of, and whose NIC takes
-//! a few bytes along with a write: the simulated one, watched.
+//! a few bytes along with a write: the simulated one, or another, watched.
 
 use std::{
     collections::BTreeMap,
@@ -34,9 +34,25 @@ struct State {
 
 impl Kept {
     /// What stands between each rank and the network.
+    #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn layer(&self) -> impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + use<> {
         let kept = self.clone();
         move |inner| Box::new(Layer::new(inner, kept.clone()))
+    }
+
+    /// The same around a network that is so by itself; or that is said to follow what is mapped.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn around(&self, inner: Box<dyn Conduit>, follows: bool) -> Box<dyn Conduit> {
+        let mut layer = Layer::new(inner, self.clone());
+        layer.caps = layer.inner.caps().clone();
+        if let Some(registration) = &mut layer.caps.registration {
+            registration.follows_mapping = follows;
+            registration.inline = registration.inline.min(INLINE);
+            if follows {
+                registration.inline = 0;
+            }
+        }
+        Box::new(layer)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -44,6 +60,7 @@ impl Kept {
     }
 
     /// What of a buffer is registered at a rank.
+    #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn registered<T>(&self, rank: Rank, buffer: &[T]) -> Vec<(usize, usize)> {
         let (start, size) = (buffer.as_ptr().addr(), size_of_val(buffer));
         let meets = |(addr, len): &(usize, usize)| *addr < start + size && start < addr + len;
@@ -53,11 +70,13 @@ impl Kept {
     }
 
     /// Bytes registered at one rank, at most.
+    #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn most(&self) -> u64 {
         self.state().most
     }
 
     /// Writes whose bytes the NIC took along.
+    #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn inline(&self) -> u64 {
         self.state().inline
     }
