@@ -29,6 +29,10 @@ impl Fixture for Verbs {
         12
     }
 
+    fn slowness(&self) -> u32 {
+        10
+    }
+
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
         let kinds = Message::KINDS..16;
         kinds.into_iter().all(|kind| {

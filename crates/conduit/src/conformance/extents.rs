@@ -324,7 +324,7 @@ fn exhausted(fixture: &dyn Fixture) {
 
 /// Rank 0 lends and takes back; rank 1 writes and rank 2 reads as fast as they can.
 fn hammer(fixture: &dyn Fixture) {
-    const ROUNDS: u32 = 150;
+    let rounds = 150 / fixture.slowness();
     const LEN: usize = 32 << 10;
     const SECRET: u8 = 0x5e;
     let (published, over) = (Mutex::new(None), AtomicU64::new(0));
@@ -332,7 +332,7 @@ fn hammer(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
         if me.rank() == Rank(0) {
-            for round in 0..ROUNDS {
+            for round in 0..rounds {
                 let window = Window::private(LEN);
                 let lent = Lent::new(me.conduit, window).expect("room for an extent");
                 let before = landed.load(SeqCst);

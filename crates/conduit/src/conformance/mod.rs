@@ -62,6 +62,12 @@ pub trait Fixture: Send + Sync {
         false
     }
 
+    /// By what the rounds of what is tried many times are divided: a network that is emulated
+    /// takes its time.
+    fn slowness(&self) -> u32 {
+        1
+    }
+
     /// Makes `from` send `to` something that follows no rule; `false` if it has no way to.
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
         let _ = (from, to);

@@ -82,10 +82,10 @@ fn jitter(n: u64) {
 
 /// Hands a message back and forth, asleep in between.
 fn messages(fixture: &dyn Fixture, sleeper: Sleeper) {
-    const ROUNDS: u64 = 4000;
+    let rounds = 4000 / u64::from(fixture.slowness());
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let mine = round % 2 == u64::from(me.rank().0);
             if mine {
                 jitter(round);

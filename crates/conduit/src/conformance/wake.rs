@@ -88,10 +88,10 @@ fn before_sleep(fixture: &dyn Fixture) {
 }
 
 fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
-    const ROUNDS: u32 = 3000;
+    let rounds = 3000 / fixture.slowness();
     let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
     each(fixture, 2, |me| {
-        for round in 1..=ROUNDS {
+        for round in 1..=rounds {
             if me.rank() == Rank(0) {
                 sleep_once(me, sleeper, &asked);
                 // A sleep may end early: the one wake is for this round all the same.
@@ -112,7 +112,7 @@ fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
 }
 
 fn all(fixture: &dyn Fixture) {
-    const ROUNDS: u32 = 500;
+    let rounds = 500 / fixture.slowness();
     const SLEEPERS: [Sleeper; 6] = [
         Sleeper::Service,
         Sleeper::Nap,
@@ -130,7 +130,7 @@ fn all(fixture: &dyn Fixture) {
                     let (asked, woken) = (&asked, &woken);
                     scope.spawn(move || {
                         let _alarm = me.alarm();
-                        for round in 1..=ROUNDS {
+                        for round in 1..=rounds {
                             sleep_once(me, sleeper, asked);
                             woken.fetch_add(1, SeqCst);
                             reach(me, woken, round * each_round);
@@ -139,7 +139,7 @@ fn all(fixture: &dyn Fixture) {
                 }
             });
         } else {
-            for round in 1..=ROUNDS {
+            for round in 1..=rounds {
                 reach(me, &asked, round * each_round);
                 me.conduit.wake(Rank(0));
                 reach(me, &woken, round * each_round);
@@ -150,7 +150,7 @@ fn all(fixture: &dyn Fixture) {
 }
 
 fn oneself(fixture: &dyn Fixture) {
-    const ROUNDS: u32 = 300;
+    let rounds = 300 / fixture.slowness();
     each(fixture, 1, |me| {
         for sleeper in [
             Sleeper::Service,
@@ -162,12 +162,12 @@ fn oneself(fixture: &dyn Fixture) {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let _alarm = me.alarm();
-                    for round in 1..=ROUNDS {
+                    for round in 1..=rounds {
                         reach(me, &asked, round);
                         me.conduit.wake(Rank(0));
                     }
                 });
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds {
                     sleep_once(me, sleeper, &asked);
                 }
             });
