@@ -54,4 +54,4 @@ pub use rma::{
     AnywhereLoan, AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal,
     Stride,
 };
-pub use settings::{ConduitKind, Settings};
+pub use settings::{ConduitKind, FarKind, Settings};

@@ -345,8 +345,9 @@ impl Conduit for Mixed {
     }
 
     fn leave(&self, orderly: bool) {
-        self.near.leave(orderly);
+        // In this order: who hears of it and leaves for its sake is heard of later by all.
         self.far.leave(orderly);
+        self.near.leave(orderly);
     }
 
     fn now(&self) -> Duration {

@@ -17,7 +17,7 @@ use super::{
     network::Network,
     threads,
 };
-use crate::{ConduitKind, Error, Result, Settings, Strategy};
+use crate::{ConduitKind, Error, FarKind, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -52,6 +52,21 @@ impl JobBuilder {
     pub fn conduit(mut self, kind: ConduitKind) -> Self {
         self.settings.conduit = kind;
         self.settings.built("HYDRANT_CONDUIT");
+        self
+    }
+
+    /// Which network joins ranks of different hosts (`HYDRANT_FAR`).
+    pub fn far(mut self, kind: FarKind) -> Self {
+        self.settings.far = kind;
+        self.settings.built("HYDRANT_FAR");
+        self
+    }
+
+    /// How many hosts the ranks pretend to be on, in blocks (`HYDRANT_PRETEND_HOSTS`): to try on
+    /// one host what happens on several.
+    pub fn pretend_hosts(mut self, hosts: u32) -> Self {
+        self.settings.pretend_hosts = hosts;
+        self.settings.built("HYDRANT_PRETEND_HOSTS");
         self
     }
 
@@ -220,7 +235,7 @@ impl JobBuilder {
         if self.settings.conduit.is_virtual() {
             return threads::run_as_one_process(&self, &mut *bootstrap, body);
         }
-        let conduit = Network::Smp.attach(&self, &mut *bootstrap);
+        let conduit = Network::of_processes(&self).attach(&self, &mut *bootstrap);
         match conduit {
             Ok(conduit) => live(Core::new(conduit, bootstrap, self.settings)?, body),
             Err(error) => {

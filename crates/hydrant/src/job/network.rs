@@ -6,12 +6,14 @@ use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 use hydrant_sim::{Profile, World};
 
-use super::JobBuilder;
+use super::{JobBuilder, hosts};
 use crate::{ConduitKind, Error, Rank, Result, memory::SYSTEM};
 
 /// What the ranks of this process attach to.
 pub(super) enum Network {
-    /// Shared memory, which they find by their bootstrap.
+    /// The fastest that reaches every rank, which they find by their bootstrap.
+    Auto,
+    /// Shared memory.
     Smp,
     /// RDMA NICs, likewise.
     Verbs,
@@ -20,16 +22,23 @@ pub(super) enum Network {
 }
 
 impl Network {
+    /// The network of ranks that are processes.
+    pub(super) fn of_processes(builder: &JobBuilder) -> Self {
+        match builder.settings.conduit {
+            ConduitKind::Smp => Self::Smp,
+            ConduitKind::Verbs => Self::Verbs,
+            ConduitKind::Auto | ConduitKind::Sim(_) => Self::Auto,
+        }
+    }
+
     /// The network of `ranks` ranks that are threads of this process.
     ///
     /// # Errors
     /// [`Error::Setting`] for a profile that is not there or not right.
     pub(super) fn here(builder: &JobBuilder, ranks: u32) -> Result<Self> {
         let settings = &builder.settings;
-        let profile = match &settings.conduit {
-            ConduitKind::Auto | ConduitKind::Smp => return Ok(Self::Smp),
-            ConduitKind::Verbs => return Ok(Self::Verbs),
-            ConduitKind::Sim(profile) => profile,
+        let ConduitKind::Sim(profile) = &settings.conduit else {
+            return Ok(Self::of_processes(builder));
         };
         let profile = Profile::named(profile).map_err(|cause| Error::Setting {
             name: "HYDRANT_CONDUIT",
@@ -51,8 +60,9 @@ impl Network {
         bootstrap: &mut dyn Bootstrap,
     ) -> Result<Box<dyn Conduit>> {
         let conduit: Box<dyn Conduit> = match self {
-            Self::Smp => Box::new(hydrant_smp::attach(bootstrap, &smp_options(builder))?),
-            Self::Verbs => Box::new(hydrant_verbs::attach(bootstrap, &verbs_options(builder))?),
+            Self::Auto => hosts::attach(builder, bootstrap)?,
+            Self::Smp => smp(builder, bootstrap)?,
+            Self::Verbs => verbs(builder, bootstrap, segment(builder))?,
             Self::Sim(world) => Box::new(world.conduit(Rank(bootstrap.rank()))),
         };
         Ok(match &builder.through {
@@ -62,10 +72,41 @@ impl Network {
     }
 }
 
-fn smp_options(builder: &JobBuilder) -> hydrant_smp::Options {
+/// Shared memory between the ranks of `bootstrap`, all of one host.
+pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Box<dyn Conduit>> {
+    let options = smp_options(builder, segment(builder));
+    Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
+}
+
+/// Shared memory and played NICs between the ranks of `bootstrap`, with such segments.
+pub(super) fn pinned(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    let options = smp_options(builder, segment);
+    Ok(Box::new(hydrant_smp::pin::attach(bootstrap, &options)?))
+}
+
+/// RDMA NICs between the ranks of `bootstrap`, with such segments.
+pub(super) fn verbs(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    let options = verbs_options(builder, segment);
+    Ok(Box::new(hydrant_verbs::attach(bootstrap, &options)?))
+}
+
+/// Bytes of the segment that a rank of the job has.
+pub(super) fn segment(builder: &JobBuilder) -> usize {
+    SYSTEM + builder.settings.heap
+}
+
+fn smp_options(builder: &JobBuilder, segment: usize) -> hydrant_smp::Options {
     let settings = &builder.settings;
     hydrant_smp::Options {
-        segment: SYSTEM + settings.heap,
+        segment,
         slots: settings.ring_slots,
         payload: settings.ring_payload,
         extents: settings.extents,
@@ -74,10 +115,10 @@ fn smp_options(builder: &JobBuilder) -> hydrant_smp::Options {
     }
 }
 
-fn verbs_options(builder: &JobBuilder) -> hydrant_verbs::Options {
+fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::Options {
     let settings = &builder.settings;
     hydrant_verbs::Options {
-        segment: SYSTEM + settings.heap,
+        segment,
         devices: settings.verbs.devices.clone(),
         gid_index: settings.verbs.gid_index,
         ack_timeout: settings.verbs.ack_timeout,

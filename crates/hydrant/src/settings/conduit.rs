@@ -64,6 +64,38 @@ impl fmt::Display for ConduitKind {
     }
 }
 
+/// Which network joins ranks of different hosts, where several are to be joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FarKind {
+    /// RDMA NICs.
+    #[default]
+    Verbs,
+    /// Played NICs, between hosts that are pretended.
+    Pinned,
+}
+
+impl FromStr for FarKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "verbs" => Ok(Self::Verbs),
+            "smp+pin" => Ok(Self::Pinned),
+            _ => Err("verbs or smp+pin".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for FarKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Verbs => "verbs",
+            Self::Pinned => "smp+pin",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

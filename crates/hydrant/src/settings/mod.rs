@@ -16,7 +16,7 @@ use hydrant_smp::Foreign;
 
 use crate::{Error, registration::RegistrationSettings};
 
-pub use conduit::{ConduitKind, rdma_ports};
+pub use conduit::{ConduitKind, FarKind, rdma_ports};
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
@@ -66,6 +66,11 @@ pub struct VerbsSettings {
 pub struct Settings {
     /// Which network joins the ranks.
     pub conduit: ConduitKind,
+    /// Which network joins ranks of different hosts.
+    pub far: FarKind,
+    /// How many hosts the ranks pretend to be on, in blocks, to try on one host what happens on
+    /// several.
+    pub pretend_hosts: u32,
     /// How memory gets registered, where the network needs that.
     pub registration: RegistrationSettings,
     /// Ranks of a simulated job.
@@ -107,6 +112,8 @@ impl Settings {
     pub fn new() -> Self {
         Self {
             conduit: ConduitKind::Auto,
+            far: FarKind::Verbs,
+            pretend_hosts: 1,
             registration: RegistrationSettings::default(),
             sim_ranks: 1,
             sim_seed: 1,
@@ -224,6 +231,8 @@ mod tests {
         for (name, value) in [
             ("HYDRANT_CONDUIT", "tcp"),
             ("HYDRANT_CONDUIT", "sim:"),
+            ("HYDRANT_FAR", "tcp"),
+            ("HYDRANT_PRETEND_HOSTS", "0"),
             ("HYDRANT_SIM_RANKS", "0"),
             ("HYDRANT_SIM_SEED", "-1"),
             ("HYDRANT_HEAP", "lots"),

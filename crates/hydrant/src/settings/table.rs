@@ -23,6 +23,18 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.conduit.to_string(),
     },
     Setting {
+        name: "HYDRANT_FAR",
+        meaning: "which network joins ranks of different hosts, where conduit is auto: verbs, or smp+pin between pretended ones",
+        set: |s, text| text.parse().map(|kind| s.far = kind),
+        show: |s| s.far.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_PRETEND_HOSTS",
+        meaning: "hosts that the ranks pretend to be on, in blocks, to try on one host what happens on several",
+        set: |s, text| number(text, 1, 1 << 16).map(|hosts| s.pretend_hosts = hosts as u32),
+        show: |s| s.pretend_hosts.to_string(),
+    },
+    Setting {
         name: "HYDRANT_SIM_RANKS",
         meaning: "ranks of a simulated job, threads of one process (sim)",
         set: |s, text| number(text, 1, 1 << 16).map(|ranks| s.sim_ranks = ranks as u32),

@@ -1,0 +1,59 @@
+//! The conduit of a job that may be on several hosts: shared memory where all ranks are on one,
+//! a network where each is alone, and both where several hosts have several ranks.
+
+use hydrant_conduit::Conduit;
+use hydrant_launch::{Bootstrap, Subset};
+use hydrant_mixed::Mixed;
+
+use super::{JobBuilder, network};
+use crate::{FarKind, Result};
+
+/// What the segment of the network takes where ranks have theirs in shared memory.
+const NO_SEGMENT: usize = 4096;
+
+/// The fastest conduit that reaches every rank. Collective.
+pub(super) fn attach(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+) -> Result<Box<dyn Conduit>> {
+    let hosts = hosts(builder, bootstrap)?;
+    if hosts.iter().all(|host| *host == 0) {
+        return network::smp(builder, bootstrap);
+    }
+    if (0..).zip(&hosts).all(|(rank, host)| rank == *host) {
+        return far(builder, bootstrap, network::segment(builder));
+    }
+    let here = hosts[bootstrap.rank() as usize];
+    let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
+    let mates = mates.map(|(rank, _)| rank).collect();
+    let near = network::smp(builder, &mut Subset::new(bootstrap, mates, "near.")?)?;
+    let far = far(builder, bootstrap, NO_SEGMENT)?;
+    let name = match builder.settings.far {
+        FarKind::Verbs => "smp/verbs",
+        FarKind::Pinned => "smp/smp+pin",
+    };
+    Ok(Box::new(Mixed::join(bootstrap, &hosts, name, near, far)?))
+}
+
+/// Which host each rank is on, or pretends to be on.
+fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>> {
+    let mut id = hydrant_launch::host_id();
+    let pretended = u64::from(builder.settings.pretend_hosts);
+    if pretended > 1 {
+        let (rank, size) = (u64::from(bootstrap.rank()), u64::from(bootstrap.size()));
+        id = format!("{} of {id}", rank * pretended / size);
+    }
+    Ok(hydrant_launch::hosts(bootstrap, &id)?)
+}
+
+/// The network between hosts, with such segments.
+fn far(
+    builder: &JobBuilder,
+    bootstrap: &mut dyn Bootstrap,
+    segment: usize,
+) -> Result<Box<dyn Conduit>> {
+    match builder.settings.far {
+        FarKind::Pinned => network::pinned(builder, bootstrap, segment),
+        FarKind::Verbs => network::verbs(builder, bootstrap, segment),
+    }
+}
