@@ -128,5 +128,5 @@ fn settings_are_variables_of_the_ranks() {
     let one = shown(&["--conduit", "sim:ideal", "--registration", "bounce"]);
     assert_eq!(one, "sim:ideal bounce 3 1\n");
     let unknown = ["--conduit", "pigeon", "-n", "1", "true"];
-    fails(&unknown, 2, "auto, smp or sim:PROFILE");
+    fails(&unknown, 2, "or sim:PROFILE");
 }
