@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         payload: 64,
         window: 2,
         sends: 4,
-        extents: 16,
+        extents: 64,
         segment: 8 << 20,
         ..plain.clone()
     };
