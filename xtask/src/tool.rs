@@ -49,6 +49,8 @@ pub(crate) enum Tool {
     Ip,
     /// The programs that try whether an RDMA device works at all.
     IbverbsUtils,
+    /// What the bindings of libibverbs are compared with.
+    IbverbsHeader,
     /// The part of libibverbs that knows soft-RoCE.
     IbverbsProviders,
     /// The programs that measure bare RDMA.
@@ -84,7 +86,7 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 21] = [
+    pub(crate) const ALL: [Tool; 22] = [
         Tool::Cc,
         Tool::Hydra,
         Tool::MpichCc,
@@ -97,6 +99,7 @@ impl Tool {
         Tool::Xz,
         Tool::Ip,
         Tool::IbverbsUtils,
+        Tool::IbverbsHeader,
         Tool::IbverbsProviders,
         Tool::Perftest,
         Tool::SshClient,
@@ -129,6 +132,7 @@ impl Tool {
             Tool::Xz => "xz",
             Tool::Ip => "ip and rdma of iproute2",
             Tool::IbverbsUtils => "ibv_devinfo",
+            Tool::IbverbsHeader => "infiniband/verbs.h",
             Tool::IbverbsProviders => "libibverbs' driver of soft-RoCE",
             Tool::Perftest => "perftest",
             Tool::SshClient => "ssh and ssh-keygen",
@@ -149,6 +153,7 @@ impl Tool {
             Tool::Xz => Source::Apt("xz-utils"),
             Tool::Ip => Source::Apt("iproute2"),
             Tool::IbverbsUtils => Source::Apt("ibverbs-utils"),
+            Tool::IbverbsHeader => Source::Apt("libibverbs-dev"),
             Tool::IbverbsProviders => Source::Apt("ibverbs-providers"),
             Tool::Perftest => Source::Apt("perftest"),
             Tool::SshClient => Source::Apt("openssh-client"),
@@ -192,6 +197,7 @@ impl Tool {
             Tool::Xz => on_path("xz"),
             Tool::Ip => [found("ip"), found("rdma")].iter().all(is_executable),
             Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
+            Tool::IbverbsHeader => Path::new("/usr/include/infiniband/verbs.h").is_file(),
             Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
             Tool::Perftest => on_path("ib_write_lat"),
             Tool::SshClient => on_path("ssh") && on_path("ssh-keygen"),

@@ -30,11 +30,23 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 1] = [Suite {
-    hosts: 1,
-    package: "hydrant-smp",
-    target: "processes",
-}];
+const SUITES: [Suite; 3] = [
+    Suite {
+        hosts: 1,
+        package: "hydrant-smp",
+        target: "processes",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant-verbs",
+        target: "conformance",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant-apps",
+        target: "verbs",
+    },
+];
 
 /// Programs of others that must run, or the machine is to blame and not we.
 const PROGRAMS: [Program; 4] = [

@@ -25,6 +25,8 @@ pub(crate) enum Launcher {
     /// The same, by a registration strategy, with so little to register that moves and
     /// evictions happen all the time.
     Squeezed(&'static str, &'static str),
+    /// `hydrant run` on RDMA NICs, likewise.
+    Verbs(&'static str),
     Hydra,
     OpenMpi,
 }
@@ -56,6 +58,21 @@ pub(crate) fn job(
             command.args(["run", "--conduit", &conduit, "--registration", strategy]);
             command.args(["-n", &ranks, program]);
             // What is registered for good needs room for all of it.
+            if strategy != "pin-everything" {
+                command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
+            }
+            command
+        }
+        Launcher::Verbs(strategy) => {
+            let mut command = Command::new(hydrant());
+            command.args(["run", "--prefix", "none", "--conduit", "verbs"]);
+            command.args([
+                "--registration",
+                strategy,
+                "-n",
+                &ranks.to_string(),
+                program,
+            ]);
             if strategy != "pin-everything" {
                 command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
             }
