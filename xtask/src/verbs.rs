@@ -30,7 +30,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 4] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
@@ -40,6 +40,11 @@ const SUITES: [Suite; 3] = [
         hosts: 1,
         package: "hydrant-verbs",
         target: "conformance",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant-verbs",
+        target: "bare",
     },
     Suite {
         hosts: 1,

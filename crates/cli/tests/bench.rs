@@ -166,6 +166,8 @@ fn bad_requests_are_refused_before_anything_is_measured() {
     for (arguments, says) in [
         (&["rma", "-n", "1"][..], "1 is not in 2.."),
         (&["weather"], "weather"),
+        (&["registration"], "needs no registration"),
+        (&["am", "--conduit", "pigeons"], "pigeons"),
         (
             &["rma", "--plot", "/no/such/folder/a.svg"],
             "/no/such/folder/a.svg",

@@ -53,7 +53,7 @@ pub fn copy_cost() -> f64 {
 
 /// A line through points, each counting by its relative error: a few pages are what most
 /// registrations are.
-fn fit(points: &[(f64, f64)]) -> Cost {
+pub fn fit(points: &[(f64, f64)]) -> Cost {
     let [mut w, mut x, mut y, mut xx, mut xy] = [0.0; 5];
     for (pages, time) in points {
         let weight = 1.0 / time.max(1.0).powi(2);

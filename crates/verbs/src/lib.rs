@@ -13,6 +13,7 @@
 //! while the NIC is busy share a doorbell and a completion.
 
 mod attach;
+mod bare;
 mod conduit;
 mod control;
 mod device;
@@ -33,6 +34,7 @@ mod standing;
 mod table;
 
 pub use attach::attach;
+pub use bare::{Bare, Direction};
 pub use conduit::Verbs;
 pub use device::{Port, ports};
 pub use options::Options;

@@ -5,13 +5,16 @@
 //! side to run and how often, all of them start from a barrier, and the longest time any rank
 //! reports counts. All that brings the ranks together is outside of what is timed.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use hydrant::{Job, Rank, Symmetric};
+use hydrant_verbs::Bare;
 
 use super::BenchError;
 use super::bare::{WINDOW, Wait, Window};
 use super::measure::{Plan, Side};
+use super::network;
 use super::report::{Event, Sender};
 use super::row::{Goal, Row};
 
@@ -32,6 +35,10 @@ pub(crate) struct Ensemble<'j> {
     pub(crate) core: usize,
     /// Ranks for each core.
     pub(crate) crowding: f64,
+    /// Whether memory must be registered here.
+    pub(crate) registered: bool,
+    /// The bare network between rank 0 and its partner, where it is one of RDMA NICs.
+    pub(crate) network: Option<RefCell<Bare>>,
     plan: Plan,
     /// Two words that rank 0 says something with, then a word for each rank to answer with.
     control: Symmetric<u64>,
@@ -82,6 +89,8 @@ impl<'j> Ensemble<'j> {
             },
             core,
             crowding,
+            registered: job.conduit().registration.is_some(),
+            network: network::connect(job)?,
             plan: setup.plan,
             control,
             sender,
@@ -197,13 +206,14 @@ impl<'j> Ensemble<'j> {
         self.job.rank().0
     }
 
-    /// Every size from `least` to `most` in steps of two; a few of them if it must be quick.
+    /// Every size from `least` to `most` in steps of two; a few of them if it must be quick, or
+    /// where every operation takes long.
     pub(crate) fn sizes(&self, least: u64, most: u64) -> Vec<u64> {
         const QUICK: [u64; 5] = [8, 64, 4 << 10, 64 << 10, 1 << 20];
         let sizes = std::iter::successors(Some(least), |size| Some(size * 2));
         let sizes = sizes.take_while(|size| *size <= most);
         sizes
-            .filter(|size| !self.quick || QUICK.contains(size))
+            .filter(|size| !(self.quick || self.registered) || QUICK.contains(size))
             .collect()
     }
 }

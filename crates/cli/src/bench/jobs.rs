@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use hydrant::Strategy;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::BenchArgs;
+use super::cases::scattered;
 use super::measure::median;
 use super::rank::RankArgs;
 use super::report::{Event, Receiver};
 use super::row::Row;
-use super::suite::{self, Step};
+use super::suite::{self, Step, Suite};
 
 /// Why a job measured nothing.
 #[derive(Debug, thiserror::Error)]
@@ -45,18 +47,30 @@ pub(crate) enum JobError {
 /// Runs every step of the bench. The rows, in the order they were measured.
 pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
-    let steps = suite::steps(args.bench, args.n);
+    let steps = suite::steps(args.bench, args.network(), args.n);
+    let launch = Launch {
+        conduit: args.conduit.as_deref(),
+        strategy: None,
+    };
     let bar = progress(steps.len() as u64);
     let mut rows = Vec::new();
     for step in steps {
         match step {
             Step::Measure(suite, ranks) => {
                 let words = RankArgs::measure(suite, &receiver.path(), cores, args);
-                rows.extend(run_job(ranks, words, &mut receiver, &bar)?);
+                rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
+            }
+            Step::Scatter(strategy, ranks) => {
+                let words = RankArgs::measure(Suite::Scattered, &receiver.path(), cores, args);
+                let launch = Launch {
+                    strategy: Some(strategy),
+                    ..launch
+                };
+                rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
             Step::StartUp(ranks) => {
                 bar.set_message(format!("start-up of {ranks} ranks"));
-                rows.push(start_up(ranks, args.quick)?);
+                rows.push(start_up(&launch, ranks, args.quick)?);
             }
         }
         bar.inc(1);
@@ -77,6 +91,7 @@ fn progress(steps: u64) -> ProgressBar {
 
 /// One job whose ranks measure.
 fn run_job(
+    launch: &Launch<'_>,
     ranks: u32,
     words: Vec<String>,
     receiver: &mut Receiver,
@@ -94,7 +109,7 @@ fn run_job(
                 }
             }
         });
-        let ended = launch(ranks, words);
+        let ended = launch.run(ranks, words);
         over.tell(&Event::Over).map_err(JobError::Hear)?;
         let rows = rows
             .join()
@@ -106,7 +121,7 @@ fn run_job(
 
 /// From the start of `hydrant run` to its end, the ranks doing nothing but start and end a job;
 /// beside it, as many plain processes of the same program started at once.
-fn start_up(ranks: u32, quick: bool) -> Result<Row, JobError> {
+fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobError> {
     let program = own_program()?;
     let start = |why| JobError::Start { ranks, why };
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
@@ -125,26 +140,41 @@ fn start_up(ranks: u32, quick: bool) -> Result<Row, JobError> {
         }
         bare.push(begin.elapsed().as_secs_f64() * 1e9);
         let begin = Instant::now();
-        launch(ranks, RankArgs::nothing())?;
+        launch.run(ranks, RankArgs::nothing())?;
         ours.push(begin.elapsed().as_secs_f64() * 1e9);
     }
     let case = format!("start and end, {ranks} ranks");
     Ok(Row::new("cost", case, "ns", median(&mut ours)).against(median(&mut bare)))
 }
 
-/// A whole job of this program's ranks. It goes through the command a user would give, since the
-/// launcher takes the process that calls it over.
-fn launch(ranks: u32, words: Vec<String>) -> Result<(), JobError> {
-    let program = own_program()?;
-    let mut run = Command::new(&program);
-    run.args(["run", "-n", &ranks.to_string()])
-        .arg(&program)
-        .args(words)
-        .stdin(Stdio::null());
-    let status = run.status().map_err(|why| JobError::Start { ranks, why })?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(JobError::Failed { ranks, status }),
+/// What the jobs of a bench have in common.
+#[derive(Clone, Copy)]
+struct Launch<'a> {
+    conduit: Option<&'a str>,
+    /// With limits so small that it matters.
+    strategy: Option<Strategy>,
+}
+
+impl Launch<'_> {
+    /// A whole job of this program's ranks. It goes through the command a user would give, since
+    /// the launcher takes the process that calls it over.
+    fn run(&self, ranks: u32, words: Vec<String>) -> Result<(), JobError> {
+        let program = own_program()?;
+        let mut run = Command::new(&program);
+        run.args(["run", "-n", &ranks.to_string()]);
+        if let Some(conduit) = self.conduit {
+            run.args(["--conduit", conduit]);
+        }
+        if let Some(strategy) = self.strategy {
+            run.args(["--registration", strategy.name()]);
+            run.envs(scattered::limits(strategy));
+        }
+        run.arg(&program).args(words).stdin(Stdio::null());
+        let status = run.status().map_err(|why| JobError::Start { ranks, why })?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(JobError::Failed { ranks, status }),
+        }
     }
 }
 

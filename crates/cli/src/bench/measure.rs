@@ -34,6 +34,16 @@ impl Plan {
         }
     }
 
+    /// The same for a network, whose operations take microseconds and more.
+    pub(crate) fn of_a_network(repetitions: Option<usize>, quick: bool) -> Self {
+        let (usual, warm_up, micros) = if quick { (3, 1, 200) } else { (21, 2, 2000) };
+        Plan {
+            repetitions: repetitions.unwrap_or(usual).max(1),
+            warm_up,
+            batch: Duration::from_micros(micros),
+        }
+    }
+
     /// Operations that fill a batch of this side.
     fn calibrate<E>(&self, side: Side<'_, E>) -> Result<u64, E> {
         let mut count = 1;

@@ -12,6 +12,7 @@ mod derived;
 mod ensemble;
 mod jobs;
 mod measure;
+mod network;
 mod peers;
 mod picture;
 mod print;
@@ -47,6 +48,9 @@ pub(crate) enum Bench {
     Barrier,
     /// Collectives over size.
     Collectives,
+    /// What registering memory costs, and each strategy over a growing working set (on networks
+    /// that need it).
+    Registration,
     /// What a rank costs: memory, start-up, idle time.
     Cost,
     /// All of them.
@@ -62,6 +66,9 @@ pub(crate) struct BenchArgs {
     /// The number of ranks.
     #[arg(short, value_name = "RANKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     n: u32,
+    /// Which network joins the ranks, as for `hydrant run`.
+    #[arg(long, value_name = "NAME")]
+    conduit: Option<String>,
     /// How to print the rows: a table, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -74,6 +81,26 @@ pub(crate) struct BenchArgs {
     /// Fewer sizes and repetitions: to see that it works, not how fast.
     #[arg(long)]
     quick: bool,
+}
+
+/// How the ranks of a bench reach each other's memory, which decides what stands beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// It is mapped: what the processor does is the reference.
+    Mapped,
+    /// It must be registered: what the NIC does is.
+    Registered,
+}
+
+impl BenchArgs {
+    /// As far as can be said before a rank has joined; the environment may name a network, too.
+    fn network(&self) -> Network {
+        let named = self.conduit.clone();
+        match (named.or_else(|| std::env::var("HYDRANT_CONDUIT").ok())).as_deref() {
+            None | Some("" | "auto" | "smp") => Network::Mapped,
+            Some(_) => Network::Registered,
+        }
+    }
 }
 
 /// Why there is no result.
@@ -105,7 +132,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
     derived::insert(&mut rows);
     print(args, &machine, &rows).map_err(RunError::Print)?;
     if let Some(path) = &args.plot {
-        draw(path, &rows, &machine)?;
+        draw(path, &rows, &machine, args.network())?;
     }
     Ok(())
 }
@@ -120,7 +147,9 @@ fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
         }
         Format::Table => {
             writeln!(out, "{}\n", print::header(machine, args.n))?;
-            write!(out, "{}", print::tables(rows, &peers::figures()?))?;
+            let network = args.network();
+            let peers = peers::figures(network)?;
+            write!(out, "{}", print::tables(rows, &peers, network))?;
         }
     }
     out.flush()
@@ -141,12 +170,12 @@ fn writable(path: &Path) -> Result<(), RunError> {
     }
 }
 
-fn draw(path: &Path, rows: &[Row], machine: &Machine) -> Result<(), RunError> {
+fn draw(path: &Path, rows: &[Row], machine: &Machine, network: Network) -> Result<(), RunError> {
     let failed = |why: String| RunError::Plot {
         path: path.to_owned(),
         why,
     };
-    let peers = peers::figures().map_err(|error| failed(error.to_string()))?;
+    let peers = peers::figures(network).map_err(|error| failed(error.to_string()))?;
     let figure = picture::figure(rows, &peers, machine.line());
     figure
         .write(path)

@@ -113,6 +113,7 @@ fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Network;
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn sweeps_and_single_figures_go_to_their_panels() {
-        let figure = figure(&rows(), &peers::figures().unwrap(), "machine".to_owned());
+        let peers = peers::figures(Network::Mapped).unwrap();
+        let figure = figure(&rows(), &peers, "machine".to_owned());
         let kinds: Vec<(&str, usize)> = figure
             .panels
             .iter()
@@ -189,7 +191,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("hydrant-picture-{}.svg", std::process::id()));
         figure(
             &rows(),
-            &peers::figures().unwrap(),
+            &peers::figures(Network::Mapped).unwrap(),
             "AMD EPYC, 2 cores".to_owned(),
         )
         .write(&path)

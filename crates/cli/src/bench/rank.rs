@@ -20,6 +20,9 @@ pub(crate) enum BenchError {
     /// The way back to `hydrant bench` is closed.
     #[error("cannot report to `hydrant bench`: {0}")]
     Report(#[source] io::Error),
+    /// The bare network could not be had, or failed.
+    #[error("the bare network beside the job's own: {0}")]
+    Network(#[source] io::Error),
     /// The memory in use could not be read.
     #[error("cannot read the memory in use from /proc/self/smaps_rollup: {0}")]
     Memory(#[source] io::Error),
@@ -85,30 +88,49 @@ pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
         Suite::Memory => cases::cost::memory()?,
         _ => 0,
     };
-    hydrant::run(|job| measure(job, args, before))
+    match args.suite {
+        Suite::Registration => {
+            let costs = cases::registration::Costs::new(args.quick);
+            let builder = Job::builder()?.through(costs.layer());
+            builder.run(|job| cases::registration::run(&ensemble(job, args)?, &costs))
+        }
+        _ => hydrant::run(|job| measure(job, args, before)),
+    }
 }
 
 fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
     if args.suite == Suite::Nothing {
         return job.barrier();
     }
-    let plan = Plan::new(args.reps.map(|reps| reps as usize), args.quick);
+    let ensemble = ensemble(job, args)?;
+    match args.suite {
+        Suite::Rma if ensemble.registered => cases::far::run(&ensemble),
+        Suite::Rma => cases::rma::run(&ensemble),
+        Suite::Am => cases::am::run(&ensemble),
+        Suite::Crowd => cases::am::crowd(&ensemble),
+        Suite::Atomics if ensemble.registered => cases::atomics::far(&ensemble),
+        Suite::Atomics => cases::atomics::run(&ensemble),
+        Suite::Barrier => cases::barrier::run(&ensemble),
+        Suite::Collectives => cases::collectives::run(&ensemble),
+        Suite::Memory => cases::cost::job_memory(&ensemble, before),
+        Suite::Idle => cases::cost::idle(&ensemble),
+        Suite::Scattered => cases::scattered::run(&ensemble),
+        // Measured around a job, and before one.
+        Suite::Nothing | Suite::Registration => Ok(()),
+    }
+}
+
+fn ensemble<'j>(job: &'j Job, args: &RankArgs) -> hydrant::Result<Ensemble<'j>> {
+    let repetitions = args.reps.map(|reps| reps as usize);
+    let plan = match job.conduit().registration {
+        Some(_) => Plan::of_a_network(repetitions, args.quick),
+        None => Plan::new(repetitions, args.quick),
+    };
     let setup = Setup {
         report: &args.report,
         cores: args.cores,
         plan,
         quick: args.quick,
     };
-    let ensemble = Ensemble::new(job, &setup)?;
-    match args.suite {
-        Suite::Rma => cases::rma::run(&ensemble),
-        Suite::Am => cases::am::run(&ensemble),
-        Suite::Crowd => cases::am::crowd(&ensemble),
-        Suite::Atomics => cases::atomics::run(&ensemble),
-        Suite::Barrier => cases::barrier::run(&ensemble),
-        Suite::Collectives => cases::collectives::run(&ensemble),
-        Suite::Memory => cases::cost::job_memory(&ensemble, before),
-        Suite::Idle => cases::cost::idle(&ensemble),
-        Suite::Nothing => Ok(()),
-    }
+    Ensemble::new(job, &setup)
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How the names of benches end whose `bytes` are those of the working set.
+pub(crate) const WORKING_SET: &str = "over a working set";
+
 /// A measurement beside its reference; the shape every benchmark of Hydrant keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {

@@ -2,7 +2,9 @@
 
 use clap::ValueEnum;
 
-use super::Bench;
+use hydrant::Strategy;
+
+use super::{Bench, Network};
 
 /// What the ranks of one job measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,6 +21,10 @@ pub(crate) enum Suite {
     Barrier,
     /// The other collectives.
     Collectives,
+    /// What registering costs.
+    Registration,
+    /// Puts scattered over a working set.
+    Scattered,
     /// Memory of the ranks.
     Memory,
     /// CPU time of ranks that wait.
@@ -32,15 +38,28 @@ pub(crate) enum Suite {
 pub(crate) enum Step {
     /// A job whose ranks measure.
     Measure(Suite, u32),
+    /// A job whose ranks scatter puts, with a strategy.
+    Scatter(Strategy, u32),
     /// Jobs that do nothing, timed from outside.
     StartUp(u32),
 }
 
 /// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
 /// job, have their own numbers of ranks.
-pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
-    use Step::{Measure, StartUp};
+pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
+    use Step::{Measure, Scatter, StartUp};
     match bench {
+        Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
+        Bench::Registration => {
+            // Where the NIC pages there is nothing to be seen.
+            let scattered = (Strategy::ALL.into_iter())
+                .filter(|strategy| *strategy != Strategy::Paging)
+                .map(|strategy| Scatter(strategy, n));
+            [Measure(Suite::Registration, n)]
+                .into_iter()
+                .chain(scattered)
+                .collect()
+        }
         Bench::Rma => vec![Measure(Suite::Rma, n)],
         Bench::Am => vec![
             Measure(Suite::Am, n),
@@ -67,6 +86,7 @@ pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
             Measure(Suite::Idle, 2),
         ],
         Bench::All => [
+            Bench::Registration,
             Bench::Rma,
             Bench::Am,
             Bench::Atomics,
@@ -75,7 +95,8 @@ pub(crate) fn steps(bench: Bench, n: u32) -> Vec<Step> {
             Bench::Cost,
         ]
         .into_iter()
-        .flat_map(|bench| steps(bench, n))
+        .filter(|bench| *bench != Bench::Registration || network == Network::Registered)
+        .flat_map(|bench| steps(bench, network, n))
         .collect(),
     }
 }
@@ -86,7 +107,7 @@ mod tests {
 
     #[test]
     fn all_is_every_bench_and_no_job_is_measured_twice() {
-        let all = steps(Bench::All, 2);
+        let all = steps(Bench::All, Network::Mapped, 2);
         for bench in [
             Bench::Rma,
             Bench::Am,
@@ -96,13 +117,28 @@ mod tests {
             Bench::Cost,
         ] {
             assert!(
-                steps(bench, 2).iter().all(|step| all.contains(step)),
+                steps(bench, Network::Mapped, 2)
+                    .iter()
+                    .all(|step| all.contains(step)),
                 "{bench:?}"
             );
         }
         for (at, step) in all.iter().enumerate() {
             assert!(!all[..at].contains(step), "{step:?}");
         }
-        assert_eq!(steps(Bench::Barrier, 4).len(), 2);
+        assert_eq!(steps(Bench::Barrier, Network::Mapped, 4).len(), 2);
+    }
+
+    #[test]
+    fn every_strategy_is_tried_where_memory_is_registered() {
+        let scatters = |steps: &[Step]| {
+            (steps.iter())
+                .filter(|step| matches!(step, Step::Scatter(..)))
+                .count()
+        };
+        let registered = steps(Bench::All, Network::Registered, 2);
+        assert_eq!(scatters(&registered), Strategy::ALL.len() - 1);
+        assert_eq!(scatters(&steps(Bench::All, Network::Mapped, 2)), 0);
+        assert_eq!(steps(Bench::Am, Network::Registered, 2).len(), 1);
     }
 }

@@ -92,7 +92,7 @@ impl Drop for Region {
     }
 }
 
-/// Memory of the conduit's own, mapped and registered as long as it lives: what messages are
+/// Memory of this crate's own, mapped and registered as long as it lives: what messages are
 /// sent from and received into.
 pub(crate) struct Buffer {
     base: NonNull<u8>,
@@ -109,6 +109,18 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// So many zeroed bytes, which only the own NIC reads and writes.
     pub(crate) fn new(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
+        Self::with(nic, len, ffi::IBV_ACCESS_LOCAL_WRITE)
+    }
+
+    /// So many zeroed bytes, which peers that are told the key read and write.
+    pub(crate) fn open_to_peers(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
+        let flags = ffi::IBV_ACCESS_LOCAL_WRITE
+            | ffi::IBV_ACCESS_REMOTE_READ
+            | ffi::IBV_ACCESS_REMOTE_WRITE;
+        Self::with(nic, len, flags)
+    }
+
+    fn with(nic: &Arc<Nic>, len: usize, flags: u32) -> io::Result<Self> {
         let len = len.next_multiple_of(PAGE);
         // SAFETY: a mapping where the kernel likes touches no other memory.
         let base = unsafe {
@@ -125,14 +137,20 @@ impl Buffer {
             len,
             region: None,
         };
-        // SAFETY: nobody but this process's NIC is told the key.
-        let region = unsafe { Region::with(nic, base.as_ptr(), len, ffi::IBV_ACCESS_LOCAL_WRITE) };
+        // SAFETY: the memory is nobody else's, and nothing but NICs reads or writes it by more
+        // than its address.
+        let region = unsafe { Region::with(nic, base.as_ptr(), len, flags) };
         buffer.region = Some(region?);
         Ok(buffer)
     }
 
     pub(crate) fn lkey(&self) -> u32 {
         self.region.as_ref().map_or(0, |region| region.lkey)
+    }
+
+    /// The key by which peers name it.
+    pub(crate) fn rkey(&self) -> u32 {
+        self.region.as_ref().map_or(0, |region| region.rkey)
     }
 
     /// The address of a part.

@@ -2,13 +2,14 @@
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use hydrant::Symmetric;
 
 use super::super::bare;
 use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::row::{Goal, Row};
-use super::{far_place, look};
+use super::{far_place, look, round_trip};
 
 /// All ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
@@ -92,6 +93,38 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     e.job.free(words)?;
     e.job.free(reals)?;
     Ok(())
+}
+
+/// Where the word is not mapped a message has its owner's processor do it, at best in the time of a
+/// bare round trip.
+pub(crate) fn far(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let words = e.job.alloc::<u64>(64)?;
+    let mut turn = 0;
+    let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
+        let medians = e.together(
+            case,
+            [
+                &mut |count| round_trip(e, &mut turn, 8, count),
+                &mut |count| match e.rank() {
+                    0 => timed(count, operation),
+                    _ => Ok(Duration::ZERO),
+                },
+            ],
+        )?;
+        if let Some([bare, ours]) = medians {
+            e.row(Row::new("atomics", case, "ns", ours).bytes(8).against(bare))?;
+        }
+        Ok::<_, hydrant::Error>(())
+    };
+    beside("fetch_add", &|_| {
+        words.fetch_add(PARTNER, 0, black_box(1)).map(look)
+    })?;
+    beside("compare_swap", &|_| {
+        let zero = black_box(0);
+        words.compare_swap(PARTNER, 0, zero, zero).map(look)
+    })?;
+    beside("atomic_load", &|_| words.atomic_load(PARTNER, 0).map(look))?;
+    e.job.free(words)
 }
 
 /// All ranks at once on one word.

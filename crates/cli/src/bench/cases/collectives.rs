@@ -10,7 +10,7 @@ use hydrant::{Op, Rank};
 use super::super::ensemble::{Ensemble, timed};
 use super::super::measure::Side;
 use super::super::row::Row;
-use super::{look, ping_pong};
+use super::{look, round_trip, written};
 
 /// Up to here a collective costs its messages, above it its bytes.
 const SHORT: u64 = 64;
@@ -68,7 +68,8 @@ fn compare(
     let words = bytes as usize / size_of::<u64>();
     let (mut turn, near, mut far) = (0, vec![1u64; words], vec![0u64; words]);
     let mut bare = |count| match bytes <= SHORT {
-        true => ping_pong(e, &mut turn, count),
+        true => round_trip(e, &mut turn, bytes, count),
+        false if e.network.is_some() => written(e, bytes, count),
         false => timed(count, |_| {
             far.copy_from_slice(black_box(&near));
             Ok(())

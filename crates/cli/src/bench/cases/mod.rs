@@ -5,19 +5,62 @@ pub(super) mod atomics;
 pub(super) mod barrier;
 pub(super) mod collectives;
 pub(super) mod cost;
+pub(super) mod far;
+pub(super) mod registration;
 pub(super) mod rma;
+pub(super) mod scattered;
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use hydrant::Symmetric;
+use hydrant_verbs::Direction;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::bare::{self, Place, Wait};
-use super::ensemble::{Ensemble, PARTNER};
+use super::ensemble::{Ensemble, PARTNER, timed};
+use super::rank::BenchError;
 
 /// Longer than a rank spins before it sleeps.
 const SETTLE: Duration = Duration::from_millis(2);
+
+/// This rank's part in a bare round trip of so many bytes between rank 0 and its partner: by the
+/// bare network where there is one, else by a [`ping_pong`] through memory.
+pub(super) fn round_trip(
+    e: &Ensemble<'_>,
+    turn: &mut u64,
+    bytes: u64,
+    count: u64,
+) -> hydrant::Result<Duration> {
+    let Some(network) = &e.network else {
+        return ping_pong(e, turn, count);
+    };
+    let (mut network, len) = (network.borrow_mut(), bytes as usize);
+    let network = &mut *network;
+    match e.rank() {
+        0 => timed(count, |_| {
+            Ok(network.ping(len).map_err(BenchError::Network)?)
+        }),
+        rank if rank == PARTNER.0 => {
+            (0..count)
+                .try_for_each(|_| network.pong(len))
+                .map_err(BenchError::Network)?;
+            Ok(Duration::ZERO)
+        }
+        _ => Ok(Duration::ZERO),
+    }
+}
+
+/// Bare writes of so many bytes from rank 0 to its partner.
+fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration> {
+    match &e.network {
+        Some(network) if e.rank() == 0 => timed(count, |_| {
+            let written = network.borrow_mut().once(Direction::Write, bytes as usize);
+            Ok(written.map_err(BenchError::Network)?)
+        }),
+        _ => Ok(Duration::ZERO),
+    }
+}
 
 /// This rank's part in the bare ping-pong of rank 0 and its partner. With more ranks than cores
 /// the two share a core meanwhile, so that it is handed over twice in a round trip.

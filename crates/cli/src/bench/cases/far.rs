@@ -1,0 +1,212 @@
+//! Put and get where memory must be registered, beside a bare queue pair.
+//!
+//! Rank 0 works on the part of rank 1 while that waits in a barrier. On a *hit* both sides lie in
+//! symmetric memory that was registered by the warm-up; for a *miss* every operation goes to a
+//! bucket that no operation went to before.
+
+use std::cell::{Cell, RefCell};
+use std::hint::black_box;
+use std::time::Duration;
+
+use hydrant::Symmetric;
+use hydrant_verbs::{Bare, Direction};
+
+use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::measure::Side;
+use super::super::network::LARGEST;
+use super::super::rank::BenchError;
+use super::super::row::{Goal, Row};
+
+/// Sizes whose bandwidth is measured, as many at once as fill the largest.
+const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+
+/// Most operations at once.
+const AT_ONCE: usize = 16;
+
+/// Buckets for misses: more than are used, so that none comes again.
+const FRESH: usize = 1 << 14;
+
+/// From one miss to the next, so that no run of misses is a sequence: odd, so that every bucket
+/// has its turn.
+const STEP: usize = 6151;
+
+/// What GASNet-EX takes for a miss on soft-RoCE in the virtual machine, put and get, and how much
+/// of that is the goal.
+const PEER_MISS: [f64; 2] = [127e3, 154e3];
+const PART_OF_IT: f64 = 0.6;
+
+/// What rank 0 does to the memory of rank 1.
+pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let field = e.job.alloc::<u64>(LARGEST / size_of::<u64>())?;
+    let far = Far { e, field: &field };
+    far.words()?;
+    let bulk = if e.quick { &BULK[..2] } else { &BULK[..] };
+    for bytes in bulk {
+        far.bulk(*bytes)?;
+    }
+    e.job.free(field)?;
+    misses(e)
+}
+
+struct Far<'a> {
+    e: &'a Ensemble<'a>,
+    field: &'a Symmetric<u64>,
+}
+
+impl Far<'_> {
+    /// One comparison on rank 0, of so many operations at a time: the medians of one of them.
+    fn compare(
+        &self,
+        case: &str,
+        [bytes, at_once]: [usize; 2],
+        direction: Direction,
+        ours: Side<'_>,
+    ) -> hydrant::Result<Option<(f64, Option<f64>)>> {
+        let what = format!("{case}, {bytes} bytes");
+        let each = |nanos: f64| nanos / at_once as f64;
+        let Some(network) = &self.e.network else {
+            let medians = self.e.solo(&what, [ours])?;
+            return Ok(medians.map(|[ours]| (each(ours), None)));
+        };
+        let operate = |bare: &mut Bare| match at_once {
+            1 => bare.once(direction, bytes),
+            _ => bare.stream(direction, bytes, at_once as u64),
+        };
+        let mut bare = |count| {
+            let bare = &mut *network.borrow_mut();
+            timed(count, |_| Ok(operate(bare).map_err(BenchError::Network)?))
+        };
+        let medians = self.e.solo(&what, [&mut bare, ours])?;
+        Ok(medians.map(|[bare, ours]| (each(ours), Some(each(bare)))))
+    }
+
+    /// Eight bytes, from the call to the completion.
+    fn words(&self) -> hydrant::Result<()> {
+        let (e, field) = (self.e, self.field);
+        // SAFETY: only rank 0 uses its own part, by this alone; what it does reaches no other part
+        // than its partner's, which does not use that. The field is freed after this.
+        #[allow(unsafe_code)]
+        let one = RefCell::new(unsafe { own_part(field, 1) }?);
+        let goal = e.network.as_ref().and(e.uncrowded(Goal::AtMostTimes(1.05)));
+        let put = self.compare("put, hit", [8, 1], Direction::Write, &mut |count| {
+            let from = &one.borrow()[0];
+            timed(count, |_| field.put(PARTNER, 0, black_box(&from[..1])))
+        })?;
+        let get = self.compare("get, hit", [8, 1], Direction::Read, &mut |count| {
+            let into = &mut one.borrow_mut()[0];
+            timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
+        })?;
+        for (case, medians) in [("put, hit", put), ("get, hit", get)] {
+            if let Some((ours, bare)) = medians {
+                let row = Row::new("rma", case, "ns", ours).bytes(8);
+                let row = bare.map_or(row.clone(), |bare| row.against(bare));
+                e.row(row.goal_if(goal))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bandwidth: as many operations at once as the memory has room for.
+    fn bulk(&self, bytes: usize) -> hydrant::Result<()> {
+        let (job, field) = (self.e.job, self.field);
+        let at_once = (LARGEST / bytes).min(AT_ONCE);
+        let words = bytes / size_of::<u64>();
+        // SAFETY: as in `words`.
+        #[allow(unsafe_code)]
+        let pieces = RefCell::new(unsafe { own_part(field, at_once) }?);
+        let put = self.compare("put", [bytes, at_once], Direction::Write, &mut |count| {
+            let pieces = pieces.borrow();
+            timed(count, |_| {
+                job.scope(|scope| {
+                    for (index, piece) in pieces.iter().enumerate() {
+                        let _ = scope.put(field, PARTNER, index * words, &piece[..words])?;
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        let get = self.compare("get", [bytes, at_once], Direction::Read, &mut |count| {
+            let mut pieces = pieces.borrow_mut();
+            timed(count, |_| {
+                job.scope(|scope| {
+                    for (index, piece) in pieces.iter_mut().enumerate() {
+                        let _ = scope.get(field, PARTNER, index * words, &mut piece[..words])?;
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        let goal = (self.e.network.as_ref()).and(self.e.uncrowded(Goal::AtLeastTimes(0.97)));
+        for (case, medians) in [("put bandwidth, hit", put), ("get bandwidth, hit", get)] {
+            if let Some((ours, bare)) = medians {
+                let rate = |nanos: f64| bytes as f64 / nanos * 1e3;
+                let row = Row::new("rma", case, "MB/s", rate(ours)).bytes(bytes as u64);
+                let row = bare.map_or(row.clone(), |bare| row.against(rate(bare)));
+                self.e.row(row.goal_if(goal))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The own part of symmetric memory, in so many pieces.
+///
+/// # Safety
+/// While the pieces are used, nobody else reads or writes that part, and it is not freed.
+#[allow(unsafe_code, clippy::mut_from_ref)] // as `Symmetric::local_slice_mut`
+unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec<&mut [u64]>> {
+    // SAFETY: by the caller.
+    let own = unsafe { field.local_slice_mut() }?;
+    let words = own.len() / pieces;
+    Ok(own.chunks_mut(words).collect())
+}
+
+/// Eight bytes to and from a bucket that was never used before.
+fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let bucket = e.job.settings().registration.bucket.unwrap_or(4096) / size_of::<u64>();
+    for (gets, case) in [(false, "put, miss"), (true, "get, miss")] {
+        let fresh = e.job.alloc::<u64>(FRESH * bucket)?;
+        // What is measured is not how the system finds memory.
+        fresh.local()?.fill(0..FRESH * bucket, 1)?;
+        e.job.barrier()?;
+        // The own side is there: one word of symmetric memory, used before.
+        let own = e.job.alloc::<u64>(1)?;
+        // SAFETY: nobody but this rank knows of `own`, and uses it by this alone until it is freed.
+        #[allow(unsafe_code)]
+        let own_words = RefCell::new(unsafe { own_part(&own, 1) }?);
+        let used = Cell::new(0_usize);
+        let operation = |fresh: &Symmetric<u64>, index: usize| {
+            let word = &mut own_words.borrow_mut()[0];
+            match gets {
+                false => fresh.put(PARTNER, index, black_box(&word[..])),
+                true => fresh.get(PARTNER, index, black_box(&mut word[..])),
+            }
+        };
+        let before = e.job.counters().misses;
+        let mut ours = |count| -> hydrant::Result<Duration> {
+            timed(count, |_| {
+                let number = used.replace(used.get() + 1);
+                operation(&fresh, number * STEP % FRESH * bucket)
+            })
+        };
+        let medians = e.solo(case, [&mut ours])?;
+        if let Some([ours]) = medians {
+            let missed = e.job.counters().misses - before;
+            let [put, get] = PEER_MISS.map(|peer| Goal::AtMost(peer * PART_OF_IT, "ns"));
+            let goal = e.uncrowded(if gets { get } else { put });
+            let row = Row::new("rma", case, "ns", ours).bytes(8);
+            e.row(row.goal_if(e.network.as_ref().and(goal)))?;
+            let share = 100.0 * missed as f64 / used.get().max(1) as f64;
+            e.row(Row::new(
+                "rma",
+                format!("{case}: share that missed"),
+                "%",
+                share,
+            ))?;
+        }
+        drop(own_words);
+        e.job.free(own)?;
+        e.job.free(fresh)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! The bare network between rank 0 and its partner: the reference where memory is registered.
+
+use std::cell::RefCell;
+
+use hydrant::{Job, Rank};
+use hydrant_verbs::{Bare, Options};
+
+use super::ensemble::PARTNER;
+use super::rank::BenchError;
+
+/// Bytes on each side of the bare network's operations: its longest.
+pub(crate) const LARGEST: usize = 16 << 20;
+
+/// Connects rank 0 and its partner beside the job, if that is joined by RDMA NICs. Collective.
+pub(crate) fn connect(job: &Job) -> hydrant::Result<Option<RefCell<Bare>>> {
+    let caps = job.conduit();
+    let peer = match job.rank() {
+        Rank(0) => PARTNER,
+        PARTNER => Rank(0),
+        other => other,
+    };
+    if caps.registration.is_none() || caps.name != "verbs" {
+        return Ok(None);
+    }
+    let settings = &job.settings().verbs;
+    let options = Options {
+        devices: settings.devices.clone(),
+        gid_index: settings.gid_index,
+        ..Options::default()
+    };
+    let cards = job.alloc::<u64>(Bare::CARD)?;
+    let mut bare = None;
+    if peer != job.rank() {
+        let open = Bare::open(&options, job.rank().0, LARGEST).map_err(BenchError::Network)?;
+        cards.put(peer, 0, &open.card())?;
+        bare = Some(open);
+    }
+    job.barrier()?;
+    if let Some(bare) = &mut bare {
+        let mut card = [0; Bare::CARD];
+        cards.local()?.read(0, &mut card)?;
+        bare.connect(card).map_err(BenchError::Network)?;
+    }
+    job.free(cards)?;
+    Ok(bare.map(RefCell::new))
+}
