@@ -3,7 +3,7 @@
 use crate::plot::{Dot, Figure, Kind, Panel, Series};
 
 use super::peers::{self, PEER};
-use super::row::Row;
+use super::row::{Row, WORKING_SET};
 
 /// The picture of these rows; rows that are no times are left to the table.
 pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> Figure {
@@ -22,7 +22,10 @@ pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> F
                 .iter()
                 .any(|other| other.case == row.case && noted(other))
         });
-        let title = format!("{}: time over size", rows[0].bench);
+        let title = match rows[0].bench.ends_with(WORKING_SET) {
+            true => format!("{}: time of a put over the size of the set", rows[0].bench),
+            false => format!("{}: time over size", rows[0].bench),
+        };
         let other = if main.is_empty() {
             title.clone()
         } else {

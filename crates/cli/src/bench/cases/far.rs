@@ -16,6 +16,7 @@ use super::super::measure::Side;
 use super::super::network::LARGEST;
 use super::super::rank::BenchError;
 use super::super::row::{Goal, Row};
+use super::attend;
 
 /// Sizes whose bandwidth is measured, as many at once as fill the largest.
 const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
@@ -25,6 +26,9 @@ const AT_ONCE: usize = 16;
 
 /// Buckets for misses: more than are used, so that none comes again.
 const FRESH: usize = 1 << 14;
+
+/// Bytes of a bucket where the settings do not say.
+const PAGE: usize = 4096;
 
 /// From one miss to the next, so that no run of misses is a sequence: odd, so that every bucket
 /// has its turn.
@@ -161,41 +165,56 @@ unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec
     Ok(own.chunks_mut(words).collect())
 }
 
-/// Eight bytes to and from a bucket that was never used before.
+/// Eight bytes to and from a bucket that was never used before: with a peer that does nothing but
+/// handle messages, and with one that waits in a barrier and may sleep there.
 fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let bucket = e.job.settings().registration.bucket.unwrap_or(4096) / size_of::<u64>();
-    for (gets, case) in [(false, "put, miss"), (true, "get, miss")] {
-        let fresh = e.job.alloc::<u64>(FRESH * bucket)?;
+    let job = e.job;
+    let bucket = job.settings().registration.bucket.unwrap_or(PAGE) / size_of::<u64>();
+    let [put, get] = PEER_MISS.map(|peer| e.uncrowded(Goal::AtMost(peer * PART_OF_IT, "ns")));
+    for (gets, case, goal) in [(false, "put, miss", put), (true, "get, miss", get)] {
+        let fresh = job.alloc::<u64>(FRESH * bucket)?;
         // What is measured is not how the system finds memory.
         fresh.local()?.fill(0..FRESH * bucket, 1)?;
-        e.job.barrier()?;
         // The own side is there: one word of symmetric memory, used before.
-        let own = e.job.alloc::<u64>(1)?;
+        let own = job.alloc::<u64>(1)?;
         // SAFETY: nobody but this rank knows of `own`, and uses it by this alone until it is freed.
         #[allow(unsafe_code)]
-        let own_words = RefCell::new(unsafe { own_part(&own, 1) }?);
+        let word = RefCell::new(unsafe { own_part(&own, 1) }?);
         let used = Cell::new(0_usize);
-        let operation = |fresh: &Symmetric<u64>, index: usize| {
-            let word = &mut own_words.borrow_mut()[0];
-            match gets {
-                false => fresh.put(PARTNER, index, black_box(&word[..])),
-                true => fresh.get(PARTNER, index, black_box(&mut word[..])),
-            }
-        };
-        let before = e.job.counters().misses;
-        let mut ours = |count| -> hydrant::Result<Duration> {
+        let operate = |count| {
             timed(count, |_| {
                 let number = used.replace(used.get() + 1);
-                operation(&fresh, number * STEP % FRESH * bucket)
+                let index = number * STEP % FRESH * bucket;
+                let word = &mut word.borrow_mut()[0];
+                match gets {
+                    false => fresh.put(PARTNER, index, black_box(&word[..])),
+                    true => fresh.get(PARTNER, index, black_box(&mut word[..])),
+                }
             })
         };
-        let medians = e.solo(case, [&mut ours])?;
-        if let Some([ours]) = medians {
-            let missed = e.job.counters().misses - before;
-            let [put, get] = PEER_MISS.map(|peer| Goal::AtMost(peer * PART_OF_IT, "ns"));
-            let goal = e.uncrowded(if gets { get } else { put });
-            let row = Row::new("rma", case, "ns", ours).bytes(8);
+        let (over, mut batch) = (job.alloc::<u64>(1)?, 0);
+        let mut attended = |count| {
+            batch += 1;
+            match e.rank() {
+                0 => {
+                    let took = operate(count)?;
+                    over.put_value(PARTNER, 0, batch)?;
+                    return Ok(took);
+                }
+                rank if rank == PARTNER.0 => attend(e, &over, batch)?,
+                _ => {}
+            }
+            Ok(Duration::ZERO)
+        };
+        let before = job.counters().misses;
+        let attends = e.together(case, [&mut attended])?;
+        let asleep = format!("{case}, the peer waits in a barrier");
+        let waits = e.solo(&asleep, [&mut { operate }])?;
+        if let (Some([attends]), Some([waits])) = (attends, waits) {
+            let missed = job.counters().misses - before;
+            let row = Row::new("rma", case, "ns", attends).bytes(8);
             e.row(row.goal_if(e.network.as_ref().and(goal)))?;
+            e.row(Row::new("rma", asleep, "ns", waits).bytes(8))?;
             let share = 100.0 * missed as f64 / used.get().max(1) as f64;
             e.row(Row::new(
                 "rma",
@@ -204,9 +223,9 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
                 share,
             ))?;
         }
-        drop(own_words);
-        e.job.free(own)?;
-        e.job.free(fresh)?;
+        job.free(over)?;
+        job.free(own)?;
+        job.free(fresh)?;
     }
     Ok(())
 }

@@ -51,6 +51,14 @@ pub(super) fn round_trip(
     }
 }
 
+/// Handles messages and does nothing else until rank 0 has put `turn` here.
+fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result<()> {
+    while over.local()?.load(0)? < turn {
+        e.job.poll();
+    }
+    Ok(())
+}
+
 /// Bare writes of so many bytes from rank 0 to its partner.
 fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration> {
     match &e.network {

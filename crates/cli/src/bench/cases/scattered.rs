@@ -2,8 +2,9 @@
 //! real network, and how much was pinned meanwhile.
 //!
 //! Rank 0 puts at random places within the working set in rank 1's memory, from one place of its
-//! own, after every bucket of the set has been put to once. Both sample what the kernel says that
-//! they have pinned until the end.
+//! own, after every bucket of the set has been put to once, or as many as M holds twice; rank 1
+//! does nothing but handle messages. Both sample what the kernel says that they have pinned until
+//! the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use hydrant::{Job, Rank, Strategy, Symmetric};
 use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::measure::median;
 use super::super::row::{Goal, Row, WORKING_SET};
+use super::attend;
 
 /// What ranks get where the environment does not say.
 const M: u64 = 4 << 20;
@@ -26,8 +28,8 @@ const LIFTED: u64 = 16;
 const QUARTERS: [u64; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 const QUICK_QUARTERS: [u64; 3] = [1, 4, 16];
 
-/// Bytes of a put, and how many make a figure.
-const PUTS: [(usize, u64); 2] = [(8, 1500), (64 << 10, 100)];
+/// Bytes of a put, in words too, and how many make a figure.
+const PUTS: [(usize, &str, u64); 2] = [(8, "8 B", 1500), (64 << 10, "64 KiB", 100)];
 
 /// Bytes from one place of a short put to the next: one to a bucket.
 const STEP: usize = 4096;
@@ -90,21 +92,29 @@ fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let field = e.job.alloc::<u64>(most as usize / size_of::<u64>())?;
     field.local()?.fill(0..field.len(), 1)?;
     let own = e.job.alloc::<u64>(PUTS[1].0 / size_of::<u64>())?;
+    let (over, mut turn) = (e.job.alloc::<u64>(1)?, 0);
+    // More than M and the victims together fill no cache any further.
+    let enough = 2 * m as usize / STEP;
     e.job.barrier()?;
-    for (bytes, count) in PUTS {
+    for (bytes, words, count) in PUTS {
         let count = if e.quick { count / 10 } else { count };
         for quarters in quarters {
             let set = m / 4 * quarters;
-            e.next(&format!("{strategy}: {bytes} B puts over {set} bytes"))?;
+            e.next(&format!("{strategy}: {words} puts over {set} bytes"))?;
+            turn += 1;
             if e.job.rank() == Rank(0) {
-                let mean = scatter(&field, &own, bytes, set as usize, count)?;
-                let words = crate::units::bytes(bytes as f64);
+                let set_bytes = set as usize;
+                let mean = scatter(&field, &own, bytes, set_bytes, [enough as u64, count])?;
+                over.put_value(PARTNER, 0, turn)?;
                 let bench = format!("{words} puts {WORKING_SET}");
                 e.row(Row::new(&bench, strategy.name(), "ns", mean).bytes(set))?;
+            } else if e.job.rank() == PARTNER {
+                attend(e, &over, turn)?;
             }
             e.job.barrier()?;
         }
     }
+    e.job.free(over)?;
     e.job.free(own)?;
     e.job.free(field)
 }
@@ -115,7 +125,7 @@ fn scatter(
     own: &Symmetric<u64>,
     bytes: usize,
     set: usize,
-    count: u64,
+    [warm_up, count]: [u64; 2],
 ) -> hydrant::Result<f64> {
     let words = bytes / size_of::<u64>();
     // SAFETY: rank 0 alone works here, and only on its partner's memory: nobody writes to its own
@@ -124,7 +134,7 @@ fn scatter(
     let data = &unsafe { own.local_slice() }?[..words];
     let place = bytes.max(STEP);
     let places = (set / place).max(1);
-    for index in 0..places {
+    for index in (0..places).take(warm_up as usize) {
         field.put(PARTNER, index * place / size_of::<u64>(), data)?;
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
