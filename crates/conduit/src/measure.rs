@@ -13,7 +13,8 @@ const TIMES: usize = 7;
 /// `once` registers and deregisters so many bytes at an address and says how long each took.
 ///
 /// # Errors
-/// What `once` says.
+/// What `once` says of a single page. Where more than that may not be registered, the line goes
+/// through what could be tried.
 pub fn registration_costs(
     mut once: impl FnMut(*mut u8, usize) -> Result<[Duration; 2], Error>,
 ) -> Result<[Cost; 2], Error> {
@@ -22,10 +23,15 @@ pub fn registration_costs(
     let start = scratch.as_mut_ptr();
     let start = start.wrapping_add(start.align_offset(PAGE));
     let mut points = [Vec::new(), Vec::new()];
-    for pages in PAGES {
+    'sizes: for pages in PAGES {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..TIMES {
-            let took = once(start, pages * PAGE)?;
+            let took = match once(start, pages * PAGE) {
+                Ok(took) => took,
+                // So much may not be registered, but less may.
+                Err(_) if pages > PAGES[0] => break 'sizes,
+                Err(cause) => return Err(cause),
+            };
             for (times, took) in times.iter_mut().zip(took) {
                 times.push(took.as_nanos() as f64);
             }
@@ -73,6 +79,24 @@ pub fn fit(points: &[(f64, f64)]) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_not_be_registered_is_left_out() {
+        let refused = || Error::Unreachable("too much".to_owned());
+        let costs = registration_costs(|_, len| {
+            let time = Duration::from_nanos(500 + 10 * (len / PAGE) as u64);
+            (len <= 16 * PAGE).then_some([time; 2]).ok_or_else(refused)
+        });
+        let [register, _] = costs.unwrap();
+        assert!((register.per_op_ns - 500.0).abs() < 1e-6, "{register:?}");
+        let costs = registration_costs(|_, len| {
+            let time = Duration::from_nanos(700);
+            (len <= PAGE).then_some([time; 2]).ok_or_else(refused)
+        });
+        let [register, _] = costs.unwrap();
+        assert_eq!((register.per_op_ns, register.per_page_ns), (700.0, 0.0));
+        assert!(registration_costs(|_, _| Err(refused())).is_err());
+    }
 
     #[test]
     fn a_line_is_found_again() {

@@ -9,6 +9,10 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
 
+/// Alignment of segments: the huge page of x86-64 and AArch64, and what allocations in them may
+/// ask for.
+const ALIGN: usize = 2 << 20;
+
 /// A rank's segment and, in a page of its own behind it, its bell.
 pub struct Segment {
     /// The segment.
@@ -58,7 +62,7 @@ impl Segment {
             .checked_next_multiple_of(PAGE)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         let total = behind
-            .checked_add(PAGE)
+            .checked_add(PAGE + ALIGN)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         // SAFETY: a mapping where the kernel likes touches no other memory.
         let base = unsafe {
@@ -79,9 +83,11 @@ impl Segment {
             wanted: total as u64,
             available: len as u64,
         };
+        let skip = whole.addr().next_multiple_of(ALIGN) - whole.addr();
+        let behind = skip + behind;
         let bell = whole.word32(behind).map_err(out_of_bounds)?;
         let window = whole
-            .part(0, len)
+            .part(skip, len)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         // SAFETY: the bell's own page; nothing is stored to it by way of this place.
         let page = unsafe { Place::new((whole.addr() + behind) as u64, PAGE as u64) };
