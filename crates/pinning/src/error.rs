@@ -156,8 +156,8 @@ pub enum Refusal {
     /// The limit is reached and nothing can be given up.
     #[error("the limit M + MAXVICTIM is reached and everything registered is in use")]
     Limit = 0,
-    /// Not mapped, or lent to nobody.
-    #[error("the memory is not mapped, or not lent to peers")]
+    /// Not mapped.
+    #[error("the memory is not mapped")]
     NotMapped = 1,
     /// Mapped without the right to write.
     #[error("the memory is read-only")]
@@ -167,6 +167,9 @@ pub enum Refusal {
         "the system or the NIC refused to register more memory (memlock, memory or table of keys)"
     )]
     Exhausted = 3,
+    /// Not lent to peers, or not any more.
+    #[error("the memory is not lent to peers")]
+    NotLent = 4,
 }
 
 impl Refusal {
@@ -176,6 +179,7 @@ impl Refusal {
             Self::NotMapped,
             Self::ReadOnly,
             Self::Exhausted,
+            Self::NotLent,
         ]
         .into_iter()
         .find(|refusal| *refusal as u8 == byte)

@@ -152,17 +152,18 @@ impl Core {
             }
         };
         let from = delivery.from;
-        let stored = message.goes_to().is_none_or(|to| {
-            let len = data.len() as u64;
-            (registration.lent).while_lent(from, to, len, || self.store(to, data))
+        let len = data.len() as u64;
+        let missed = message.goes_to().filter(|to| {
+            let store = || self.store(*to, data);
+            !(registration.lent).while_lent(from, *to, len, store)
         });
         let mut outcome = Ok(());
         self.step(registration, data, |engine, out| {
             // Judged while the engine is held: a loan that ends is taken off first and revoked
             // by the engine then, so that what is granted here is seen by its revocation.
-            let verdict = match stored {
-                true => judge(registration, from, &message),
-                false => Verdict::Refused(Refusal::NotMapped),
+            let verdict = match missed {
+                None => judge(registration, from, &message),
+                Some(to) => Verdict::Refused(registration.lent.why_not(from, to, len)),
             };
             outcome = engine.message(from.0, message, verdict, out);
         });
@@ -216,7 +217,7 @@ const EMPTY: Message = Message::Recall { count: 0 };
 /// registered: memory that it names by its address may come and go unseen.
 fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict {
     if !is_offered(registration, peer, message) {
-        return Verdict::Refused(Refusal::NotMapped);
+        return Verdict::Refused(Refusal::NotLent);
     }
     let (lent, geometry) = (&registration.lent, registration.geometry);
     let lasts = match message {
@@ -283,6 +284,14 @@ fn as_conduit(cause: hydrant_pinning::Error) -> hydrant_conduit::Error {
             peer: Rank(rank),
             addr,
             len,
+        },
+        P::Unreachable {
+            rank,
+            why: Refusal::NotLent,
+            ..
+        } => C::Revoked {
+            peer: Rank(rank),
+            key: 0,
         },
         P::Access { why, .. } => C::System {
             what: "a transfer between registered memory",

@@ -105,7 +105,17 @@ impl Core {
             if let Some(flight) = self.pending.forget(ticket) {
                 self.land(flight, false);
             }
-            return Err(cause.into());
+            return Err(match cause {
+                // Beyond any address that memory has.
+                hydrant_pinning::Error::Overflow { addr, len } if addr == remote => {
+                    Error::from(hydrant_conduit::Error::BadAddress {
+                        peer: rank,
+                        addr,
+                        len,
+                    })
+                }
+                cause => cause.into(),
+            });
         }
         Ok(Posted::Pending(ticket))
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use hydrant_conduit::{Key, Rank, ReplyPort, Sent};
+use hydrant_pinning::Refusal;
 use hydrant_pinning::{Geometry, Run};
 use rustc_hash::FxHashMap;
 
@@ -38,6 +39,8 @@ struct State {
     next: u64,
     /// Exposed buffers of peers.
     known: FxHashMap<(u32, u64), (u64, u64)>,
+    /// Of which of them threads are asking the peer, and how many threads.
+    asked: FxHashMap<(u32, u64), usize>,
     /// Peers that may name any address: their programs use the whole address space.
     anywhere: Vec<Rank>,
     /// Peers that were told that this one does.
@@ -53,6 +56,29 @@ struct Loan {
 }
 
 impl State {
+    /// A peer's buffer is gone: who asks for it is to hear so.
+    fn forget(&mut self, name: (u32, u64)) {
+        if self.asked.contains_key(&name) {
+            self.known.insert(name, GONE);
+        } else {
+            self.known.remove(&name);
+        }
+    }
+
+    /// A thread that asked for a peer's buffer has heard.
+    fn heard(&mut self, name: (u32, u64)) {
+        let Some(asking) = self.asked.get_mut(&name) else {
+            return;
+        };
+        *asking -= 1;
+        if *asking == 0 {
+            self.asked.remove(&name);
+            if self.known.get(&name) == Some(&GONE) {
+                self.known.remove(&name);
+            }
+        }
+    }
+
     fn exposes(&self, to: Rank, what: impl Fn((u64, u64)) -> bool) -> bool {
         self.anywhere.contains(&to) || self.exposed.values().any(|loan| what(loan.place))
     }
@@ -124,6 +150,15 @@ impl Lent {
         let within =
             |(start, size): (u64, u64)| addr >= start && len <= size && addr - start <= size - len;
         within(self.segment) || self.state().exposes(to, within)
+    }
+
+    /// Why a peer did not get to bytes that it named.
+    pub(super) fn why_not(&self, to: Rank, addr: u64, len: u64) -> Refusal {
+        if self.is_lent(to, addr, len) {
+            Refusal::NotMapped
+        } else {
+            Refusal::NotLent
+        }
     }
 
     /// Whether a peer may have these bytes registered: some of them are lent, and pages are
@@ -282,16 +317,18 @@ impl Core {
             return Ok(place);
         }
         crate::progress::may_wait("the first use of an exposed buffer")?;
-        self.send_resolve(rank, &[key])?;
+        let name = (rank.0, key);
+        (registration.lent).change(|state| *state.asked.entry(name).or_default() += 1);
         let mut place = None;
-        self.wait(On::Rank(rank), For::Message, || {
-            place = known();
-            place.is_some()
-        })?;
-        place.filter(|place| *place != GONE).ok_or_else(|| {
-            self.forget_exposed(rank, key);
-            revoked()
-        })
+        let heard = self.send_resolve(rank, &[key]).and_then(|()| {
+            self.wait(On::Rank(rank), For::Message, || {
+                place = known();
+                place.is_some()
+            })
+        });
+        registration.lent.change(|state| state.heard(name));
+        heard?;
+        place.filter(|place| *place != GONE).ok_or_else(revoked)
     }
 
     /// Tells a peer, once and before anything else, that this program names any address of its.
@@ -366,8 +403,12 @@ impl Core {
         let (Some(registration), [key, start, len]) = (&self.registration, args) else {
             return false;
         };
+        let name = (from.0, *key);
         registration.lent.change(|state| {
-            state.known.insert((from.0, *key), (*start, *len));
+            if state.asked.contains_key(&name) {
+                // That it is gone by now may have been heard first.
+                state.known.entry(name).or_insert((*start, *len));
+            }
         });
         true
     }
@@ -375,9 +416,7 @@ impl Core {
     /// A peer's buffer is gone.
     fn forget_exposed(&self, from: Rank, key: u64) {
         if let Some(registration) = &self.registration {
-            registration
-                .lent
-                .change(|state| state.known.remove(&(from.0, key)));
+            (registration.lent).change(|state| state.forget((from.0, key)));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hydrant_conduit::{Key, Posted, Remote, Sent};
-use hydrant_pinning::{Data, Message, Refusal};
+use hydrant_pinning::{Data, Message};
 
 use super::{Registration, lock};
 use crate::{Rank, am::kind, counters::Count, job::Core};
@@ -109,7 +109,7 @@ impl Core {
         };
         if !copied {
             bytes.clear();
-            message.refuse(Refusal::NotMapped);
+            message.refuse(registration.lent.why_not(to, addr, len as u64));
             message.encode(bytes);
         }
     }
