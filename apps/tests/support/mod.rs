@@ -27,6 +27,8 @@ pub(crate) enum Launcher {
     Squeezed(&'static str, &'static str),
     /// `hydrant run` on RDMA NICs, likewise.
     Verbs(&'static str),
+    /// `hydrant run` where memory is reached only where it is pinned, as squeezed.
+    Pinned(&'static str),
     Hydra,
     OpenMpi,
 }
@@ -57,25 +59,19 @@ pub(crate) fn job(
             let (conduit, ranks) = (format!("sim:{profile}"), ranks.to_string());
             command.args(["run", "--conduit", &conduit, "--registration", strategy]);
             command.args(["-n", &ranks, program]);
-            // What is registered for good needs room for all of it.
-            if strategy != "pin-everything" {
-                command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
-            }
+            squeeze(&mut command, strategy);
             command
         }
-        Launcher::Verbs(strategy) => {
+        Launcher::Pinned(strategy) | Launcher::Verbs(strategy) => {
             let mut command = Command::new(hydrant());
-            command.args(["run", "--prefix", "none", "--conduit", "verbs"]);
-            command.args([
-                "--registration",
-                strategy,
-                "-n",
-                &ranks.to_string(),
-                program,
-            ]);
-            if strategy != "pin-everything" {
-                command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
-            }
+            let conduit = match launcher {
+                Launcher::Pinned(_) => "smp+pin",
+                _ => "verbs",
+            };
+            let ranks = ranks.to_string();
+            command.args(["run", "--prefix", "none", "--conduit", conduit]);
+            command.args(["--registration", strategy, "-n", &ranks, program]);
+            squeeze(&mut command, strategy);
             command
         }
         Launcher::Hydra => {
@@ -93,6 +89,14 @@ pub(crate) fn job(
         }
     };
     Some(run(command.args(arguments)))
+}
+
+/// Leaves little that may be registered.
+fn squeeze(command: &mut Command, strategy: &str) {
+    // What is registered for good needs room for all of it.
+    if strategy != "pin-everything" {
+        command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
+    }
 }
 
 /// The JSON object that a job prints, which must succeed.

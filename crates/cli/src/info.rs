@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use clap::Args;
 use hydrant::Settings;
 use hydrant::settings::{Origin, SettingRow};
+use hydrant_conduit::{Cost, Error, Registration};
 use serde::Serialize;
 
 use crate::format::Format;
 use crate::machine::{Fact, Machine};
 use crate::table::{Align, Table};
+use crate::units;
 
 /// What `hydrant info` may be told.
 #[derive(Debug, Args)]
@@ -123,6 +125,11 @@ fn conduits() -> impl Iterator<Item = Fact> {
     let here = || "available".to_owned();
     [
         ("smp", here(), "ranks of one host, by shared memory"),
+        (
+            "smp+pin",
+            pinned(hydrant_smp::pin::probe()),
+            "ranks of one host, whose memory is reached where it is pinned, as by a NIC",
+        ),
         ("verbs", verbs(), "RDMA NICs, by libibverbs"),
         (
             "sim",
@@ -143,6 +150,23 @@ fn verbs() -> String {
     let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
     match hydrant::settings::rdma_ports(&settings.verbs) {
         Ok(ports) => format!("available: {}", ports.join(", ")),
+        Err(why) => format!("absent: {why}"),
+    }
+}
+
+/// What registration costs with played NICs, or why there are none.
+fn pinned(found: Result<Registration, Error>) -> String {
+    let cost = |cost: Cost| {
+        let (per_op, per_page) = (units::nanos(cost.per_op_ns), units::nanos(cost.per_page_ns));
+        format!("{per_op} + {per_page} a page")
+    };
+    match found {
+        Ok(found) => format!(
+            "available: registers in {}, deregisters in {}, up to {}",
+            cost(found.register),
+            cost(found.deregister),
+            units::bytes(found.max_bytes as f64)
+        ),
         Err(why) => format!("absent: {why}"),
     }
 }
@@ -255,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_absent_conduit_says_why() {
-        for fact in conduits().filter(|fact| fact.value != "available") {
+        for fact in conduits().filter(|fact| !fact.value.starts_with("available")) {
             assert!(fact.value.starts_with("absent: "), "{fact:?}");
         }
     }

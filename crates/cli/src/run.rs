@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: u32,
 
-    /// Which network joins the ranks: auto, smp, or sim:PROFILE for one in virtual time
+    /// Which network joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only where
+    /// it is registered), or sim:PROFILE for one in virtual time
     #[arg(long, value_name = "NAME")]
     conduit: Option<ConduitKind>,
 

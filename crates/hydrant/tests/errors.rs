@@ -12,6 +12,8 @@ mod fixture;
 mod bounds;
 #[path = "errors/collective.rs"]
 mod collective;
+#[path = "errors/exposed.rs"]
+mod exposed;
 #[path = "errors/lifetime.rs"]
 mod lifetime;
 #[path = "errors/memory.rs"]

@@ -190,9 +190,10 @@ impl JobBuilder {
         self
     }
 
-    /// Buffers that a rank may have exposed at once (`HYDRANT_EXTENTS`).
+    /// Buffers that a rank may have exposed at once, on `smp+pin` extents registered
+    /// (`HYDRANT_EXTENTS`).
     pub fn extents(mut self, extents: usize) -> Self {
-        self.settings.extents = extents;
+        self.settings.extents = Some(extents);
         self.settings.built("HYDRANT_EXTENTS");
         self
     }

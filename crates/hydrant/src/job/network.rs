@@ -15,6 +15,8 @@ pub(super) enum Network {
     Auto,
     /// Shared memory.
     Smp,
+    /// Shared memory and NICs that are played.
+    Pinned,
     /// RDMA NICs, likewise.
     Verbs,
     /// A machine in virtual time, inside this process.
@@ -28,6 +30,7 @@ impl Network {
             ConduitKind::Smp => Self::Smp,
             ConduitKind::Verbs => Self::Verbs,
             ConduitKind::Auto | ConduitKind::Sim(_) => Self::Auto,
+            ConduitKind::Pinned => Self::Pinned,
         }
     }
 
@@ -63,6 +66,7 @@ impl Network {
             Self::Auto => hosts::attach(builder, bootstrap)?,
             Self::Smp => smp(builder, bootstrap)?,
             Self::Verbs => verbs(builder, bootstrap, segment(builder))?,
+            Self::Pinned => pinned(builder, bootstrap, segment(builder))?,
             Self::Sim(world) => Box::new(world.conduit(Rank(bootstrap.rank()))),
         };
         Ok(match &builder.through {
@@ -74,7 +78,7 @@ impl Network {
 
 /// Shared memory between the ranks of `bootstrap`, all of one host.
 pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Box<dyn Conduit>> {
-    let options = smp_options(builder, segment(builder));
+    let options = smp_options(builder, segment(builder), EXPOSED);
     Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
 }
 
@@ -84,7 +88,7 @@ pub(super) fn pinned(
     bootstrap: &mut dyn Bootstrap,
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    let options = smp_options(builder, segment);
+    let options = smp_options(builder, segment, hydrant_smp::pin::MOST_EXTENTS);
     Ok(Box::new(hydrant_smp::pin::attach(bootstrap, &options)?))
 }
 
@@ -103,13 +107,16 @@ pub(super) fn segment(builder: &JobBuilder) -> usize {
     SYSTEM + builder.settings.heap
 }
 
-fn smp_options(builder: &JobBuilder, segment: usize) -> hydrant_smp::Options {
+/// Buffers that may be exposed at once, unless it is said.
+const EXPOSED: usize = 4096;
+
+fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_smp::Options {
     let settings = &builder.settings;
     hydrant_smp::Options {
         segment,
         slots: settings.ring_slots,
         payload: settings.ring_payload,
-        extents: settings.extents,
+        extents: settings.extents.unwrap_or(extents),
         foreign: settings.foreign,
         timeout: settings.join_timeout,
     }

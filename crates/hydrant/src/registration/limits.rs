@@ -64,6 +64,13 @@ pub(super) fn config(
             2 * least
         )));
     }
+    if settings.strategy == Strategy::Paging && !caps.any_address {
+        return Err(Error::Setting {
+            name: "HYDRANT_REGISTRATION",
+            value: settings.strategy.to_string(),
+            expected: format!("another strategy: the NIC of {} does not page", caps.name),
+        });
+    }
     let available = registration.max_bytes as u64;
     let page = registration.page;
     let m = (settings.m).unwrap_or(available / M_SHARE.1 * M_SHARE.0);

@@ -11,6 +11,9 @@ pub enum ConduitKind {
     Auto,
     /// Shared memory, between ranks of one host.
     Smp,
+    /// Shared memory for messages, between ranks of one host that reach each other's memory as
+    /// by a NIC: only where it is registered, which really pins it.
+    Pinned,
     /// RDMA NICs, between any ranks, those of one host included.
     Verbs,
     /// A network in virtual time, of this profile: a name or a file. The ranks are threads of
@@ -35,7 +38,8 @@ pub fn rdma_ports(settings: &super::VerbsSettings) -> Result<Vec<String>, String
 }
 
 /// What can be said, for who said something else.
-pub(super) const EXPECTED: &str = "auto, smp, verbs or sim:PROFILE, such as sim:myrinet-gm";
+pub(super) const EXPECTED: &str =
+    "auto, smp, smp+pin, verbs or sim:PROFILE, such as sim:myrinet-gm";
 
 impl FromStr for ConduitKind {
     type Err = String;
@@ -44,6 +48,7 @@ impl FromStr for ConduitKind {
         match text {
             "auto" => Ok(Self::Auto),
             "smp" => Ok(Self::Smp),
+            "smp+pin" => Ok(Self::Pinned),
             "verbs" => Ok(Self::Verbs),
             _ => match text.strip_prefix("sim:") {
                 Some(profile) if !profile.is_empty() => Ok(Self::Sim(profile.to_owned())),
@@ -58,6 +63,7 @@ impl fmt::Display for ConduitKind {
         match self {
             Self::Auto => f.pad("auto"),
             Self::Smp => f.pad("smp"),
+            Self::Pinned => f.pad("smp+pin"),
             Self::Verbs => f.pad("verbs"),
             Self::Sim(profile) => f.pad(&format!("sim:{profile}")),
         }
@@ -105,6 +111,7 @@ mod tests {
         for text in [
             "auto",
             "smp",
+            "smp+pin",
             "verbs",
             "sim:ideal",
             "sim:a/b.toml",
@@ -113,7 +120,9 @@ mod tests {
             assert_eq!(text.parse::<ConduitKind>().unwrap().to_string(), text);
         }
         assert!("sim:ideal".parse::<ConduitKind>().unwrap().is_virtual());
-        for bad in ["", "sim", "sim:", "SMP", "tcp:host", "verbs "] {
+        for bad in [
+            "", "sim", "sim:", "SMP", "smp+", "pin", "tcp:host", "verbs ",
+        ] {
             let expected = bad.parse::<ConduitKind>().unwrap_err();
             assert!(expected.contains("sim:PROFILE"), "{bad}: {expected}");
         }

@@ -92,8 +92,9 @@ pub struct Settings {
     pub ring_slots: usize,
     /// Bytes of payload that a ring holds; a message carries a quarter.
     pub ring_payload: usize,
-    /// Buffers that a rank may have exposed at once.
-    pub extents: usize,
+    /// Buffers that a rank may have exposed at once, on `smp+pin` extents registered; what the
+    /// network can do well, if not given.
+    pub extents: Option<usize>,
     /// How memory outside the heap is reached.
     pub foreign: Foreign,
     /// What concerns RDMA NICs alone.
@@ -124,7 +125,7 @@ impl Settings {
             join_timeout: Duration::from_secs(60),
             ring_slots: 256,
             ring_payload: 64 << 10,
-            extents: 4096,
+            extents: None,
             foreign: Foreign::Auto,
             verbs: VerbsSettings::default(),
             peer_timeout: Duration::from_secs(10),

@@ -18,7 +18,7 @@ pub(super) struct Setting {
 pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_CONDUIT",
-        meaning: "which network joins the ranks: auto, smp or sim:PROFILE",
+        meaning: "which network joins the ranks: auto, smp, smp+pin, verbs or sim:PROFILE",
         set: |s, text| text.parse().map(|kind| s.conduit = kind),
         show: |s| s.conduit.to_string(),
     },
@@ -163,9 +163,18 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_EXTENTS",
-        meaning: "buffers that a rank may have exposed at once",
-        set: |s, text| number(text, 1, 1 << 20).map(|extents| s.extents = extents),
-        show: |s| s.extents.to_string(),
+        meaning: "buffers that a rank may have exposed at once, on smp+pin extents registered; auto is 4096, on smp+pin what the kernel can hold",
+        set: |s, text| {
+            s.extents = match text {
+                "auto" => None,
+                _ => {
+                    let extents = number(text, 1, 1 << 20);
+                    Some(extents.map_err(|expected| format!("auto, or {expected}"))?)
+                }
+            };
+            Ok(())
+        },
+        show: |s| (s.extents).map_or_else(|| "auto".to_owned(), |extents| extents.to_string()),
     },
     Setting {
         name: "HYDRANT_SMP_FOREIGN",

@@ -1,27 +1,18 @@
 //! How much may be pinned, and what it costs.
 
-#![allow(unsafe_code)] // maps scratch memory, and pins and copies it
+#![allow(unsafe_code)] // registers scratch memory
 
-use std::{
-    hint::black_box,
-    ptr,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use hydrant_conduit::{Access, Cost, Error, Key, Registration, memory::PAGE};
-use rustix::{
-    mm::{self, MapFlags, ProtFlags},
-    process::{Resource, getrlimit},
-    thread::CapabilitySet,
+use hydrant_conduit::{
+    Access, Cost, Error, Registration, measure,
+    memory::{PAGE, memlock, pinnable},
 };
 
 use super::{
     ring::{MOST_BYTES, OWN_PAGES},
     table::{SHARDS, Table},
 };
-
-/// Of physical memory, the ranks of the host may pin so much together.
-const PHYSICAL_SHARE: (u64, u64) = (3, 4);
 
 /// What may be locked before a rank has several rings.
 const PLENTY: u64 = 64 << 20;
@@ -39,15 +30,9 @@ pub(super) struct Limits {
 impl Limits {
     /// Those of this process.
     pub(super) fn here() -> Self {
-        let system = rustix::system::sysinfo();
-        let total = system.totalram as u64 * u64::from(system.mem_unit);
         Self {
-            locked: if exempt() {
-                None
-            } else {
-                getrlimit(Resource::Memlock).current
-            },
-            physical: total / PHYSICAL_SHARE.1 * PHYSICAL_SHARE.0,
+            locked: memlock(),
+            physical: pinnable(),
         }
     }
 
@@ -86,20 +71,6 @@ impl Limits {
         }
     }
 }
-
-/// Whether the limit of locked memory does not apply.
-fn exempt() -> bool {
-    let able = rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
-    // In a user namespace of its own, a process has capabilities there only.
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    able && map.split_whitespace().eq(["0", "0", "4294967295"])
-}
-
-/// Numbers of pages whose registration is timed.
-const SIZES: [usize; 5] = [1, 4, 16, 64, 256];
-/// How often each.
-const TIMES: usize = 5;
 
 /// What rank 0 finds and tells the others: all ranks are to say the same.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -160,117 +131,22 @@ const UNKNOWN: (Cost, Cost, f64) = (
 
 /// Costs of registering, deregistering and copying.
 fn measure(table: &Table) -> Option<(Cost, Cost, f64)> {
-    let scratch = Scratch::new(2 * SIZES[SIZES.len() - 1] * PAGE)?;
-    let mut register = Vec::new();
-    let mut deregister = Vec::new();
-    for pages in SIZES {
-        let least = (0..TIMES)
-            .map_while(|_| scratch.time(table, pages))
-            .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
-        // With little that may be pinned, some sizes are beyond it.
-        let Some((first, second)) = least else { break };
-        register.push((pages as f64, first.as_nanos() as f64));
-        deregister.push((pages as f64, second.as_nanos() as f64));
-    }
-    if register.is_empty() {
-        return None;
-    }
-    Some((fit(&register), fit(&deregister), scratch.copy_cost()))
-}
-
-/// The line through the points with the least squares of relative errors, so that few pages
-/// count as much as many.
-fn fit(points: &[(f64, f64)]) -> Cost {
-    let mut sums = [0.0; 5];
-    for (pages, time) in points {
-        let weight = 1.0 / (time * time).max(1.0);
-        let terms = [1.0, *pages, pages * pages, *time, pages * time];
-        for (sum, term) in sums.iter_mut().zip(terms) {
-            *sum += weight * term;
-        }
-    }
-    let [one, x, xx, y, xy] = sums;
-    let determinant = one * xx - x * x;
-    let slope = if points.len() < 2 || determinant <= 0.0 {
-        0.0
-    } else {
-        ((one * xy - x * y) / determinant).max(0.0)
-    };
-    Cost {
-        per_op_ns: ((y - slope * x) / one).max(0.0),
-        per_page_ns: slope,
-    }
-}
-
-/// Memory to try on.
-struct Scratch {
-    base: *mut u8,
-    len: usize,
-}
-
-impl Scratch {
-    fn new(len: usize) -> Option<Self> {
-        // SAFETY: a mapping where the kernel likes touches no other memory.
-        let base = unsafe {
-            mm::mmap_anonymous(
-                ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::POPULATE,
-            )
-        };
-        let base = base.ok()?.cast();
-        Some(Self { base, len })
-    }
-
-    /// How long it takes to register and deregister so many pages.
-    fn time(&self, table: &Table, pages: usize) -> Option<(Duration, Duration)> {
+    let once = |addr: *mut u8, len: usize| {
         let begun = Instant::now();
-        // SAFETY: no one is told the key, and the memory is used for nothing else.
-        let key: Key =
-            unsafe { table.register(self.base.addr(), pages * PAGE, Access::ReadWrite) }.ok()?;
+        // SAFETY: no one is told the key, so nothing is written to the memory.
+        let key = unsafe { table.register(addr.addr(), len, Access::ReadWrite)? };
         let registered = begun.elapsed();
         let begun = Instant::now();
-        table.deregister(key).ok()?;
-        Some((registered, begun.elapsed()))
-    }
-
-    /// Nanoseconds to copy a byte.
-    fn copy_cost(&self) -> f64 {
-        let half = self.len / 2;
-        let least = (0..TIMES)
-            .map(|_| {
-                let begun = Instant::now();
-                // SAFETY: two halves of memory that nothing else uses.
-                unsafe { ptr::copy_nonoverlapping(self.base, self.base.add(half), half) };
-                black_box(self.base);
-                begun.elapsed()
-            })
-            .min()
-            .unwrap_or_default();
-        least.as_nanos() as f64 / half as f64
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`; nothing else knows of it.
-        let _ = unsafe { mm::munmap(self.base.cast(), self.len) };
-    }
+        table.deregister(key)?;
+        Ok([registered, begun.elapsed()])
+    };
+    let [register, deregister] = measure::registration_costs(once).ok()?;
+    Some((register, deregister, measure::copy_cost()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_found() {
-        let cost = fit(&SIZES.map(|pages| (pages as f64, 900.0 + 110.0 * pages as f64)));
-        assert!((cost.per_op_ns - 900.0).abs() < 1e-6, "{cost:?}");
-        assert!((cost.per_page_ns - 110.0).abs() < 1e-6, "{cost:?}");
-        let alone = fit(&[(1.0, 700.0)]);
-        assert_eq!((alone.per_op_ns, alone.per_page_ns), (700.0, 0.0));
-    }
 
     #[test]
     fn the_lesser_limit_is_shared() {

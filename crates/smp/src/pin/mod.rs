@@ -32,7 +32,7 @@ mod thread;
 
 use std::sync::Arc;
 
-use hydrant_conduit::{Caps, Error, Rank, Window, memory::Segment};
+use hydrant_conduit::{Caps, Error, Rank, Registration, Window, memory::Segment};
 use hydrant_launch::Bootstrap;
 
 use self::{
@@ -49,6 +49,7 @@ use crate::{
 };
 
 pub use conduit::Pinned;
+pub use table::MOST_EXTENTS;
 pub(crate) use thread::wake;
 
 /// Joins the ranks that `bootstrap` knows, all on this host. Collective.
@@ -87,6 +88,15 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         ..smp.shared.caps.clone()
     };
     Pinned::start(Arc::new(Core::new(smp, table)), door, segment, caps)
+}
+
+/// Whether this system plays NICs, and what registration costs with them.
+///
+/// # Errors
+/// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
+pub fn probe() -> Result<Registration, Error> {
+    let table = Table::new(Rank(0), MOST_EXTENTS, Limits::here())?;
+    Ok(Found::by_trying(&table, 1).registration(&table, INLINE))
 }
 
 /// The card of a rank's NIC.

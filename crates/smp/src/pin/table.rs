@@ -29,6 +29,9 @@ use crate::{extents::Handle, foreign::Way};
 /// Rings, at most.
 pub(super) const SHARDS: usize = 4;
 
+/// Most extents of a rank that the kernel's tables hold.
+pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;
+
 /// What a rank has registered.
 pub(super) struct Table {
     rank: Rank,

@@ -1,0 +1,32 @@
+//! `collectives` once more, where memory is reached only where it is pinned.
+
+#[path = "support/pinned.rs"]
+mod support;
+
+#[path = "collectives/answers.rs"]
+mod answers;
+#[path = "collectives/barriers.rs"]
+mod barriers;
+#[path = "collectives/lost.rs"]
+mod lost;
+#[path = "collectives/mismatch.rs"]
+mod mismatch;
+#[path = "collectives/mix.rs"]
+mod mix;
+#[path = "collectives/teams.rs"]
+mod teams;
+
+use hydrant::{Job, Result};
+
+/// Ranks to try: powers of two, their neighbours, primes.
+const SIZES: [u32; 7] = [1, 2, 3, 4, 5, 7, 8];
+
+/// Runs a job of `n` ranks, each outcome by rank.
+fn outcomes<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<Result<R>> {
+    support::builder().heap(4 << 20).run_local(n, body)
+}
+
+/// Runs a job of `n` ranks that all succeed.
+fn run<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
+    outcomes(n, body).into_iter().map(Result::unwrap).collect()
+}

@@ -1,0 +1,11 @@
+//! `memory.rs` once more, where memory is reached only where it is pinned.
+
+#[path = "support/pinned.rs"]
+mod support;
+
+#[path = "memory/alloc.rs"]
+mod alloc;
+#[path = "memory/anywhere.rs"]
+mod anywhere;
+#[path = "memory/expose.rs"]
+mod expose;
