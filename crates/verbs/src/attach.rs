@@ -73,9 +73,13 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let slot = (FRONT + options.payload).next_multiple_of(64);
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
-    let window = window(options.window, ranks, nic.limits.shared_requests);
+    let window = window(
+        options.window,
+        ranks,
+        nic.limits.shared_requests.min(nic.limits.completions),
+    );
     let housed = 2 * window * ranks.saturating_sub(1).max(1);
-    let received = queue(&channel, housed.min(nic.limits.completions))?;
+    let received = queue(&channel, housed)?;
     let shared_queue = SharedQueue::new(&nic, housed)
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
@@ -289,10 +293,10 @@ fn registration(places: &[Place], told: &Told, nic: &Nic) -> Registration {
 /// The host's identity, as short as a card has it.
 fn host_name() -> [u8; 16] {
     use std::hash::{BuildHasher, BuildHasherDefault};
-    let (id, hasher) = (
-        hydrant_launch::host_id(),
-        BuildHasherDefault::<FxHasher>::default(),
-    );
+    let hasher = BuildHasherDefault::<FxHasher>::default();
+    // Processes are known by number only in their own namespace.
+    let processes = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let id = (hydrant_launch::host_id(), processes);
     let halves = [hasher.hash_one(&id), hasher.hash_one((&id, 1))];
     bytemuck::cast(halves)
 }

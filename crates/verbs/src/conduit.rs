@@ -19,7 +19,7 @@ use hydrant_conduit::{
 };
 
 use crate::{
-    control::{Command, Datagram, Kind},
+    control::{Command, Datagram},
     inbox::Inbox,
     lane::{self, Whole, Work},
     message::{self, MAX_ARGS, Sort},
@@ -157,26 +157,31 @@ impl Verbs {
 
     /// An access to own memory: a copy by the processor.
     fn copy(&self, write: bool, remote: Remote, local: Memory, key: Key) -> Result<Posted, Error> {
-        let (peer, len) = (self.shared.rank, local.len);
-        if remote.key != Key::ANY {
-            self.own_side(write, local, key)?;
-            let word = remote.key.0;
-            let extent = self.shared.table.find(remote.key);
-            let extent = extent.ok_or(Error::Revoked { peer, key: word })?;
-            if !extent.covers(remote.offset, len) {
+        let (peer, len, addr) = (self.shared.rank, local.len, remote.offset);
+        if remote.key == Key::ANY {
+            return self.copy_to(write, addr, local);
+        }
+        self.own_side(write, local, key)?;
+        let key = remote.key.0;
+        let copied = self.shared.table.with(remote.key, |extent| {
+            if !extent.covers(addr, len) {
                 return Err(Error::OutOfExtent {
                     peer,
-                    offset: remote.offset,
+                    offset: addr,
                     len,
                     extent: extent.len,
                 });
             }
             if write && !extent.writable {
-                let addr = remote.offset;
                 return Err(Error::BadAddress { peer, addr, len });
             }
-        }
-        let addr = remote.offset;
+            self.copy_to(write, addr, local)
+        });
+        copied.unwrap_or(Err(Error::Revoked { peer, key }))
+    }
+
+    fn copy_to(&self, write: bool, addr: u64, local: Memory) -> Result<Posted, Error> {
+        let (peer, len) = (self.shared.rank, local.len);
         // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
         // bears it.
         let there = unsafe { Memory::new(addr, len) };
@@ -195,12 +200,17 @@ impl Verbs {
 
     /// Whether something has arrived, or ended, that nobody was told of.
     fn has_news(&self) -> bool {
-        self.shared.reap();
-        if self.shared.has_ended() || !self.shared.loopback.is_empty() {
+        if self.shared.reap() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
             return true;
         }
-        // Who polls now wakes the sleepers when that was not in vain.
-        (self.try_inbox()).is_some_and(|mut inbox| inbox.has_arrived(&self.shared))
+        match self.try_inbox() {
+            Some(mut inbox) => inbox.has_arrived(&self.shared),
+            // Who polls now may have looked before the queue was armed.
+            None => {
+                thread::yield_now();
+                true
+            }
+        }
     }
 
     /// The inbox, unless another thread polls.
@@ -364,7 +374,13 @@ impl Conduit for Verbs {
         }
         let state = shared.peer(peer);
         let window = u64::from(shared.window);
-        let full = || state.sent.load(Relaxed) - state.handled.load(Relaxed) >= window;
+        let full = || {
+            state
+                .sent
+                .load(Relaxed)
+                .saturating_sub(state.handled.load(Relaxed))
+                >= window
+        };
         if full() {
             return Ok(Sent::Full);
         }
@@ -457,9 +473,10 @@ impl Conduit for Verbs {
         if peer == shared.rank {
             shared.sleepers.wake_all();
         } else if let Some(place) = shared.places.get(peer.index()) {
-            let wake = Datagram::new(Kind::Wake, shared.rank.0).sealed(shared.secret);
+            let number = shared.wakes.fetch_add(1, Relaxed);
+            let wake = Datagram::wake(shared.rank.0, number).sealed(shared.secret);
             // Known before the answer can come.
-            shared.commands.give(Command::SeeAwake(peer));
+            shared.commands.give(Command::SeeAwake(peer, number));
             shared.post.send(peer.0, place, &wake);
         }
     }
@@ -483,9 +500,15 @@ impl Conduit for Verbs {
         }
         // What was sent is delivered before the end is told.
         let since = Instant::now();
-        while orderly && !shared.is_quiet() && since.elapsed() < DELIVERY {
+        while orderly && since.elapsed() < DELIVERY {
             shared.reap();
             shared.flush();
+            let kept = self
+                .try_inbox()
+                .is_none_or(|mut inbox| inbox.send_kept(shared));
+            if !kept && shared.is_quiet() {
+                break;
+            }
             thread::sleep(Duration::from_micros(50));
         }
         shared.standings.end(shared.rank, orderly);

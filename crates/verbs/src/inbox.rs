@@ -16,7 +16,7 @@ use crate::{
     ffi,
     lane::{Ended, State, Work},
     message::{self, Sort},
-    nic::blank,
+    nic::{QueuePair, blank},
     shared::{Peer, Shared, lock},
     slots::{ReceiveSlot, SendSlot},
 };
@@ -58,7 +58,8 @@ impl Inbox {
 
     /// Delivers what has arrived: how many things.
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
-        shared.reap();
+        let reaped = shared.reap();
+        let retired = shared.take_retired();
         shared.take_ended(&mut self.ended);
         let mut count = self.ended.len();
         for (ticket, outcome) in self.ended.drain(..) {
@@ -71,6 +72,9 @@ impl Inbox {
             self.receive(shared, completion, sink);
         }
         count += arrived;
+        if !retired.is_empty() {
+            self.let_go(shared, retired, arrived == 0);
+        }
         if !self.stuck.is_empty() {
             count += self.unstick(shared, sink);
         }
@@ -78,7 +82,7 @@ impl Inbox {
             self.tell(shared, arrived == 0);
         }
         shared.flush();
-        if count > 0 {
+        if count > 0 || reaped {
             shared.sleepers.arrived();
         }
         count
@@ -91,7 +95,28 @@ impl Inbox {
             let count = shared.received.poll(&mut completions);
             self.stash.extend(&completions[..count]);
         }
-        !self.stash.is_empty() || !self.owing.is_empty()
+        !self.stash.is_empty() || (!self.owing.is_empty() && shared.roads.slots.any_free())
+    }
+
+    /// Queue pairs that retired before messages were last looked for go when none was left.
+    fn let_go(&self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
+        if !nothing || !self.stash.is_empty() {
+            return shared.keep_retired(retired);
+        }
+        let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
+        for pair in &retired {
+            by_pair.remove(&pair.number);
+        }
+    }
+
+    /// Sends replies that were kept, as far as there are slots: whether some are left.
+    pub(crate) fn send_kept(&mut self, shared: &Shared) -> bool {
+        for (rank, talk) in &mut self.talks {
+            if !talk.send_kept(shared, Rank(*rank)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn take(&mut self, shared: &Shared, into: &mut [ffi::ibv_wc]) -> usize {
@@ -213,16 +238,8 @@ impl Inbox {
             if !here {
                 talk.kept.clear();
             }
-            if let Some(reply) = talk.kept.front() {
-                let Some(mut slot) = shared.roads.slots.take() else {
-                    return count;
-                };
-                let bytes = shared.roads.slots.bytes(&mut slot);
-                bytes[..reply.len()].copy_from_slice(reply);
-                let len = reply.len();
-                talk.kept.pop_front();
-                send_slot(shared, Rank(rank), slot, len);
-                continue;
+            if !talk.send_kept(shared, Rank(rank)) {
+                return count;
             }
             let Some((slot, len)) = talk.waiting.pop_front() else {
                 return count;
@@ -269,6 +286,20 @@ const NOTHING: Message<'static> = Message {
 };
 
 impl Talk {
+    /// Sends what was kept, in order: whether there were slots for all.
+    fn send_kept(&mut self, shared: &Shared, to: Rank) -> bool {
+        while let Some(reply) = self.kept.front() {
+            let Some(mut slot) = shared.roads.slots.take() else {
+                return false;
+            };
+            let len = reply.len();
+            shared.roads.slots.bytes(&mut slot)[..len].copy_from_slice(reply);
+            self.kept.pop_front();
+            send_slot(shared, to, slot, len);
+        }
+        true
+    }
+
     fn is_stuck(&self) -> bool {
         !self.kept.is_empty() || !self.waiting.is_empty()
     }

@@ -210,7 +210,10 @@ impl Lane {
             }
             // One completion for all: what came before is done then, too.
             batch.signal_last();
-            post(&pair, &mut batch)?;
+            if let Err(cause) = post(&pair, &mut batch) {
+                self.close(roads);
+                return Err(cause);
+            }
         }
         Ok(())
     }
@@ -257,15 +260,23 @@ impl Lane {
                 self.state = State::Unclear;
                 Failure::Unclear
             }
-            _ => Failure::Lost(meaning(status)),
+            _ => {
+                self.close(roads);
+                Failure::Lost(meaning(status))
+            }
         }
     }
 
     /// The peer's NIC refused the first of what was posted.
     fn refused(&mut self, roads: &Roads) -> Failure {
         self.close(roads);
-        let Some(Work::Access(access)) = self.posted.pop_front().map(|posted| posted.work) else {
-            return Failure::Lost("it refused a message");
+        let access = match self.posted.pop_front().map(|posted| posted.work) {
+            Some(Work::Access(access)) => access,
+            Some(Work::Send { slot, .. }) => {
+                roads.slots.give_back(slot);
+                return Failure::Lost("it refused a message");
+            }
+            None => return Failure::Lost("it refused what was not asked"),
         };
         self.refused = Some(access);
         let mut again: VecDeque<Work> = self.posted.drain(..).map(|posted| posted.work).collect();
@@ -279,8 +290,10 @@ impl Lane {
     /// The peer says which packet it expects next on the connection that broke.
     pub(crate) fn clarify(&mut self, roads: &Roads, expected: u32, ended: &mut Vec<Ended>) {
         let mut again = VecDeque::new();
+        let mut done = true;
         for Posted { work, end } in self.posted.drain(..) {
-            let done = expected.wrapping_sub(end) % PACKETS < PACKETS / 2;
+            // In order: after one that is not done none is.
+            done = done && expected.wrapping_sub(end) % PACKETS < PACKETS / 2;
             // What was read may not have come back.
             let read = matches!(&work, Work::Access(access) if !access.write);
             if done && !read {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
@@ -45,6 +45,9 @@ pub(crate) struct Shared {
     pub(crate) channel: Arc<Channel>,
     /// Which rank's requests come in by which queue pair.
     pub(crate) by_pair: RwLock<FxHashMap<u32, u32>>,
+    /// Queue pairs that answer nothing any more, of which messages may still be unread.
+    retired: Mutex<Vec<QueuePair>>,
+    any_retired: AtomicBool,
     pub(crate) sleepers: Sleepers,
     pub(crate) standings: Standings,
     pub(crate) segment: Segment,
@@ -61,6 +64,8 @@ pub(crate) struct Shared {
     gathering: Mutex<Vec<u32>>,
     any_gathering: AtomicBool,
     next_ticket: AtomicU64,
+    /// Counts the wakes sent to peers.
+    pub(crate) wakes: AtomicU32,
 }
 
 /// A peer that this rank has to do with.
@@ -127,6 +132,8 @@ impl Shared {
             received: parts.received,
             channel: parts.channel,
             by_pair: RwLock::default(),
+            retired: Mutex::default(),
+            any_retired: AtomicBool::new(false),
             sleepers: Sleepers::default(),
             standings: Standings::new(size),
             segment: parts.segment,
@@ -140,6 +147,7 @@ impl Shared {
             gathering: Mutex::default(),
             any_gathering: AtomicBool::new(false),
             next_ticket: AtomicU64::new(1),
+            wakes: AtomicU32::new(1),
         })
     }
 
@@ -158,6 +166,31 @@ impl Shared {
         Ticket(self.next_ticket.fetch_add(1, Relaxed))
     }
 
+    /// A queue pair answers nothing from now on. What came by it is still delivered.
+    pub(crate) fn retire(&self, pair: QueuePair) {
+        if let Err(cause) = pair.halt() {
+            tracing::debug!(%cause, "a queue pair was not halted");
+        }
+        lock(&self.retired).push(pair);
+        self.any_retired.store(true, Relaxed);
+    }
+
+    /// Those that retired so far, for who then looks whether anything of them is unread.
+    pub(crate) fn take_retired(&self) -> Vec<QueuePair> {
+        if !self.any_retired.load(Relaxed) {
+            return Vec::new();
+        }
+        let mut retired = lock(&self.retired);
+        self.any_retired.store(false, Relaxed);
+        std::mem::take(&mut *retired)
+    }
+
+    /// Something of these may still be unread.
+    pub(crate) fn keep_retired(&self, mut pairs: Vec<QueuePair>) {
+        lock(&self.retired).append(&mut pairs);
+        self.any_retired.store(true, Relaxed);
+    }
+
     /// Has something done by a peer's NIC.
     #[inline]
     pub(crate) fn ask(&self, rank: Rank, lane: &mut Lane, work: Work) {
@@ -171,6 +204,12 @@ impl Shared {
             lane.state = crate::lane::State::Connecting;
             self.commands.give(Command::Connect(rank));
         }
+        self.look_after(rank, lane);
+    }
+
+    /// If something waits for the doorbell, polls look after it from now on.
+    #[inline]
+    pub(crate) fn look_after(&self, rank: Rank, lane: &mut Lane) {
         if lane.is_gathering() && !lane.listed {
             lane.listed = true;
             lock(&self.gathering).push(rank.0);
@@ -203,23 +242,28 @@ impl Shared {
     }
 
     /// Takes completions of what was asked of peers' NICs; what ended can then be
-    /// [taken](Self::take_ended).
-    pub(crate) fn reap(&self) {
-        let Ok(_reaping) = self.reaping.try_lock() else {
-            return;
+    /// [taken](Self::take_ended). Whether there may have been any: a slot, or room for a request,
+    /// can be what somebody waits for.
+    pub(crate) fn reap(&self) -> bool {
+        let _reaping = match self.reaping.try_lock() {
+            Ok(reaping) => reaping,
+            Err(TryLockError::Poisoned(reaping)) => reaping.into_inner(),
+            Err(TryLockError::WouldBlock) => return true,
         };
         let mut completions = [blank(); 16];
+        let mut any = false;
         loop {
             let count = self.sent.poll(&mut completions);
             if count == 0 {
-                return;
+                return any;
             }
+            any = true;
             let mut ended = lock(&self.ended);
             for completion in &completions[..count] {
                 self.reap_one(completion, &mut ended);
             }
             if count < completions.len() {
-                return;
+                return true;
             }
         }
     }

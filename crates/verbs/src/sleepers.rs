@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicUsize, Ordering::SeqCst, fence},
     },
     time::Duration,
 };
@@ -85,6 +85,8 @@ impl Sleepers {
     /// Something was taken that sleepers may have waited for.
     #[inline]
     pub(crate) fn arrived(&self) {
+        // A sleeper sits before it looks; this looks for sleepers after what it took.
+        fence(SeqCst);
         if self.listening.load(SeqCst) > 0 {
             self.wake_listening(None);
         }

@@ -34,6 +34,10 @@ impl SendSlots {
         self.free().pop().map(SendSlot)
     }
 
+    pub(crate) fn any_free(&self) -> bool {
+        !self.free().is_empty()
+    }
+
     pub(crate) fn give_back(&self, slot: SendSlot) {
         self.free().push(slot.0);
     }

@@ -104,12 +104,21 @@ impl Table {
         if key.0 == 0 || entry.key.load(Acquire) != key.0 {
             return None;
         }
-        Some(Extent {
-            start: entry.start.load(Relaxed),
-            len: entry.len.load(Relaxed),
-            lkey: entry.lkey.load(Relaxed),
-            writable: entry.writable.load(Relaxed),
-        })
+        let extent = Extent {
+            start: entry.start.load(Acquire),
+            len: entry.len.load(Acquire),
+            lkey: entry.lkey.load(Acquire),
+            writable: entry.writable.load(Acquire),
+        };
+        // Not of two extents, one after the other.
+        (entry.key.load(Relaxed) == key.0).then_some(extent)
+    }
+
+    /// Does something with the extent that a key opens, which does not end meanwhile.
+    pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(Extent) -> R) -> Option<R> {
+        let entry = self.entry(place_in(key))?;
+        let _region = lock(&entry.region);
+        self.find(key).map(work)
     }
 
     /// The extent of which peers know this key of the NIC.

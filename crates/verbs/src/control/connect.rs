@@ -85,9 +85,6 @@ impl Control {
         if from == shared.rank || shared.standings.present(from).is_err() {
             return;
         }
-        if shared.left.load(std::sync::atomic::Ordering::SeqCst) {
-            return; // It is being told so.
-        }
         let peer = shared.peer(from);
         let mut incoming = lock(&peer.incoming);
         let number = match &incoming.pair {
@@ -144,10 +141,11 @@ impl Control {
         })?;
         let number = pair.number;
         let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
-        if let Some(old) = incoming.pair.replace(pair) {
-            by_pair.remove(&old.number);
-        }
         by_pair.insert(number, from.0);
+        drop(by_pair);
+        if let Some(old) = incoming.pair.replace(pair) {
+            shared.retire(old);
+        }
         incoming.epoch = request.epoch;
         Ok(number)
     }
@@ -181,6 +179,7 @@ impl Control {
         lane.begin(answer.packet, mtu);
         let refused = lane.refused.take();
         let flushed = lane.flush(&shared.roads);
+        shared.look_after(from, &mut lane);
         drop(lane);
         if flushed.is_err() {
             return self.lose(from, "the NIC refused a request");

@@ -55,7 +55,7 @@ pub(crate) struct Datagram {
     pub(super) secret: [u8; 16],
     pub(super) kind: u32,
     pub(crate) from: u32,
-    /// Of the connection that is made.
+    /// Of the connection that is made, or the number of a wake.
     pub(crate) epoch: u32,
     /// The queue pair of who sends it.
     pub(crate) pair: u32,
@@ -78,6 +78,13 @@ impl Datagram {
             kind: kind as u32,
             from,
             ..Self::zeroed()
+        }
+    }
+
+    pub(crate) fn wake(from: u32, number: u32) -> Self {
+        Self {
+            epoch: number,
+            ..Self::new(Kind::Wake, from)
         }
     }
 

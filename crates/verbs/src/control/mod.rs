@@ -10,6 +10,7 @@ mod post;
 mod watch;
 
 use std::{
+    collections::hash_map::Entry,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -20,7 +21,9 @@ use hydrant_conduit::{Error, Rank, Standing};
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-pub(crate) use datagram::{Datagram, Kind};
+use datagram::Kind;
+
+pub(crate) use datagram::Datagram;
 pub(crate) use post::Post;
 
 use crate::shared::{Shared, lock};
@@ -39,7 +42,7 @@ pub(crate) enum Command {
     /// This rank ends, in good order or not.
     Leave(bool),
     /// A peer was told to wake its sleepers: it is told again until it says that it did.
-    SeeAwake(Rank),
+    SeeAwake(Rank, u32),
     /// The conduit is dropped.
     Stop,
 }
@@ -82,7 +85,7 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     patience: Option<Duration>,
 ) -> Result<JoinHandle<()>, Error> {
-    let watch = Watch::new(&shared, patience)?;
+    let watch = Watch::new(&shared, patience);
     thread::Builder::new()
         .name(format!("hydrant-verbs-{}", shared.rank))
         .stack_size(128 << 10)
@@ -106,8 +109,8 @@ struct Control {
     watch: Watch,
     /// Ranks that have not seen yet that this one ends, and how it does.
     unseen: FxHashMap<u32, (bool, Instant)>,
-    /// Peers that were told to wake their sleepers, and when last.
-    drowsy: FxHashMap<u32, Instant>,
+    /// Peers that were told to wake their sleepers: for the how manieth time, and when last.
+    drowsy: FxHashMap<u32, (u32, Instant)>,
     /// When to stop waiting for them.
     stop: Option<Instant>,
 }
@@ -116,7 +119,11 @@ impl Control {
     fn run(&mut self) {
         while !self.is_over() {
             if let Err(cause) = self.turn() {
-                tracing::error!(%cause, "connections are no longer looked after");
+                tracing::error!(%cause, "connections are no longer looked after: peers are lost");
+                let present: Vec<u32> = self.present().collect();
+                for rank in present {
+                    self.end(Rank(rank), false);
+                }
                 return;
             }
         }
@@ -161,6 +168,8 @@ impl Control {
             Err(cause) => return Err(cause.into()),
         }
         let gone: Vec<bool> = fds[2..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        // What it said before its process ended comes first.
+        self.listen()?;
         for rank in self.watch.take_gone(&gone) {
             self.lose(Rank(rank), "its process ended");
         }
@@ -187,8 +196,8 @@ impl Control {
                     self.say_goodbye(rank, orderly);
                 }
             }
-            Command::SeeAwake(rank) => {
-                self.drowsy.insert(rank.0, Instant::now());
+            Command::SeeAwake(rank, number) => {
+                self.drowsy.insert(rank.0, (number, Instant::now()));
             }
             Command::Stop => self.stop = Some(Instant::now() + FAREWELL),
         }
@@ -204,6 +213,12 @@ impl Control {
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
             self.watch.heard(datagram.from);
+            let expects = matches!(kind, Kind::Connect | Kind::HowFar | Kind::Ping);
+            if expects && shared.standings.of(from) == Standing::Lost {
+                // It may not have heard.
+                self.say_lost(from, from);
+                continue;
+            }
             match kind {
                 Kind::Connect => self.answer(from, &datagram),
                 Kind::Accept => self.answered(from, &datagram),
@@ -227,10 +242,19 @@ impl Control {
                 Kind::Lost => {}
                 Kind::Wake => {
                     shared.sleepers.wake_all();
-                    self.say(from, Datagram::new(Kind::Awake, shared.rank.0));
+                    let awake = Datagram {
+                        epoch: datagram.epoch,
+                        ..Datagram::new(Kind::Awake, shared.rank.0)
+                    };
+                    self.say(from, awake);
                 }
+                // An answer to an earlier one says nothing of the last.
                 Kind::Awake => {
-                    self.drowsy.remove(&datagram.from);
+                    if let Entry::Occupied(told) = self.drowsy.entry(datagram.from)
+                        && told.get().0 == datagram.epoch
+                    {
+                        told.remove();
+                    }
                 }
             }
         }
@@ -273,15 +297,16 @@ impl Control {
         let standings = &self.shared.standings;
         self.drowsy
             .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
-        let due: Vec<u32> = (self.drowsy.iter_mut())
-            .filter(|(_, since)| now.saturating_duration_since(**since) >= AGAIN)
-            .map(|(rank, since)| {
+        let due: Vec<(u32, u32)> = (self.drowsy.iter_mut())
+            .filter(|(_, (_, since))| now.saturating_duration_since(*since) >= AGAIN)
+            .map(|(rank, (number, since))| {
                 *since = now;
-                *rank
+                (*rank, *number)
             })
             .collect();
-        for rank in due {
-            self.say(Rank(rank), Datagram::new(Kind::Wake, self.shared.rank.0));
+        for (rank, number) in due {
+            let wake = Datagram::wake(self.shared.rank.0, number);
+            self.say(Rank(rank), wake);
         }
     }
 
@@ -303,16 +328,20 @@ impl Control {
         }
         tracing::info!(%rank, why, "a peer is lost");
         self.end(rank, false);
-        let news = Datagram {
-            about: rank.0,
-            ..Datagram::new(Kind::Lost, self.shared.rank.0)
-        };
         // It may be there and only out of reach of this rank.
-        self.say(rank, news);
+        self.say_lost(rank, rank);
         let others: Vec<u32> = self.present().collect();
         for other in others {
-            self.say(Rank(other), news);
+            self.say_lost(Rank(other), rank);
         }
+    }
+
+    fn say_lost(&self, to: Rank, about: Rank) {
+        let news = Datagram {
+            about: about.0,
+            ..Datagram::new(Kind::Lost, self.shared.rank.0)
+        };
+        self.say(to, news);
     }
 
     /// A peer has ended.
@@ -330,8 +359,7 @@ impl Control {
                 // may still be on its way to be read.
                 let gone = lock(&peer.incoming).pair.take();
                 if let Some(pair) = gone {
-                    let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
-                    by_pair.remove(&pair.number);
+                    shared.retire(pair);
                 }
             }
         }

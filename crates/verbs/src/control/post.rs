@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Datagrams that may be on their way at once.
-const SENDS: u32 = 64;
+const SENDS: u32 = 128;
 /// Buffers for datagrams that come.
 const RECEIVES: u32 = 256;
 /// What the NIC puts before a datagram.
@@ -24,7 +24,8 @@ const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
 
 pub(crate) struct Post {
     pair: QueuePair,
-    queue: Arc<CompletionQueue>,
+    sent: Arc<CompletionQueue>,
+    received: Arc<CompletionQueue>,
     pub(crate) channel: Arc<Channel>,
     buffer: Buffer,
     free: Mutex<Vec<u32>>,
@@ -38,10 +39,12 @@ impl Post {
 
     pub(crate) fn new(nic: &Arc<Nic>, ranks: u32) -> io::Result<Self> {
         let channel = Channel::new(nic)?;
-        let queue = CompletionQueue::new(&channel, SENDS + RECEIVES)?;
+        let sent = CompletionQueue::new(&channel, SENDS)?;
+        let received = CompletionQueue::new(&channel, RECEIVES)?;
         let post = Self {
-            pair: QueuePair::datagrams(nic, &queue, SENDS.max(RECEIVES))?,
-            queue,
+            pair: QueuePair::datagrams(nic, [&sent, &received], [SENDS, RECEIVES])?,
+            sent,
+            received,
             channel,
             buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
             free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
@@ -70,7 +73,7 @@ impl Post {
         if addresses.get().is_none() {
             let _ = addresses.set(Address::new(&self.nic, place)?);
         }
-        let (Some(address), Some(slot)) = (addresses.get(), self.free().pop()) else {
+        let (Some(address), Some(slot)) = (addresses.get(), self.slot()) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
@@ -91,6 +94,22 @@ impl Post {
         sent
     }
 
+    /// A slot to send from. Those that were sent from are looked for when there is no other.
+    fn slot(&self) -> Option<u32> {
+        let mut free = self.free();
+        if free.is_empty() {
+            let mut done = [blank(); 16];
+            loop {
+                let count = self.sent.poll(&mut done);
+                free.extend(done[..count].iter().map(|sent| sent.wr_id as u32));
+                if count < done.len() {
+                    break;
+                }
+            }
+        }
+        free.pop()
+    }
+
     /// Takes what came; for the one thread that looks after datagrams.
     pub(crate) fn take(
         &self,
@@ -99,13 +118,9 @@ impl Post {
     ) -> io::Result<()> {
         let mut done = [blank(); 16];
         loop {
-            let count = self.queue.poll(&mut done);
+            let count = self.received.poll(&mut done);
             for completion in &done[..count] {
                 let slot = completion.wr_id as u32;
-                if slot >= RECEIVES {
-                    self.free().push(slot);
-                    continue;
-                }
                 let len = (completion.byte_len as usize).min(SLOT);
                 let good = completion.status == crate::ffi::IBV_WC_SUCCESS && len > FRONT;
                 let at = self.buffer.at(slot as usize * SLOT, SLOT);
@@ -127,7 +142,7 @@ impl Post {
     /// Has the channel tell of the next datagram.
     pub(crate) fn arm(&self) -> io::Result<()> {
         self.channel.clear();
-        self.queue.arm()
+        self.received.arm()
     }
 
     fn receive(&self, slot: u32) -> io::Result<()> {

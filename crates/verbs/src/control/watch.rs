@@ -10,12 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Error, Rank, Standing};
+use hydrant_conduit::{Rank, Standing};
 use rustc_hash::FxHashMap;
-use rustix::{
-    io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
-};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{Control, Datagram, Kind};
 use crate::shared::Shared;
@@ -33,7 +30,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(shared: &Shared, patience: Option<Duration>) -> Result<Self, Error> {
+    pub(super) fn new(shared: &Shared, patience: Option<Duration>) -> Self {
         let own = &shared.places[shared.rank.index()];
         let mut processes = Vec::new();
         for (rank, place) in (0..).zip(&shared.places) {
@@ -41,11 +38,9 @@ impl Watch {
                 continue;
             }
             let pid = i32::try_from(place.pid).ok().and_then(Pid::from_raw);
-            match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-                Some(Ok(process)) => processes.push((rank, process)),
-                // In another namespace of processes, or gone: its silence will tell.
-                None | Some(Err(Errno::SRCH)) => {}
-                Some(Err(cause)) => return Err(Error::system("watching a peer", cause)),
+            // Of one that is gone, or not to be watched, its silence will tell.
+            if let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                processes.push((rank, process));
             }
         }
         let mut watch = Self {
@@ -57,7 +52,7 @@ impl Watch {
         if shared.size > 1 {
             watch.begin((shared.rank.0 + 1) % shared.size);
         }
-        Ok(watch)
+        watch
     }
 
     pub(super) fn processes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

@@ -84,11 +84,11 @@ impl QueuePair {
     /// A queue pair for datagrams, ready.
     pub(crate) fn datagrams(
         nic: &Arc<Nic>,
-        queue: &Arc<CompletionQueue>,
-        depth: u32,
+        [sends, receives]: [&Arc<CompletionQueue>; 2],
+        depths: [u32; 2],
     ) -> io::Result<Self> {
-        let queues = (Arc::clone(queue), Arc::clone(queue), None);
-        let pair = Self::new(nic, queues, ffi::IBV_QPT_UD, [depth, depth], 0)?;
+        let queues = (Arc::clone(sends), Arc::clone(receives), None);
+        let pair = Self::new(nic, queues, ffi::IBV_QPT_UD, depths, 0)?;
         let attr = ibv_qp_attr {
             qkey: QKEY,
             ..pair.initial()
