@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         payload: 64,
         window: 2,
         sends: 4,
-        extents: 64,
+        extents: 1024,
         segment: 8 << 20,
         ..plain.clone()
     };
