@@ -4,11 +4,23 @@ use super::row::{Goal, Row};
 
 /// The rows that follow from `rows`, each to stand after the rows it is made of.
 pub(crate) fn insert(rows: &mut Vec<Row>) {
+    together(rows);
     growth(rows, "am", |ranks| {
         format!("call the next, {ranks} ranks at once")
     });
     growth(rows, "barrier", |ranks| format!("barrier, {ranks} ranks"));
     memory(rows);
+}
+
+/// Rows of one bench stand together, even if several jobs took turns at several benches.
+fn together(rows: &mut [Row]) {
+    let mut order: Vec<String> = Vec::new();
+    for row in rows.iter() {
+        if !order.contains(&row.bench) {
+            order.push(row.bench.clone());
+        }
+    }
+    rows.sort_by_key(|row| order.iter().position(|bench| *bench == row.bench));
 }
 
 /// Twice the ranks on as many cores may take twice the time, and half as much again for noise.
@@ -84,6 +96,15 @@ mod tests {
             (rows[3].case.as_str(), rows[3].median),
             ("memory for each pair of ranks", 64.0)
         );
+    }
+
+    #[test]
+    fn rows_of_one_bench_stand_together_in_their_order() {
+        let row = |bench: &str, median| Row::new(bench, "case", "ns", median);
+        let mut rows = vec![row("b", 1.0), row("a", 2.0), row("b", 3.0), row("a", 4.0)];
+        insert(&mut rows);
+        let medians: Vec<f64> = rows.iter().map(|row| row.median).collect();
+        assert_eq!(medians, [1.0, 3.0, 2.0, 4.0]);
     }
 
     #[test]

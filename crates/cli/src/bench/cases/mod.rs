@@ -51,10 +51,12 @@ pub(super) fn round_trip(
     }
 }
 
-/// Handles messages and does nothing else until rank 0 has put `turn` here.
+/// Handles messages and does nothing else until rank 0 has put `turn` here. It gives the core up in
+/// between: where a NIC is played by a thread or by the kernel, that needs one.
 fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result<()> {
     while over.local()?.load(0)? < turn {
         e.job.poll();
+        rustix::thread::sched_yield();
     }
     Ok(())
 }
