@@ -22,6 +22,9 @@ pub struct Caps {
     /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
     /// whether the NIC pages, so that [`Key::ANY`] needs none.
     pub any_address: bool,
+    /// What the atomic operations of the network, [`Conduit::atomic`], are atomic among, if it
+    /// has any.
+    pub atomics: Option<Atomicity>,
     /// Most 64-bit arguments of a message.
     pub max_args: usize,
     /// Most bytes of payload of a message.
@@ -86,6 +89,30 @@ pub enum Access {
     Read,
     /// Read and write it.
     ReadWrite,
+}
+
+/// Among what an atomic operation of the network is one step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Atomicity {
+    /// The operations of the network on words of the same owner, the owner's own among them, but
+    /// not what processors change.
+    Network,
+    /// Those, and the atomic operations of processors.
+    Everything,
+}
+
+/// What an atomic operation of the network does to a 64-bit word, in the owner's byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atomic {
+    /// Adds to it; sums wrap.
+    Add(u64),
+    /// Sets it if it is what was expected.
+    CompareSwap {
+        /// What it is expected to be.
+        expected: u64,
+        /// What it is then.
+        value: u64,
+    },
 }
 
 /// The name of an extent at its owner.
@@ -333,6 +360,34 @@ pub trait Conduit: Send + Sync {
         len: usize,
         local: Key,
     ) -> Result<Posted, Error>;
+
+    /// Changes an aligned 64-bit word of a peer, in memory that the peer registered for reading
+    /// and writing, and leaves what it was in `was`, which needs no registration. The peer's
+    /// processors have no part in it. A word that is changed so is, unless [`Caps::atomics`] says
+    /// [`Everything`](Atomicity::Everything), changed in no other way meanwhile: by its owner
+    /// neither, who can do the same to itself.
+    ///
+    /// To the own rank it is done on return, and delivers nothing meanwhile: it may be called from
+    /// a [`Sink`].
+    ///
+    /// # Safety
+    /// `was` is writable, by nobody else, until the operation is complete.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`Error::Misaligned`]: nothing was done then.
+    /// [`Error::ResultLost`]: it was done, once, and what the word was is not known.
+    unsafe fn atomic(
+        &self,
+        peer: Rank,
+        word: Remote,
+        operation: Atomic,
+        was: *mut u64,
+    ) -> Result<Posted, Error> {
+        let _ = (peer, word, operation, was);
+        let cause = format!("the conduit {} has none", self.caps().name);
+        let what = "an atomic operation of the network";
+        Err(Error::System { what, cause })
+    }
 
     /// Sends a request.
     ///

@@ -45,6 +45,25 @@ pub enum Error {
         len: u64,
     },
 
+    /// A word for an atomic operation that does not lie as it must.
+    #[error("address {addr:#x} of rank {peer} is not a multiple of 8, as a word must be")]
+    Misaligned {
+        /// Whose memory was asked for.
+        peer: Rank,
+        /// The address.
+        addr: u64,
+    },
+
+    /// An atomic operation was done, but its result did not come back.
+    #[error(
+        "an atomic operation on a word of rank {peer} was done, but the connection broke before \
+         its result came back"
+    )]
+    ResultLost {
+        /// Whose memory was changed.
+        peer: Rank,
+    },
+
     /// A table or a limit is used up.
     #[error("no more {what}: the limit is {limit} ({remedy})")]
     Exhausted {

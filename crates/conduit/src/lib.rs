@@ -21,8 +21,8 @@ pub mod measure;
 pub mod memory;
 
 pub use contract::{
-    Access, Caps, Conduit, Cost, Delivery, Door, Key, Message, Posted, Registration, Remote,
-    ReplyPort, Sent, Sink, Sleeper, Standing, Ticket,
+    Access, Atomic, Atomicity, Caps, Conduit, Cost, Delivery, Door, Key, Message, Posted,
+    Registration, Remote, ReplyPort, Sent, Sink, Sleeper, Standing, Ticket,
 };
 pub use error::Error;
 pub use memory::{Line, Window, Word32};

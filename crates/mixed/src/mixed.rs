@@ -160,6 +160,8 @@ fn caps(name: &'static str, near: &Caps, far: &Caps) -> Caps {
         registration: far.registration,
         reads: far.reads,
         any_address: far.any_address,
+        // Host mates change words by their processors.
+        atomics: None,
         max_args: near.max_args.min(far.max_args),
         max_payload: near.max_payload.min(far.max_payload),
         segment: near.segment,

@@ -225,6 +225,8 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
             inline: 0,
         }),
         reads: nic.reads,
+        // None of the machines of the papers had any.
+        atomics: None,
         any_address: true,
         max_args: MAX_ARGS,
         max_payload: profile.message().max_payload as usize,

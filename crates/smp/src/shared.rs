@@ -82,6 +82,8 @@ impl Shared {
                 registration: None,
                 reads: true,
                 any_address: true,
+                // Processors do them, on memory that is mapped.
+                atomics: None,
                 max_args: MAX_ARGS,
                 max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),
                 segment: shape.segment as usize,

@@ -27,6 +27,7 @@ use crate::{
     shared::{Parts, Shared},
     slots::{ReceiveSlots, SendSlots},
     table::Table,
+    words::Words,
 };
 
 /// Requests with the NIC on one lane, and on all.
@@ -73,6 +74,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let slot = (FRONT + options.payload).next_multiple_of(64);
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
+    let words = Words::new(&nic)
+        .map_err(|cause| made("the words for the results of atomic operations", cause))?;
     let window = window(
         options.window,
         ranks,
@@ -84,7 +87,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
-    let fixed = options.sends as usize * slot + Post::BYTES;
+    let fixed = options.sends as usize * slot + Words::MEMORY + Post::BYTES;
     let of_a_pair = 2 * window as usize * slot;
     let registration = registration(&places, &told, &nic);
     let (extents, inline) = (registration.max_extents, registration.inline as u32);
@@ -93,6 +96,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         registration: Some(registration),
         reads: true,
         any_address: places.iter().all(|place| place.everything != 0),
+        atomics: Place::atomics_of(&places),
         max_args: MAX_ARGS,
         max_payload: options.payload,
         segment: options.segment,
@@ -114,6 +118,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         table: Table::new(extents.unwrap_or(1)),
         roads: Roads {
             slots: sends,
+            words,
             posted: AtomicU32::new(0),
             most_posted,
             depth: depth as usize,
@@ -158,6 +163,8 @@ fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
         memlock: memlock().unwrap_or(u64::MAX),
         extents: 0,
         inline: 0,
+        atomics: Place::code_of(nic.limits.atomics),
+        _rest: 0,
     }
 }
 

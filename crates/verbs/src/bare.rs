@@ -241,6 +241,7 @@ impl Bare {
             remote: peer.addr + offset as u64,
             rkey: peer.rkey,
             inline,
+            operands: None,
         });
         batch.signal_last();
         // SAFETY: memory of our own under its key, there until the completion, for `self` stays
@@ -268,6 +269,7 @@ impl Bare {
             remote: 0,
             rkey: 0,
             inline: len <= self.pair.inline,
+            operands: None,
         });
         self.sent += 1;
         let told = self.sent.is_multiple_of(SILENT);

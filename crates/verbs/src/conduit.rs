@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window, memory::Place as Memory,
+    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window, memory::Place as Memory,
 };
 
 use crate::{
@@ -178,6 +178,25 @@ impl Verbs {
             self.copy_to(write, addr, local)
         });
         copied.unwrap_or(Err(Error::Revoked { peer, key }))
+    }
+
+    /// Whether peers, and so the own NIC, may write there.
+    fn check_own(&self, at: Remote, len: u64) -> Result<(), Error> {
+        let (peer, key, addr) = (self.shared.rank, at.key.0, at.offset);
+        let extent = self.shared.table.find_remote(at.key);
+        let extent = extent.ok_or(Error::Revoked { peer, key })?;
+        if !extent.covers(addr, len) {
+            return Err(Error::OutOfExtent {
+                peer,
+                offset: addr,
+                len,
+                extent: extent.len,
+            });
+        }
+        if !extent.writable {
+            return Err(Error::BadAddress { peer, addr, len });
+        }
+        Ok(())
     }
 
     fn copy_to(&self, write: bool, addr: u64, local: Memory) -> Result<Posted, Error> {
@@ -363,6 +382,66 @@ impl Conduit for Verbs {
         // SAFETY: writable by nobody else until the operation is complete, says the caller.
         let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
         self.access(peer, false, from, memory, local)
+    }
+
+    unsafe fn atomic(
+        &self,
+        peer: Rank,
+        word: Remote,
+        operation: Atomic,
+        was: *mut u64,
+    ) -> Result<Posted, Error> {
+        let shared = &*self.shared;
+        shared.standings.present(peer)?;
+        if shared.caps.atomics.is_none() {
+            let what = "an atomic operation of the network";
+            let cause = "not every rank's NIC has them".to_owned();
+            return Err(Error::System { what, cause });
+        }
+        let Remote { key, offset } = word;
+        if !offset.is_multiple_of(8) {
+            return Err(Error::Misaligned { peer, addr: offset });
+        }
+        let own = peer == shared.rank;
+        if own {
+            self.check_own(word, 8)?;
+        }
+        let key = key.0;
+        let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
+        let ticket = if own {
+            shared.own_ticket()
+        } else {
+            shared.ticket()
+        };
+        let (operands, swaps) = match operation {
+            Atomic::Add(value) => ([value, 0], false),
+            Atomic::CompareSwap { expected, value } => ([expected, value], true),
+        };
+        let mut lane = lock(&shared.peer(peer).lane);
+        if lane.state == lane::State::Ended {
+            let what = "reaching own memory through the NIC";
+            let cause = "it failed before".to_owned();
+            return Err(match own {
+                true => Error::System { what, cause },
+                false => Error::PeerLost(peer),
+            });
+        }
+        let atomic = lane::Atomic {
+            ticket,
+            operands,
+            swaps,
+            remote: offset,
+            key,
+            rkey,
+            was: was.expose_provenance(),
+            word: None,
+        };
+        shared.ask(peer, &mut lane, Work::Atomic(atomic));
+        drop(lane);
+        if own {
+            return shared.wait_for_own(ticket).map(|()| Posted::Done);
+        }
+        Ok(Posted::Pending(ticket))
     }
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {

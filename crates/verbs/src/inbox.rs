@@ -62,8 +62,10 @@ impl Inbox {
         let retired = shared.take_retired();
         shared.take_ended(&mut self.ended);
         let mut count = self.ended.len();
-        for (ticket, outcome) in self.ended.drain(..) {
-            sink.complete(ticket, outcome);
+        for ended in self.ended.drain(..) {
+            if let Some((ticket, outcome)) = shared.keep_own(ended) {
+                sink.complete(ticket, outcome);
+            }
         }
         count += shared.loopback.deliver(shared, sink);
         let mut completions = [blank(); BATCH];

@@ -18,12 +18,13 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Error, Ticket};
+use hydrant_conduit::{Error, Rank, Ticket};
 
 use crate::{
     ffi,
     nic::{Batch, QueuePair, Request},
     slots::{SendSlot, SendSlots},
+    words::{Word, Words},
 };
 
 /// Requests under way from which on more are gathered before the doorbell is rung again: the
@@ -34,7 +35,24 @@ const BUSY: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Work {
     Access(Access),
+    Atomic(Atomic),
     Send { slot: SendSlot, len: u32 },
+}
+
+/// An atomic operation.
+#[derive(Debug)]
+pub(crate) struct Atomic {
+    pub(crate) ticket: Ticket,
+    /// What is added; or what the word is expected to be, and what it is then.
+    pub(crate) operands: [u64; 2],
+    pub(crate) swaps: bool,
+    pub(crate) remote: u64,
+    pub(crate) key: u64,
+    pub(crate) rkey: u32,
+    /// The address at which the caller wants to know what the word was.
+    pub(crate) was: usize,
+    /// Where the NIC puts that, while it has the operation.
+    pub(crate) word: Option<Word>,
 }
 
 /// A write or a read, or a part of one that is too long for the NIC.
@@ -81,6 +99,7 @@ pub(crate) enum State {
 /// What lanes share.
 pub(crate) struct Roads {
     pub(crate) slots: SendSlots,
+    pub(crate) words: Words,
     /// Requests with the NIC on all lanes, and how many there may be, so that their completions
     /// find room.
     pub(crate) posted: AtomicU32,
@@ -188,10 +207,10 @@ impl Lane {
             let mut batch = Batch::new();
             let mut taken = 0;
             while !batch.is_full() && self.posted.len() < roads.depth {
-                let Some(work) = self.queue.front() else {
+                let Some(work) = self.queue.front_mut() else {
                     break;
                 };
-                if roads.posted.load(Relaxed) >= roads.most_posted {
+                if roads.posted.load(Relaxed) >= roads.most_posted || !work.is_ready(roads) {
                     break;
                 }
                 let number = self.first.wrapping_add(self.posted.len() as u32);
@@ -272,6 +291,10 @@ impl Lane {
         self.close(roads);
         let access = match self.posted.pop_front().map(|posted| posted.work) {
             Some(Work::Access(access)) => access,
+            Some(Work::Atomic(mut atomic)) => {
+                atomic.let_go(roads);
+                atomic.as_access()
+            }
             Some(Work::Send { slot, .. }) => {
                 roads.slots.give_back(slot);
                 return Failure::Lost("it refused a message");
@@ -279,7 +302,8 @@ impl Lane {
             None => return Failure::Lost("it refused what was not asked"),
         };
         self.refused = Some(access);
-        let mut again: VecDeque<Work> = self.posted.drain(..).map(|posted| posted.work).collect();
+        let again = self.posted.drain(..).map(|posted| posted.work);
+        let mut again: VecDeque<Work> = again.map(|work| work.unposted(roads)).collect();
         again.append(&mut self.queue);
         again.retain(|work| !is_part_of(work, access.ticket));
         self.queue = again;
@@ -294,12 +318,16 @@ impl Lane {
         for Posted { work, end } in self.posted.drain(..) {
             // In order: after one that is not done none is.
             done = done && expected.wrapping_sub(end) % PACKETS < PACKETS / 2;
-            // What was read may not have come back.
-            let read = matches!(&work, Work::Access(access) if !access.write);
-            if done && !read {
-                work.succeed(roads, ended);
-            } else {
-                again.push_back(work);
+            match work.fate(done) {
+                Fate::Done => work.succeed(roads, ended),
+                Fate::Again => again.push_back(work.unposted(roads)),
+                Fate::ResultLost => {
+                    if let Work::Atomic(mut atomic) = work {
+                        atomic.let_go(roads);
+                        let peer = Rank(self.peer);
+                        ended.push((atomic.ticket, Err(Error::ResultLost { peer })));
+                    }
+                }
             }
         }
         again.append(&mut self.queue);
@@ -332,6 +360,10 @@ impl Lane {
         for work in posted.chain(self.queue.drain(..)) {
             match work {
                 Work::Send { slot, .. } => roads.slots.give_back(slot),
+                Work::Atomic(mut atomic) => {
+                    atomic.let_go(roads);
+                    ended.push((atomic.ticket, Err(lost.clone())));
+                }
                 Work::Access(access) if access.last => {
                     ended.push((access.ticket, Err(lost.clone())));
                 }
@@ -345,6 +377,7 @@ impl Work {
     fn len(&self) -> u32 {
         match self {
             Work::Access(access) => access.len,
+            Work::Atomic(_) => WORD,
             Work::Send { len, .. } => *len,
         }
     }
@@ -354,6 +387,98 @@ impl Work {
             Work::Send { slot, .. } => roads.slots.give_back(slot),
             Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
             Work::Access(_) => {}
+            Work::Atomic(mut atomic) => {
+                atomic.tell(roads);
+                atomic.let_go(roads);
+                ended.push((atomic.ticket, Ok(())));
+            }
+        }
+    }
+
+    /// Whether the NIC can be given it: an atomic operation needs a word for its result.
+    #[inline]
+    fn is_ready(&mut self, roads: &Roads) -> bool {
+        let Work::Atomic(atomic) = self else {
+            return true;
+        };
+        atomic.word = roads.words.take();
+        atomic.word.is_some()
+    }
+
+    /// As it was before the NIC had it.
+    fn unposted(mut self, roads: &Roads) -> Self {
+        if let Work::Atomic(atomic) = &mut self {
+            atomic.let_go(roads);
+        }
+        self
+    }
+
+    /// What becomes of it when its connection broke, and the peer has done it or not.
+    fn fate(&self, done: bool) -> Fate {
+        match self {
+            _ if !done => Fate::Again,
+            // What was read may not have come back: it is read again.
+            Work::Access(access) if !access.write => Fate::Again,
+            // Nothing is done twice.
+            Work::Atomic(_) => Fate::ResultLost,
+            Work::Access(_) | Work::Send { .. } => Fate::Done,
+        }
+    }
+}
+
+/// What becomes of work whose connection broke.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Done,
+    Again,
+    ResultLost,
+}
+
+/// Bytes of a word.
+const WORD: u32 = size_of::<u64>() as u32;
+
+impl Atomic {
+    /// Leaves what the word was where the caller wants to know it.
+    #[allow(unsafe_code)] // writes to the caller's memory
+    fn tell(&self, roads: &Roads) {
+        let Some(word) = &self.word else {
+            return;
+        };
+        let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
+        // SAFETY: writable by nobody else until the operation is complete, said the caller of the
+        // conduit; that is told after this.
+        unsafe { was.write(roads.words.value(word)) };
+    }
+
+    fn let_go(&mut self, roads: &Roads) {
+        if let Some(word) = self.word.take() {
+            roads.words.give_back(word);
+        }
+    }
+
+    /// What it asked for, as a write that was refused.
+    fn as_access(&self) -> Access {
+        let Self {
+            ticket,
+            remote,
+            key,
+            rkey,
+            ..
+        } = *self;
+        Access {
+            ticket,
+            write: true,
+            last: true,
+            addr: 0,
+            len: WORD,
+            lkey: 0,
+            remote,
+            rkey,
+            whole: Whole {
+                key,
+                addr: remote,
+                len: WORD.into(),
+            },
         }
     }
 }
@@ -385,6 +510,24 @@ fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
             remote: access.remote,
             rkey: access.rkey,
             inline: access.write && access.len as usize <= pair.inline,
+            operands: None,
+        },
+        Work::Atomic(atomic) => Request {
+            id,
+            opcode: if atomic.swaps {
+                ffi::IBV_WR_ATOMIC_CMP_AND_SWP
+            } else {
+                ffi::IBV_WR_ATOMIC_FETCH_AND_ADD
+            },
+            addr: (atomic.word.as_ref()).map_or(0, |word| {
+                roads.words.address(word).expose_provenance() as u64
+            }),
+            len: WORD,
+            lkey: roads.words.lkey(),
+            remote: atomic.remote,
+            rkey: atomic.rkey,
+            inline: false,
+            operands: Some(atomic.operands),
         },
         Work::Send { slot, len } => Request {
             id,
@@ -395,6 +538,7 @@ fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
             remote: 0,
             rkey: 0,
             inline: *len as usize <= pair.inline,
+            operands: None,
         },
     }
 }
@@ -418,11 +562,53 @@ fn meaning(status: ffi::ibv_wc_status) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{id, named};
+    use hydrant_conduit::Ticket;
+
+    use super::{Access, Atomic, Fate, Whole, Work, id, named};
 
     #[test]
     fn completions_name_what_they_complete() {
         assert_eq!(named(id(4095, 3, u32::MAX)), (4095, 3, u32::MAX));
         assert_eq!(named(id(7, 259, 1)), (7, 3, 1));
+    }
+
+    #[test]
+    fn nothing_is_done_twice_that_cannot_bear_it() {
+        let access = |write| {
+            Work::Access(Access {
+                ticket: Ticket(1),
+                write,
+                last: true,
+                addr: 0,
+                len: 8,
+                lkey: 0,
+                remote: 0,
+                rkey: 0,
+                whole: Whole {
+                    key: 0,
+                    addr: 0,
+                    len: 8,
+                },
+            })
+        };
+        let atomic = Work::Atomic(Atomic {
+            ticket: Ticket(2),
+            operands: [1, 0],
+            swaps: false,
+            remote: 0,
+            key: 0,
+            rkey: 0,
+            was: 0,
+            word: None,
+        });
+        let fates = |work: &Work| [false, true].map(|done| work.fate(done));
+        assert_eq!(fates(&access(true)), [Fate::Again, Fate::Done]);
+        assert_eq!(fates(&access(false)), [Fate::Again, Fate::Again]);
+        assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
+        assert_eq!(
+            size_of::<Work>(),
+            size_of::<Access>(),
+            "queues stay as narrow"
+        );
     }
 }

@@ -32,6 +32,7 @@ mod sleepers;
 mod slots;
 mod standing;
 mod table;
+mod words;
 
 pub use attach::attach;
 pub use bare::{Bare, Direction};

@@ -1,6 +1,7 @@
 //! Where a rank is on the network: what it tells all others at the start.
 
 use bytemuck::{Pod, Zeroable};
+use hydrant_conduit::Atomicity;
 
 /// A rank's card, in the launcher's key-value space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
@@ -26,9 +27,30 @@ pub(crate) struct Place {
     /// Extents it may register, and bytes its NIC takes along with a request.
     pub(crate) extents: u32,
     pub(crate) inline: u32,
+    /// Whether its NIC has atomic operations: see [`Place::code_of`].
+    pub(crate) atomics: u32,
+    pub(crate) _rest: u32,
 }
 
 impl Place {
     /// Changes with what ranks say to each other.
-    pub(crate) const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 2;
+
+    /// What it says of atomic operations, for a NIC.
+    pub(crate) fn code_of(atomics: Option<Atomicity>) -> u32 {
+        match atomics {
+            None => 0,
+            Some(Atomicity::Network) => 1,
+            Some(Atomicity::Everything) => 2,
+        }
+    }
+
+    /// What all NICs have.
+    pub(crate) fn atomics_of(places: &[Self]) -> Option<Atomicity> {
+        match places.iter().map(|place| place.atomics).min() {
+            Some(1) => Some(Atomicity::Network),
+            Some(2) => Some(Atomicity::Everything),
+            _ => None,
+        }
+    }
 }

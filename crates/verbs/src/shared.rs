@@ -1,10 +1,12 @@
 //! What all threads of a rank share.
 
 use std::{
+    hint,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::Instant,
 };
 
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     /// One thread at a time takes completions of what was asked.
     reaping: Mutex<()>,
     ended: Mutex<Vec<Ended>>,
+    /// Of what this rank asked of itself: who asked takes it from here.
+    own_ended: Mutex<Vec<Ended>>,
     /// Lanes in which something waits for the doorbell.
     gathering: Mutex<Vec<u32>>,
     any_gathering: AtomicBool,
@@ -67,6 +71,9 @@ pub(crate) struct Shared {
     /// Counts the wakes sent to peers.
     pub(crate) wakes: AtomicU32,
 }
+
+/// In a ticket of what a rank asks of itself.
+const OWN: u64 = 1 << 62;
 
 /// A peer that this rank has to do with.
 pub(crate) struct Peer {
@@ -144,6 +151,7 @@ impl Shared {
             left: AtomicBool::new(false),
             reaping: Mutex::default(),
             ended: Mutex::default(),
+            own_ended: Mutex::default(),
             gathering: Mutex::default(),
             any_gathering: AtomicBool::new(false),
             next_ticket: AtomicU64::new(1),
@@ -164,6 +172,11 @@ impl Shared {
 
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.next_ticket.fetch_add(1, Relaxed))
+    }
+
+    /// Of something that this rank asks of itself.
+    pub(crate) fn own_ticket(&self) -> Ticket {
+        Ticket(self.ticket().0 | OWN)
     }
 
     /// A queue pair answers nothing from now on. What came by it is still delivered.
@@ -292,6 +305,40 @@ impl Shared {
     /// What ended since this was last called.
     pub(crate) fn take_ended(&self, into: &mut Vec<Ended>) {
         std::mem::swap(&mut *lock(&self.ended), into);
+    }
+
+    /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
+    #[inline]
+    pub(crate) fn keep_own(&self, ended: Ended) -> Option<Ended> {
+        if ended.0.0 & OWN == 0 {
+            return Some(ended);
+        }
+        lock(&self.own_ended).push(ended);
+        None
+    }
+
+    /// Waits until the own NIC has done what this rank asked of itself. No peer has a part in it,
+    /// and nothing is delivered meanwhile.
+    pub(crate) fn wait_for_own(&self, ticket: Ticket) -> Result<(), Error> {
+        let take = |list: &Mutex<Vec<Ended>>| {
+            let mut list = lock(list);
+            let at = list.iter().position(|ended| ended.0 == ticket)?;
+            Some(list.swap_remove(at).1)
+        };
+        let mut tries = 0_u32;
+        loop {
+            self.reap();
+            if let Some(outcome) = take(&self.ended).or_else(|| take(&self.own_ended)) {
+                return outcome;
+            }
+            self.flush();
+            tries += 1;
+            if tries.is_multiple_of(16) {
+                thread::yield_now();
+            } else {
+                hint::spin_loop();
+            }
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

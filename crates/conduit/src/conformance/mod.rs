@@ -17,6 +17,7 @@
 #![allow(unsafe_code)] // registers, writes and reads memory: in `memory` alone
 
 mod access;
+mod atomics;
 mod basics;
 mod endings;
 mod extents;
@@ -110,6 +111,12 @@ impl Check {
         self
     }
 
+    /// Only for networks that have atomic operations.
+    const fn atomic(mut self) -> Self {
+        self.applies = |caps| caps.atomics.is_some();
+        self
+    }
+
     /// Only for conduits that reach any address.
     const fn any_address(mut self) -> Self {
         self.applies = |caps| caps.any_address;
@@ -125,6 +132,7 @@ pub fn checks() -> Vec<Check> {
         access::CHECKS,
         extents::CHECKS,
         registration::CHECKS,
+        atomics::CHECKS,
         pending::CHECKS,
         messages::CHECKS,
         flow::CHECKS,

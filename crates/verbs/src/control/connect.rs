@@ -60,6 +60,10 @@ impl Control {
         };
         lane.pair = Some(pair);
         drop(lane);
+        if rank == shared.rank {
+            self.loopback.get_or_insert_with(Instant::now);
+            return self.answer(rank, &request);
+        }
         self.watch.begin(rank.0);
         self.calls.0.insert(rank.0, (request, Instant::now()));
         self.say(rank, request);
@@ -75,33 +79,45 @@ impl Control {
             })
             .collect();
         for (rank, request) in due {
-            self.say(Rank(rank), request);
+            match rank == self.shared.rank.0 {
+                true => self.call(Rank(rank)),
+                false => self.say(Rank(rank), request),
+            }
         }
     }
 
     /// A peer wants to ask something of this rank.
     pub(super) fn answer(&mut self, from: Rank, request: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        if from == shared.rank || shared.standings.present(from).is_err() {
+        if shared.standings.present(from).is_err() {
             return;
         }
         let peer = shared.peer(from);
         let mut incoming = lock(&peer.incoming);
         let number = match &incoming.pair {
+            // Each try of this rank's own is with another queue pair.
+            Some(_) if from == shared.rank => None,
             // Asked again.
-            Some(pair) if incoming.epoch == request.epoch => pair.number,
+            Some(pair) if incoming.epoch == request.epoch => Some(pair.number),
             Some(_) if incoming.epoch.wrapping_sub(request.epoch) < u32::MAX / 2 => return,
-            _ => match self.open(&shared, from, request, &mut incoming) {
+            _ => None,
+        };
+        let number = match number {
+            Some(number) => number,
+            None => match self.open(&shared, from, request, &mut incoming) {
                 Ok(number) => number,
                 Err(cause) => {
-                    tracing::error!(%cause, %from, "a connection cannot be answered");
                     drop(incoming);
+                    if from == shared.rank && self.may_try_again() {
+                        self.calls.0.insert(from.0, (*request, Instant::now()));
+                        return;
+                    }
+                    tracing::error!(%cause, %from, "a connection cannot be answered");
                     return self.lose(from, "the NIC has no room for its connection");
                 }
             },
         };
         drop(incoming);
-        self.watch.begin(from.0);
         let extent = shared.table.find_remote(Key(request.key));
         let answer = Datagram {
             epoch: request.epoch,
@@ -117,7 +133,18 @@ impl Control {
             len: extent.map_or(0, |extent| extent.len),
             ..Datagram::new(Kind::Accept, shared.rank.0)
         };
+        if from == shared.rank {
+            return self.answered(from, &answer);
+        }
+        self.watch.begin(from.0);
         self.say(from, answer);
+    }
+
+    /// Whether this rank has not tried for too long yet to reach itself: a link that is down, say,
+    /// has no route even there.
+    fn may_try_again(&self) -> bool {
+        let since = self.loopback.unwrap_or_else(Instant::now);
+        (self.watch.patience()).is_none_or(|patience| since.elapsed() < patience)
     }
 
     /// A queue pair that answers a peer, instead of the one before.
@@ -128,7 +155,8 @@ impl Control {
         request: &Datagram,
         incoming: &mut crate::shared::Incoming,
     ) -> std::io::Result<u32> {
-        if !incoming.housed {
+        // A rank sends itself no messages that way.
+        if !incoming.housed && from != shared.rank {
             shared.receives.grow()?;
             incoming.housed = true;
         }
@@ -170,6 +198,14 @@ impl Control {
             timeout: shared.ack_timeout,
         });
         self.calls.end(from);
+        if connected.is_err() && from == shared.rank && self.may_try_again() {
+            let now = Instant::now();
+            self.calls.0.insert(from.0, (*answer, now));
+            return;
+        }
+        if from == shared.rank {
+            self.loopback = None;
+        }
         if let Err(cause) = connected {
             tracing::error!(%cause, %from, "a connection cannot be used");
             drop(lane);
@@ -203,6 +239,9 @@ impl Control {
         };
         drop(lane);
         tracing::info!(%rank, "a connection broke: it is made anew");
+        if rank == shared.rank {
+            return self.say_how_far(rank, &question);
+        }
         self.watch.begin(rank.0);
         self.calls.0.insert(rank.0, (question, Instant::now()));
         self.say(rank, question);
@@ -227,6 +266,9 @@ impl Control {
                     packet,
                     ..Datagram::new(Kind::SoFar, shared.rank.0)
                 };
+                if from == shared.rank {
+                    return self.clarify(from, &answer);
+                }
                 self.say(from, answer);
             }
             Err(cause) => {

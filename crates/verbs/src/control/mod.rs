@@ -96,6 +96,7 @@ pub(crate) fn start(
                 watch,
                 unseen: FxHashMap::default(),
                 drowsy: FxHashMap::default(),
+                loopback: None,
                 stop: None,
             };
             control.run();
@@ -111,6 +112,8 @@ struct Control {
     unseen: FxHashMap<u32, (bool, Instant)>,
     /// Peers that were told to wake their sleepers: for the how manieth time, and when last.
     drowsy: FxHashMap<u32, (u32, Instant)>,
+    /// Since when this rank has tried to reach itself.
+    loopback: Option<Instant>,
     /// When to stop waiting for them.
     stop: Option<Instant>,
 }
@@ -323,7 +326,10 @@ impl Control {
 
     /// This rank found a peer lost: everybody is told.
     fn lose(&mut self, rank: Rank, why: &str) {
-        if self.shared.standings.of(rank) != Standing::Present || rank == self.shared.rank {
+        if rank == self.shared.rank {
+            return self.lose_loopback(why);
+        }
+        if self.shared.standings.of(rank) != Standing::Present {
             return;
         }
         tracing::info!(%rank, why, "a peer is lost");
@@ -334,6 +340,18 @@ impl Control {
         for other in others {
             self.say_lost(Rank(other), rank);
         }
+    }
+
+    /// This rank cannot reach itself through its NIC: what it asked of itself fails.
+    fn lose_loopback(&mut self, why: &str) {
+        let shared = &self.shared;
+        let mut ended = Vec::new();
+        let cause = Error::System {
+            what: "reaching own memory through the NIC",
+            cause: why.to_owned(),
+        };
+        lock(&shared.peer(shared.rank).lane).end(&shared.roads, &cause, &mut ended);
+        shared.end_operations(ended);
     }
 
     fn say_lost(&self, to: Rank, about: Rank) {

@@ -55,6 +55,11 @@ impl Watch {
         watch
     }
 
+    /// How long a peer may be silent; none: for ever.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
     pub(super) fn processes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.processes.iter().map(|(_, process)| process.as_fd())
     }

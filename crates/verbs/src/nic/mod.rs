@@ -11,6 +11,8 @@ mod shared;
 
 use std::{io, sync::Arc};
 
+use hydrant_conduit::Atomicity;
+
 pub(crate) use address::Address;
 pub(crate) use completion::{Channel, CompletionQueue, blank};
 pub(crate) use pair::{Batch, Connect, QueuePair, Request};
@@ -19,7 +21,7 @@ pub(crate) use shared::SharedQueue;
 
 use crate::{
     device::{Opened, Port},
-    ffi::{Libibverbs, ibv_pd},
+    ffi::{self, Libibverbs, ibv_pd},
 };
 
 /// An open device, and the domain in which everything is.
@@ -48,7 +50,8 @@ pub(crate) struct Limits {
     /// Reads under way at once that a queue pair may ask for, and answer.
     pub(crate) reads_asked: u8,
     pub(crate) reads_answered: u8,
-    pub(crate) atomics: bool,
+    /// Among what its atomic operations are atomic, if it has any.
+    pub(crate) atomics: Option<Atomicity>,
     /// Whether the device brings pages in by itself.
     pub(crate) paging: bool,
     /// A device made by software: it loses packets that a wire would keep.
@@ -70,7 +73,11 @@ impl Nic {
             region_bytes: attr.max_mr_size,
             reads_asked: few(attr.max_qp_init_rd_atom),
             reads_answered: few(attr.max_qp_rd_atom),
-            atomics: attr.atomic_cap != crate::ffi::IBV_ATOMIC_NONE,
+            atomics: match attr.atomic_cap {
+                ffi::IBV_ATOMIC_HCA => Some(Atomicity::Network),
+                ffi::IBV_ATOMIC_GLOB => Some(Atomicity::Everything),
+                _ => None,
+            },
             paging: opened.pages(),
             software: is_software(&port.device),
         };

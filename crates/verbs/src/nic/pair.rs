@@ -70,7 +70,7 @@ impl QueuePair {
         let attr = ibv_qp_attr {
             qp_access_flags: ffi::IBV_ACCESS_REMOTE_WRITE
                 | ffi::IBV_ACCESS_REMOTE_READ
-                | if nic.limits.atomics {
+                | if nic.limits.atomics.is_some() {
                     ffi::IBV_ACCESS_REMOTE_ATOMIC
                 } else {
                     0
@@ -321,6 +321,8 @@ pub(crate) struct Request {
     pub(crate) rkey: u32,
     /// Whether the NIC takes the data along.
     pub(crate) inline: bool,
+    /// Of atomic operations: what is added or expected, and what is set.
+    pub(crate) operands: Option<[u64; 2]>,
 }
 
 /// Requests to be posted at once.
@@ -368,8 +370,20 @@ impl Batch {
         } else {
             0
         };
-        wr.wr.rdma.remote_addr = request.remote;
-        wr.wr.rdma.rkey = request.rkey;
+        match request.operands {
+            None => {
+                wr.wr.rdma.remote_addr = request.remote;
+                wr.wr.rdma.rkey = request.rkey;
+            }
+            Some([compare_add, swap]) => {
+                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                    remote_addr: request.remote,
+                    compare_add,
+                    swap,
+                    rkey: request.rkey,
+                };
+            }
+        }
         self.requests[self.len].write(wr);
         self.pieces[self.len].write(piece(request.addr, request.len, request.lkey));
         self.len += 1;

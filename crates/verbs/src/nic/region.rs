@@ -37,7 +37,7 @@ impl Region {
         let flags = match access {
             Access::Read => ffi::IBV_ACCESS_REMOTE_READ,
             Access::ReadWrite => {
-                let atomic = if nic.limits.atomics {
+                let atomic = if nic.limits.atomics.is_some() {
                     ffi::IBV_ACCESS_REMOTE_ATOMIC
                 } else {
                     0

@@ -1,0 +1,63 @@
+//! Registered words into which the NIC puts what atomic operations found.
+
+#![allow(unsafe_code)] // reads what the NIC wrote
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::nic::{Buffer, Nic};
+
+/// Words for as many atomic operations as may be with the NIC at once.
+pub(crate) struct Words {
+    buffer: Buffer,
+    free: Mutex<Vec<u16>>,
+}
+
+/// A word that is one operation's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Word(u16);
+
+const BYTES: usize = size_of::<u64>();
+
+impl Words {
+    const COUNT: u16 = 512;
+    /// What they take of memory.
+    pub(crate) const MEMORY: usize = Self::COUNT as usize * BYTES;
+
+    pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Self> {
+        Ok(Self {
+            buffer: Buffer::new(nic, Self::MEMORY)?,
+            free: Mutex::new((0..Self::COUNT).rev().collect()),
+        })
+    }
+
+    pub(crate) fn take(&self) -> Option<Word> {
+        self.free().pop().map(Word)
+    }
+
+    pub(crate) fn give_back(&self, word: Word) {
+        self.free().push(word.0);
+    }
+
+    /// What the NIC put there, for an operation that it said was done.
+    pub(crate) fn value(&self, word: &Word) -> u64 {
+        let at = self.address(word).cast::<u64>();
+        // SAFETY: within the buffer, initialized by the kernel, and aligned as the buffer begins
+        // with a page; the NIC is done with it, and it is nobody else's.
+        unsafe { at.read_volatile() }
+    }
+
+    pub(crate) fn address(&self, word: &Word) -> *mut u8 {
+        self.buffer.at(usize::from(word.0) * BYTES, BYTES)
+    }
+
+    pub(crate) fn lkey(&self) -> u32 {
+        self.buffer.lkey()
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<u16>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
