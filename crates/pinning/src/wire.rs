@@ -132,7 +132,8 @@ pub struct Ride {
 pub struct Granted {
     /// The move.
     pub id: u64,
-    /// Whether this is all: a fragmented target answers in parts.
+    /// Whether this is all: a fragmented target answers in parts, and one that must register
+    /// says of a ride first.
     pub last: bool,
     /// Firehoses lent.
     pub lent: u64,

@@ -23,6 +23,9 @@ use crate::{
 
 /// Messages taken at once.
 const BATCH: usize = 16;
+/// Polls that find nothing before a peer is told by a message of its own how many of its
+/// requests were handled: most often there is something else to say before.
+const IDLE: u32 = 64;
 
 /// What the thread that polls has of its own.
 pub(crate) struct Inbox {
@@ -34,6 +37,8 @@ pub(crate) struct Inbox {
     stuck: Vec<u32>,
     /// Peers that do not know yet how many of their requests were handled.
     owing: Vec<u32>,
+    /// Polls in a row that found nothing; a thread about to sleep counts for many.
+    idle: u32,
 }
 
 /// What waits between this rank and a peer.
@@ -53,6 +58,7 @@ impl Inbox {
             talks: FxHashMap::default(),
             stuck: Vec::new(),
             owing: Vec::new(),
+            idle: 0,
         }
     }
 
@@ -80,8 +86,12 @@ impl Inbox {
         if !self.stuck.is_empty() {
             count += self.unstick(shared, sink);
         }
+        self.idle = match arrived {
+            0 => self.idle.saturating_add(1),
+            _ => 0,
+        };
         if !self.owing.is_empty() {
-            self.tell(shared, arrived == 0);
+            self.tell(shared, self.idle >= IDLE);
         }
         shared.flush();
         if count > 0 || reaped {
@@ -97,7 +107,11 @@ impl Inbox {
             let count = shared.received.poll(&mut completions);
             self.stash.extend(&completions[..count]);
         }
-        !self.stash.is_empty() || (!self.owing.is_empty() && shared.roads.slots.any_free())
+        if self.owing.is_empty() || !shared.roads.slots.any_free() {
+            return !self.stash.is_empty();
+        }
+        self.idle = IDLE;
+        true
     }
 
     /// Queue pairs that retired before messages were last looked for go when none was left.
@@ -251,8 +265,8 @@ impl Inbox {
         }
     }
 
-    /// Tells peers how many of their requests were handled: at once if there is nothing else to
-    /// do, else when they might wait for it.
+    /// Tells peers how many of their requests were handled: if there was nothing else to do for a
+    /// while, else when they might wait for it.
     fn tell(&mut self, shared: &Shared, idle: bool) {
         let many = (shared.window / 2).max(1);
         self.owing.retain(|rank| {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // loads a library
 
-use std::sync::OnceLock;
+use std::{ffi::c_int, sync::OnceLock};
 
 use crate::ffi::Libibverbs;
 
@@ -20,16 +20,33 @@ fn open() -> Result<Libibverbs, String> {
     // SAFETY: libibverbs has no constructor that asks anything of its user, and the functions
     // have the types that its header gives them; their default versions are taken.
     let opened = unsafe {
-        libloading::Library::new(&name).and_then(|library| Libibverbs::from_library(library))
+        libloading::Library::new(&name).and_then(|library| {
+            let fork = forks(&library);
+            Libibverbs::from_library(library).map(|library| (library, fork))
+        })
     };
-    let library = opened.map_err(|cause| {
+    let (library, fork) = opened.map_err(|cause| {
         format!("{cause}; install libibverbs (Debian: apt install libibverbs1 ibverbs-providers)")
     })?;
-    // A child of fork shall not take pinned pages with it on kernels that would let it; on newer
-    // ones this does nothing. It comes before anything is registered.
+    // A child of fork shall not take pinned pages with it. Newer kernels see to that; for older
+    // ones the library marks all memory that is registered, two system calls for each. It comes
+    // before anything is registered.
     // SAFETY: no device is open yet.
-    if unsafe { library.ibv_fork_init() } != 0 {
+    if fork != Some(UNNEEDED) && unsafe { library.ibv_fork_init() } != 0 {
         tracing::warn!("libibverbs cannot make fork safe: do not fork in a job");
     }
     Ok(library)
+}
+
+/// Fork is safe without the library's doing: `IBV_FORK_UNNEEDED` (ibv_is_fork_initialized(3)).
+const UNNEEDED: c_int = 2;
+
+/// What `ibv_is_fork_initialized` says, which came with rdma-core 35.
+fn forks(library: &libloading::Library) -> Option<c_int> {
+    type Ask = unsafe extern "C" fn() -> c_int;
+    // SAFETY: that is its type, an enumeration; it may be called at any time.
+    unsafe {
+        let ask = library.get::<Ask>(b"ibv_is_fork_initialized\0").ok()?;
+        Some(ask())
+    }
 }

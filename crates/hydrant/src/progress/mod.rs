@@ -28,8 +28,9 @@ use crate::{Error, Result};
 
 /// The state of a rank's progress.
 pub(crate) struct Progress {
-    /// Counts up while application threads look after messages.
-    attended: AtomicU64,
+    /// Counts up, by two, while application threads look after messages; odd while one is inside
+    /// a call.
+    marks: AtomicU64,
     /// Application threads asleep in a wait.
     asleep: AtomicU32,
     /// The service thread waits until none is asleep.
@@ -51,7 +52,7 @@ impl Progress {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = cores.max(host_cores());
         Self {
-            attended: AtomicU64::new(0),
+            marks: AtomicU64::new(0),
             asleep: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
@@ -63,11 +64,41 @@ impl Progress {
         }
     }
 
-    /// An application thread looks after messages. Exactness does not matter, cost does.
+    /// An application thread looks after messages. Exactness does not matter, cost does: threads
+    /// that do this at the same time may undo each other's marks, and then the service thread
+    /// takes over a little sooner or later than it might.
     #[inline]
     pub(crate) fn attend(&self) {
-        self.attended
-            .store(self.attended.load(Relaxed).wrapping_add(1), Relaxed);
+        self.mark(|marks| marks.wrapping_add(2));
+    }
+
+    /// An application thread is inside a call that may keep it busy for long, as where the
+    /// network does its work in the call that posts it.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        self.mark(|marks| marks | 1);
+    }
+
+    /// It is no longer, or goes to sleep there.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.mark(|marks| marks & !1);
+    }
+
+    #[inline]
+    fn mark(&self, change: impl FnOnce(u64) -> u64) {
+        let marks = self.marks.load(Relaxed);
+        self.marks.store(change(marks), Relaxed);
+    }
+
+    /// How often application threads looked after messages.
+    fn attended(&self) -> u64 {
+        self.marks.load(Relaxed) / 2
+    }
+
+    /// Whether an application thread seems to be inside a call.
+    fn is_inside(&self) -> bool {
+        self.marks.load(Relaxed) % 2 == 1
     }
 
     pub(crate) fn stop(&self) {

@@ -1,6 +1,12 @@
 //! The service thread.
 
-use std::{hint, io, sync::Arc, thread, thread::JoinHandle, time::Duration};
+use std::{
+    hint, io,
+    sync::Arc,
+    thread,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use hydrant_conduit::Sleeper;
 
@@ -11,6 +17,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How long the application may leave messages alone before the service thread takes over.
 /// A peer that waits for an answer does not wait so long: it [wakes](super::wait) us.
 const NAP: Duration = Duration::from_millis(1);
+/// Naps during which an application thread may stay inside one call. Who waits for an answer
+/// wakes the service thread out of one.
+const NAPS_INSIDE: u32 = 20;
 /// Polls that find nothing before the thread blocks.
 const BRIEF: u32 = 200;
 
@@ -25,30 +34,32 @@ pub(crate) fn start_service(core: &Arc<Core>) -> Result<JoinHandle<()>> {
 
 fn serve(core: &Core) {
     let progress = &core.progress;
-    let attended = || progress.attended.load(Relaxed);
-    let mut seen = attended();
+    let mut seen = progress.attended();
+    let mut inside = 0;
     while !progress.is_stopped() {
+        let since = Instant::now();
         core.conduit
             .wait(Sleeper::Nap, Some(NAP), &mut || progress.is_stopped());
         if progress.asleep.load(Relaxed) > 0 {
             // A sleeping application thread is woken by messages itself.
             progress.park_service();
-            seen = attended();
-            continue;
-        }
-        let now = attended();
-        if now == seen {
+        } else if progress.attended() == seen {
+            if progress.is_inside() && inside < NAPS_INSIDE && since.elapsed() >= NAP {
+                inside += 1;
+                continue;
+            }
             watch_over(core);
         }
-        seen = attended();
+        inside = 0;
+        seen = progress.attended();
     }
 }
 
 /// Answers messages while the application does not look at them.
 fn watch_over(core: &Core) {
     let progress = &core.progress;
-    let since = progress.attended.load(Relaxed);
-    let alone = || progress.attended.load(Relaxed) == since && !progress.is_stopped();
+    let since = progress.attended();
+    let alone = || progress.attended() == since && !progress.is_stopped();
     let mut quiet = 0;
     while alone() {
         if core.poll() > 0 {

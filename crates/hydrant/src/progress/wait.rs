@@ -68,7 +68,10 @@ impl Core {
         if done() {
             return Ok(());
         }
-        self.wait_long(on, what, &mut done)
+        self.progress.enter();
+        let waited = self.wait_long(on, what, &mut done);
+        self.progress.leave();
+        waited
     }
 
     fn wait_long<F: FnMut() -> bool>(&self, on: On<'_>, what: For, done: &mut F) -> Result<()> {
@@ -107,6 +110,7 @@ impl Core {
                 Rest::Sleep => {
                     self.nudge(on);
                     self.tally.one(Count::Sleeps);
+                    self.progress.leave();
                     self.progress.fall_asleep();
                     let sleeper = match what {
                         _ if self.is_stuck() => Sleeper::Room,
@@ -119,6 +123,7 @@ impl Core {
                         ended = ended || done();
                         ended || changes != Some(self.conduit.changes())
                     });
+                    self.progress.enter();
                     self.progress.awake();
                     if ended {
                         return Ok(());

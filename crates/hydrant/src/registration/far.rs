@@ -68,8 +68,10 @@ impl Core {
         if let Some(hit) = hit {
             self.tally.one(Count::Hits);
             let keys = (hit.remote_key, hit.local_key);
+            self.progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until its flight is over.
             let posted = unsafe { self.hand_over(rank, remote, own.at, len, put, keys) };
+            self.progress.leave();
             let flight = Flight::new(Some(hit), own.bounced);
             return match posted {
                 Ok(Posted::Pending(ticket)) => {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use hydrant_conduit::{Key, Posted, Remote, Sent};
+use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 
 use super::{Registration, lock};
@@ -116,6 +116,11 @@ impl Core {
 
     /// Copies from own memory that a peer asked for; `false` where it is not mapped.
     pub(super) fn load(&self, addr: u64, into: &mut [u8]) -> bool {
+        if let Some((own, offset)) = self.in_own_segment(addr)
+            && own.read(offset, into).is_ok()
+        {
+            return true;
+        }
         let from = Remote {
             key: Key::ANY,
             offset: addr,
@@ -129,6 +134,11 @@ impl Core {
 
     /// Copies to own memory for a peer; `false` where it is not mapped or not writable.
     pub(super) fn store(&self, addr: u64, data: &[u8]) -> bool {
+        if let Some((own, offset)) = self.in_own_segment(addr)
+            && own.write(offset, data).is_ok()
+        {
+            return true;
+        }
         let to = Remote {
             key: Key::ANY,
             offset: addr,
@@ -138,5 +148,14 @@ impl Core {
         let written =
             unsafe { (self.conduit).write(self.rank, to, data.as_ptr(), data.len(), Key::ANY) };
         matches!(written, Ok(Posted::Done))
+    }
+
+    /// Where an address lies in the own segment, which is mapped and writable from end to end:
+    /// nothing has to be asked of the kernel.
+    fn in_own_segment(&self, addr: u64) -> Option<(&Window, usize)> {
+        let base = (self.registration.as_ref()?).base(self.rank)?;
+        let window = self.conduit.window(self.rank)?;
+        let offset = usize::try_from(addr.checked_sub(base)?).ok()?;
+        Some((window, offset))
     }
 }

@@ -189,18 +189,34 @@ impl Engine {
         let (needs, write) = (wanted.needs.clone(), wanted.write);
         let id = self.name();
         self.guests.change(from, |guest| guest.asked += count);
-        self.served.insert(
-            id,
-            Served {
-                from,
-                wanted,
-                count,
-                registrations: self.local.stats.registrations,
+        let registrations = self.local.stats.registrations;
+        let claim = self.local.claim(Claimant::Move(id), needs, write, out);
+        let served = Served {
+            from,
+            wanted: match self.local.is_pending(claim) {
+                true => self.answer_ride(from, wanted, out),
+                false => wanted,
             },
-        );
-        self.local.claim(Claimant::Move(id), needs, write, out);
+            count,
+            registrations,
+        };
+        self.served.insert(id, served);
         self.local.settle(out);
         Ok(())
+    }
+
+    /// What rode on a move needs nothing of what it waits for: its asker is told at once, and
+    /// waits for a message there and back instead of a registration.
+    fn answer_ride(&self, to: u32, mut wanted: Move, out: &mut Vec<Action>) -> Move {
+        if wanted.ride.is_some() {
+            let granted = Granted {
+                id: wanted.id,
+                ..Granted::default()
+            };
+            self.answer(to, &wanted, granted, None, out);
+            wanted.ride = None;
+        }
+        wanted
     }
 
     /// Whether a peer may have so many buckets more. Of firehoses it knows how many it owns;
@@ -277,12 +293,15 @@ impl Engine {
                 refused: slice(&refused, part).to_vec(),
                 ride: None,
             };
-            self.answer(from, &wanted, granted, None, out);
+            match last {
+                true => self.answer(from, &wanted, granted, None, out),
+                false => self.send(from, Message::Granted(granted), out),
+            }
         }
         self.local.settle(out);
     }
 
-    /// Answers a move; with the last part, how its ride went.
+    /// Answers a move, or the part of it that tells how its ride went.
     fn answer(
         &self,
         to: u32,
@@ -292,7 +311,7 @@ impl Engine {
         out: &mut Vec<Action>,
     ) {
         let mut data = Data::None;
-        if let Some(ride) = wanted.ride.filter(|_| granted.last) {
+        if let Some(ride) = wanted.ride {
             granted.ride = Some(match verdict {
                 Some(why) => Err(why),
                 None if wanted.write => Ok(0),

@@ -230,6 +230,12 @@ impl Engine {
         asked.grants.extend(&granted.grants);
         asked.refused.extend(&granted.refused);
         if !granted.last {
+            if granted.ride.is_some()
+                && let Some(rider) = asked.rider.take()
+            {
+                asked.waiters.retain(|(id, _)| *id != rider);
+                self.rode(rider, granted.ride, out);
+            }
             return Ok(());
         }
         let cached = asked.cached;

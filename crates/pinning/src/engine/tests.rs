@@ -331,3 +331,65 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
     };
     assert!(said.iter().any(copied), "{said:?}");
 }
+
+/// The one message among what was said, which is taken out.
+fn message(said: &mut Vec<Action>) -> Message {
+    let at = (said.iter()).position(|action| matches!(action, Action::Send { .. }));
+    match said.remove(at.expect("a message")) {
+        Action::Send { message, .. } => message,
+        _ => unreachable!("it is one"),
+    }
+}
+
+#[test]
+fn who_rides_waits_for_no_registration() {
+    let engine = |rank| {
+        let config = Config {
+            ride: 64,
+            ..Config::firehose_paper(rank, 2)
+        };
+        Engine::new(config).expect("the paper's")
+    };
+    let (mut asker, mut owner) = (engine(0), engine(1));
+    let mut out = Vec::new();
+    asker.begin(put(1, 100), &mut out).expect("a peer");
+    let wanted = message(&mut out);
+
+    // The owner is told to register, and answers the ride before it has.
+    let mut said = Vec::new();
+    let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
+    outcome.expect("a move");
+    let first = message(&mut said);
+    let &[Action::Register { id, need, .. }] = &said[..] else {
+        panic!("one registration: {said:?}");
+    };
+    let outcome = asker.message(1, first.clone(), Verdict::Fine, &mut out);
+    outcome.expect("an answer");
+    assert_eq!(
+        out,
+        [Action::Done {
+            op: 1,
+            result: Ok(())
+        }]
+    );
+    assert_eq!(asker.busy(), 0);
+
+    // What was registered comes after that.
+    let mut said = Vec::new();
+    let registered = Registered {
+        run: need,
+        key: 7,
+        writable: true,
+    };
+    owner.registered(id, Ok(registered), &mut said);
+    let last = message(&mut said);
+    assert!(matches!(&last, Message::Granted(it) if it.last && it.ride.is_none()));
+    out.clear();
+    let outcome = asker.message(1, last, Verdict::Fine, &mut out);
+    outcome.expect("the rest of the answer");
+    assert_eq!((out, asker.firehoses(1).0), (Vec::new(), 1));
+    let again = asker.message(1, first, Verdict::Fine, &mut Vec::new());
+    assert!(again.is_err(), "the move is over");
+    asker.audit(&[]).expect("all counts agree");
+    owner.audit(&[]).expect("all counts agree");
+}

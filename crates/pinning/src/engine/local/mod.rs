@@ -211,6 +211,11 @@ impl Local {
         !self.queue.is_empty()
     }
 
+    /// Whether a claim waits for the system.
+    pub(super) fn is_pending(&self, id: u64) -> bool {
+        (self.claims.get(&id)).is_some_and(|claim| claim.pending > 0)
+    }
+
     /// Claims done, with their claimants.
     pub(super) fn take_done(&mut self) -> Vec<(Claimant, u64)> {
         std::mem::take(&mut self.done)
