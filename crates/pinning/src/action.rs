@@ -68,7 +68,8 @@ pub enum Action {
         /// How it ended.
         result: Result<(), Error>,
     },
-    /// Memory asked for by [`Engine::pin`](crate::Engine::pin) is registered, or not.
+    /// Memory asked for by [`Engine::pin`](crate::Engine::pin), or
+    /// [`hold_own`](crate::Engine::hold_own), is registered, or not.
     Pinned {
         /// What was asked for.
         id: u64,

@@ -46,6 +46,8 @@ pub struct Hit {
 
 /// In the place of a record of the own side, where that needs none.
 const NO_SLOT: u32 = u32::MAX;
+/// In the place of a peer.
+const NOBODY: u32 = u32::MAX;
 
 impl Hit {
     /// The record of the own side, if that is held.
@@ -105,6 +107,23 @@ impl Hot {
             local_key: u64::MAX,
             remote_slot: far.0,
             local_slot: NO_SLOT,
+        })
+    }
+
+    /// Own memory alone, registered and writable, for the own NIC to change it. What misses goes
+    /// to [`Engine::hold_own`](crate::Engine::hold_own).
+    #[inline]
+    pub fn hit_near(&self, local: u64, len: u64) -> Option<Hit> {
+        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
+            return None;
+        }
+        let near = self.hold(&self.local, local, len, true)?;
+        Some(Hit {
+            peer: NOBODY,
+            remote_key: u64::MAX,
+            local_key: near.1,
+            remote_slot: NO_SLOT,
+            local_slot: near.0,
         })
     }
 

@@ -100,6 +100,8 @@ pub struct Engine {
     served: FxHashMap<u64, Served>,
     pulls: FxHashMap<u64, Pull>,
     pins: FxHashMap<u64, u64>,
+    /// Own memory held for the own NIC: the claims.
+    own: FxHashMap<u64, u64>,
     revocations: FxHashMap<u64, Revocation>,
     lost: FxHashSet<u32>,
     next: u64,
@@ -166,6 +168,7 @@ impl Engine {
             served: FxHashMap::default(),
             pulls: FxHashMap::default(),
             pins: FxHashMap::default(),
+            own: FxHashMap::default(),
             revocations: FxHashMap::default(),
             lost: FxHashSet::default(),
             next: 1,
@@ -368,6 +371,41 @@ impl Engine {
         self.pump(out);
     }
 
+    /// Sets a few buckets of what may be registered beside M aside for
+    /// [`hold_own`](Self::hold_own), which then finds room whatever operations are under way;
+    /// `false` if there is too little.
+    pub fn reserve_for_own(&mut self) -> bool {
+        self.local.set_reserve()
+    }
+
+    /// Holds own memory that [`Hot::hit_near`] did not find, for the own NIC to change it;
+    /// [`Action::Pinned`] tells its key, or that there is no room for it now.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn hold_own(
+        &mut self,
+        id: u64,
+        addr: u64,
+        len: u64,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let run = self.limits.geometry.span(addr, len)?;
+        self.local.missed(run.first, out);
+        let need = crate::wire::Need { run, welcome: run };
+        (self.local).claim(Claimant::Own(id), vec![need], true, out);
+        self.pump(out);
+        Ok(())
+    }
+
+    /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
+    pub fn let_go_own(&mut self, id: u64, out: &mut Vec<Action>) {
+        if let Some(claim) = self.own.remove(&id) {
+            self.local.end(claim, false, out);
+        }
+        self.pump(out);
+    }
+
     /// Memory of a peer that is registered for good.
     ///
     /// # Errors
@@ -452,6 +490,7 @@ impl Engine {
                     Claimant::Pull(id) => self.pull_data(id, claim, out),
                     Claimant::Pin(id) => self.pinned(id, claim, out),
                     Claimant::Keep(id) => self.kept(id, claim, out),
+                    Claimant::Own(id) => self.own_held(id, claim, out),
                 }
             }
         }
@@ -490,6 +529,21 @@ impl Engine {
         match result {
             Ok(_) => self.local.settle_for_good(claim),
             Err(_) => self.local.end(claim, true, out),
+        }
+        out.push(Action::Pinned { id, result });
+    }
+
+    fn own_held(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
+        let Some(it) = self.local.get(claim) else {
+            return;
+        };
+        let result = match it.refused.first() {
+            None => Ok(it.holds.iter().map(local::Hold::grant).collect()),
+            Some((run, why)) => Err(self.no_room(*run, *why)),
+        };
+        match result {
+            Ok(_) => _ = self.own.insert(id, claim),
+            Err(_) => self.local.end(claim, false, out),
         }
         out.push(Action::Pinned { id, result });
     }

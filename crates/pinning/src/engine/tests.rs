@@ -393,3 +393,93 @@ fn who_rides_waits_for_no_registration() {
     asker.audit(&[]).expect("all counts agree");
     owner.audit(&[]).expect("all counts agree");
 }
+
+/// What became of a hold of own memory: its key.
+fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, crate::Error>> {
+    let mut out = Vec::new();
+    (engine.hold_own(id, bucket * BUCKET + 8, 8, &mut out)).expect("an address");
+    let rest = answer(engine, out);
+    engine.audit(&[]).expect("all counts agree");
+    rest.into_iter().find_map(|action| match action {
+        Action::Pinned { id: of, result } if of == id => Some(result.map(|grants| grants[0].key)),
+        _ => None,
+    })
+}
+
+#[test]
+fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 8 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    assert!(engine.reserve_for_own());
+    let keep = |engine: &mut Engine, first: u64, count: u64| {
+        let mut out = Vec::new();
+        engine.keep(first, Run { first, count }, &mut out);
+        answer(engine, out);
+    };
+    keep(&mut engine, 100, 6);
+    keep(&mut engine, 200, 1);
+    for (id, bucket) in [(1, 50), (2, 60)] {
+        hold_own(&mut engine, id, bucket)
+            .expect("an answer")
+            .expect("room");
+    }
+    let mut out = Vec::new();
+    engine.let_go_own(1, &mut out);
+    answer(&mut engine, out);
+    hold_own(&mut engine, 3, 70)
+        .expect("an answer")
+        .expect("room");
+    let stats = engine.stats().local;
+    assert_eq!(stats.registered, 8, "the seventh of the others was refused");
+    assert!(stats.peak <= 10, "the limits hold");
+}
+
+#[test]
+fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 2 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    let near = |engine: &Engine, bucket: u64| engine.hot().hit_near(bucket * BUCKET, 8);
+    assert!(near(&engine, 50).is_none());
+    let first = hold_own(&mut engine, 1, 50)
+        .expect("an answer")
+        .expect("room");
+    let second = hold_own(&mut engine, 2, 60)
+        .expect("an answer")
+        .expect("room");
+    assert_ne!(first, second);
+    // Both are held: there is no room for a third, and nothing waits.
+    let third = hold_own(&mut engine, 3, 70).expect("an answer");
+    assert!(
+        matches!(third, Err(crate::Error::PastLimit { .. })),
+        "{third:?}"
+    );
+    let mut out = Vec::new();
+    engine.let_go_own(1, &mut out);
+    assert_eq!(answer(&mut engine, out), []);
+    let hit = near(&engine, 50).expect("it stays registered");
+    assert_eq!(hit.local_key, first);
+    engine.audit(&[hit]).expect("all counts agree");
+    assert!(!engine.hot().release(&hit));
+    // A victim goes when there is need.
+    hold_own(&mut engine, 4, 70)
+        .expect("an answer")
+        .expect("room now");
+    assert!(near(&engine, 50).is_none());
+    for id in [2, 4, 4, 5] {
+        let mut out = Vec::new();
+        engine.let_go_own(id, &mut out);
+        assert_eq!(answer(&mut engine, out), []);
+    }
+    engine.audit(&[]).expect("all counts agree");
+    assert!(near(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+}

@@ -93,10 +93,8 @@ impl Local {
         out: &mut Vec<Action>,
     ) -> u64 {
         let most = match claimant {
-            Claimant::Piece(_) | Claimant::Passing(_) | Claimant::Pull(_) | Claimant::Keep(_) => {
-                self.limits.max_extent.min(self.limits.victims)
-            }
             Claimant::Move(_) | Claimant::Pin(_) => self.limits.max_extent,
+            _ => self.limits.max_extent.min(self.limits.victims),
         };
         let gap = cut(gap, gap.first + most);
         let mut welcome = cut(welcome, welcome.first + most);

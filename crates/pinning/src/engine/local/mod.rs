@@ -27,6 +27,9 @@ use crate::{
     wire::{Grant, Need},
 };
 
+/// Buckets set aside for own claims, at most.
+const RESERVE: u64 = 4;
+
 /// For whom memory is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claimant {
@@ -42,6 +45,8 @@ pub(super) enum Claimant {
     Pin(u64),
     /// Memory kept for good, for own operations.
     Keep(u64),
+    /// Memory that the own NIC changes for this rank.
+    Own(u64),
 }
 
 impl Claimant {
@@ -139,6 +144,8 @@ pub(super) struct Local {
     adaptive: bool,
     /// Buckets that peers together may hold.
     peers_limit: u64,
+    /// Buckets of what may be registered that are for [own](Claimant::Own) claims alone.
+    reserve: u64,
     editor: Editor,
     claims: FxHashMap<u64, Claim>,
     next: u64,
@@ -179,6 +186,7 @@ impl Local {
             limits,
             adaptive,
             peers_limit,
+            reserve: 0,
             editor: Editor::new(Unit::Extent),
             claims: FxHashMap::default(),
             next: 1,
@@ -205,6 +213,13 @@ impl Local {
 
     pub(super) fn table(&self) -> &std::sync::Arc<Table> {
         self.editor.table()
+    }
+
+    /// Sets buckets aside for own claims, which then find room whatever else is under way; if
+    /// there is enough beside them.
+    pub(super) fn set_reserve(&mut self) -> bool {
+        self.reserve = (self.limits.victims / 4).min(RESERVE);
+        self.reserve > 0
     }
 
     pub(super) fn is_crowded(&self) -> bool {

@@ -21,7 +21,7 @@ impl Local {
                 !self.passing.contains_key(&base)
             }
             Claimant::Passing(_) => self.limits.geometry.pages() == 1,
-            Claimant::Piece(_) | Claimant::Pull(_) => true,
+            Claimant::Piece(_) | Claimant::Pull(_) | Claimant::Own(_) => true,
         }
     }
 

@@ -56,10 +56,19 @@ impl Local {
 
     /// Buckets that may be registered beside what peers hold.
     fn rest_limit(&self) -> u64 {
-        if self.adaptive {
+        let most = if self.adaptive {
             self.limits.total
         } else {
             self.limits.victims
+        };
+        most - self.reserve
+    }
+
+    /// Buckets that may be registered when a claimant gets some.
+    fn total(&self, claimant: Claimant) -> u64 {
+        match claimant {
+            Claimant::Own(_) => self.limits.total,
+            _ => self.limits.total - self.reserve,
         }
     }
 
@@ -67,11 +76,10 @@ impl Local {
         let of_its_kind = match claimant {
             Claimant::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
             Claimant::Pin(_) => true,
-            Claimant::Piece(_) | Claimant::Passing(_) | Claimant::Pull(_) | Claimant::Keep(_) => {
-                self.rest() + count <= self.rest_limit()
-            }
+            Claimant::Own(_) => self.rest() + count <= self.rest_limit() + self.reserve,
+            _ => self.rest() + count <= self.rest_limit(),
         };
-        of_its_kind && self.planned + count <= self.limits.total
+        of_its_kind && self.planned + count <= self.total(claimant)
     }
 
     pub(super) fn make_room(
@@ -93,7 +101,7 @@ impl Local {
             // Whoever uses the rest gives it back, unless that is peers.
             let stays = self.attached + self.permanent;
             let rest = self.rest_limit().saturating_sub(self.permanent);
-            let possible = count <= self.limits.total.saturating_sub(stays)
+            let possible = count <= self.total(claimant).saturating_sub(stays)
                 && (claimant.is_peer() || count <= rest);
             return if possible && self.planned > stays {
                 Room::Later
