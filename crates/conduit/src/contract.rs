@@ -22,6 +22,9 @@ pub struct Caps {
     /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
     /// whether the NIC pages, so that [`Key::ANY`] needs none.
     pub any_address: bool,
+    /// Whether what a peer stores wakes who sleeps until [memory](Sleeper::Memory) changes. Where
+    /// not, a NIC stores it and nobody hears of it.
+    pub stores_wake: bool,
     /// What the atomic operations of the network, [`Conduit::atomic`], are atomic among, if it
     /// has any.
     pub atomics: Option<Atomicity>,

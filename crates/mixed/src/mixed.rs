@@ -160,6 +160,7 @@ fn caps(name: &'static str, near: &Caps, far: &Caps) -> Caps {
         registration: far.registration,
         reads: far.reads,
         any_address: far.any_address,
+        stores_wake: near.stores_wake && far.stores_wake,
         // Host mates change words by their processors.
         atomics: None,
         max_args: near.max_args.min(far.max_args),

@@ -225,6 +225,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
             inline: 0,
         }),
         reads: nic.reads,
+        stores_wake: true,
         // None of the machines of the papers had any.
         atomics: None,
         any_address: true,

@@ -82,6 +82,7 @@ impl Shared {
                 registration: None,
                 reads: true,
                 any_address: true,
+                stores_wake: true,
                 // Processors do them, on memory that is mapped.
                 atomics: None,
                 max_args: MAX_ARGS,

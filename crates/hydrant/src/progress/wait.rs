@@ -36,6 +36,9 @@ pub(crate) enum For {
     Room,
 }
 
+/// How long who waits for memory sleeps at a time where nobody is told of a store.
+const UNHEARD: Duration = Duration::from_millis(1);
+
 /// Polls in a row, each with a look at what is waited for. No pause between them: a poll takes
 /// long enough, and its time is the delay of a message.
 const POLLS: u32 = 16;
@@ -77,6 +80,8 @@ impl Core {
     fn wait_long<F: FnMut() -> bool>(&self, on: On<'_>, what: For, done: &mut F) -> Result<()> {
         let mut patience = Patience::new(self);
         let mut changes = None;
+        let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
+        let asleep = deaf.then_some(UNHEARD);
         loop {
             self.progress.attend();
             let mut delivered = 0;
@@ -119,7 +124,7 @@ impl Core {
                         For::Message | For::Flag => Sleeper::Application,
                     };
                     let mut ended = false;
-                    self.conduit.wait(sleeper, None, &mut || {
+                    self.conduit.wait(sleeper, asleep, &mut || {
                         ended = ended || done();
                         ended || changes != Some(self.conduit.changes())
                     });
@@ -128,7 +133,10 @@ impl Core {
                     if ended {
                         return Ok(());
                     }
-                    patience.after_sleep();
+                    // Who only looks whether something was stored goes on sleeping.
+                    if !deaf {
+                        patience.after_sleep();
+                    }
                 }
             }
         }

@@ -84,6 +84,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         name: "smp+pin",
         registration: Some(found.registration(&table, INLINE)),
         any_address: false,
+        stores_wake: false,
         // The kernel moves data between pinned pages and changes nothing there.
         atomics: None,
         segment: segment.window.len(),
