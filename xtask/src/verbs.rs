@@ -30,7 +30,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
@@ -45,6 +45,11 @@ const SUITES: [Suite; 4] = [
         hosts: 1,
         package: "hydrant-verbs",
         target: "bare",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant",
+        target: "native_atomics",
     },
     Suite {
         hosts: 1,

@@ -64,6 +64,8 @@ counters! {
     RegistrationMessages registration_messages,
     /// Atomic operations.
     Atomics atomics,
+    /// What NICs were asked for these: an operation that compares first may try several times.
+    NicAtomics nic_atomics,
     /// Requests sent.
     Requests requests,
     /// Requests handled for peers.

@@ -205,6 +205,30 @@ pub enum Error {
         len: u64,
     },
 
+    /// A connection broke when a NIC had done an atomic operation and its result was on the way.
+    /// It was done once. An addition was made; what compares first, as all others do, may have
+    /// found something else and changed nothing.
+    #[error(
+        "an atomic operation on a word of rank {rank} was done once, but the connection broke \
+         before its result came back"
+    )]
+    ResultLost {
+        /// Whose word.
+        rank: Rank,
+    },
+
+    /// A word that NICs change could not be registered at its owner.
+    #[error(
+        "a word of rank {rank} could not be registered there in {seconds} s, and only a NIC may \
+         change it (HYDRANT_ATOMICS=messages needs no registration)"
+    )]
+    WordNotRegistered {
+        /// Whose word.
+        rank: Rank,
+        /// How long it was tried.
+        seconds: u64,
+    },
+
     /// There is not so much memory.
     #[error(
         "no memory for {wanted} bytes on rank {rank}: {available} bytes are available ({remedy})"
@@ -276,6 +300,7 @@ impl From<hydrant_conduit::Error> for Error {
                 addr,
                 len,
             },
+            E::ResultLost { peer } => Self::ResultLost { rank: peer },
             E::MessageTooLong { len, limit } => Self::MessageTooLong { len, limit },
             E::TooManyArgs { count, limit } => Self::TooManyArgs { count, limit },
             other => Self::Conduit(other),

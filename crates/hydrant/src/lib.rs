@@ -54,4 +54,4 @@ pub use rma::{
     AnywhereLoan, AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal,
     Stride,
 };
-pub use settings::{ConduitKind, FarKind, Settings};
+pub use settings::{AtomicsKind, ConduitKind, FarKind, Settings};

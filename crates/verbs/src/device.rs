@@ -4,6 +4,8 @@
 
 use std::{ffi::CStr, io, mem, ptr};
 
+use hydrant_conduit::Atomicity;
+
 use crate::{
     ffi::{self, Libibverbs, ibv_context, ibv_device, ibv_device_attr, ibv_port_attr},
     gid,
@@ -30,14 +32,21 @@ pub struct Port {
     pub mtu: u32,
     /// Most bytes of an operation.
     pub max_message: u32,
+    /// Among what its atomic operations are atomic, if it has any.
+    pub atomics: Option<Atomicity>,
 }
 
 impl std::fmt::Display for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let below = if self.ethernet { "RoCE" } else { "InfiniBand" };
+        let atomics = match self.atomics {
+            None => "no atomics",
+            Some(Atomicity::Network) => "atomics among themselves",
+            Some(Atomicity::Everything) => "atomics, with processors too",
+        };
         write!(
             f,
-            "{}:{} ({below}, GID {} {}, MTU {})",
+            "{}:{} ({below}, GID {} {}, MTU {}, {atomics})",
             self.device,
             self.port,
             self.gid_index,
@@ -65,6 +74,7 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
             down.push(format!("{} cannot be opened", name(lib, *device)));
             continue;
         };
+        let atomics = opened.attributes().map(|attr| atomicity(&attr));
         for (port, attr) in opened.ports() {
             let name = name(lib, *device);
             if !named(filter, &name, port) {
@@ -84,6 +94,7 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
                     lid: attr.lid,
                     mtu: 128 << attr.active_mtu.min(5),
                     max_message: attr.max_msg_sz,
+                    atomics: atomics.as_ref().map_or(None, |atomics| *atomics),
                 }),
                 None => down.push(format!("{name}:{port} has no such GID")),
             }
@@ -101,6 +112,14 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
         });
     }
     Ok(up)
+}
+
+fn atomicity(attr: &ibv_device_attr) -> Option<Atomicity> {
+    match attr.atomic_cap {
+        ffi::IBV_ATOMIC_HCA => Some(Atomicity::Network),
+        ffi::IBV_ATOMIC_GLOB => Some(Atomicity::Everything),
+        _ => None,
+    }
 }
 
 /// Whether a filter means a port.

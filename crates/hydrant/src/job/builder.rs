@@ -17,7 +17,7 @@ use super::{
     network::Network,
     threads,
 };
-use crate::{ConduitKind, Error, FarKind, Result, Settings, Strategy};
+use crate::{AtomicsKind, ConduitKind, Error, FarKind, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -67,6 +67,13 @@ impl JobBuilder {
     pub fn pretend_hosts(mut self, hosts: u32) -> Self {
         self.settings.pretend_hosts = hosts;
         self.settings.built("HYDRANT_PRETEND_HOSTS");
+        self
+    }
+
+    /// Who changes words of 64 bits atomically (`HYDRANT_ATOMICS`).
+    pub fn atomics(mut self, kind: AtomicsKind) -> Self {
+        self.settings.atomics = kind;
+        self.settings.built("HYDRANT_ATOMICS");
         self
     }
 

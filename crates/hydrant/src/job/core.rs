@@ -15,6 +15,7 @@ use crate::{
     memory::Registry,
     progress::{self, Pending, Progress},
     registration::Registration,
+    rma::atomics::Way,
 };
 
 /// A job's state at one rank.
@@ -30,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     pub(crate) am: Engine,
     pub(crate) memory: Registry,
+    /// Who changes words of 64 bits: the same at every rank.
+    pub(crate) atomics: Way,
     /// Where the network needs registered memory; dropped after the conduit, which knows of
     /// memory of it.
     pub(crate) registration: Option<Registration>,
@@ -42,11 +45,13 @@ impl Core {
         mut bootstrap: Box<dyn Bootstrap>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
-        let registration = Registration::new(&*conduit, &settings.registration)?;
+        let atomics = Way::choose(&settings, conduit.caps())?;
+        let words = atomics != Way::Processors;
+        let registration = Registration::new(&*conduit, &settings.registration, words)?;
         if let Some(registration) = &registration {
             registration.tell(&mut *bootstrap)?;
         }
-        let id = agree_on_id(&mut *bootstrap)?;
+        let id = agree(&mut *bootstrap, atomics)?;
         let tally = Arc::new(Tally::new());
         let ranks_here = (0..conduit.size())
             .filter(|rank| conduit.window(Rank(*rank)).is_some())
@@ -60,6 +65,7 @@ impl Core {
             am: Engine::new(),
             registration,
             memory: Registry::new(settings.heap),
+            atomics,
             tally,
             settings,
             conduit,
@@ -102,19 +108,30 @@ impl Core {
     }
 }
 
-/// Rank 0 draws a number; everybody uses it.
-fn agree_on_id(bootstrap: &mut dyn Bootstrap) -> Result<u64> {
+/// Rank 0 draws a number, which everybody uses, and says who does atomic operations, as everybody
+/// must have found: a word is changed in one way.
+fn agree(bootstrap: &mut dyn Bootstrap, atomics: Way) -> Result<u64> {
     if bootstrap.rank() == 0 {
-        let mut id = [0; 8];
-        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
+        let mut told = [0; 9];
+        rustix::rand::getrandom(&mut told[..8], rustix::rand::GetRandomFlags::empty())
             .map_err(std::io::Error::from)?;
         // Never zero, which a zeroed pointer would name.
-        id[0] |= 1;
-        bootstrap.put("job-id", &id)?;
+        told[0] |= 1;
+        told[8] = atomics.code();
+        bootstrap.put("job-id", &told)?;
     }
     bootstrap.fence()?;
-    let id = bootstrap.get(0, "job-id")?;
-    let id = <[u8; 8]>::try_from(id.as_slice())
-        .map_err(|_| Error::other("rank 0 published an unreadable job id"))?;
+    let told = bootstrap.get(0, "job-id")?;
+    let Ok([id @ .., theirs]) = <[u8; 9]>::try_from(told.as_slice()) else {
+        return Err(Error::other("rank 0 published an unreadable job id"));
+    };
+    if theirs != atomics.code() {
+        return Err(Error::other(format!(
+            "rank {} has {}, rank 0 has not: HYDRANT_ATOMICS and HYDRANT_REGISTRATION must be \
+             the same at all ranks",
+            bootstrap.rank(),
+            atomics
+        )));
+    }
     Ok(u64::from_le_bytes(id))
 }

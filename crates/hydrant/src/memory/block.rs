@@ -29,7 +29,9 @@ pub(crate) struct Block {
     pub(crate) rank: Rank,
     pub(crate) job: u64,
     pub(crate) tally: Arc<Tally>,
-    parts: Box<[Part]>,
+    parts: Arc<[Part]>,
+    /// The parts as those see them who change words of 64 bits: mapped where a processor may.
+    words: Arc<[Part]>,
     core: Weak<Core>,
     state: AtomicU8,
 }
@@ -76,6 +78,14 @@ impl Block {
             };
             Ok(Part { mapped })
         };
+        let parts: Arc<[Part]> = (0..core.size)
+            .map(|rank| part(Rank(rank)))
+            .collect::<Result<_>>()?;
+        let words = if core.atomics.spares_processors() {
+            parts.iter().map(|_| Part { mapped: None }).collect()
+        } else {
+            Arc::clone(&parts)
+        };
         Ok(Self {
             number,
             offset,
@@ -84,9 +94,8 @@ impl Block {
             rank: core.rank,
             job: core.id,
             tally: Arc::clone(&core.tally),
-            parts: (0..core.size)
-                .map(|rank| part(Rank(rank)))
-                .collect::<Result<_>>()?,
+            parts,
+            words,
             core: Arc::downgrade(core),
             state: AtomicU8::new(LIVE),
         })
@@ -107,10 +116,25 @@ impl Block {
     /// [`Error::Freed`], [`Error::JobOver`], [`Error::RankOutOfRange`].
     #[inline]
     pub(crate) fn part(&self, rank: Rank) -> Result<&Part> {
+        self.part_in(&self.parts, rank)
+    }
+
+    /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
+    /// are `wide`.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part).
+    #[inline]
+    pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&Part> {
+        self.part_in(if wide { &self.words } else { &self.parts }, rank)
+    }
+
+    #[inline]
+    fn part_in<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
         if self.state.load(Relaxed) != LIVE {
             return Err(self.ended());
         }
-        match self.parts.get(rank.index()) {
+        match parts.get(rank.index()) {
             Some(part) => Ok(part),
             None => Err(self.no_rank(rank)),
         }

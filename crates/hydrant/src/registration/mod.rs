@@ -20,6 +20,7 @@ mod lent;
 mod limits;
 mod mapped;
 mod outbox;
+mod word;
 
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -64,14 +65,19 @@ pub(crate) struct Registration {
     /// Most bytes of a put that the NIC takes along.
     inline: usize,
     bounce: OnceLock<bounce::Bounce>,
+    /// Whether there is always room to register an own word.
+    reserve: bool,
 }
 
 impl Registration {
+    /// `words`: whether NICs change words here, which then want room.
+    ///
     /// # Errors
     /// [`Error::Registration`] if the limits cannot be.
     pub(crate) fn new(
         conduit: &dyn Conduit,
         settings: &RegistrationSettings,
+        words: bool,
     ) -> Result<Option<Self>> {
         let caps = conduit.caps();
         let Some(registration) = caps.registration else {
@@ -79,7 +85,8 @@ impl Registration {
         };
         let config = limits::config(settings, &registration, conduit)?;
         let strategy = config.strategy;
-        let engine = Engine::new(config)?;
+        let mut engine = Engine::new(config)?;
+        let reserve = words && engine.reserve_for_own();
         let limits = *engine.limits();
         let geometry = limits.geometry;
         let base = conduit
@@ -105,6 +112,7 @@ impl Registration {
             follows: registration.follows_mapping,
             inline: registration.inline,
             bounce: OnceLock::new(),
+            reserve,
         }))
     }
 

@@ -3,8 +3,14 @@
 //! A processor does them, on the mapped word, whoever asks, the owner included: so there
 //! is one answer. Where the word is not mapped, the asker's [message](far) has the owner's
 //! processor do it. All are sequentially consistent.
+//!
+//! Or, for all words of 64 bits and at all ranks, [NICs](native) do. A NIC's operation is mostly
+//! no single step to a processor, so a word is never changed by both: [`Way`] is chosen for the
+//! job, and two allocations share no word. Elements of 32 bits stay with processors; they lie
+//! in allocations of their own.
 
 mod far;
+mod native;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -12,13 +18,16 @@ use bytemuck::Pod;
 
 pub(super) use far::Verb;
 pub(crate) use far::{answered, asked};
+pub(crate) use native::Way;
 
-use crate::{Rank, Result, counters::Count, memory::Symmetric};
+use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
 
 mod sealed {
     pub trait Sealed: Copy {
         /// An atomic of the element's width.
         type Word;
+        /// Whether it is of 64 bits, as the words are that NICs change.
+        const WIDE: bool = size_of::<Self>() == 8;
         /// How the owner is told what the word holds.
         const KIND: super::far::Kind;
         fn to_bits(self) -> u64;
@@ -163,7 +172,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         act: impl FnOnce(&T::Word) -> T,
     ) -> Result<T> {
         let block = self.block();
-        let part = block.part(rank)?;
+        let part = block.word_part(rank, T::WIDE)?;
         let offset = self.offset(index, 1)?;
         block.tally.one(Count::Atomics);
         let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
@@ -251,7 +260,11 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// As [`put`](Self::put).
     #[inline]
     pub fn add(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-        self.fetch_add(rank, index, value).map(drop)
+        match self.fetch_add(rank, index, value) {
+            // It was made, and nobody wants to know what the element was.
+            Err(Error::ResultLost { .. }) if T::KIND == far::Kind::Word64 => Ok(()),
+            added => added.map(drop),
+        }
     }
 }
 

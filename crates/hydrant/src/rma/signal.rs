@@ -83,16 +83,16 @@ impl Job {
         if signals.block().job != self.core().id {
             return Err(Error::ForeignHandle { what: "memory" });
         }
-        let mut waited = Ok(());
-        // The own part is always mapped.
-        let value = signals.on_word(self.rank(), at, (Verb::Load, [0; 2]), |word| {
-            let mut value = 0;
-            waited = self.core().wait(On::Anyone, For::Memory, || {
-                value = word.load(Acquire);
-                enough(value)
-            });
-            value
+        let part = signals.block().part(self.rank())?;
+        let offset = signals.offset(at, 1)?;
+        // The own part is always mapped, and whoever changes the word, a processor sees it.
+        let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
+        let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
+        let mut value = 0;
+        self.core().wait(On::Anyone, For::Memory, || {
+            value = word.load(Acquire);
+            enough(value)
         })?;
-        waited.map(|()| value)
+        Ok(value)
     }
 }

@@ -5,6 +5,7 @@
 //! nobody knows is a warning, a bad value an error. [`Settings::rows`] tells the values in
 //! force and where each came from.
 
+mod atomics;
 mod conduit;
 mod size;
 mod table;
@@ -16,6 +17,7 @@ use hydrant_smp::Foreign;
 
 use crate::{Error, registration::RegistrationSettings};
 
+pub use atomics::AtomicsKind;
 pub use conduit::{ConduitKind, FarKind, rdma_ports};
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
@@ -73,6 +75,8 @@ pub struct Settings {
     pub pretend_hosts: u32,
     /// How memory gets registered, where the network needs that.
     pub registration: RegistrationSettings,
+    /// Who changes words of 64 bits atomically.
+    pub atomics: AtomicsKind,
     /// Ranks of a simulated job.
     pub sim_ranks: u32,
     /// What a simulated network draws its chances from: the same seed, the same run.
@@ -116,6 +120,7 @@ impl Settings {
             far: FarKind::Verbs,
             pretend_hosts: 1,
             registration: RegistrationSettings::default(),
+            atomics: AtomicsKind::Auto,
             sim_ranks: 1,
             sim_seed: 1,
             bootstrap: Kind::Auto,
@@ -234,6 +239,7 @@ mod tests {
             ("HYDRANT_CONDUIT", "sim:"),
             ("HYDRANT_FAR", "tcp"),
             ("HYDRANT_PRETEND_HOSTS", "0"),
+            ("HYDRANT_ATOMICS", "both"),
             ("HYDRANT_SIM_RANKS", "0"),
             ("HYDRANT_SIM_SEED", "-1"),
             ("HYDRANT_HEAP", "lots"),

@@ -112,6 +112,12 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.registration.entries.to_string(),
     },
     Setting {
+        name: "HYDRANT_ATOMICS",
+        meaning: "who changes words of 64 bits atomically: native (the NIC of their owner, for all ranks and the owner itself), messages (the owner's processor) or auto: native where the network can",
+        set: |s, text| text.parse().map(|kind| s.atomics = kind),
+        show: |s| s.atomics.to_string(),
+    },
+    Setting {
         name: "HYDRANT_BOOTSTRAP",
         meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
         set: |s, text| {

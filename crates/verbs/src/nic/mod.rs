@@ -21,7 +21,7 @@ pub(crate) use shared::SharedQueue;
 
 use crate::{
     device::{Opened, Port},
-    ffi::{self, Libibverbs, ibv_pd},
+    ffi::{Libibverbs, ibv_pd},
 };
 
 /// An open device, and the domain in which everything is.
@@ -73,11 +73,7 @@ impl Nic {
             region_bytes: attr.max_mr_size,
             reads_asked: few(attr.max_qp_init_rd_atom),
             reads_answered: few(attr.max_qp_rd_atom),
-            atomics: match attr.atomic_cap {
-                ffi::IBV_ATOMIC_HCA => Some(Atomicity::Network),
-                ffi::IBV_ATOMIC_GLOB => Some(Atomicity::Everything),
-                _ => None,
-            },
+            atomics: port.atomics,
             paging: opened.pages(),
             software: is_software(&port.device),
         };

@@ -95,10 +95,15 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// Where the word is not mapped a message has its owner's processor do it, at best in the time of a
-/// bare round trip.
+/// Where the word is not mapped, its owner's NIC does it, if the job is such, and else, for 32 bits
+/// always, its owner's processor, by a message, at best in the time of a bare round trip.
 pub(crate) fn far(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let words = e.job.alloc::<u64>(64)?;
+    let short = e.job.alloc::<u32>(64)?;
+    let who = match e.job.has_native_atomics() {
+        true => "by the NIC",
+        false => "by a message",
+    };
     let mut turn = 0;
     let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
         let medians = e.together(
@@ -116,14 +121,28 @@ pub(crate) fn far(e: &Ensemble<'_>) -> hydrant::Result<()> {
         }
         Ok::<_, hydrant::Error>(())
     };
-    beside("fetch_add", &|_| {
+    let case = |what: &str| format!("{what}, {who}");
+    beside(&case("fetch_add"), &|_| {
         words.fetch_add(PARTNER, 0, black_box(1)).map(look)
     })?;
-    beside("compare_swap", &|_| {
+    beside("fetch_add of 32 bits, by a message", &|_| {
+        short.fetch_add(PARTNER, 0, black_box(1)).map(look)
+    })?;
+    beside(&case("compare_swap"), &|_| {
         let zero = black_box(0);
         words.compare_swap(PARTNER, 0, zero, zero).map(look)
     })?;
-    beside("atomic_load", &|_| words.atomic_load(PARTNER, 0).map(look))?;
+    beside(&case("atomic_load"), &|_| {
+        words.atomic_load(PARTNER, 0).map(look)
+    })?;
+    let own = match e.job.has_native_atomics() {
+        true => "by the NIC",
+        false => "by the processor",
+    };
+    beside(&format!("fetch_add to an own word, {own}"), &|_| {
+        words.fetch_add(e.job.rank(), 1, black_box(1)).map(look)
+    })?;
+    e.job.free(short)?;
     e.job.free(words)
 }
 

@@ -6,12 +6,15 @@
 //!          tag UNKNOWN            args number: no such allocation lives there
 //! ```
 
-use std::thread;
+use std::{sync::atomic::AtomicU64, thread};
 
 use bytemuck::Pod;
 use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
 
-use super::sealed::{Bits, Sealed};
+use super::{
+    Way,
+    sealed::{Bits, Sealed},
+};
 use crate::{Error, Rank, Result, am::kind, job::Core, memory::Symmetric, progress};
 
 /// What is done.
@@ -36,6 +39,12 @@ pub enum Kind {
     Float64,
 }
 
+impl Kind {
+    fn is_wide(self) -> bool {
+        matches!(self, Kind::Word64 | Kind::Float64)
+    }
+}
+
 const VERBS: [Verb; 8] = [
     Verb::Load,
     Verb::Store,
@@ -55,9 +64,12 @@ impl<T: Pod + Sealed> Symmetric<T> {
     /// Has the owner do it; done there when this returns.
     #[cold]
     pub(super) fn ask(&self, rank: Rank, offset: usize, what: (Verb, [T; 2])) -> Result<T> {
-        progress::may_wait("an atomic operation that goes through the network")?;
         let block = self.block();
         let core = block.core()?;
+        if T::WIDE && core.atomics != Way::Processors {
+            return self.by_nic(&core, rank, offset, what);
+        }
+        progress::may_wait("an atomic operation that goes through the network")?;
         let (verb, [value, expected]) = what;
         let send = |id, core: &Core| {
             let message = Message {
@@ -100,6 +112,10 @@ pub(crate) fn asked(core: &Core, delivery: &Delivery<'_>, port: &mut dyn ReplyPo
     let (Some(verb), Some(kind)) = (VERBS.get(verb), KINDS.get(kind)) else {
         return core.malformed(delivery.from, "an atomic operation of unknown kind");
     };
+    if kind.is_wide() && core.atomics != Way::Processors {
+        let what = "an atomic operation by a processor on a word that NICs change";
+        return core.malformed(delivery.from, what);
+    }
     let answer = match core.memory.find(block) {
         Err(_) => (UNKNOWN, 0),
         Ok(block) => {
@@ -159,16 +175,28 @@ fn apply(
         Kind::Word32 => {
             bits::<u32>(u32::word(window, offset)?, verb, operands.map(u32::of_bits)).map(u64::from)
         }
-        Kind::Word64 => bits::<u64>(u64::word(window, offset)?, verb, operands),
+        Kind::Word64 | Kind::Float64 => {
+            apply_wide(u64::word(window, offset)?, kind, verb, operands)
+        }
         Kind::Float32 => {
             let operands = operands.map(<f32 as Sealed>::of_bits);
             numbers::<f32>(f32::word(window, offset)?, verb, operands).map(Sealed::to_bits)
         }
-        Kind::Float64 => {
-            let operands = operands.map(<f64 as Sealed>::of_bits);
-            numbers::<f64>(f64::word(window, offset)?, verb, operands).map(Sealed::to_bits)
-        }
     }
+}
+
+/// The same on a word of 64 bits.
+pub(super) fn apply_wide(
+    word: &AtomicU64,
+    kind: Kind,
+    verb: Verb,
+    operands: [u64; 2],
+) -> Option<u64> {
+    if kind == Kind::Float64 {
+        let operands = operands.map(<f64 as Sealed>::of_bits);
+        return numbers::<f64>(word, verb, operands).map(Sealed::to_bits);
+    }
+    bits::<u64>(word, verb, operands)
 }
 
 /// What every type can.

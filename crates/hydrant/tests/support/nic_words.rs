@@ -1,0 +1,285 @@
+//! A network whose NICs change words, by steps that a processor would come between: the played
+//! one, with this above it. The ranks are threads of the test, so an address is one for all.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use hydrant::{Caps, Rank};
+use hydrant_conduit::{
+    Access, Atomic, Atomicity, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink,
+    Sleeper, Standing, Ticket, Window,
+};
+
+/// What all ranks share.
+#[derive(Clone, Default)]
+pub(crate) struct Nics {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is registered to be written: address and bytes, by rank and key.
+    extents: BTreeMap<(u32, u64), (usize, usize)>,
+    done: u64,
+    /// Of so many operations on peers' words the result of one is lost; zero: of none.
+    lossy: u64,
+}
+
+impl Nics {
+    /// NICs of which one in so many results is lost.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn lossy(every: u64) -> Self {
+        let nics = Self::default();
+        nics.state().lossy = every;
+        nics
+    }
+
+    /// What stands between each rank and the network.
+    pub(crate) fn layer(
+        &self,
+    ) -> impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + Send + Sync + use<> {
+        let nics = self.clone();
+        move |inner| {
+            let mut caps = inner.caps().clone();
+            caps.atomics = Some(Atomicity::Network);
+            let (nics, ended) = (nics.clone(), Mutex::default());
+            Box::new(Layer {
+                inner,
+                caps,
+                nics,
+                ended,
+                next: AtomicU64::new(1 << 61),
+            })
+        }
+    }
+
+    /// Operations that NICs did.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn done(&self) -> u64 {
+        self.state().done
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a word; `None` if no such memory is registered.
+    fn change(&self, rank: Rank, word: Remote, operation: Atomic) -> Option<(u64, bool)> {
+        let mut state = self.state();
+        let (start, len) = *state.extents.get(&(rank.0, word.key.0))?;
+        let at = usize::try_from(word.offset).ok()?;
+        if at < start || at + 8 > start + len {
+            return None;
+        }
+        state.done += 1;
+        let lost = state.lossy > 0 && state.done.is_multiple_of(state.lossy);
+        // SAFETY: registered memory of a rank of this process, shared and aligned as the callers
+        // of `Conduit::atomic` see to.
+        let cell = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
+        let was = cell.load(Relaxed);
+        // Who else changes it now has done so in vain.
+        if state.done.is_multiple_of(16) {
+            thread::yield_now();
+        }
+        cell.store(
+            match operation {
+                Atomic::Add(value) => was.wrapping_add(value),
+                Atomic::CompareSwap { expected, value } if was == expected => value,
+                Atomic::CompareSwap { .. } => was,
+            },
+            Relaxed,
+        );
+        Some((was, lost))
+    }
+}
+
+struct Layer {
+    inner: Box<dyn Conduit>,
+    caps: Caps,
+    nics: Nics,
+    /// Operations that ended and were not told of.
+    ended: Mutex<Vec<(Ticket, Result<(), Error>)>>,
+    next: AtomicU64,
+}
+
+impl Layer {
+    fn ended(&self) -> MutexGuard<'_, Vec<(Ticket, Result<(), Error>)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, sink: &mut dyn Sink) -> usize {
+        let ended = std::mem::take(&mut *self.ended());
+        let count = ended.len();
+        for (ticket, outcome) in ended {
+            sink.complete(ticket, outcome);
+        }
+        count
+    }
+}
+
+impl Conduit for Layer {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    unsafe fn atomic(
+        &self,
+        peer: Rank,
+        word: Remote,
+        operation: Atomic,
+        was: *mut u64,
+    ) -> Result<Posted, Error> {
+        if self.standing(peer) != Standing::Present {
+            return Err(Error::PeerLost(peer));
+        }
+        let key = word.key.0;
+        let (found, lost) =
+            (self.nics.change(peer, word, operation)).ok_or(Error::Revoked { peer, key })?;
+        let own = peer == self.rank();
+        if own || !lost {
+            // SAFETY: writable by nobody else, says the caller.
+            unsafe { was.write(found) };
+        }
+        if own {
+            return Ok(Posted::Done);
+        }
+        let ticket = Ticket(self.next.fetch_add(1, Relaxed));
+        let outcome = if lost {
+            Err(Error::ResultLost { peer })
+        } else {
+            Ok(())
+        };
+        self.ended().push((ticket, outcome));
+        Ok(Posted::Pending(ticket))
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        // SAFETY: the same contract.
+        let key = unsafe { self.inner.register(addr, len, access) }?;
+        if access == Access::ReadWrite {
+            let mut state = self.nics.state();
+            let name = (self.rank().0, key.0);
+            state.extents.insert(name, (addr.expose_provenance(), len));
+        }
+        Ok(key)
+    }
+
+    fn deregister(&self, key: Key) -> Result<(), Error> {
+        self.nics.state().extents.remove(&(self.rank().0, key.0));
+        self.inner.deregister(key)
+    }
+
+    fn poll(&self, sink: &mut dyn Sink) -> usize {
+        self.tell(sink) + self.inner.poll(sink)
+    }
+
+    fn drain(&self, sink: &mut dyn Sink) -> usize {
+        self.tell(sink) + self.inner.drain(sink)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        // Another thread's operation may end meanwhile, and nobody rings for it.
+        let timeout = timeout.map_or(UNHEARD, |timeout| timeout.min(UNHEARD));
+        if self.ended().is_empty() {
+            self.inner.wait(sleeper, Some(timeout), ready);
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.inner.write(peer, to, from, len, local) }
+    }
+
+    unsafe fn read(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.inner.read(peer, from, to, len, local) }
+    }
+
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        self.inner.window(peer)
+    }
+
+    fn door(&self, peer: Rank) -> Option<&Door> {
+        self.inner.door(peer)
+    }
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        self.inner.commit(offset, len)
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.inner.commit_huge(offset, len)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        self.inner.decommit(offset, len);
+    }
+
+    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
+        self.inner.send(peer, message)
+    }
+
+    fn handled(&self, peer: Rank) -> (u64, u64) {
+        self.inner.handled(peer)
+    }
+
+    fn ring(&self, peer: Rank) {
+        self.inner.ring(peer);
+    }
+
+    fn wake(&self, peer: Rank) {
+        self.inner.wake(peer);
+    }
+
+    fn standing(&self, peer: Rank) -> Standing {
+        self.inner.standing(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.inner.first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.inner.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        self.inner.leave(orderly);
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+}
+
+/// How long who sleeps does so at most.
+const UNHEARD: Duration = Duration::from_millis(2);
