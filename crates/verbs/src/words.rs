@@ -4,6 +4,7 @@
 
 use std::{
     io,
+    num::NonZeroU16,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,12 +13,12 @@ use crate::nic::{Buffer, Nic};
 /// Words for as many atomic operations as may be with the NIC at once.
 pub(crate) struct Words {
     buffer: Buffer,
-    free: Mutex<Vec<u16>>,
+    free: Mutex<Vec<NonZeroU16>>,
 }
 
-/// A word that is one operation's.
+/// A word that is one operation's: its number, from one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Word(u16);
+pub(crate) struct Word(NonZeroU16);
 
 const BYTES: usize = size_of::<u64>();
 
@@ -29,7 +30,12 @@ impl Words {
     pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Self> {
         Ok(Self {
             buffer: Buffer::new(nic, Self::MEMORY)?,
-            free: Mutex::new((0..Self::COUNT).rev().collect()),
+            free: Mutex::new(
+                (1..=Self::COUNT)
+                    .rev()
+                    .filter_map(NonZeroU16::new)
+                    .collect(),
+            ),
         })
     }
 
@@ -50,14 +56,14 @@ impl Words {
     }
 
     pub(crate) fn address(&self, word: &Word) -> *mut u8 {
-        self.buffer.at(usize::from(word.0) * BYTES, BYTES)
+        self.buffer.at(usize::from(word.0.get() - 1) * BYTES, BYTES)
     }
 
     pub(crate) fn lkey(&self) -> u32 {
         self.buffer.lkey()
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<u16>> {
+    fn free(&self) -> MutexGuard<'_, Vec<NonZeroU16>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
