@@ -262,6 +262,19 @@ fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> boo
 pub(super) fn access_failed(cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {
     match cause {
         hydrant_conduit::Error::PeerLost(rank) => hydrant_pinning::Error::PeerLost(rank.0),
+        // Of what was granted, not all was mapped.
+        hydrant_conduit::Error::BadAddress { peer, addr, len }
+        | hydrant_conduit::Error::OutOfExtent {
+            peer,
+            offset: addr,
+            len,
+            ..
+        } => hydrant_pinning::Error::Unreachable {
+            rank: peer.0,
+            addr: *addr,
+            len: *len,
+            why: Refusal::NotMapped,
+        },
         cause => hydrant_pinning::Error::Access {
             rank: 0,
             why: cause.to_string(),

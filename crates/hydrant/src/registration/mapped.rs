@@ -57,7 +57,14 @@ impl Core {
         }
         // Some of it is not mapped, or not to be written.
         let (start, end) = bytes(need);
-        let stretch = only_stretch(&own_maps(), start, end).ok_or(Refusal::NotMapped)?;
+        let stretch = only_stretch(&own_maps(), start, end)
+            // A bucket with nothing mapped in it cannot be what was asked for.
+            .filter(|stretch| {
+                let (first, last) = (need.first + 1, need.end().saturating_sub(1));
+                stretch.start < geometry.address_of(first)
+                    && stretch.end > geometry.address_of(last)
+            })
+            .ok_or(Refusal::NotMapped)?;
         let access = if stretch.writable {
             Access::ReadWrite
         } else {
