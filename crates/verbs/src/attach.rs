@@ -89,7 +89,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
     let fixed = options.sends as usize * slot + Words::MEMORY + Post::BYTES;
     let of_a_pair = 2 * window as usize * slot;
-    let registration = registration(&places, &told, &nic);
+    let registration = registration(&places, &told);
     let (extents, inline) = (registration.max_extents, registration.inline as u32);
     let caps = Caps {
         name: "verbs",
@@ -143,10 +143,23 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
 }
 
 fn made(what: &'static str, cause: io::Error) -> Error {
-    Error::System {
+    pinned_out(&cause).unwrap_or_else(|| Error::System {
         what: "setting up the RDMA device",
         cause: format!("{what} could not be made: {cause}"),
-    }
+    })
+}
+
+/// The error of a process that is held to a limit of what it may pin, if that may be the cause.
+pub(crate) fn pinned_out(cause: &io::Error) -> Option<Error> {
+    let limit = match cause.raw_os_error() {
+        Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => memlock()?,
+        _ => return None,
+    };
+    Some(Error::Exhausted {
+        what: "bytes that this process may pin (RLIMIT_MEMLOCK)",
+        limit,
+        remedy: "raise it: ulimit -l, or memlock in /etc/security/limits.conf",
+    })
 }
 
 fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
@@ -163,6 +176,7 @@ fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
         pinnable: pinnable(),
         memlock: memlock().unwrap_or(u64::MAX),
         extents: 0,
+        extent_bytes: nic.limits.region_bytes,
         inline: 0,
         atomics: Place::code_of(nic.limits.atomics),
         _rest: 0,
@@ -247,7 +261,9 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
         let since = Instant::now();
         // SAFETY: nobody is told the key.
         let region = unsafe { Region::new(nic, addr, len, Access::ReadWrite) };
-        let region = region.map_err(|cause| Error::system("registering memory", cause))?;
+        let region = region.map_err(|cause| {
+            pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
+        })?;
         let registered = since.elapsed();
         drop(region);
         Ok([registered, since.elapsed() - registered])
@@ -262,7 +278,7 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
 }
 
 /// What registering costs and allows, the same at every rank: the least that one has.
-fn registration(places: &[Place], told: &Told, nic: &Nic) -> Registration {
+fn registration(places: &[Place], told: &Told) -> Registration {
     let share = |place: &Place| {
         let here = places
             .iter()
@@ -290,8 +306,7 @@ fn registration(places: &[Place], told: &Told, nic: &Nic) -> Registration {
         deregister: cost(deregister_op, deregister_page),
         copy_ns_per_byte: copy,
         max_extents: Some(least(&|place| place.extents.into())),
-        max_extent: usize::try_from(nic.limits.region_bytes)
-            .map_or(1 << 40, |most| most.min(1 << 40)),
+        max_extent: least(&|place| place.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,
         inline: least(&|place| place.inline.into()),

@@ -19,6 +19,7 @@ use hydrant_conduit::{
 };
 
 use crate::{
+    attach::pinned_out,
     control::{Command, Datagram},
     inbox::Inbox,
     lane::{self, Whole, Work},
@@ -256,18 +257,11 @@ impl Verbs {
             Some(_) if !memory.pin(access) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
-                match hydrant_conduit::memory::memlock() {
-                    Some(limit) => Error::Exhausted {
-                        what: "bytes that this process may pin (RLIMIT_MEMLOCK)",
-                        limit,
-                        remedy: "raise it: ulimit -l, or memlock in /etc/security/limits.conf",
-                    },
-                    None => Error::Exhausted {
-                        what: "memory regions of the NIC, or memory to pin",
-                        limit: self.shared.nic.limits.regions.into(),
-                        remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
-                    },
-                }
+                pinned_out(cause).unwrap_or(Error::Exhausted {
+                    what: "memory regions of the NIC, or memory to pin",
+                    limit: self.shared.nic.limits.regions.into(),
+                    remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
+                })
             }
             _ => Error::System {
                 what: "registering memory",

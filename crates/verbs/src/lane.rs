@@ -127,6 +127,8 @@ pub(crate) struct Lane {
     /// The number of the next packet, and how much data one carries.
     packet: u32,
     mtu: u32,
+    /// How often in a row the own NIC could not send, with nothing done between.
+    unsent: u32,
 }
 
 /// Work that is with the NIC.
@@ -136,6 +138,10 @@ struct Posted {
     /// The number of the packet after its last.
     end: u32,
 }
+
+/// How often in a row the own NIC may be unable to send although the peer was reached, before that
+/// is the NIC's own failure.
+const UNSENT: u32 = 16;
 
 /// Packets are counted modulo this.
 const PACKETS: u32 = 1 << 24;
@@ -165,6 +171,7 @@ impl Lane {
             first: 0,
             packet: 0,
             mtu: 1024,
+            unsent: 0,
         }
     }
 
@@ -248,6 +255,7 @@ impl Lane {
             posted.work.succeed(roads, ended);
         }
         self.first = self.first.wrapping_add(count as u32);
+        self.unsent = 0;
         roads.posted.fetch_sub(count as u32, Relaxed);
     }
 
@@ -270,6 +278,13 @@ impl Lane {
         match status {
             ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR => {
                 self.refused(roads)
+            }
+            // What soft-RoCE says when it finds no way to the peer, as while the link is down.
+            ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
+                self.unsent += 1;
+                self.close(roads);
+                self.state = State::Unclear;
+                Failure::Unclear
             }
             ffi::IBV_WC_RETRY_EXC_ERR
             | ffi::IBV_WC_RNR_RETRY_EXC_ERR

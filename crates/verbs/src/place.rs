@@ -24,6 +24,8 @@ pub(crate) struct Place {
     /// Bytes that all ranks of its host together may pin, and that it may by itself.
     pub(crate) pinnable: u64,
     pub(crate) memlock: u64,
+    /// Most bytes of an extent.
+    pub(crate) extent_bytes: u64,
     /// Extents it may register, and bytes its NIC takes along with a request.
     pub(crate) extents: u32,
     pub(crate) inline: u32,
@@ -34,7 +36,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Changes with what ranks say to each other.
-    pub(crate) const VERSION: u32 = 2;
+    pub(crate) const VERSION: u32 = 3;
 
     /// What it says of atomic operations, for a NIC.
     pub(crate) fn code_of(atomics: Option<Atomicity>) -> u32 {

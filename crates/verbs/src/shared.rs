@@ -351,6 +351,12 @@ impl Shared {
         self.sleepers.wake_all();
     }
 
+    /// Whether the own port is down, and a peer has nothing to do that was asked by way of it.
+    pub(crate) fn is_cut_off_from(&self, rank: u32) -> bool {
+        let is_idle = |peer: &Peer| lock(&peer.lane).is_empty();
+        self.known(rank).is_none_or(is_idle) && !self.nic.is_up()
+    }
+
     /// Whether nothing that was asked of peers' NICs is under way.
     pub(crate) fn is_quiet(&self) -> bool {
         (0..self.size)

@@ -7,29 +7,14 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Key, Rank};
-use rustc_hash::FxHashMap;
 
-use super::{AGAIN, Control, Datagram, Kind};
+use super::{Control, Datagram, Kind};
 use crate::{
     lane::{Access, State, Whole},
     nic::{Connect, QueuePair},
     shared::{Shared, lock},
     table,
 };
-
-/// Connections being made: what was asked, and when last.
-#[derive(Default)]
-pub(super) struct Calls(FxHashMap<u32, (Datagram, Instant)>);
-
-impl Calls {
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.0.values().map(|(_, last)| *last + AGAIN).min()
-    }
-
-    pub(super) fn end(&mut self, rank: Rank) {
-        self.0.remove(&rank.0);
-    }
-}
 
 impl Control {
     /// Asks a peer to connect.
@@ -61,29 +46,11 @@ impl Control {
         lane.pair = Some(pair);
         drop(lane);
         if rank == shared.rank {
-            self.loopback.get_or_insert_with(Instant::now);
             return self.answer(rank, &request);
         }
         self.watch.begin(rank.0);
-        self.calls.0.insert(rank.0, (request, Instant::now()));
+        self.calls.said(rank.0, request);
         self.say(rank, request);
-    }
-
-    /// Those who did not answer are asked again.
-    pub(super) fn call_again(&mut self, now: Instant) {
-        let due: Vec<(u32, Datagram)> = (self.calls.0.iter_mut())
-            .filter(|(_, (_, last))| now.saturating_duration_since(*last) >= AGAIN)
-            .map(|(rank, (request, last))| {
-                *last = now;
-                (*rank, *request)
-            })
-            .collect();
-        for (rank, request) in due {
-            match rank == self.shared.rank.0 {
-                true => self.call(Rank(rank)),
-                false => self.say(Rank(rank), request),
-            }
-        }
     }
 
     /// A peer wants to ask something of this rank.
@@ -108,8 +75,11 @@ impl Control {
                 Ok(number) => number,
                 Err(cause) => {
                     drop(incoming);
-                    if from == shared.rank && self.may_try_again() {
-                        self.calls.0.insert(from.0, (*request, Instant::now()));
+                    if self.may_try_again(from, &cause) {
+                        // A peer asks again by itself.
+                        if from == shared.rank {
+                            self.calls.said(from.0, *request);
+                        }
                         return;
                     }
                     tracing::error!(%cause, %from, "a connection cannot be answered");
@@ -118,6 +88,9 @@ impl Control {
             },
         };
         drop(incoming);
+        if from != shared.rank {
+            self.stuck.remove(&from.0);
+        }
         let extent = shared.table.find_remote(Key(request.key));
         let answer = Datagram {
             epoch: request.epoch,
@@ -140,11 +113,14 @@ impl Control {
         self.say(from, answer);
     }
 
-    /// Whether this rank has not tried for too long yet to reach itself: a link that is down, say,
-    /// has no route even there.
-    fn may_try_again(&self) -> bool {
-        let since = self.loopback.unwrap_or_else(Instant::now);
-        (self.watch.patience()).is_none_or(|patience| since.elapsed() < patience)
+    /// Whether a connection that could not be made may still be tried for: while a link is down,
+    /// say, there is no route, not even to this rank itself.
+    fn may_try_again(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
+        let since = *self.stuck.entry(rank.0).or_insert_with(|| {
+            tracing::info!(%cause, %rank, "a connection cannot be made yet");
+            Instant::now()
+        });
+        since.elapsed() < self.watch.patience().unwrap_or(PATIENCE)
     }
 
     /// A queue pair that answers a peer, instead of the one before.
@@ -197,20 +173,21 @@ impl Control {
             packet: answer.packet,
             timeout: shared.ack_timeout,
         });
-        self.calls.end(from);
-        if connected.is_err() && from == shared.rank && self.may_try_again() {
-            let now = Instant::now();
-            self.calls.0.insert(from.0, (*answer, now));
-            return;
-        }
-        if from == shared.rank {
-            self.loopback = None;
-        }
         if let Err(cause) = connected {
-            tracing::error!(%cause, %from, "a connection cannot be used");
             drop(lane);
+            if self.may_try_again(from, &cause) {
+                // A peer is asked again, and answers the same.
+                if from == shared.rank {
+                    self.calls.said(from.0, *answer);
+                }
+                return;
+            }
+            tracing::error!(%cause, %from, "a connection cannot be used");
+            self.calls.answered(from.0);
             return self.lose(from, "the connection cannot be used");
         }
+        self.calls.answered(from.0);
+        self.stuck.remove(&from.0);
         let mtu = shared.places[from.index()].mtu.min(shared.nic.port.mtu);
         lane.begin(answer.packet, mtu);
         let refused = lane.refused.take();
@@ -243,7 +220,7 @@ impl Control {
             return self.say_how_far(rank, &question);
         }
         self.watch.begin(rank.0);
-        self.calls.0.insert(rank.0, (question, Instant::now()));
+        self.calls.said(rank.0, question);
         self.say(rank, question);
     }
 
@@ -296,6 +273,9 @@ impl Control {
     }
 }
 
+/// How long a connection is tried for where peers may be silent for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What the owner says of an extent whose key was refused.
 const GONE: u32 = 0;
 const READABLE: u32 = 1;
@@ -311,6 +291,8 @@ fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
         writable: answer.about == WRITABLE,
     };
     match answer.about {
+        // It is in force as long as the peer is: what it does not open is not there.
+        _ if key == Key::ANY.0 => Error::BadAddress { peer, addr, len },
         READABLE | WRITABLE if answer.key == key && !extent.covers(addr, len) => {
             Error::OutOfExtent {
                 peer,
@@ -344,4 +326,52 @@ fn packet() -> u32 {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
     since.subsec_nanos().wrapping_mul(0x9e37_79b9) >> 8
+}
+
+#[cfg(test)]
+mod tests {
+    use hydrant_conduit::Ticket;
+
+    use super::*;
+
+    #[test]
+    fn refused_accesses_are_explained_by_what_the_owner_says() {
+        let asked = |key, addr, write| Access {
+            ticket: Ticket(1),
+            write,
+            last: true,
+            addr: 0,
+            len: 8,
+            lkey: 0,
+            remote: addr,
+            rkey: 0,
+            whole: Whole { key, addr, len: 8 },
+        };
+        let said = |about, key| Datagram {
+            about,
+            key,
+            start: 0x1000,
+            len: 0x100,
+            ..Datagram::new(Kind::Accept, 3)
+        };
+        let why = |access: &Access, answer| explain(Rank(3), access, &answer);
+        let (inside, outside) = (0x1000, 0x10fc);
+        assert!(matches!(
+            why(&asked(7, inside, true), said(GONE, 7)),
+            Error::Revoked { key: 7, .. }
+        ));
+        assert!(matches!(
+            why(&asked(7, inside, true), said(READABLE, 7)),
+            Error::BadAddress { len: 8, .. }
+        ));
+        assert!(matches!(
+            why(&asked(7, outside, false), said(WRITABLE, 7)),
+            Error::OutOfExtent { offset: 0x10fc, .. }
+        ));
+        // Where the NIC pages nothing is revoked: it is not mapped.
+        assert!(matches!(
+            why(&asked(Key::ANY.0, inside, true), said(GONE, Key::ANY.0)),
+            Error::BadAddress { addr: 0x1000, .. }
+        ));
+    }
 }

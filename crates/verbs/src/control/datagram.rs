@@ -26,13 +26,15 @@ pub(crate) enum Kind {
     LeaveSeen,
     /// A rank is lost.
     Lost,
+    /// The answer to it.
+    LostSeen,
     /// Wake your sleepers.
     Wake,
     /// The answer to it.
     Awake,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Connect,
     Kind::Accept,
     Kind::HowFar,
@@ -42,6 +44,7 @@ const KINDS: [Kind; 11] = [
     Kind::Leave,
     Kind::LeaveSeen,
     Kind::Lost,
+    Kind::LostSeen,
     Kind::Wake,
     Kind::Awake,
 ];

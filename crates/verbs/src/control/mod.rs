@@ -4,13 +4,13 @@
 //! It speaks by datagrams, sleeps otherwise, and never waits for anybody: what is not answered
 //! is asked again.
 
+mod again;
 mod connect;
 mod datagram;
 mod post;
 mod watch;
 
 use std::{
-    collections::hash_map::Entry,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -27,7 +27,7 @@ pub(crate) use datagram::Datagram;
 pub(crate) use post::Post;
 
 use crate::shared::{Shared, lock};
-use connect::Calls;
+use again::Unanswered;
 use watch::Watch;
 
 /// What other threads have it do.
@@ -75,9 +75,9 @@ impl Commands {
     }
 }
 
-/// Between two times that an unanswered datagram is sent.
-const AGAIN: Duration = Duration::from_millis(50);
-/// How long a rank that is gone waits for the others to have seen it.
+/// How long a rank that failed waits for the others to have seen that it is gone. One that leaves
+/// in good order waits as long as peers may be silent: a link may be down just then, and who does
+/// not hear of a good end takes it for a bad one.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Starts the thread.
@@ -92,11 +92,13 @@ pub(crate) fn start(
         .spawn(move || {
             let mut control = Control {
                 shared,
-                calls: Calls::default(),
+                calls: Unanswered::default(),
                 watch,
-                unseen: FxHashMap::default(),
-                drowsy: FxHashMap::default(),
-                loopback: None,
+                unseen: Unanswered::default(),
+                drowsy: Unanswered::default(),
+                news: Unanswered::default(),
+                farewell: FAREWELL,
+                stuck: FxHashMap::default(),
                 stop: None,
             };
             control.run();
@@ -106,15 +108,19 @@ pub(crate) fn start(
 
 struct Control {
     shared: Arc<Shared>,
-    calls: Calls,
+    /// Connections being made, by peer: what it was asked.
+    calls: Unanswered<u32, Datagram>,
     watch: Watch,
-    /// Ranks that have not seen yet that this one ends, and how it does.
-    unseen: FxHashMap<u32, (bool, Instant)>,
-    /// Peers that were told to wake their sleepers: for the how manieth time, and when last.
-    drowsy: FxHashMap<u32, (u32, Instant)>,
-    /// Since when this rank has tried to reach itself.
-    loopback: Option<Instant>,
-    /// When to stop waiting for them.
+    /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
+    unseen: Unanswered<u32, bool>,
+    /// Peers that were told to wake their sleepers: for the how manieth time.
+    drowsy: Unanswered<u32, u32>,
+    /// Ranks that do not know yet of another that it is lost: who, and which.
+    news: Unanswered<(u32, u32), ()>,
+    /// Since when connections to these could not be made.
+    stuck: FxHashMap<u32, Instant>,
+    /// How long to wait for answers at the end, and when to stop.
+    farewell: Duration,
     stop: Option<Instant>,
 }
 
@@ -140,13 +146,13 @@ impl Control {
         self.shared.post.arm()?;
         self.listen()?;
         let now = Instant::now();
-        self.call_again(now);
-        self.say_goodbye_again(now);
-        self.wake_again(now);
+        self.say_again(now);
         self.look_after_peers(now);
         let until = [
             self.calls.next(),
-            (!self.unseen.is_empty() || !self.drowsy.is_empty()).then(|| now + AGAIN),
+            self.unseen.next(),
+            self.drowsy.next(),
+            self.news.next(),
             self.watch.next(),
             self.stop,
         ];
@@ -182,7 +188,7 @@ impl Control {
     fn is_over(&self) -> bool {
         let now = Instant::now();
         self.stop
-            .is_some_and(|stop| self.unseen.is_empty() || now >= stop)
+            .is_some_and(|stop| self.unseen.is_empty() && self.news.is_empty() || now >= stop)
     }
 
     fn obey(&mut self, command: Command) {
@@ -191,18 +197,21 @@ impl Control {
             Command::Ask(rank) => self.ask(rank),
             Command::Lose(rank, why) => self.lose(rank, why),
             Command::Leave(orderly) => {
-                let now = Instant::now();
-                let present = self.present();
-                self.unseen = present.map(|rank| (rank, (orderly, now))).collect();
+                if let (true, Some(patience)) = (orderly, self.watch.patience()) {
+                    self.farewell = FAREWELL.max(patience);
+                }
+                for rank in self.present() {
+                    self.unseen.said(rank, orderly);
+                }
                 // Those that have left may still look on.
                 for rank in (0..self.shared.size).filter(|rank| *rank != self.shared.rank.0) {
                     self.say_goodbye(rank, orderly);
                 }
             }
             Command::SeeAwake(rank, number) => {
-                self.drowsy.insert(rank.0, (number, Instant::now()));
+                self.drowsy.said(rank.0, number);
             }
-            Command::Stop => self.stop = Some(Instant::now() + FAREWELL),
+            Command::Stop => self.stop = Some(Instant::now() + self.farewell),
         }
     }
 
@@ -234,15 +243,23 @@ impl Control {
                     self.say(from, Datagram::new(Kind::LeaveSeen, shared.rank.0));
                 }
                 Kind::LeaveSeen => {
-                    self.unseen.remove(&datagram.from);
+                    self.unseen.answered(datagram.from);
                 }
                 Kind::Lost if datagram.about == shared.rank.0 => {
                     self.lose(from, "it counts this rank as lost");
                 }
                 Kind::Lost if datagram.about < shared.size => {
                     self.end(Rank(datagram.about), false);
+                    let seen = Datagram {
+                        about: datagram.about,
+                        ..Datagram::new(Kind::LostSeen, shared.rank.0)
+                    };
+                    self.say(from, seen);
                 }
                 Kind::Lost => {}
+                Kind::LostSeen => {
+                    self.news.answered((datagram.from, datagram.about));
+                }
                 Kind::Wake => {
                     shared.sleepers.wake_all();
                     let awake = Datagram {
@@ -253,10 +270,8 @@ impl Control {
                 }
                 // An answer to an earlier one says nothing of the last.
                 Kind::Awake => {
-                    if let Entry::Occupied(told) = self.drowsy.entry(datagram.from)
-                        && told.get().0 == datagram.epoch
-                    {
-                        told.remove();
+                    if self.drowsy.of(datagram.from) == Some(datagram.epoch) {
+                        self.drowsy.answered(datagram.from);
                     }
                 }
             }
@@ -280,36 +295,24 @@ impl Control {
         self.say(Rank(rank), goodbye);
     }
 
-    fn say_goodbye_again(&mut self, now: Instant) {
-        let standings = &self.shared.standings;
-        self.unseen
-            .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
-        let due: Vec<(u32, bool)> = (self.unseen.iter_mut())
-            .filter(|(_, (_, since))| now - *since >= AGAIN)
-            .map(|(rank, (orderly, since))| {
-                *since = now;
-                (*rank, *orderly)
-            })
-            .collect();
-        for (rank, orderly) in due {
+    /// Says again what was not answered.
+    fn say_again(&mut self, now: Instant) {
+        let shared = Arc::clone(&self.shared);
+        let here = |rank: u32| shared.standings.of(Rank(rank)) == Standing::Present;
+        for (rank, request) in self.calls.due(now, |_| true) {
+            match rank == shared.rank.0 {
+                true => self.call(Rank(rank)),
+                false => self.say(Rank(rank), request),
+            }
+        }
+        for (rank, orderly) in self.unseen.due(now, here) {
             self.say_goodbye(rank, orderly);
         }
-    }
-
-    fn wake_again(&mut self, now: Instant) {
-        let standings = &self.shared.standings;
-        self.drowsy
-            .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
-        let due: Vec<(u32, u32)> = (self.drowsy.iter_mut())
-            .filter(|(_, (_, since))| now.saturating_duration_since(*since) >= AGAIN)
-            .map(|(rank, (number, since))| {
-                *since = now;
-                (*rank, *number)
-            })
-            .collect();
-        for (rank, number) in due {
-            let wake = Datagram::wake(self.shared.rank.0, number);
-            self.say(Rank(rank), wake);
+        for (rank, number) in self.drowsy.due(now, here) {
+            self.say(Rank(rank), Datagram::wake(shared.rank.0, number));
+        }
+        for ((rank, lost), ()) in self.news.due(now, |(rank, _)| here(rank)) {
+            self.say_lost(Rank(rank), Rank(lost));
         }
     }
 
@@ -324,7 +327,8 @@ impl Control {
             })
     }
 
-    /// This rank found a peer lost: everybody is told.
+    /// This rank found a peer lost: everybody is told, until they say that they know. The news is
+    /// worth that: who waits for the lost rank need not be connected with it, and would never ask.
     fn lose(&mut self, rank: Rank, why: &str) {
         if rank == self.shared.rank {
             return self.lose_loopback(why);
@@ -338,6 +342,7 @@ impl Control {
         self.say_lost(rank, rank);
         let others: Vec<u32> = self.present().collect();
         for other in others {
+            self.news.said((other, rank.0), ());
             self.say_lost(Rank(other), rank);
         }
     }
@@ -368,7 +373,8 @@ impl Control {
         if rank == shared.rank || !shared.standings.end(rank, orderly) {
             return;
         }
-        self.calls.end(rank);
+        self.calls.answered(rank.0);
+        self.stuck.remove(&rank.0);
         let mut ended = Vec::new();
         if let Some(peer) = shared.known(rank.0) {
             lock(&peer.lane).end(&shared.roads, &Error::PeerLost(rank), &mut ended);

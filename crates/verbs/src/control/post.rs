@@ -73,7 +73,9 @@ impl Post {
         if addresses.get().is_none() {
             let _ = addresses.set(Address::new(&self.nic, place)?);
         }
-        let (Some(address), Some(slot)) = (addresses.get(), self.slot()) else {
+        // Held until it is posted: a queue pair that is renewed has nothing posted to it.
+        let mut free = self.free();
+        let (Some(address), Some(slot)) = (addresses.get(), self.slot(&mut free)) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
@@ -89,14 +91,13 @@ impl Post {
         // SAFETY: registered as long as the queue pair lives; free again at its completion.
         let sent = unsafe { self.pair.send_datagram(slot.into(), what, address) };
         if sent.is_err() {
-            self.free().push(slot);
+            free.push(slot);
         }
         sent
     }
 
     /// A slot to send from. Those that were sent from are looked for when there is no other.
-    fn slot(&self) -> Option<u32> {
-        let mut free = self.free();
+    fn slot(&self, free: &mut Vec<u32>) -> Option<u32> {
         if free.is_empty() {
             let mut done = [blank(); 16];
             loop {
@@ -117,12 +118,17 @@ impl Post {
         mut each: impl FnMut(Kind, Datagram),
     ) -> io::Result<()> {
         let mut done = [blank(); 16];
+        let mut failed = false;
         loop {
             let count = self.received.poll(&mut done);
             for completion in &done[..count] {
+                if completion.status != crate::ffi::IBV_WC_SUCCESS {
+                    failed = true;
+                    continue;
+                }
                 let slot = completion.wr_id as u32;
                 let len = (completion.byte_len as usize).min(SLOT);
-                let good = completion.status == crate::ffi::IBV_WC_SUCCESS && len > FRONT;
+                let good = len > FRONT;
                 let at = self.buffer.at(slot as usize * SLOT, SLOT);
                 // SAFETY: within the buffer; the NIC gave the slot back with this completion.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
@@ -134,9 +140,23 @@ impl Post {
                 }
             }
             if count == 0 {
-                return Ok(());
+                break;
             }
         }
+        if failed { self.renew() } else { Ok(()) }
+    }
+
+    /// The queue pair failed, and will take nothing any more: soft-RoCE has it fail when there is
+    /// no way to a peer, as while the link is down. Peers know its number, so it stays the same
+    /// one; what was under way is lost, as datagrams may be.
+    fn renew(&self) -> io::Result<()> {
+        tracing::debug!("the queue pair for datagrams failed: it is renewed");
+        let mut free = self.free();
+        self.pair.renew()?;
+        let mut done = [blank(); 16];
+        while self.sent.poll(&mut done) + self.received.poll(&mut done) > 0 {}
+        *free = (RECEIVES..RECEIVES + SENDS).collect();
+        (0..RECEIVES).try_for_each(|slot| self.receive(slot))
     }
 
     /// Has the channel tell of the next datagram.

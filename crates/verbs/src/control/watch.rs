@@ -4,6 +4,10 @@
 //! connected with, and the next rank in the ring, are asked now and then whether they are there;
 //! who answers nothing for long is lost. So a death that nobody else could see is seen by one,
 //! who tells all.
+//!
+//! While the own port is down, silence says nothing of ranks that share the host: they are cut off
+//! together, and may reach each other by other ways. Only where something was asked of such a rank
+//! by way of that port there is none, and it is lost as any other.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -104,24 +108,28 @@ impl Control {
             return;
         }
         let between = patience / QUESTIONS;
-        // This process may have been stopped: then nobody had a chance to be heard.
-        let slept = now.saturating_duration_since(self.watch.looked) > 2 * between;
+        // While this process was stopped, or waited for the system, nobody could be heard.
+        let unheard = now.saturating_duration_since(self.watch.looked);
+        let unheard = unheard.saturating_sub(2 * between);
         self.watch.looked = now;
         let standings = &self.shared.standings;
         self.watch
             .heard
             .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
+        let (places, own) = (&self.shared.places, self.shared.rank.index());
         let mut silent = Vec::new();
         for (rank, heard) in &mut self.watch.heard {
-            if slept {
-                *heard = now;
+            *heard = now.min(*heard + unheard);
+            let is_mate = places[*rank as usize].host == places[own].host;
+            if is_mate && now - *heard >= between && self.shared.is_cut_off_from(*rank) {
+                *heard = now - between;
             }
             let silence = now.saturating_duration_since(*heard);
             if silence >= patience {
                 silent.push(*rank);
             } else if silence >= between / 2 {
                 let (to, ping) = (Rank(*rank), Datagram::new(Kind::Ping, self.shared.rank.0));
-                let place = &self.shared.places[to.index()];
+                let place = &places[to.index()];
                 (self.shared.post).send(to.0, place, &ping.sealed(self.shared.secret));
             }
         }

@@ -90,6 +90,12 @@ impl Nic {
         }))
     }
 
+    /// Whether the port is up, as far as the device knows.
+    pub(crate) fn is_up(&self) -> bool {
+        let port = self.opened.port(self.port.port);
+        port.is_ok_and(|attr| attr.state == crate::ffi::IBV_PORT_ACTIVE)
+    }
+
     fn lib(&self) -> &'static Libibverbs {
         self.opened.lib
     }

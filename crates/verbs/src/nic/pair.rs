@@ -89,17 +89,28 @@ impl QueuePair {
     ) -> io::Result<Self> {
         let queues = (Arc::clone(sends), Arc::clone(receives), None);
         let pair = Self::new(nic, queues, ffi::IBV_QPT_UD, depths, 0)?;
+        pair.ready()?;
+        Ok(pair)
+    }
+
+    /// Makes a queue pair for datagrams as it was at first, under its number: nothing is posted
+    /// to it.
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        self.modify(in_state(ffi::IBV_QPS_RESET), ffi::IBV_QP_STATE)?;
+        self.ready()
+    }
+
+    fn ready(&self) -> io::Result<()> {
         let attr = ibv_qp_attr {
             qkey: QKEY,
-            ..pair.initial()
+            ..self.initial()
         };
-        pair.modify(attr, INITIAL | ffi::IBV_QP_QKEY)?;
-        pair.modify(in_state(ffi::IBV_QPS_RTR), ffi::IBV_QP_STATE)?;
-        pair.modify(
+        self.modify(attr, INITIAL | ffi::IBV_QP_QKEY)?;
+        self.modify(in_state(ffi::IBV_QPS_RTR), ffi::IBV_QP_STATE)?;
+        self.modify(
             in_state(ffi::IBV_QPS_RTS),
             ffi::IBV_QP_STATE | ffi::IBV_QP_SQ_PSN,
-        )?;
-        Ok(pair)
+        )
     }
 
     fn new(

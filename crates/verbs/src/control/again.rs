@@ -1,0 +1,83 @@
+//! What is said again and again, until it is answered.
+
+use std::{
+    hash::Hash,
+    time::{Duration, Instant},
+};
+
+use rustc_hash::FxHashMap;
+
+/// Between two times that an unanswered datagram is sent.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Things said and not answered yet: to whom or of what, what exactly, and when last.
+#[derive(Debug)]
+pub(super) struct Unanswered<K, V>(FxHashMap<K, (V, Instant)>);
+
+impl<K, V> Default for Unanswered<K, V> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
+    /// It was said just now.
+    pub(super) fn said(&mut self, key: K, what: V) {
+        self.0.insert(key, (what, Instant::now()));
+    }
+
+    /// It was answered, or need not be any more.
+    pub(super) fn answered(&mut self, key: K) {
+        self.0.remove(&key);
+    }
+
+    /// What was said last under that key, if it is unanswered.
+    pub(super) fn of(&self, key: K) -> Option<V> {
+        self.0.get(&key).map(|(what, _)| *what)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is to be said again now; nothing any more to those not to be `kept`.
+    pub(super) fn due(&mut self, now: Instant, kept: impl Fn(K) -> bool) -> Vec<(K, V)> {
+        self.0.retain(|key, _| kept(*key));
+        let mut due = Vec::new();
+        for (key, (what, last)) in &mut self.0 {
+            if now.saturating_duration_since(*last) >= AGAIN {
+                *last = now;
+                due.push((*key, *what));
+            }
+        }
+        due
+    }
+
+    /// When something is to be said again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.values().map(|(_, last)| *last + AGAIN).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_said_again_until_they_are_answered() {
+        let mut unanswered = Unanswered::default();
+        assert!(unanswered.is_empty() && unanswered.next().is_none());
+        unanswered.said(1, 'a');
+        unanswered.said(2, 'b');
+        unanswered.said(3, 'c');
+        let now = Instant::now();
+        assert!(unanswered.due(now, |_| true).is_empty());
+        let later = now + AGAIN;
+        unanswered.answered(1);
+        assert_eq!(unanswered.due(later, |key| key != 3), [(2, 'b')]);
+        assert_eq!((unanswered.of(2), unanswered.of(3)), (Some('b'), None));
+        assert!(unanswered.due(later, |_| true).is_empty());
+        assert_eq!(unanswered.next(), Some(later + AGAIN));
+        assert_eq!(unanswered.due(later + AGAIN, |_| true), [(2, 'b')]);
+    }
+}
