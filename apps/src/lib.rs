@@ -2,7 +2,8 @@
 //!
 //! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are what
 //! Firehose was measured with (§4.3, table 3). They are ordinary programs: whatever they
-//! do, a user's program can do too. What each is made of:
+//! do, a user's program can do too. [`hammer`] is a third one: ranks that work on each other until
+//! something breaks. What the two are made of:
 //!
 //! | | |
 //! |---|---|
@@ -18,6 +19,7 @@
 pub mod bitonic;
 pub mod cannon;
 pub mod exchange;
+pub mod hammer;
 pub mod input;
 pub mod matrix;
 pub mod options;

@@ -1,0 +1,228 @@
+//! The memory that ranks write to: of everybody's memory each rank owns a part, cut into slots.
+//!
+//! What lies in a slot follows from who wrote it, which slot it is and how often anything was
+//! written. So it need not be kept, and a block that was torn, lost, doubled or put elsewhere is
+//! seen.
+
+use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
+
+use super::{Dice, die::Phase, log::Log};
+use crate::seed::mix;
+
+/// Slots that a rank has in each area of each other rank, and words of a slot.
+const SLOTS: usize = 24;
+const WORDS: usize = 1024;
+/// Puts under way at once, at most.
+const SEVERAL: usize = 6;
+
+/// An area of memory that every rank has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Symmetric memory.
+    Symmetric,
+    /// A buffer that its owner exposed.
+    Lent,
+}
+
+/// What is known of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Its first words are of that writing; none are if nothing was written yet.
+    Written { time: u64, words: usize },
+    /// A put into it failed.
+    Unknown,
+}
+
+/// A place for a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    which: Which,
+    target: Rank,
+    number: usize,
+}
+
+/// All areas of all ranks, as seen by one.
+pub(crate) struct Field {
+    own: Rank,
+    ranks: usize,
+    symmetric: Symmetric<u64>,
+    lent: Vec<GlobalPtr<u64>>,
+    contents: Vec<Content>,
+    times: u64,
+    _exposed: Exposed<'static, u64>,
+}
+
+impl Field {
+    /// Collective.
+    pub(crate) fn new(job: &Job) -> Result<Self> {
+        let ranks = job.size() as usize;
+        let words = ranks * SLOTS * WORDS;
+        let symmetric = job.alloc(words)?;
+        let exposed = job.expose(vec![0; words])?;
+        let pointers = job.alloc::<GlobalPtr<u64>>(ranks)?;
+        for rank in job.ranks() {
+            pointers.put(rank, job.rank().index(), &[exposed.pointer(0)?])?;
+        }
+        job.barrier()?;
+        let lent = pointers.local()?.to_vec();
+        job.free(pointers)?;
+        Ok(Self {
+            own: job.rank(),
+            ranks,
+            symmetric,
+            lent,
+            contents: vec![Content::Written { time: 0, words: 0 }; 2 * ranks * SLOTS],
+            times: 0,
+            _exposed: exposed,
+        })
+    }
+
+    /// Puts a block into a slot.
+    pub(crate) fn put(&mut self, log: &mut Log, target: Rank, which: Which, dice: &mut Dice) {
+        let number = dice.below(SLOTS);
+        let slot = Slot {
+            which,
+            target,
+            number,
+        };
+        let (written, block) = self.block(slot, dice);
+        // Until it is there nobody knows what is.
+        *self.content(slot) = Content::Unknown;
+        let index = self.index(slot);
+        let put = log.attempt(Phase::Put, |job| match which {
+            Which::Symmetric => self.symmetric.put(target, index, &block),
+            Which::Lent => job.put_to(self.lent[target.index()].offset(index as isize), &block),
+        });
+        if put.is_ok() {
+            *self.content(slot) = written;
+            log.tally.puts += 1;
+        }
+    }
+
+    /// Puts several blocks at once, to any ranks.
+    pub(crate) fn put_several(&mut self, log: &mut Log, dice: &mut Dice) {
+        let mut parts: Vec<(Slot, Content, Vec<u64>)> = Vec::new();
+        for _ in 0..=dice.below(SEVERAL) {
+            let Some(target) = log.draw(dice.next()) else {
+                return;
+            };
+            let slot = Slot {
+                which: Which::Symmetric,
+                target,
+                number: dice.below(SLOTS),
+            };
+            if parts.iter().all(|(other, ..)| *other != slot) {
+                let (written, block) = self.block(slot, dice);
+                parts.push((slot, written, block));
+            }
+        }
+        for (slot, ..) in &parts {
+            *self.content(*slot) = Content::Unknown;
+        }
+        let mut begun = 0;
+        let outcome = log.attempt(Phase::Put, |job| {
+            let (symmetric, begun) = (&self.symmetric, &mut begun);
+            job.scope(|scope| {
+                for (slot, _, block) in &parts {
+                    scope.put(symmetric, slot.target, self.index(*slot), block)?;
+                    *begun += 1;
+                }
+                Ok(())
+            })
+        });
+        let lost = match outcome {
+            Ok(()) => None,
+            Err(Error::PeerLost(lost)) => Some(lost),
+            Err(_) => return,
+        };
+        // Those to other ranks were completed nevertheless.
+        for (slot, written, _) in &parts[..begun] {
+            if Some(slot.target) != lost {
+                *self.content(*slot) = *written;
+                log.tally.puts += 1;
+            }
+        }
+    }
+
+    /// Gets what lies in a slot, and checks it.
+    pub(crate) fn get(&mut self, log: &mut Log, target: Rank, which: Which, dice: &mut Dice) {
+        let number = dice.below(SLOTS);
+        let slot = Slot {
+            which,
+            target,
+            number,
+        };
+        self.check(log, slot);
+    }
+
+    /// Checks every slot that this rank wrote to, of ranks that are there.
+    pub(crate) fn check_all(&mut self, log: &mut Log) {
+        for target in (0..self.ranks as u32).map(Rank) {
+            for which in [Which::Symmetric, Which::Lent] {
+                for number in 0..SLOTS {
+                    let slot = Slot {
+                        which,
+                        target,
+                        number,
+                    };
+                    if log.is_there(target) {
+                        self.check(log, slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, log: &mut Log, slot: Slot) {
+        let Content::Written { time, words } = *self.content(slot) else {
+            return;
+        };
+        if words == 0 {
+            return;
+        }
+        let (mut block, index) = (vec![0; words], self.index(slot));
+        let got = log.attempt(Phase::Get, |job| match slot.which {
+            Which::Symmetric => self.symmetric.get(slot.target, index, &mut block),
+            Which::Lent => {
+                let from = self.lent[slot.target.index()].offset(index as isize);
+                job.get_from(from, &mut block)
+            }
+        });
+        if got.is_err() {
+            return;
+        }
+        log.tally.gets += 1;
+        let wrong = (0..words).find(|at| block[*at] != self.word(slot, time, *at));
+        log.verified(wrong.is_none(), || {
+            let at = wrong.unwrap_or_default();
+            let there = block[at];
+            format!("word {at} of {words} of {slot:?}, written as number {time}, is {there:#x}")
+        });
+    }
+
+    /// What is written next into a slot, and how it will be known.
+    fn block(&mut self, slot: Slot, dice: &mut Dice) -> (Content, Vec<u64>) {
+        self.times += 1;
+        let time = self.times;
+        // Of all lengths, from a word to a slot, the short ones as often as the long ones.
+        let most = 1 << dice.below(WORDS.ilog2() as usize + 1);
+        let words = 1 + dice.below(most);
+        let block = (0..words).map(|at| self.word(slot, time, at)).collect();
+        (Content::Written { time, words }, block)
+    }
+
+    fn word(&self, slot: Slot, time: u64, at: usize) -> u64 {
+        let writer = u64::from(self.own.0) << 32 | u64::from(slot.target.0);
+        let place = (slot.which as u64) << 32 | slot.number as u64;
+        mix(mix(writer ^ mix(place)) ^ time << 16 ^ at as u64)
+    }
+
+    fn index(&self, slot: Slot) -> usize {
+        (self.own.index() * SLOTS + slot.number) * WORDS
+    }
+
+    fn content(&mut self, slot: Slot) -> &mut Content {
+        let area = slot.which as usize * self.ranks + slot.target.index();
+        &mut self.contents[area * SLOTS + slot.number]
+    }
+}

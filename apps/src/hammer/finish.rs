@@ -1,0 +1,41 @@
+//! The end: everything is checked once more, and nobody leaves before all that are left are done.
+
+use std::{thread, time::Duration};
+
+use hydrant::{Rank, Symmetric};
+
+use super::{die::Phase, field::Field, log::Log, messages::Messages};
+
+/// Between two looks whether the others are done.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Checks all that this rank wrote and sent, as far as those it went to are there.
+pub(crate) fn check_all(log: &mut Log, field: &mut Field, messages: &Messages) {
+    field.check_all(log);
+    messages.check_all(log);
+}
+
+/// Tells all others that this rank is done, and waits until they are, or are lost.
+pub(crate) fn take_leave(log: &mut Log, done: &Symmetric<u64>) {
+    let own = log.rank();
+    let others: Vec<Rank> = log.others().collect();
+    for rank in others {
+        let _ = log.attempt(Phase::Request, |_| done.put_value(rank, own.index(), 1));
+    }
+    let is_done = |rank: Rank| {
+        let word = done.local().and_then(|words| words.load(rank.index()));
+        word.is_ok_and(|word| word == 1)
+    };
+    loop {
+        let waiting: Vec<Rank> = log.others().filter(|rank| !is_done(*rank)).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        for rank in waiting {
+            let ask = || done.get_value(rank, own.index());
+            // It may have been done, and left, after the look.
+            log.ping(rank, ask, || is_done(rank));
+        }
+        thread::sleep(PAUSE);
+    }
+}

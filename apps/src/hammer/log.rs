@@ -1,0 +1,236 @@
+//! What a rank did, how long it waited, and what it was told when something broke.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use hydrant::{Error, Job, Rank, Result};
+use serde::Serialize;
+
+use super::{die::Phase, kernel};
+
+/// Operations between two looks at what is pinned.
+const SAMPLE: u64 = 16;
+
+/// Counts of what was done.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Tally {
+    /// Blocks put, blocks got, and messages sent.
+    pub(crate) puts: u64,
+    pub(crate) gets: u64,
+    pub(crate) requests: u64,
+    /// Checks of what was got or had arrived, and those that found something wrong.
+    pub(crate) verified: u64,
+    pub(crate) wrong: u64,
+    /// What was wrong first.
+    pub(crate) first_wrong: Option<String>,
+}
+
+/// A rank that this one was told to be lost.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Loss {
+    pub(crate) rank: u32,
+    /// When it was told, in nanoseconds since 1970.
+    pub(crate) at: u64,
+    /// How long the operation had waited that was told.
+    pub(crate) waited: f64,
+    /// Operations that went well afterwards.
+    pub(crate) operations_after: u64,
+}
+
+/// One rank's log.
+pub(crate) struct Log<'job> {
+    job: &'job Job,
+    pub(crate) tally: Tally,
+    pub(crate) losses: Vec<Loss>,
+    /// Failures by kind.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// The longest that an operation took.
+    pub(crate) longest: Duration,
+    /// Most kilobytes that were seen pinned.
+    pub(crate) pinned_most: u64,
+    there: Vec<bool>,
+    attempts: u64,
+    phase: Arc<AtomicU64>,
+}
+
+impl<'job> Log<'job> {
+    pub(crate) fn new(job: &'job Job) -> Self {
+        Self {
+            job,
+            tally: Tally::default(),
+            losses: Vec::new(),
+            errors: BTreeMap::new(),
+            longest: Duration::ZERO,
+            pinned_most: 0,
+            there: job.ranks().map(|rank| rank != job.rank()).collect(),
+            attempts: 0,
+            phase: Arc::new(AtomicU64::new(Phase::Between.of(0))),
+        }
+    }
+
+    pub(crate) fn rank(&self) -> Rank {
+        self.job.rank()
+    }
+
+    /// What the rank does, for who watches it.
+    pub(crate) fn phase(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.phase)
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase.of(self.attempts), SeqCst);
+    }
+
+    /// Does something that may fail, and keeps the time and what came of it.
+    pub(crate) fn attempt<R>(
+        &mut self,
+        phase: Phase,
+        operation: impl FnOnce(&'job Job) -> Result<R>,
+    ) -> Result<R> {
+        let since = Instant::now();
+        self.set_phase(phase);
+        let outcome = operation(self.job);
+        self.set_phase(Phase::Between);
+        let waited = since.elapsed();
+        self.longest = self.longest.max(waited);
+        self.attempts += 1;
+        match &outcome {
+            Ok(_) => {
+                for loss in &mut self.losses {
+                    loss.operations_after += 1;
+                }
+            }
+            Err(cause) => {
+                *self.errors.entry(kind(cause)).or_default() += 1;
+                if let Error::PeerLost(lost) = cause {
+                    self.lose(*lost, waited);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn lose(&mut self, lost: Rank, waited: Duration) {
+        let there = self.there.get_mut(lost.index());
+        if there.is_some_and(std::mem::take) {
+            self.losses.push(Loss {
+                rank: lost.0,
+                at: kernel::now(),
+                waited: waited.as_secs_f64(),
+                operations_after: 0,
+            });
+        }
+    }
+
+    /// What was read was right, or not.
+    pub(crate) fn verified(&mut self, right: bool, what: impl FnOnce() -> String) {
+        self.tally.verified += 1;
+        if !right {
+            self.tally.wrong += 1;
+            self.tally.first_wrong.get_or_insert_with(what);
+        }
+    }
+
+    /// Looks now and then how much is pinned.
+    pub(crate) fn sample(&mut self) {
+        if self.attempts.is_multiple_of(SAMPLE) {
+            self.pinned_most = self.pinned_most.max(kernel::pinned());
+        }
+    }
+
+    /// Another rank, of those that are there.
+    pub(crate) fn draw(&self, chance: u64) -> Option<Rank> {
+        let there = self.there.iter().filter(|there| **there).count();
+        let chosen = chance.checked_rem(there as u64)? as usize;
+        self.others().nth(chosen)
+    }
+
+    /// The other ranks that are there.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Rank> {
+        let ranks = (0..).map(Rank).zip(&self.there);
+        ranks.filter(|(_, there)| **there).map(|(rank, _)| rank)
+    }
+
+    pub(crate) fn is_there(&self, rank: Rank) -> bool {
+        self.there.get(rank.index()).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others().next().is_none() && !self.losses.is_empty()
+    }
+
+    /// How many ranks are lost.
+    pub(crate) fn lost(&self) -> usize {
+        self.losses.len()
+    }
+
+    /// A peer that this rank waits for is asked whether it is there, unless it `is_done` by now.
+    pub(crate) fn ping(
+        &mut self,
+        peer: Rank,
+        ask: impl FnOnce() -> Result<u64>,
+        is_done: impl FnOnce() -> bool,
+    ) {
+        let since = Instant::now();
+        if let Err(cause) = ask()
+            && !is_done()
+        {
+            *self.errors.entry(kind(&cause)).or_default() += 1;
+            self.lose(peer, since.elapsed());
+        }
+    }
+
+    /// # Errors
+    /// The first loss.
+    pub(crate) fn loss(&self) -> Result<()> {
+        match self.losses.first() {
+            Some(loss) => Err(Error::PeerLost(Rank(loss.rank))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What kind of failure it was, as programs tell them apart.
+pub(crate) fn kind(cause: &Error) -> String {
+    match cause {
+        Error::PeerLost(rank) => format!("PeerLost({rank})"),
+        cause => {
+            let text = format!("{cause:?}");
+            let name = |text: &str| -> String {
+                let letters = text.chars().take_while(|it| it.is_ascii_alphanumeric());
+                letters.collect()
+            };
+            let outer = name(&text);
+            match cause {
+                // These have kinds of their own.
+                Error::Conduit(_) | Error::Registration(_) => {
+                    format!("{outer}({})", name(&text[outer.len() + 1..]))
+                }
+                _ => outer,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_named_as_programs_match_them() {
+        assert_eq!(kind(&Error::PeerLost(Rank(3))), "PeerLost(3)");
+        assert_eq!(kind(&Error::Freed), "Freed");
+        let address = Error::BadAddress {
+            rank: Rank(1),
+            addr: 5,
+            len: 6,
+        };
+        assert_eq!(kind(&address), "BadAddress");
+    }
+}

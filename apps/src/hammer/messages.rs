@@ -1,0 +1,106 @@
+//! Messages between the ranks, numbered, so that none is lost, doubled or overtaken unseen.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use hydrant::{Function, Handler, Job, Rank, Result};
+
+use super::{Dice, die::Phase, log::Log};
+use crate::seed::mix;
+
+/// Messages sent in a row, and words of payload, at most.
+const ROW: usize = 8;
+const WORDS: usize = 64;
+
+/// What came from a rank.
+#[derive(Debug, Default)]
+struct From {
+    arrived: AtomicU64,
+    wrong: AtomicU64,
+}
+
+/// The messages of one rank.
+pub(crate) struct Messages {
+    handler: Handler,
+    /// How many of the caller's messages arrived, and how many of them were not as they should be.
+    arrived: Function<(), (u64, u64)>,
+    sent: Vec<u64>,
+}
+
+impl Messages {
+    /// Collective.
+    pub(crate) fn new(job: &Job) -> Result<Self> {
+        let from: Arc<[From]> = job.ranks().map(|_| From::default()).collect();
+        let heard = Arc::clone(&from);
+        let handler = job.handler(move |context, args, payload| {
+            let source = context.source();
+            let from = &from[source.index()];
+            let number = from.arrived.fetch_add(1, Relaxed);
+            if args != [number] || !is_payload(source, number, payload) {
+                from.wrong.fetch_add(1, Relaxed);
+            }
+        })?;
+        let arrived = job.function(move |caller: Rank, ()| {
+            let from = &heard[caller.index()];
+            (from.arrived.load(Relaxed), from.wrong.load(Relaxed))
+        })?;
+        Ok(Self {
+            handler,
+            arrived,
+            sent: job.ranks().map(|_| 0).collect(),
+        })
+    }
+
+    /// Sends a few messages to a rank.
+    pub(crate) fn send_some(&mut self, log: &mut Log, target: Rank, dice: &mut Dice) {
+        for _ in 0..=dice.below(ROW) {
+            let sent = &mut self.sent[target.index()];
+            let bytes = payload(log.rank(), *sent, dice.below(WORDS));
+            let request = log.attempt(Phase::Request, |job| {
+                job.request_medium(target, self.handler, &[*sent], &bytes)
+            });
+            if request.is_err() {
+                return;
+            }
+            *sent += 1;
+            log.tally.requests += 1;
+        }
+    }
+
+    /// Asks every rank that is there whether all arrived.
+    pub(crate) fn check_all(&self, log: &mut Log) {
+        for (target, sent) in (0..).map(Rank).zip(&self.sent) {
+            if !log.is_there(target) {
+                continue;
+            }
+            // It is handled after all that was sent before it.
+            let called = log.attempt(Phase::Request, |job| job.call(target, &self.arrived, &()));
+            if let Ok((arrived, wrong)) = called {
+                log.verified((arrived, wrong) == (*sent, 0), || {
+                    format!(
+                        "of {sent} messages to rank {target} {arrived} arrived, {wrong} of them \
+                         not as sent"
+                    )
+                });
+            }
+        }
+    }
+}
+
+fn payload(source: Rank, number: u64, words: usize) -> Vec<u8> {
+    (0..words as u64)
+        .flat_map(|at| word(source, number, at).to_le_bytes())
+        .collect()
+}
+
+fn is_payload(source: Rank, number: u64, payload: &[u8]) -> bool {
+    (0..)
+        .zip(payload.chunks(8))
+        .all(|(at, chunk)| chunk == word(source, number, at).to_le_bytes())
+}
+
+fn word(source: Rank, number: u64, at: u64) -> u64 {
+    mix(mix(u64::from(source.0) << 40 ^ number) ^ at)
+}

@@ -1,0 +1,235 @@
+//! Ranks that put, get and send to each other without rest, check everything they read, and say
+//! what became of them when something breaks: what the faults of `cargo xtask faults` are tried on.
+//!
+//! Every rank owns parts of everybody's memory ([`Field`]), so it alone knows what must be there,
+//! and checks it whenever it gets it. A rank that is told of a loss goes on with those that are
+//! left, and takes its leave only when all of them have: so survivors show that they still reach
+//! each other. What it found out is one JSON object ([`Report`]), printed after the job, when
+//! nothing may be pinned any more.
+
+mod die;
+mod field;
+mod finish;
+mod kernel;
+mod log;
+mod messages;
+mod report;
+mod targets;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use hydrant::{Error, Job, Rank, Result};
+
+use crate::{options::Format, seed::Seed};
+use die::{Phase, Situation};
+use field::{Field, Which};
+use log::Log;
+use messages::Messages;
+use report::Report;
+
+/// Works on all other ranks' memory, checks what it reads, and tells what broke.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "hammer", version)]
+pub struct Arguments {
+    /// How long to work if nothing breaks
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
+    seconds: f64,
+
+    /// Work no longer when this file is there
+    #[arg(long, value_name = "FILE")]
+    until: Option<PathBuf>,
+
+    /// How long to go on with the others once a rank was lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
+    after: f64,
+
+    /// Have a rank kill itself in the middle of this
+    #[arg(long, value_enum, value_name = "WHAT")]
+    die: Option<Situation>,
+
+    /// Which rank that is
+    #[arg(long, value_name = "RANK", default_value_t = 1)]
+    victim: u32,
+
+    /// How long it works first
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    at: f64,
+
+    /// Only try memory that is read-only, not mapped, or partly mapped, a few times
+    #[arg(long)]
+    targets: bool,
+
+    /// What the order of things is drawn from
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+
+    /// How to print what became of each rank
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    format: Format,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    (text.parse().ok())
+        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
+        .ok_or_else(|| "it is a number of seconds from 0 to 86400".to_owned())
+}
+
+/// Joins the job and works; the status is 0 if nothing broke, 3 if ranks were lost or operations
+/// failed, and 1 if anything read was wrong or the job could not be joined.
+pub fn main() -> ExitCode {
+    let told = Mutex::new(None);
+    let since = Instant::now();
+    let ended = hydrant::run(|job| {
+        let arguments = match Arguments::try_parse() {
+            Ok(arguments) => arguments,
+            Err(usage) => {
+                if job.rank() == Rank(0) {
+                    usage.print()?;
+                }
+                // 0 where help was asked for, 2 where it was needed.
+                return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
+            }
+        };
+        let mut report = Report::new(job, &arguments);
+        let outcome = work(job, &arguments, &mut report);
+        report.note_end(job, &outcome);
+        let broken = report.status();
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some((report, arguments.format));
+        outcome.map(|()| broken)
+    });
+    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Some((mut report, format)) = told else {
+        return ended.unwrap_or_else(|cause| not_begun(&cause, since.elapsed()));
+    };
+    report.note_after();
+    if let Err(cause) = &ended {
+        report.note_failure(cause);
+    }
+    // One write, for the ranks share the output.
+    let printed = std::io::stdout().write_all(report.text(format).as_bytes());
+    match (ended, printed) {
+        (Ok(_), Ok(())) => report.status(),
+        (Err(_), _) => report.status_of_loss(),
+        (_, Err(_)) => ExitCode::FAILURE,
+    }
+}
+
+/// The job could not be joined.
+fn not_begun(cause: &Error, waited: Duration) -> ExitCode {
+    let format = Arguments::try_parse().map_or(Format::Table, |arguments| arguments.format);
+    if format == Format::Json {
+        println!("{}", report::not_begun(cause, waited));
+    }
+    eprintln!("hammer: {cause}");
+    ExitCode::FAILURE
+}
+
+fn work(job: &Job, arguments: &Arguments, report: &mut Report) -> Result<()> {
+    if arguments.targets {
+        return targets::try_all(job, report);
+    }
+    let mut log = Log::new(job);
+    let outcome = strike(job, arguments, &mut log);
+    report.take(log);
+    outcome
+}
+
+/// Works until it is over, then checks everything once more.
+fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
+    let mut field = Field::new(job)?;
+    let mut messages = Messages::new(job)?;
+    let done = job.alloc::<u64>(job.size() as usize)?;
+    job.barrier()?;
+    eprintln!(
+        "hammer: rank {} is process {}",
+        job.rank(),
+        std::process::id()
+    );
+
+    let situation = arguments
+        .die
+        .filter(|_| job.rank() == Rank(arguments.victim));
+    thread::scope(|threads| {
+        let working = log.phase();
+        if let Some(situation) = situation {
+            let after = Duration::from_secs_f64(arguments.at);
+            threads.spawn(move || die::kill_self_in(situation, job, &working, after));
+        }
+        let mut dice = Dice(Seed::new(arguments.seed, u64::from(job.rank().0)), 0);
+        let begun = Instant::now();
+        let mut until = begun + Duration::from_secs_f64(arguments.seconds);
+        let mut mourned = 0;
+        let mut stop = Stop(arguments.until.as_deref(), begun);
+        while Instant::now() < until && !log.is_alone() && !stop.is_there() {
+            step(log, &mut field, &mut messages, &mut dice);
+            if log.lost() > mourned {
+                mourned = log.lost();
+                until = Instant::now() + Duration::from_secs_f64(arguments.after);
+            }
+        }
+        finish::check_all(log, &mut field, &messages);
+        finish::take_leave(log, &done);
+        log.set_phase(Phase::Over);
+    });
+    log.loss()
+}
+
+/// Says something to who watches, in one write, for the ranks share the output.
+fn say(what: &str) {
+    let _ = std::io::stderr().write_all(format!("hammer: {what}\n").as_bytes());
+}
+
+/// One thing done to a rank, drawn by chance.
+fn step(log: &mut Log, field: &mut Field, messages: &mut Messages, dice: &mut Dice) {
+    let Some(target) = log.draw(dice.next()) else {
+        return;
+    };
+    let which = match dice.below(3) {
+        0 => Which::Lent,
+        _ => Which::Symmetric,
+    };
+    match dice.below(20) {
+        0..8 => field.put(log, target, which, dice),
+        8..14 => field.get(log, target, which, dice),
+        14..17 => field.put_several(log, dice),
+        _ => messages.send_some(log, target, dice),
+    }
+    log.sample();
+}
+
+/// A file that ends the work, and when it was looked for last.
+struct Stop<'a>(Option<&'a Path>, Instant);
+
+impl Stop<'_> {
+    fn is_there(&mut self) -> bool {
+        let is_due = self.1.elapsed() >= Duration::from_millis(50);
+        if is_due {
+            self.1 = Instant::now();
+        }
+        is_due && self.0.is_some_and(Path::exists)
+    }
+}
+
+/// A stream of random numbers.
+#[derive(Debug)]
+pub(crate) struct Dice(Seed, u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.1 += 1;
+        self.0.bits(self.1)
+    }
+
+    /// A number below `limit`, or 0.
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
