@@ -35,6 +35,12 @@ pub(crate) enum Error {
         /// A sentence for each.
         differences: Vec<String>,
     },
+    /// What was broken on purpose did not end as it should.
+    #[error("faults did not end as they should:{}", lines(.problems))]
+    Faults {
+        /// The table, and a sentence for each.
+        problems: Vec<String>,
+    },
     /// The command was content, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -59,7 +65,7 @@ impl Error {
     /// Whether the check was refused its means, rather than run and found wanting.
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
-            Error::Failed { .. } | Error::Counts { .. } => false,
+            Error::Failed { .. } | Error::Counts { .. } | Error::Faults { .. } => false,
             Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }

@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod deny;
 mod error;
+mod faults;
 mod instructions;
 mod models;
 mod report;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Task::Vm(arguments) => return vm::run(&arguments),
+        Task::Faults(arguments) => return faults::report(&arguments),
     };
     report::print(&rows, cli.format);
     if rows.iter().any(|row| row.result.fails()) {
@@ -70,6 +72,8 @@ enum Task {
     List,
     /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
     Vm(vm::Arguments),
+    /// Breaks what can break under jobs on RDMA and tells what came of it (docs/faults.md)
+    Faults(faults::Arguments),
 }
 
 fn list() {
@@ -92,7 +96,7 @@ mod tests {
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
         }
-        names.extend(["setup", "test", "list", "vm"].map(str::to_owned));
+        names.extend(["setup", "test", "list", "vm", "faults"].map(str::to_owned));
 
         let command = Cli::command();
         let tasks = command.get_subcommands();

@@ -6,11 +6,13 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process;
 
 use crate::command::{
     at_root, cargo, output, quoted, run_listening, succeeded, target_folder, typed,
 };
 use crate::error::Error;
+use crate::faults;
 use crate::runners::ran_something;
 use crate::tool::Tool;
 use crate::vm;
@@ -154,8 +156,10 @@ struct Step {
 /// keep the other from being tried.
 pub(crate) fn verbs() -> Result<Vec<String>, Error> {
     let [one, two] = [1, 2].map(with_hosts);
+    let broken = faults::short();
     let mut notes = one?;
     notes.extend(two?);
+    notes.extend(broken?);
     Ok(notes)
 }
 
@@ -214,15 +218,7 @@ fn test_program(line: &str) -> Option<(String, String)> {
 /// Boots the machines and runs the steps; each must have passed, and tests have run.
 fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
     let script = write_script(hosts, steps)?;
-    let this = env::current_exe().map_err(|source| Error::NotRun {
-        command: "xtask vm".into(),
-        source,
-    })?;
-    // Killed with us: nobody would wait for it any more.
-    let mut command = at_root("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(this);
-    command.args(["vm", "--timeout", SECONDS, "--hosts", &hosts.to_string()]);
-    command.args(["--", "sh"]).arg(script);
+    let mut command = in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
     // In the machine there is a device, so that no test may go without.
     command.env("HYDRANT_TEST_REQUIRE", "1");
 
@@ -239,6 +235,24 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
             command: step.name.clone(),
         }),
     }
+}
+
+/// A command that boots machines and runs a script in the first.
+pub(crate) fn in_machine(
+    seconds: &str,
+    options: &[&str],
+    script: &Path,
+) -> Result<process::Command, Error> {
+    let this = env::current_exe().map_err(|source| Error::NotRun {
+        command: "xtask vm".into(),
+        source,
+    })?;
+    // Killed with us: nobody would wait for it any more.
+    let mut command = at_root("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(this);
+    command.args(["vm", "--timeout", seconds]).args(options);
+    command.args(["--", "sh"]).arg(script);
+    Ok(command)
 }
 
 /// The script's file, which stays, so that it can be run again by hand.

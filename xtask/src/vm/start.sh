@@ -74,6 +74,9 @@ add_second_device() {
 		echo address add 10.77.1.1/24 dev veth1
 		echo route add 10.77.1.1 dev veth0 src 10.77.0.1 table 100
 		echo route add 10.77.0.1 dev veth1 src 10.77.1.1 table 101
+		# A link that is down takes its routes along; then there is no way, and no short cut.
+		echo route add unreachable 10.77.1.1 metric 1000 table 100
+		echo route add unreachable 10.77.0.1 metric 1000 table 101
 		echo rule add pref 1 iif veth0 lookup local
 		echo rule add pref 1 iif veth1 lookup local
 		echo rule add pref 2 to 10.77.1.1 oif veth0 lookup 100

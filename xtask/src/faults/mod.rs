@@ -1,0 +1,159 @@
+//! `cargo xtask faults`: breaks what can break under a job on RDMA, in virtual machines, and
+//! tells what its ranks got, how long that took, and what was left.
+//!
+//! The ranks are `hammer` of `apps`, which check everything they read. `docs/faults.md` has the
+//! table as it came out.
+
+mod runs;
+mod scenarios;
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::command::{cargo, quoted, run, run_listening, succeeded, target_folder};
+use crate::error::Error;
+use crate::verbs;
+use crate::vm;
+use runs::Listener;
+use scenarios::{ALL, Machine, Scenario};
+
+/// Which of them, and where the table goes.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// Also write the table, as Markdown, to this file
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+
+    /// Only scenarios whose names have this in them
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+}
+
+/// Longer than any machine takes; there to end a hang.
+const SECONDS: &str = "1500";
+
+/// So little to register that moves and evictions happen all the time.
+const LIMITS: [(&str, &str); 2] = [("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")];
+
+/// Tries everything and prints the table: whether all came out as it should.
+pub(crate) fn report(arguments: &Arguments) -> ExitCode {
+    let chosen: Vec<Scenario> = (ALL.iter().copied())
+        .filter(|it| it.name.contains(&arguments.only))
+        .collect();
+    match try_all(&chosen) {
+        Ok(outcome) => {
+            print!("\n{}", outcome.table);
+            let written = (arguments.markdown.as_ref()).map(|file| {
+                fs::write(file, &outcome.table).map_err(vm::Error::file("write", file))
+            });
+            if let Some(Err(cause)) = written {
+                eprintln!("faults: {cause}");
+                return ExitCode::FAILURE;
+            }
+            outcome.problems.iter().for_each(|it| println!("{it}"));
+            match outcome.problems.is_empty() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            }
+        }
+        Err(cause) => {
+            eprintln!("faults: {cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What every test run tries, each once: the table's lines.
+pub(crate) fn short() -> Result<Vec<String>, Error> {
+    let chosen: Vec<Scenario> = (ALL.iter().copied())
+        .filter(|it| it.short)
+        .map(|it| Scenario { runs: 1, ..it })
+        .collect();
+    let outcome = try_all(&chosen)?;
+    let lines: Vec<String> = outcome.table.lines().map(str::to_owned).collect();
+    match outcome.problems.is_empty() {
+        true => Ok(lines),
+        false => Err(Error::Faults {
+            problems: [lines, outcome.problems].concat(),
+        }),
+    }
+}
+
+struct Outcome {
+    table: String,
+    /// What did not come out as it should.
+    problems: Vec<String>,
+}
+
+fn try_all(chosen: &[Scenario]) -> Result<Outcome, Error> {
+    run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
+    let mut results = Vec::new();
+    for machine in [Machine::Wire, Machine::Hosts] {
+        let here: Vec<Scenario> = (chosen.iter().copied())
+            .filter(|it| it.machine == machine)
+            .collect();
+        if !here.is_empty() {
+            results.extend(try_in(machine, &here)?);
+        }
+    }
+    if results.is_empty() {
+        return Err(Error::NothingRan {
+            command: "faults".into(),
+        });
+    }
+    let rows: Vec<table::Row> = results.iter().flat_map(table::rows).collect();
+    Ok(Outcome {
+        table: table::text(&rows),
+        problems: results.iter().flat_map(runs::Tried::problems).collect(),
+    })
+}
+
+/// Boots one machine and tries all that want its kind.
+fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
+    let (options, name): (&[&str], _) = match machine {
+        Machine::Wire => (&["--devices", "2"], "faults-1.sh"),
+        Machine::Hosts => (&["--hosts", "2"], "faults-2.sh"),
+    };
+    let script = write_script(name, machine, scenarios)?;
+    let mut command = verbs::in_machine(SECONDS, options, &script)?;
+    command.envs(LIMITS);
+    let mut listener = Listener::new(scenarios);
+    let (command, status) = run_listening(command, |line| listener.listen(line))?;
+    succeeded(command, status, vec![])?;
+    Ok(listener.tried())
+}
+
+/// The script's file, which stays, so that it can be run again by hand.
+fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<PathBuf, Error> {
+    let programs = target_folder().join("debug");
+    let program = |name: &str| quoted(&programs.join(name).to_string_lossy());
+    let mut text = format!(
+        "exec 2>&1\nhydrant={}\nhammer={}\n",
+        program("hydrant"),
+        program("hammer")
+    );
+    text += include_str!("functions.sh");
+    text += match machine {
+        Machine::Wire => "export HYDRANT_CONDUIT=verbs\n",
+        Machine::Hosts => "launch='--hosts host1:2,host2:2 --host-silence 30'\n",
+    };
+    for scenario in scenarios {
+        for run in 1..=scenario.runs {
+            // In a shell of its own, which takes its settings with it.
+            text += &format!(
+                "echo; echo fault begins: {}\n(run={run}; {})\necho; echo fault ends\n",
+                quoted(scenario.name),
+                scenario.script
+            );
+        }
+    }
+    let folder = target_folder().join("vm");
+    let file = folder.join(name);
+    let wrote = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
+    wrote.map_err(vm::Error::file("write", &file))?;
+    Ok(file)
+}

@@ -1,0 +1,297 @@
+//! What the script and the ranks said of each run, and whether it is what it should be.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::scenarios::{Expected, Scenario};
+
+/// A scenario and its runs.
+#[derive(Debug)]
+pub(super) struct Tried {
+    pub(super) scenario: Scenario,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// When it broke, in nanoseconds since 1970.
+    at: Option<u64>,
+    /// What each rank said that could.
+    pub(super) ranks: Vec<Value>,
+    /// Pages that were left pinned.
+    pub(super) pages: Option<i64>,
+    /// What was left at the devices.
+    objects: String,
+    /// Why the job ended, as its launcher has it.
+    why: Vec<String>,
+    /// Whether the script came to its end.
+    ended: bool,
+}
+
+/// Takes it from the output, line by line.
+pub(super) struct Listener {
+    tried: Vec<Tried>,
+    /// Which scenario runs.
+    now: Option<usize>,
+}
+
+impl Listener {
+    pub(super) fn new(scenarios: &[Scenario]) -> Self {
+        let tried = scenarios.iter().map(|scenario| Tried {
+            scenario: *scenario,
+            runs: Vec::new(),
+        });
+        Self {
+            tried: tried.collect(),
+            now: None,
+        }
+    }
+
+    pub(super) fn listen(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("fault begins: ") {
+            self.now = (self.tried.iter()).position(|tried| tried.scenario.name == name);
+            if let Some(now) = self.now {
+                self.tried[now].runs.push(Run::default());
+            }
+            return;
+        }
+        let Some(run) = (self.now).and_then(|now| self.tried[now].runs.last_mut()) else {
+            return;
+        };
+        if let Some(at) = line.strip_prefix("fault at ") {
+            run.at = at.parse().ok();
+        } else if let Some(left) = line.strip_prefix("fault left ") {
+            let (pages, objects) = left.split_once(' ').unwrap_or((left, ""));
+            run.pages = pages.parse().ok();
+            run.objects = objects.trim().to_owned();
+        } else if let Some(why) = line.strip_prefix("hydrant run: ") {
+            run.why.push(why.to_owned());
+        } else if line == "fault ends" {
+            run.ended = true;
+        } else if line.starts_with('{') {
+            run.ranks.extend(serde_json::from_str::<Value>(line).ok());
+        }
+    }
+
+    pub(super) fn tried(self) -> Vec<Tried> {
+        self.tried
+    }
+}
+
+impl Tried {
+    /// What is not as it should be.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.runs.len() as u32 != self.scenario.runs {
+            all.push(format!("{}: it did not run", self.scenario.name));
+        }
+        for (number, run) in (1..).zip(&self.runs) {
+            let found = run.problems(self.scenario.expected);
+            all.extend(
+                (found.into_iter())
+                    .map(|problem| format!("{}, run {number}: {problem}", self.scenario.name)),
+            );
+        }
+        all
+    }
+}
+
+impl Run {
+    fn problems(&self, expected: Expected) -> Vec<String> {
+        let mut all = Vec::new();
+        if !self.ended {
+            all.push("it did not end".to_owned());
+        }
+        let survivors = match expected {
+            Expected::Lost(lost) => 4 - lost.len(),
+            // Who fails first ends the others.
+            Expected::Refused(_) => 0,
+            _ => 4,
+        };
+        if let Expected::Refused(limit) = expected
+            && !self.why.iter().any(|why| why.contains(limit))
+        {
+            all.push(format!("no rank says {limit}: {:?}", self.why));
+        }
+        if self.ranks.len() < survivors {
+            let told = self.ranks.len();
+            all.push(format!("{told} of {survivors} ranks told their story"));
+        }
+        match self.pages {
+            Some(0) => {}
+            Some(pages) => all.push(format!("{pages} pages were left pinned")),
+            None => all.push("what was left is not known".to_owned()),
+        }
+        if !["none", ""].contains(&self.objects.as_str()) {
+            all.push(format!("at the devices there is left: {}", self.objects));
+        }
+        for rank in &self.ranks {
+            let found = of_rank(rank, expected);
+            let name = &rank["rank"];
+            all.extend(found.map(|problem| format!("rank {name} {problem}")));
+        }
+        all
+    }
+
+    /// How long each rank waited, in seconds: until it was told of what broke, or for the
+    /// operation that took longest.
+    pub(super) fn times(&self, expected: Expected) -> Vec<f64> {
+        let told = |rank: &Value| -> Vec<f64> {
+            let losses = list(&rank["lost"]).iter();
+            let times = losses.filter_map(|loss| {
+                let after = loss["at"].as_u64()?.checked_sub(self.at?)?;
+                Some(after as f64 * 1e-9)
+            });
+            times.collect()
+        };
+        let ranks = self.ranks.iter();
+        match expected {
+            Expected::Lost(_) | Expected::Split => ranks.flat_map(told).collect(),
+            Expected::Unharmed => ranks.filter_map(|rank| rank["longest"].as_f64()).collect(),
+            Expected::Refused(_) => ranks.filter_map(|rank| rank["waited"].as_f64()).collect(),
+            Expected::Cases => Vec::new(),
+        }
+    }
+
+    /// Why no rank got into the job.
+    pub(super) fn why(&self) -> Option<&str> {
+        self.why.first().map(String::as_str)
+    }
+}
+
+/// What is wrong with what a rank says.
+fn of_rank(rank: &Value, expected: Expected) -> Option<String> {
+    let wrong = rank["wrong"].as_u64().unwrap_or(0);
+    if wrong > 0 {
+        return Some(format!(
+            "read {wrong} things wrong: {}",
+            rank["first_wrong"]
+        ));
+    }
+    let pinned = rank["pinned_after"].as_u64();
+    if pinned != Some(0) {
+        return Some(format!("has {pinned:?} KiB pinned after the job"));
+    }
+    if let Expected::Refused(_) = expected {
+        return (!rank["ranks"].is_null()).then(|| "got into the job".to_owned());
+    }
+    if rank["ranks"].is_null() {
+        return Some(format!("did not get into the job: {}", rank["why"]));
+    }
+    let own = rank["rank"].as_u64().unwrap_or(u64::MAX);
+    let lost: BTreeSet<u64> = match expected {
+        Expected::Lost(lost) => lost.iter().map(|rank| u64::from(*rank)).collect(),
+        Expected::Split => (0..4).filter(|rank| rank % 2 != own % 2).collect(),
+        _ => BTreeSet::new(),
+    };
+    if lost.contains(&own) {
+        return None;
+    }
+    let told = list(&rank["lost"]).iter();
+    let told: BTreeSet<u64> = told.filter_map(|loss| loss["rank"].as_u64()).collect();
+    if told != lost {
+        return Some(format!("was told that {told:?} are lost, not {lost:?}"));
+    }
+    let fitting = |kind: &str| lost.iter().any(|rank| kind == format!("PeerLost({rank})"));
+    let other = errors(rank).into_iter().find(|kind| !fitting(kind));
+    if let Some(other) = other {
+        return Some(format!("got the error {other}"));
+    }
+    let case = list(&rank["cases"])
+        .iter()
+        .find(|case| case["right"] != true);
+    case.map(|case| format!("got {} of {}", case["got"], case["name"]))
+}
+
+/// The kinds of errors that a rank got.
+pub(super) fn errors(rank: &Value) -> Vec<String> {
+    let kinds = list(&rank["errors"]).iter();
+    kinds
+        .filter_map(|error| Some(error[0].as_str()?.to_owned()))
+        .collect()
+}
+
+/// The elements of a list, none if it is something else.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenarios::ALL;
+    use super::*;
+
+    fn killed() -> Scenario {
+        let killed = ALL.iter().find(|it| it.expected == Expected::Lost(&[1]));
+        Scenario {
+            runs: 1,
+            ..*killed.unwrap()
+        }
+    }
+
+    fn told(rank: u32, lost: u32, wrong: u32) -> String {
+        format!(
+            r#"{{"rank":{rank},"ranks":4,"wrong":{wrong},"pinned_after":0,"cases":[],
+            "errors":[["PeerLost({lost})",1]],"lost":[{{"rank":{lost},"at":3000000000}}]}}"#
+        )
+        .replace('\n', "")
+    }
+
+    fn run(lines: &[String]) -> Tried {
+        let scenario = killed();
+        let mut listener = Listener::new(&[scenario]);
+        listener.listen(&format!("fault begins: {}", scenario.name));
+        lines.iter().for_each(|line| listener.listen(line));
+        listener.tried().remove(0)
+    }
+
+    fn rest() -> [String; 3] {
+        ["fault at 1000000000", "fault left 0 none", "fault ends"].map(str::to_owned)
+    }
+
+    #[test]
+    fn a_run_as_it_should_be_has_no_problems_and_its_times() {
+        let ranks = [0, 2, 3].map(|rank| told(rank, 1, 0));
+        let tried = run(&[ranks.as_slice(), &rest()].concat());
+        assert_eq!(tried.problems(), Vec::<String>::new());
+        assert_eq!(tried.runs[0].times(tried.scenario.expected), [2.0; 3]);
+    }
+
+    #[test]
+    fn whatever_is_not_as_it_should_be_is_said() {
+        let good = [0, 2, 3].map(|rank| told(rank, 1, 0));
+        let mut cases = vec![
+            (vec![], "0 of 3 ranks told their story"),
+            (good[..2].to_vec(), "2 of 3 ranks told their story"),
+        ];
+        for (rank, problem) in [
+            (told(3, 1, 1), "rank 3 read 1 things wrong"),
+            (told(3, 2, 0), "rank 3 was told that {2} are lost, not {1}"),
+            (
+                told(3, 1, 0).replace("after\":0", "after\":8"),
+                "KiB pinned after the job",
+            ),
+            (
+                told(3, 1, 0).replace("(1)\"", "(2)\""),
+                "got the error PeerLost(2)",
+            ),
+        ] {
+            cases.push(([&good[..2], &[rank]].concat(), problem));
+        }
+        for (ranks, problem) in cases {
+            let problems = run(&[ranks.as_slice(), &rest()].concat()).problems();
+            let all = problems.join("\n");
+            assert!(all.contains(problem), "{problem}: {all}");
+        }
+        let left = rest().map(|line| line.replace("0 none", "3 mr 1"));
+        let all = run(&[good.as_slice(), &left].concat())
+            .problems()
+            .join("\n");
+        assert!(all.contains("3 pages were left pinned"), "{all}");
+        assert!(all.contains("there is left: mr 1"), "{all}");
+        let all = run(&good).problems().join("\n");
+        assert!(all.contains("it did not end"), "{all}");
+    }
+}

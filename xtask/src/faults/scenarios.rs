@@ -1,0 +1,240 @@
+//! What is broken, how, and what must come of it.
+
+/// In what kind of machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Machine {
+    /// One host with a device at either end of a wire; ranks 0 and 2 have the one, 1 and 3 the
+    /// other.
+    Wire,
+    /// Two hosts; ranks 0 and 1 are on the first.
+    Hosts,
+}
+
+/// What must come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// No error, at no rank.
+    Unharmed,
+    /// Every rank that is left is told that these are lost, and gets no other error.
+    Lost(&'static [u32]),
+    /// Each half is told that the other is lost.
+    Split,
+    /// No rank begins; the error has this in it.
+    Refused(&'static str),
+    /// Things tried each by itself, of which every rank says whether it was right.
+    Cases,
+}
+
+/// Something that is broken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) machine: Machine,
+    pub(super) runs: u32,
+    /// Whether it is among those that every test run tries, once.
+    pub(super) short: bool,
+    /// What breaks it: functions of `functions.sh`. `$run` is the number of the run.
+    pub(super) script: &'static str,
+    pub(super) expected: Expected,
+}
+
+use Expected::{Cases, Lost, Refused, Split, Unharmed};
+use Machine::{Hosts, Wire};
+
+/// All of them, in the order of the table.
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "nothing",
+        machine: Wire,
+        runs: 1,
+        short: false,
+        script: "begin --seconds 2; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "1 % of packets lost",
+        machine: Wire,
+        runs: 3,
+        short: true,
+        script: "netem loss 1%; begin --seconds 3 --seed $run; end; calm",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "5 % of packets lost",
+        machine: Wire,
+        runs: 3,
+        short: false,
+        script: "netem loss 5%; begin --seconds 3 --seed $run; end; calm",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "one packet in four overtaken",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "netem delay 2ms reorder 75% 50%; begin --seconds 3 --seed $run; end; calm",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "5 % of packets twice",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "netem duplicate 5%; begin --seconds 3 --seed $run; end; calm",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "wire cut for 5 s",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "begin $until_enough --seed $run; sleep 0.5; now; cut; sleep 5; mend; \
+                 sleep 1; enough; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "wire cut for good",
+        machine: Wire,
+        runs: 1,
+        short: false,
+        script: "begin $until_enough; sleep 0.5; now; cut; end; mend",
+        expected: Split,
+    },
+    Scenario {
+        name: "rank killed in mid-put",
+        machine: Wire,
+        runs: 5,
+        short: true,
+        script: "begin --die put --at 0.$((run * 2)) --seed $run --seconds 20; end",
+        expected: Lost(&[1]),
+    },
+    Scenario {
+        name: "rank killed in mid-move",
+        machine: Wire,
+        runs: 5,
+        short: false,
+        script: "begin --die move --at 0.$((run * 2)) --seed $run --seconds 20; end",
+        expected: Lost(&[1]),
+    },
+    Scenario {
+        name: "rank killed in mid-registration",
+        machine: Wire,
+        runs: 5,
+        short: false,
+        script: "begin --die registration --at 0.$((run * 2)) --seed $run --seconds 20; end",
+        expected: Lost(&[1]),
+    },
+    Scenario {
+        name: "rank killed, 5 % of packets lost",
+        machine: Wire,
+        runs: 3,
+        short: false,
+        script: "netem loss 5%; begin --die put --at 0.$((run * 2)) --seed $run --seconds 20; \
+                 end; calm",
+        expected: Lost(&[1]),
+    },
+    Scenario {
+        name: "rank stopped for 3 s",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "begin $until_enough --seed $run; sleep 0.5; now; kill -STOP $(rank 1); sleep 3; \
+                 kill -CONT $(rank 1); sleep 1; enough; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "rank stopped for good",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "begin $until_enough --seed $run; sleep 0.5; now; kill -STOP $(rank 1); \
+                 survivors 3; kill -KILL $(rank 1); end",
+        expected: Lost(&[1]),
+    },
+    Scenario {
+        name: "memlock of 64 KiB",
+        machine: Wire,
+        runs: 1,
+        short: false,
+        script: "limit=64; unset HYDRANT_M HYDRANT_MAXVICTIM; begin; end",
+        expected: Refused("RLIMIT_MEMLOCK"),
+    },
+    Scenario {
+        name: "memlock of 8 MiB",
+        machine: Wire,
+        runs: 1,
+        short: true,
+        script: "limit=8192; unset HYDRANT_M HYDRANT_MAXVICTIM; begin --seconds 2; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "memlock less than M",
+        machine: Wire,
+        runs: 1,
+        short: false,
+        script: "limit=1000; begin --seconds 2; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "memory regions used up",
+        machine: Wire,
+        runs: 2,
+        short: false,
+        script: "confine; begin $until_enough --seed $run; sleep 0.5; now; no_more; sleep 3; enough; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "memory",
+        machine: Wire,
+        runs: 1,
+        short: true,
+        script: "begin --targets; end",
+        expected: Cases,
+    },
+    Scenario {
+        name: "interface of a host down for 5 s",
+        machine: Hosts,
+        runs: 1,
+        short: false,
+        script: "begin $until_enough; sleep 0.5; now; ip link set eth0 down; sleep 5; \
+                 ip link set eth0 up; sleep 1; enough; end",
+        expected: Unharmed,
+    },
+    Scenario {
+        name: "host stopped",
+        machine: Hosts,
+        runs: 1,
+        short: false,
+        script: "begin $until_enough; sleep 0.5; now; control stop host2; end; \
+                 control continue host2; sleep 3",
+        expected: Lost(&[2, 3]),
+    },
+    Scenario {
+        name: "host gone",
+        machine: Hosts,
+        runs: 1,
+        short: false,
+        script: "begin $until_enough; sleep 0.5; now; control kill host2; end",
+        expected: Lost(&[2, 3]),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_runs_have_times_below_a_second() {
+        for (at, scenario) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != scenario.name));
+            // `--at 0.$((run * 2))`: from the fifth run on it would be earlier again.
+            assert!((1..=5).contains(&scenario.runs), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_gone_is_the_last_of_its_machine() {
+        let last = ALL.iter().rev().find(|it| it.machine == Hosts);
+        assert!(last.is_some_and(|it| it.script.contains("kill host2")));
+    }
+}
