@@ -155,6 +155,18 @@ pub enum Posted {
     Pending(Ticket),
 }
 
+/// What a [glance](Conduit::glance) at an operation showed.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Glance {
+    /// It has ended, and this is all that is told of it.
+    Ended(Result<(), Error>),
+    /// It has not, or another thread was told.
+    NotYet,
+    /// Only [`Conduit::poll`] will tell.
+    Elsewhere,
+}
+
 /// Whether a message was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -400,6 +412,13 @@ pub trait Conduit: Send + Sync {
 
     /// Requests sent to `peer` that its handlers have finished with, and sent at all.
     fn handled(&self, peer: Rank) -> (u64, u64);
+
+    /// Looks whether an operation has ended, up to so many times, for a thread that has nothing
+    /// else to do; delivers nothing. An end that this tells is told nowhere else.
+    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
+        let _ = (ticket, times);
+        Glance::Elsewhere
+    }
 
     /// Delivers what has arrived; how many things that were. Returns at once if another
     /// thread is polling.

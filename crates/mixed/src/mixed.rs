@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Access, Caps, Conduit, Door, Error, Glance, Key, Message, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Ticket, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -296,6 +296,13 @@ impl Conduit for Mixed {
         match self.mates.near(peer) {
             Some(mate) => self.near.handled(mate),
             None => self.far.handled(peer),
+        }
+    }
+
+    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
+        match Mates::is_near(ticket) {
+            true => Glance::Elsewhere,
+            false => self.far.glance(ticket, times),
         }
     }
 

@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink,
-    Sleeper, Standing, Window, memory::Place as Memory,
+    Access, Atomic, Caps, Conduit, Door, Error, Glance, Key, Message, Posted, Rank, Remote, Sent,
+    Sink, Sleeper, Standing, Ticket, Window, memory::Place as Memory,
 };
 
 use crate::{
@@ -484,6 +484,11 @@ impl Conduit for Verbs {
             Some(peer) => (peer.handled.load(Relaxed), peer.sent.load(Relaxed)),
             None => (0, 0),
         }
+    }
+
+    #[inline]
+    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
+        self.shared.glance(ticket, times)
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {

@@ -195,7 +195,20 @@ impl Lane {
     /// Adds something to be done. It is on its way when this returns, unless the connection is
     /// not there or the NIC has plenty to do.
     #[inline]
-    pub(crate) fn push(&mut self, roads: &Roads, work: Work) -> io::Result<()> {
+    pub(crate) fn push(&mut self, roads: &Roads, mut work: Work) -> io::Result<()> {
+        if self.queue.is_empty() && self.posted.len() < BUSY.min(roads.depth) {
+            let room = roads.posted.load(Relaxed) < roads.most_posted;
+            if let (State::Ready, Some(pair)) = (self.state, &self.pair)
+                && room
+                && work.is_ready(roads)
+            {
+                let number = self.first.wrapping_add(self.posted.len() as u32);
+                let id = id(self.peer, self.epoch, number);
+                let asked = post_one(pair, &request(id, &work, roads, pair));
+                self.under_way(roads, work);
+                return asked.inspect_err(|_| self.close(roads));
+            }
+        }
         let urgent = matches!(work, Work::Send { .. });
         self.queue.push_back(work);
         if urgent || self.posted.len() < BUSY || self.queue.len() >= BUSY {
@@ -223,13 +236,10 @@ impl Lane {
                 let number = self.first.wrapping_add(self.posted.len() as u32);
                 let id = id(self.peer, self.epoch, number);
                 batch.push(&request(id, work, roads, &pair));
-                roads.posted.fetch_add(1, Relaxed);
                 taken += 1;
-                let packets = work.len().div_ceil(self.mtu).max(1);
-                self.packet = (self.packet + packets) % PACKETS;
-                let end = self.packet;
-                self.posted
-                    .extend(self.queue.pop_front().map(|work| Posted { work, end }));
+                if let Some(work) = self.queue.pop_front() {
+                    self.under_way(roads, work);
+                }
             }
             if taken == 0 {
                 return Ok(());
@@ -242,6 +252,16 @@ impl Lane {
             }
         }
         Ok(())
+    }
+
+    /// Notes what is with the NIC.
+    #[inline]
+    fn under_way(&mut self, roads: &Roads, work: Work) {
+        roads.posted.fetch_add(1, Relaxed);
+        let packets = work.len().div_ceil(self.mtu).max(1);
+        self.packet = (self.packet + packets) % PACKETS;
+        let end = self.packet;
+        self.posted.push_back(Posted { work, end });
     }
 
     /// A completion came that names the connection's epoch and a number: everything up to that
@@ -257,6 +277,23 @@ impl Lane {
         self.first = self.first.wrapping_add(count as u32);
         self.unsent = 0;
         roads.posted.fetch_sub(count as u32, Relaxed);
+    }
+
+    /// As [`done`](Self::done), if that is the end of the one operation that is looked for and of
+    /// nothing else: then it is told by this alone.
+    #[inline]
+    pub(crate) fn done_alone(&mut self, roads: &Roads, number: u32, ticket: Ticket) -> bool {
+        let alone = number == self.first
+            && matches!(
+                self.posted.front(),
+                Some(Posted { work: Work::Access(access), .. }) if access.last && access.ticket == ticket
+            );
+        if alone {
+            self.posted.pop_front();
+            self.first = number.wrapping_add(1);
+            roads.posted.fetch_sub(1, Relaxed);
+        }
+        alone
     }
 
     /// The request of that number failed; the connection is broken. What came after it is queued
@@ -507,6 +544,13 @@ fn post(pair: &QueuePair, batch: &mut Batch) -> io::Result<()> {
     // SAFETY: sends are from slots that stay with the lane until they are done; writes and reads
     // are of memory of which the caller of the conduit promised the same.
     unsafe { pair.post(batch) }
+}
+
+#[inline]
+#[allow(unsafe_code)] // posts a request
+fn post_one(pair: &QueuePair, request: &Request) -> io::Result<()> {
+    // SAFETY: as in `post`.
+    unsafe { pair.post_one(request) }
 }
 
 #[inline]

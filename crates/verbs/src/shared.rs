@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use hydrant_conduit::{Caps, Error, Rank, Ticket, memory::Segment};
+use hydrant_conduit::{Caps, Error, Glance, Rank, Ticket, memory::Segment};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// This rank has ended.
     pub(crate) left: AtomicBool,
     /// One thread at a time takes completions of what was asked.
-    reaping: Mutex<()>,
+    reaping: Mutex<Vec<Ended>>,
     ended: Mutex<Vec<Ended>>,
     /// Of what this rank asked of itself: who asked takes it from here.
     own_ended: Mutex<Vec<Ended>>,
@@ -231,10 +231,15 @@ impl Shared {
     }
 
     /// Rings the doorbell for what was gathered.
+    #[inline]
     pub(crate) fn flush(&self) {
-        if !self.any_gathering.load(Relaxed) {
-            return;
+        if self.any_gathering.load(Relaxed) {
+            self.flush_gathered();
         }
+    }
+
+    #[cold]
+    fn flush_gathered(&self) {
         let mut list = std::mem::take(&mut *lock(&self.gathering));
         list.retain(|rank| {
             let Some(peer) = self.known(*rank) else {
@@ -279,6 +284,52 @@ impl Shared {
                 return true;
             }
         }
+    }
+
+    /// Looks whether one operation has ended; others that have are told by the next poll.
+    #[inline]
+    pub(crate) fn glance(&self, ticket: Ticket, times: u32) -> Glance {
+        let mut ended = match self.reaping.try_lock() {
+            Ok(ended) => ended,
+            Err(TryLockError::Poisoned(ended)) => ended.into_inner(),
+            Err(TryLockError::WouldBlock) => return Glance::Elsewhere,
+        };
+        let mut completions = [blank()];
+        if !(0..times).any(|_| self.sent.poll(&mut completions) > 0) {
+            return Glance::NotYet;
+        }
+        let [completion] = completions;
+        let glance = if self.ends_alone(&completion, ticket) {
+            Glance::Ended(Ok(()))
+        } else {
+            self.reap_one(&completion, &mut ended);
+            let found = ended.iter().position(|(it, _)| *it == ticket);
+            let glance = found.map_or(Glance::NotYet, |at| Glance::Ended(ended.remove(at).1));
+            if !ended.is_empty() {
+                lock(&self.ended).append(&mut ended);
+            }
+            glance
+        };
+        drop(ended);
+        self.flush();
+        self.sleepers.arrived();
+        glance
+    }
+
+    /// Whether a completion is that of one operation alone, which then is over.
+    #[inline]
+    fn ends_alone(&self, completion: &ffi::ibv_wc, ticket: Ticket) -> bool {
+        let (rank, epoch, number) = named(completion.wr_id);
+        if completion.status != ffi::IBV_WC_SUCCESS {
+            return false;
+        }
+        let Some(peer) = self.known(rank) else {
+            return false;
+        };
+        let mut lane = lock(&peer.lane);
+        lane.epoch & 0xff == epoch
+            && lane.pair.is_some()
+            && lane.done_alone(&self.roads, number, ticket)
     }
 
     fn reap_one(&self, completion: &ffi::ibv_wc, ended: &mut Vec<Ended>) {

@@ -21,6 +21,9 @@ pub(crate) struct Plan {
     pub(crate) warm_up: usize,
     /// The least a batch should take, so that reading the clock is nothing beside it.
     pub(crate) batch: Duration,
+    /// Whether operations take so long that each can be timed by itself, where one rank does
+    /// them alone.
+    pub(crate) singly: bool,
 }
 
 impl Plan {
@@ -31,16 +34,21 @@ impl Plan {
             repetitions: repetitions.unwrap_or(usual).max(1),
             warm_up,
             batch: Duration::from_micros(micros),
+            singly: false,
         }
     }
 
-    /// The same for a network, whose operations take microseconds and more.
+    /// The same for a network, whose operations take microseconds and more. Where kernels and
+    /// threads take part in them, one that met with another that was about to sleep says nothing
+    /// of the rest: a batch is long, and its operations are samples of their own, as perftest
+    /// takes them.
     pub(crate) fn of_a_network(repetitions: Option<usize>, quick: bool) -> Self {
-        let (usual, warm_up, micros) = if quick { (3, 1, 200) } else { (21, 2, 2000) };
+        let (usual, warm_up, millis) = if quick { (5, 1, 5) } else { (21, 2, 10) };
         Plan {
             repetitions: repetitions.unwrap_or(usual).max(1),
             warm_up,
-            batch: Duration::from_micros(micros),
+            batch: Duration::from_millis(millis),
+            singly: true,
         }
     }
 
@@ -66,7 +74,30 @@ impl Plan {
         }
     }
 
-    /// Median time of one operation of each side, in nanoseconds.
+    /// Median time of one operation of each side, which runs alone, in nanoseconds.
+    pub(crate) fn alone<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+        if !self.singly {
+            return self.in_turns(sides);
+        }
+        let mut counts = Vec::with_capacity(sides.len());
+        for side in sides.iter_mut() {
+            counts.push(self.calibrate(&mut **side)?);
+        }
+        let mut samples = vec![Vec::new(); sides.len()];
+        for repetition in 0..self.warm_up + self.repetitions {
+            for (i, side) in sides.iter_mut().enumerate() {
+                for _ in 0..counts[i] {
+                    let took = side(1)?;
+                    if repetition >= self.warm_up {
+                        samples[i].push(took.as_secs_f64() * 1e9);
+                    }
+                }
+            }
+        }
+        Ok(samples.iter_mut().map(|samples| median(samples)).collect())
+    }
+
+    /// Median time of one operation of each side, by batches, in nanoseconds.
     pub(crate) fn in_turns<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
         let mut counts = Vec::with_capacity(sides.len());
         for side in sides.iter_mut() {
@@ -119,6 +150,7 @@ mod tests {
             repetitions: 3,
             warm_up: 1,
             batch: Duration::from_micros(50),
+            singly: false,
         };
         let mut largest = 0;
         let mut ours = |n: u64| {
@@ -136,6 +168,7 @@ mod tests {
             repetitions: 21,
             warm_up: 2,
             batch: Duration::from_micros(1),
+            singly: false,
         };
         let clock = std::cell::Cell::new(0u32);
         // Both slow down with every batch anyone runs; the second is always twice the first.
@@ -158,6 +191,7 @@ mod tests {
             repetitions: 3,
             warm_up: 0,
             batch: Duration::from_micros(50),
+            singly: false,
         };
         let (mut calls, mut last) = (0, 0);
         let mut side = |n: u64| {
@@ -174,11 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_that_met_with_trouble_is_one_sample_of_many() {
+        let plan = Plan {
+            singly: true,
+            ..Plan::new(Some(3), true)
+        };
+        let mut calls = 0_u64;
+        let mut side = |n: u64| {
+            calls += 1;
+            let trouble = if calls.is_multiple_of(10) {
+                1_000_000
+            } else {
+                0
+            };
+            Ok::<_, Infallible>(Duration::from_nanos(9_000 * n + trouble))
+        };
+        assert_eq!(plan.alone(&mut [&mut side]).unwrap(), [9_000.0]);
+        assert!(calls > 10, "{calls}");
+    }
+
+    #[test]
     fn a_side_that_reports_no_time_ends() {
         let plan = Plan {
             repetitions: 1,
             warm_up: 0,
             batch: Duration::from_micros(50),
+            singly: false,
         };
         let mut nothing = |_| Ok::<_, Infallible>(Duration::ZERO);
         assert_eq!(plan.in_turns(&mut [&mut nothing]).unwrap(), [0.0]);

@@ -26,6 +26,10 @@ pub(crate) use wait::{For, On};
 
 use crate::{Error, Result};
 
+/// Operations in a row that look after no messages, and bytes of one that alone is too long.
+const MANY: u32 = 16;
+const LONG: usize = 4096;
+
 /// The state of a rank's progress.
 pub(crate) struct Progress {
     /// Counts up, by two, while application threads look after messages; odd while one is inside
@@ -33,6 +37,8 @@ pub(crate) struct Progress {
     marks: AtomicU64,
     /// Application threads asleep in a wait.
     asleep: AtomicU32,
+    /// Operations that were waited for without looking after messages.
+    unattended: AtomicU32,
     /// The service thread waits until none is asleep.
     parked: AtomicBool,
     park: Mutex<()>,
@@ -54,6 +60,7 @@ impl Progress {
         Self {
             marks: AtomicU64::new(0),
             asleep: AtomicU32::new(0),
+            unattended: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),
@@ -83,6 +90,15 @@ impl Progress {
     #[inline]
     pub(crate) fn leave(&self) {
         self.mark(|marks| marks & !1);
+    }
+
+    /// Whether messages are to be looked after now that an operation of so many bytes was waited
+    /// for without: after one that took long, or many that did not.
+    #[inline]
+    pub(crate) fn is_due(&self, bytes: usize) -> bool {
+        let count = self.unattended.load(Relaxed).wrapping_add(1);
+        self.unattended.store(count, Relaxed);
+        bytes >= LONG || count.is_multiple_of(MANY)
     }
 
     #[inline]

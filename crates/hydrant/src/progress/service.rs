@@ -58,16 +58,27 @@ fn serve(core: &Core) {
 /// Answers messages while the application does not look at them.
 fn watch_over(core: &Core) {
     let progress = &core.progress;
-    let since = progress.attended();
-    let alone = || progress.attended() == since && !progress.is_stopped();
+    let (since, was_inside) = (progress.attended(), progress.is_inside());
+    // Who is found inside a call has been there for long.
+    let alone = || {
+        let enters = progress.is_inside() && !was_inside;
+        progress.attended() == since && !enters && !progress.is_stopped()
+    };
     let mut quiet = 0;
-    while alone() {
+    // Once in any case: a peer may have asked for it.
+    loop {
         if core.poll() > 0 {
             core.tally.one(Count::Services);
             quiet = 0;
+        } else {
+            quiet += 1;
+        }
+        if !alone() {
+            return;
+        }
+        if quiet == 0 {
             continue;
         }
-        quiet += 1;
         if quiet < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {

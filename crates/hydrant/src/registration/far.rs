@@ -1,6 +1,6 @@
 //! Puts and gets to memory that must be registered: the hit, and the way to the engine.
 
-use hydrant_conduit::{Key, Posted, Remote, Ticket};
+use hydrant_conduit::{Glance, Key, Posted, Remote, Ticket};
 use hydrant_pinning::{Operation, Own, Strategy};
 
 use super::{Flight, OPERATION, Registration, bounce::Bounced};
@@ -24,7 +24,61 @@ impl OwnSide {
     }
 }
 
+/// How an operation was begun.
+enum Begun {
+    /// It is complete.
+    Done,
+    /// It is with the conduit, and nobody would be told of its end yet; and whether it needs its
+    /// source no longer.
+    Posted(Ticket, Flight, bool),
+    /// It is with the engine.
+    Told(Ticket),
+}
+
+/// How often who waits for an operation looks whether it has ended before doing anything else:
+/// about as long as a network takes.
+const GLANCES: u32 = 500;
+
 impl Core {
+    /// A put, or a get, that is complete on return; else as [`begin_far`](Self::begin_far).
+    ///
+    /// # Safety
+    /// As there, until this returns.
+    pub(crate) unsafe fn do_far(
+        &self,
+        registration: &Registration,
+        rank: Rank,
+        place: Remote,
+        local: *mut u8,
+        len: usize,
+        put: bool,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.set_off(registration, rank, place, local, len, put)? } {
+            Begun::Done => Ok(()),
+            Begun::Posted(ticket, flight, left) => self.see_through(ticket, flight, left, len),
+            Begun::Told(ticket) => self.finish(Posted::Pending(ticket)),
+        }
+    }
+
+    /// Waits for an operation that was just posted, without a word to the map of all that is
+    /// under way as long as nobody else need know of it.
+    fn see_through(&self, ticket: Ticket, flight: Flight, left: bool, len: usize) -> Result<()> {
+        self.progress.enter();
+        if let Glance::Ended(outcome) = self.conduit.glance(ticket, GLANCES) {
+            self.land(flight, outcome.is_ok());
+            self.progress.leave();
+            if self.progress.is_due(len) {
+                self.progress.attend();
+                self.poll();
+            }
+            return outcome.map_err(Error::from);
+        }
+        self.progress.leave();
+        self.posted(ticket, flight, left);
+        self.finish(Posted::Pending(ticket))
+    }
+
     /// Begins a put, or a get, of `len` bytes of own memory at `local`.
     ///
     /// # Safety
@@ -39,8 +93,32 @@ impl Core {
         len: usize,
         put: bool,
     ) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        let begun = unsafe { self.set_off(registration, rank, place, local, len, put)? };
+        Ok(match begun {
+            Begun::Done => Posted::Done,
+            Begun::Posted(ticket, flight, left) => {
+                self.posted(ticket, flight, left);
+                Posted::Pending(ticket)
+            }
+            Begun::Told(ticket) => Posted::Pending(ticket),
+        })
+    }
+
+    /// # Safety
+    /// As [`begin_far`](Self::begin_far).
+    #[inline]
+    unsafe fn set_off(
+        &self,
+        registration: &Registration,
+        rank: Rank,
+        place: Remote,
+        local: *mut u8,
+        len: usize,
+        put: bool,
+    ) -> Result<Begun> {
         if len == 0 {
-            return Ok(Posted::Done);
+            return Ok(Begun::Done);
         }
         let remote = self.far_address(registration, rank, place, len as u64)?;
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
@@ -49,10 +127,10 @@ impl Core {
             if rank == self.rank {
                 self.conduit.copied(len);
             }
-            if let Posted::Pending(ticket) = posted {
-                self.posted(ticket, Flight::Plain, false);
-            }
-            return Ok(posted);
+            return Ok(match posted {
+                Posted::Pending(ticket) => Begun::Posted(ticket, Flight::Plain, false),
+                Posted::Done => Begun::Done,
+            });
         }
         // Of a bucket of several pages, some may be gone though others last.
         let copied = place.key == Key::ANY && registration.shares_buckets();
@@ -68,19 +146,17 @@ impl Core {
         if let Some(hit) = hit {
             self.tally.one(Count::Hits);
             let keys = (hit.remote_key, hit.local_key);
+            let taken = own.is_taken(put);
+            let flight = Flight::new(Some(hit), own.bounced);
             self.progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until its flight is over.
             let posted = unsafe { self.hand_over(rank, remote, own.at, len, put, keys) };
             self.progress.leave();
-            let flight = Flight::new(Some(hit), own.bounced);
             return match posted {
-                Ok(Posted::Pending(ticket)) => {
-                    self.posted(ticket, flight, own.is_taken(put));
-                    Ok(Posted::Pending(ticket))
-                }
+                Ok(Posted::Pending(ticket)) => Ok(Begun::Posted(ticket, flight, taken)),
                 done => {
                     self.land(flight, done.is_ok());
-                    done
+                    done.map(|_| Begun::Done)
                 }
             };
         }
@@ -100,9 +176,11 @@ impl Core {
             copied,
         };
         let mut begun = Ok(());
+        self.progress.enter();
         self.step(registration, &[], |engine, out| {
             begun = engine.begin(operation, out);
         });
+        self.progress.leave();
         if let Err(cause) = begun {
             if let Some(flight) = self.pending.forget(ticket) {
                 self.land(flight, false);
@@ -119,7 +197,7 @@ impl Core {
                 cause => cause.into(),
             });
         }
-        Ok(Posted::Pending(ticket))
+        Ok(Begun::Told(ticket))
     }
 
     /// How the own side of an operation stands, and where its data is: in a slot of the bounce

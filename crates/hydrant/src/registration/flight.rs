@@ -80,10 +80,18 @@ impl Core {
 
     /// Gives back what was held for an operation; what it read goes where it belongs, if it went
     /// well.
+    #[inline]
     pub(super) fn land(&self, flight: Flight, fine: bool) {
         let Some(registration) = &self.registration else {
             return;
         };
+        if let Flight::Hit(hit) = &flight {
+            return self.hit_over(registration, hit);
+        }
+        self.land_rest(registration, flight, fine);
+    }
+
+    fn land_rest(&self, registration: &Registration, flight: Flight, fine: bool) {
         let (hit, bounced) = match flight {
             Flight::Plain | Flight::Leg(_) => return,
             Flight::Hit(hit) => (Some(hit), None),
@@ -98,6 +106,7 @@ impl Core {
         }
     }
 
+    #[inline]
     fn hit_over(&self, registration: &Registration, hit: &Hit) {
         if registration.hot.release(hit) {
             self.step(registration, &[], |engine, out| engine.released(hit, out));

@@ -10,6 +10,12 @@ impl Core {
     /// Writes to a peer's memory; remotely complete on return.
     pub(crate) fn write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
+        if let Some(registration) = &self.registration {
+            self.tally.one(Count::Indirect);
+            let (from, len) = (data.as_ptr().cast_mut(), data.len());
+            // SAFETY: `data` is borrowed until this returns, and a put only reads it.
+            return unsafe { self.do_far(registration, rank, to, from, len, true) };
+        }
         // SAFETY: `data` is borrowed until `finish` returns, which it does only when the
         // operation is complete. No key of this crate's safe API is `Key::ANY`.
         let posted = unsafe { self.begin_write(rank, to, data)? };
@@ -19,6 +25,12 @@ impl Core {
     /// Reads a peer's memory.
     pub(crate) fn read(&self, rank: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
+        if let Some(registration) = &self.registration {
+            self.tally.one(Count::Indirect);
+            let (to, len) = (data.as_mut_ptr(), data.len());
+            // SAFETY: `data` is borrowed mutably until this returns.
+            return unsafe { self.do_far(registration, rank, from, to, len, false) };
+        }
         // SAFETY: `data` is borrowed mutably until `finish` returns, which it does only when
         // the operation is complete.
         let posted = unsafe { self.begin_read(rank, from, data)? };

@@ -276,6 +276,21 @@ impl QueuePair {
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
+    /// Posts one request, whose completion is told.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    #[inline]
+    pub(crate) unsafe fn post_one(&self, request: &Request) -> io::Result<()> {
+        let mut piece = piece(request.addr, request.len, request.lkey);
+        let mut first = request.for_nic();
+        first.send_flags |= ffi::IBV_SEND_SIGNALED;
+        first.sg_list = &mut piece;
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair exists; the list has one entry; the rest is promised.
+        check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut first, &mut bad) })
+    }
+
     /// Posts a batch with one ring of the doorbell.
     ///
     /// # Safety
@@ -336,6 +351,34 @@ pub(crate) struct Request {
     pub(crate) operands: Option<[u64; 2]>,
 }
 
+impl Request {
+    /// As libibverbs wants it, but for the place of its own memory.
+    #[inline]
+    fn for_nic(&self) -> ibv_send_wr {
+        // SAFETY: integers, pointers that may be null, unions of them.
+        let mut wr: ibv_send_wr = unsafe { mem::zeroed() };
+        wr.wr_id = self.id;
+        wr.num_sge = i32::from(self.len > 0);
+        wr.opcode = self.opcode;
+        wr.send_flags = if self.inline { ffi::IBV_SEND_INLINE } else { 0 };
+        match self.operands {
+            None => {
+                wr.wr.rdma.remote_addr = self.remote;
+                wr.wr.rdma.rkey = self.rkey;
+            }
+            Some([compare_add, swap]) => {
+                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                    remote_addr: self.remote,
+                    compare_add,
+                    swap,
+                    rkey: self.rkey,
+                };
+            }
+        }
+        wr
+    }
+}
+
 /// Requests to be posted at once.
 pub(crate) struct Batch {
     requests: [MaybeUninit<ibv_send_wr>; Batch::MOST],
@@ -371,31 +414,7 @@ impl Batch {
     /// Adds a request; there is room.
     #[inline]
     pub(crate) fn push(&mut self, request: &Request) {
-        // SAFETY: integers, pointers that may be null, unions of them.
-        let mut wr: ibv_send_wr = unsafe { mem::zeroed() };
-        wr.wr_id = request.id;
-        wr.num_sge = i32::from(request.len > 0);
-        wr.opcode = request.opcode;
-        wr.send_flags = if request.inline {
-            ffi::IBV_SEND_INLINE
-        } else {
-            0
-        };
-        match request.operands {
-            None => {
-                wr.wr.rdma.remote_addr = request.remote;
-                wr.wr.rdma.rkey = request.rkey;
-            }
-            Some([compare_add, swap]) => {
-                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-                    remote_addr: request.remote,
-                    compare_add,
-                    swap,
-                    rkey: request.rkey,
-                };
-            }
-        }
-        self.requests[self.len].write(wr);
+        self.requests[self.len].write(request.for_nic());
         self.pieces[self.len].write(piece(request.addr, request.len, request.lkey));
         self.len += 1;
     }

@@ -165,8 +165,9 @@ unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec
     Ok(own.chunks_mut(words).collect())
 }
 
-/// Eight bytes to and from a bucket that was never used before: with a peer that does nothing but
-/// handle messages, and with one that waits in a barrier and may sleep there.
+/// Eight bytes to and from a bucket that was never used before. The peer does nothing but handle
+/// messages, and has registered what it was asked for before, or is asked one after the other;
+/// or it waits in a barrier and may sleep there.
 fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let bucket = job.settings().registration.bucket.unwrap_or(PAGE) / size_of::<u64>();
@@ -181,23 +182,32 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         #[allow(unsafe_code)]
         let word = RefCell::new(unsafe { own_part(&own, 1) }?);
         let used = Cell::new(0_usize);
-        let operate = |count| {
-            timed(count, |_| {
-                let number = used.replace(used.get() + 1);
-                let index = number * STEP % FRESH * bucket;
-                let word = &mut word.borrow_mut()[0];
-                match gets {
-                    false => fresh.put(PARTNER, index, black_box(&word[..])),
-                    true => fresh.get(PARTNER, index, black_box(&mut word[..])),
-                }
-            })
+        let once = |index| {
+            let word = &mut word.borrow_mut()[0];
+            match gets {
+                false => fresh.put(PARTNER, index, black_box(&word[..])),
+                true => fresh.get(PARTNER, index, black_box(&mut word[..])),
+            }
+        };
+        let next = || used.replace(used.get() + 1) * STEP % FRESH * bucket;
+        let in_a_row = |count| timed(count, |_| once(next()));
+        let one_by_one = |count| {
+            let mut took = Duration::ZERO;
+            for _ in 0..count {
+                let index = next();
+                took += timed(1, |_| once(index))?;
+                // This needs what the miss brings, and so waits until the peer has nothing left
+                // to do for it.
+                once(index)?;
+            }
+            Ok(took)
         };
         let (over, mut batch) = (job.alloc::<u64>(1)?, 0);
-        let mut attended = |count| {
+        let mut attended = |work: &dyn Fn(u64) -> hydrant::Result<Duration>, count| {
             batch += 1;
             match e.rank() {
                 0 => {
-                    let took = operate(count)?;
+                    let took = work(count)?;
                     over.put_value(PARTNER, 0, batch)?;
                     return Ok(took);
                 }
@@ -206,16 +216,19 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
             }
             Ok(Duration::ZERO)
         };
-        let before = job.counters().misses;
-        let attends = e.together(case, [&mut attended])?;
+        let moves = || job.registration().map_or(0, |stats| stats.moves);
+        let before = moves();
+        let row_of_them = format!("{case}, one after the other");
+        let apart = e.together(case, [&mut |count| attended(&one_by_one, count)])?;
+        let close = e.together(&row_of_them, [&mut |count| attended(&in_a_row, count)])?;
         let asleep = format!("{case}, the peer waits in a barrier");
-        let waits = e.solo(&asleep, [&mut { operate }])?;
-        if let (Some([attends]), Some([waits])) = (attends, waits) {
-            let missed = job.counters().misses - before;
-            let row = Row::new("rma", case, "ns", attends).bytes(8);
+        let waits = e.solo(&asleep, [&mut { one_by_one }])?;
+        if let (Some([apart]), Some([close]), Some([waits])) = (apart, close, waits) {
+            let row = Row::new("rma", case, "ns", apart).bytes(8);
             e.row(row.goal_if(e.network.as_ref().and(goal)))?;
+            e.row(Row::new("rma", row_of_them, "ns", close).bytes(8))?;
             e.row(Row::new("rma", asleep, "ns", waits).bytes(8))?;
-            let share = 100.0 * missed as f64 / used.get().max(1) as f64;
+            let share = 100.0 * (moves() - before) as f64 / used.get().max(1) as f64;
             e.row(Row::new(
                 "rma",
                 format!("{case}: share that missed"),
