@@ -32,31 +32,48 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 7] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
         target: "processes",
+        only: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "conformance",
+        only: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "bare",
+        only: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant",
         target: "native_atomics",
+        only: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-apps",
         target: "verbs",
+        only: "",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant-mixed",
+        target: "conformance",
+        only: "verbs_",
+    },
+    Suite {
+        hosts: 2,
+        package: "hydrant-apps",
+        target: "hosts",
+        only: "",
     },
 ];
 
@@ -135,6 +152,8 @@ struct Suite {
     package: &'static str,
     /// The file in the package's `tests` folder.
     target: &'static str,
+    /// Of its tests, those whose names have this in them.
+    only: &'static str,
 }
 
 struct Program {
@@ -193,9 +212,10 @@ impl Suite {
             name: format!("{} {}", self.package, self.target),
             // One test at a time: its ranks want the processors for themselves.
             script: format!(
-                "in_folder {} {} --test-threads=1",
+                "in_folder {} {} --test-threads=1 {}",
                 quoted(&folder),
-                quoted(&program)
+                quoted(&program),
+                self.only
             ),
             has_tests: true,
         })
@@ -221,6 +241,9 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
     let mut command = in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
     // In the machine there is a device, so that no test may go without.
     command.env("HYDRANT_TEST_REQUIRE", "1");
+    if hosts > 1 {
+        command.env("HYDRANT_TEST_HOSTS", "host1,host2");
+    }
 
     let mut outcome = Outcome::default();
     let (command, status) = run_listening(command, |line| outcome.listen(line))?;

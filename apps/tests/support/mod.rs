@@ -27,6 +27,8 @@ pub(crate) enum Launcher {
     Squeezed(&'static str, &'static str),
     /// `hydrant run` on RDMA NICs, likewise.
     Verbs(&'static str),
+    /// `hydrant run` on these hosts, likewise.
+    Hosts(&'static str, &'static str),
     /// `hydrant run` where memory is reached only where it is pinned, as squeezed.
     Pinned(&'static str),
     Hydra,
@@ -70,6 +72,14 @@ pub(crate) fn job(
             };
             let ranks = ranks.to_string();
             command.args(["run", "--prefix", "none", "--conduit", conduit]);
+            command.args(["--registration", strategy, "-n", &ranks, program]);
+            squeeze(&mut command, strategy);
+            command
+        }
+        Launcher::Hosts(hosts, strategy) => {
+            let mut command = Command::new(hydrant());
+            let ranks = ranks.to_string();
+            command.args(["run", "--prefix", "none", "--hosts", hosts]);
             command.args(["--registration", strategy, "-n", &ranks, program]);
             squeeze(&mut command, strategy);
             command

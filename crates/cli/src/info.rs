@@ -145,30 +145,42 @@ fn conduits() -> impl Iterator<Item = Fact> {
     })
 }
 
-/// The RDMA ports that are up, or why there are none.
+/// The RDMA ports that are up and what registration costs on the first, or why there are none.
 fn verbs() -> String {
     let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
-    match hydrant::settings::rdma_ports(&settings.verbs) {
-        Ok(ports) => format!("available: {}", ports.join(", ")),
-        Err(why) => format!("absent: {why}"),
+    let ports = match hydrant::settings::rdma_ports(&settings.verbs) {
+        Ok(ports) => ports.join(", "),
+        Err(why) => return format!("absent: {why}"),
+    };
+    let options = hydrant_verbs::Options {
+        devices: settings.verbs.devices,
+        gid_index: settings.verbs.gid_index,
+        ..hydrant_verbs::Options::default()
+    };
+    match hydrant_verbs::probe(&options) {
+        Ok(costs) => format!("available: {ports}; {}", costing(costs)),
+        Err(why) => format!("available: {ports}; what registration costs is not known: {why}"),
     }
 }
 
 /// What registration costs with played NICs, or why there are none.
 fn pinned(found: Result<Registration, Error>) -> String {
-    let cost = |cost: Cost| {
-        let (per_op, per_page) = (units::nanos(cost.per_op_ns), units::nanos(cost.per_page_ns));
-        format!("{per_op} + {per_page} a page")
-    };
     match found {
         Ok(found) => format!(
-            "available: registers in {}, deregisters in {}, up to {}",
-            cost(found.register),
-            cost(found.deregister),
+            "available: {}, up to {}",
+            costing([found.register, found.deregister]),
             units::bytes(found.max_bytes as f64)
         ),
         Err(why) => format!("absent: {why}"),
     }
+}
+
+fn costing(costs: [Cost; 2]) -> String {
+    let [register, deregister] = costs.map(|cost| {
+        let (per_op, per_page) = (units::nanos(cost.per_op_ns), units::nanos(cost.per_page_ns));
+        format!("{per_op} + {per_page} a page")
+    });
+    format!("registers in {register}, deregisters in {deregister}")
 }
 
 /// Which launcher's variables are seen: they decide how a program started here would join a job.

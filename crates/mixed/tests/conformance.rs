@@ -16,6 +16,8 @@ struct Hosts {
     host: Host,
     near: Options,
     far: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
+    /// Whether the network is one of a device.
+    device: bool,
 }
 
 impl Hosts {
@@ -45,7 +47,16 @@ impl Fixture for Hosts {
     }
 
     fn arrives_at_once(&self) -> bool {
-        true
+        !self.device
+    }
+
+    /// A device made by software shares two cores with all of them.
+    fn most_ranks(&self) -> u32 {
+        if self.device { 12 } else { 70 }
+    }
+
+    fn slowness(&self) -> u32 {
+        if self.device { 10 } else { 1 }
     }
 
     /// Kinds from [`Message::KINDS`] on are the conduit's own, with arguments of their own.
@@ -81,20 +92,53 @@ fn pinned(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
     Box::new(pin::attach(bootstrap, &options).expect("ranks of one host"))
 }
 
+/// RDMA NICs.
+fn verbs(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
+    let options = hydrant_verbs::Options {
+        segment: 4096,
+        extents: 4096,
+        ..hydrant_verbs::Options::default()
+    };
+    Box::new(hydrant_verbs::attach(bootstrap, &options).expect("an RDMA device"))
+}
+
 fn main() -> ExitCode {
     let on = |host: Host, far| -> Box<dyn Fixture> {
         let near = Options {
             segment: 64 << 20,
             ..Options::default()
         };
-        Box::new(Hosts { host, near, far })
+        let device = false;
+        Box::new(Hosts {
+            host,
+            near,
+            far,
+            device,
+        })
     };
-    hydrant_conduit::conformance::main(vec![
+    let by_device = |host: Host| -> Box<dyn Fixture> {
+        let near = Options {
+            segment: 16 << 20,
+            ..Options::default()
+        };
+        Box::new(Hosts {
+            host,
+            near,
+            far: verbs,
+            device: true,
+        })
+    };
+    let mut fixtures = vec![
         ("every_rank_alone", on(|rank| rank, plain)),
         ("even_and_odd", on(|rank| rank % 2, plain)),
         ("pinned_alone", on(|rank| rank, pinned)),
         ("pinned_pairs", on(|rank| rank / 2, pinned)),
         ("pinned_even_and_odd", on(|rank| rank % 2, pinned)),
         ("pinned_one_host", on(|_| 0, pinned)),
-    ])
+    ];
+    if hydrant_verbs::ports("", None).is_ok() {
+        fixtures.push(("verbs_pairs", by_device(|rank| rank / 2)));
+        fixtures.push(("verbs_even_and_odd", by_device(|rank| rank % 2)));
+    }
+    hydrant_conduit::conformance::main(fixtures)
 }

@@ -1,16 +1,15 @@
 //! Joining the ranks of a job over RDMA.
 
-#![allow(unsafe_code)] // measures registration; registers everything where the NIC pages
+#![allow(unsafe_code)] // registers everything where the NIC pages
 
 use std::{
     io,
     sync::{Arc, atomic::AtomicU32},
-    time::Instant,
 };
 
 use bytemuck::Zeroable;
 use hydrant_conduit::{
-    Access, Caps, Cost, Error, Rank, Registration, measure,
+    Caps, Cost, Error, Rank, Registration, measure,
     memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
@@ -24,6 +23,7 @@ use crate::{
     message::{FRONT, MAX_ARGS},
     nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
     place::Place,
+    probe,
     shared::{Parts, Shared},
     slots::{ReceiveSlots, SendSlots},
     table::Table,
@@ -255,19 +255,9 @@ fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> R
     Err(made("a queue pair", cause))
 }
 
-/// What registering costs here, and copying.
+/// What registering costs here, and copying, as ranks tell each other.
 fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
-    let [register, deregister]: [Cost; 2] = measure::registration_costs(|addr, len| {
-        let since = Instant::now();
-        // SAFETY: nobody is told the key.
-        let region = unsafe { Region::new(nic, addr, len, Access::ReadWrite) };
-        let region = region.map_err(|cause| {
-            pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
-        })?;
-        let registered = since.elapsed();
-        drop(region);
-        Ok([registered, since.elapsed() - registered])
-    })?;
+    let [register, deregister] = probe::costs(nic)?;
     Ok([
         register.per_op_ns,
         register.per_page_ns,
