@@ -20,7 +20,7 @@ pub struct Options {
     pub sends: u32,
     /// Extents a rank may have registered at once.
     pub extents: usize,
-    /// How long a packet waits to be acknowledged before it is sent again, seven times: 4.096 µs
+    /// How long a packet waits to be acknowledged before it is sent again, six times: 4.096 µs
     /// × 2 to this power. None: what suits the device.
     pub ack_timeout: Option<u8>,
     /// How long a peer may answer nothing before it is lost; none: for ever.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Rank, Ticket};
+use crate::{Glance, Rank, Ticket};
 
 use super::{
     Check, Fixture,
@@ -21,7 +21,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(
         "complete_once",
         "every pending operation completes exactly once, after local",
-        once,
+        |fixture| once(fixture, false),
+    ),
+    Check::new(
+        "glanced_once",
+        "an end that a glance told is told by nothing else, and every other end by a poll",
+        |fixture| once(fixture, true),
     ),
     Check::new(
         "local_frees",
@@ -112,7 +117,21 @@ fn tickets(fixture: &dyn Fixture) {
     });
 }
 
-fn once(fixture: &dyn Fixture) {
+/// Looks at an operation until it has ended, or is told of otherwise.
+fn glance(me: &Member<'_>, log: &mut Order, ticket: Ticket) {
+    for _ in 0..1000 {
+        match me.conduit.glance(ticket, 100) {
+            Glance::Ended(outcome) => {
+                outcome.expect("within the arena");
+                return log.complete.push(ticket);
+            }
+            Glance::NotYet => {}
+            Glance::Elsewhere => return,
+        }
+    }
+}
+
+fn once(fixture: &dyn Fixture, glances: bool) {
     each(fixture, 3, |me| {
         for place in Place::of(me.conduit) {
             let log = &mut Order::default();
@@ -121,6 +140,11 @@ fn once(fixture: &dyn Fixture) {
             let written: Vec<Ticket> = writes.iter().filter_map(Flight::ticket).collect();
             let read: Vec<Ticket> = reads.iter().filter_map(Flight::ticket).collect();
             let all = written.len() + read.len();
+            if glances {
+                for ticket in written.iter().chain(&read).rev().step_by(3) {
+                    glance(me, log, *ticket);
+                }
+            }
             me.until(log, "all operations", |log| log.complete.len() >= all);
             me.meet(log);
             me.linger(log);

@@ -124,12 +124,14 @@ fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_
 
 fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::Options {
     let settings = &builder.settings;
+    let usual = hydrant_verbs::Options::default();
     hydrant_verbs::Options {
         segment,
+        extents: settings.extents.unwrap_or(usual.extents),
         devices: settings.verbs.devices.clone(),
         gid_index: settings.verbs.gid_index,
         ack_timeout: settings.verbs.ack_timeout,
         peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
-        ..hydrant_verbs::Options::default()
+        ..usual
     }
 }

@@ -169,7 +169,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_EXTENTS",
-        meaning: "buffers that a rank may have exposed at once, on smp+pin extents registered; auto is 4096, on smp+pin what the kernel can hold",
+        meaning: "buffers that a rank may have exposed at once, on smp+pin and verbs extents registered; auto is 4096, on smp+pin what the kernel can hold, on verbs 65536",
         set: |s, text| {
             s.extents = match text {
                 "auto" => None,
