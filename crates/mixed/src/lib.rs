@@ -15,6 +15,7 @@
 //! above store there and send messages elsewhere. An atomic word is so only ever changed by
 //! processors of its owner's host, by mates who map it or by its owner on behalf of others.
 
+mod limits;
 mod mates;
 mod mixed;
 mod relay;

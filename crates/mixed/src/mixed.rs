@@ -11,6 +11,7 @@ use hydrant_conduit::{
 use hydrant_launch::Bootstrap;
 
 use crate::{
+    limits::{self, Limited},
     mates::{Mates, Up},
     relay::{Relay, Thread},
     standings::Standings,
@@ -145,6 +146,13 @@ impl Mixed {
         }
     }
 
+    fn limited<'a>(&'a self, sink: &'a mut dyn Sink) -> Limited<'a> {
+        Limited {
+            caps: &self.caps,
+            sink,
+        }
+    }
+
     fn up<'a>(&'a self, sink: &'a mut dyn Sink) -> Up<'a> {
         Up {
             mates: &self.mates,
@@ -274,18 +282,7 @@ impl Conduit for Mixed {
     #[inline]
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         self.alive(peer)?;
-        if message.args.len() > self.caps.max_args {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: self.caps.max_args,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
+        limits::check(&self.caps, message)?;
         match self.mates.near(peer) {
             Some(mate) => (self.near.send(mate, message)).map_err(|error| self.mates.error(error)),
             None => self.far.send(peer, message),
@@ -307,8 +304,9 @@ impl Conduit for Mixed {
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
-        let near = self.near.poll(&mut self.up(sink));
-        let far = self.far.poll(sink);
+        let mut sink = self.limited(sink);
+        let near = self.near.poll(&mut self.up(&mut sink));
+        let far = self.far.poll(&mut sink);
         if far > 0 {
             self.relay.note();
         }
@@ -316,8 +314,9 @@ impl Conduit for Mixed {
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
-        let near = self.near.drain(&mut self.up(sink));
-        let far = self.far.drain(sink);
+        let mut sink = self.limited(sink);
+        let near = self.near.drain(&mut self.up(&mut sink));
+        let far = self.far.drain(&mut sink);
         if far > 0 {
             self.relay.note();
         }

@@ -1,0 +1,63 @@
+//! What a message may hold: the lesser of what either conduit carries, whichever carries it.
+
+use hydrant_conduit::{Caps, Delivery, Error, Message, ReplyPort, Sink, Ticket};
+
+/// # Errors
+/// [`Error::TooManyArgs`], [`Error::MessageTooLong`].
+#[inline]
+pub(crate) fn check(caps: &Caps, message: &Message<'_>) -> Result<(), Error> {
+    if message.args.len() > caps.max_args {
+        return Err(Error::TooManyArgs {
+            count: message.args.len(),
+            limit: caps.max_args,
+        });
+    }
+    if message.payload.len() > caps.max_payload {
+        return Err(Error::MessageTooLong {
+            len: message.payload.len(),
+            limit: caps.max_payload,
+        });
+    }
+    Ok(())
+}
+
+/// Hands up what a conduit delivers, its way back for replies held to the limits.
+pub(crate) struct Limited<'a> {
+    pub(crate) caps: &'a Caps,
+    pub(crate) sink: &'a mut dyn Sink,
+}
+
+impl Sink for Limited<'_> {
+    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
+        let caps = self.caps;
+        self.sink.request(delivery, &mut Port { caps, port });
+    }
+
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        self.sink.reply(delivery);
+    }
+
+    fn local(&mut self, ticket: Ticket) {
+        self.sink.local(ticket);
+    }
+
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.sink.complete(ticket, result);
+    }
+
+    fn malformed(&mut self, error: Error) {
+        self.sink.malformed(error);
+    }
+}
+
+struct Port<'a> {
+    caps: &'a Caps,
+    port: &'a mut dyn ReplyPort,
+}
+
+impl ReplyPort for Port<'_> {
+    fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
+        check(self.caps, message)?;
+        self.port.reply(message)
+    }
+}
