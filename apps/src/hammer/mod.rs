@@ -1,10 +1,10 @@
 //! Ranks that put, get and send to each other without rest, check everything they read, and say
 //! what became of them when something breaks: what the faults of `cargo xtask faults` are tried on.
 //!
-//! Every rank owns parts of everybody's memory ([`Field`]), so it alone knows what must be there,
+//! Every rank owns parts of everybody's memory (`field`), so it alone knows what must be there,
 //! and checks it whenever it gets it. A rank that is told of a loss goes on with those that are
 //! left, and takes its leave only when all of them have: so survivors show that they still reach
-//! each other. What it found out is one JSON object ([`Report`]), printed after the job, when
+//! each other. What it found out is one JSON object (`report`), printed after the job, when
 //! nothing may be pinned any more.
 
 mod die;
