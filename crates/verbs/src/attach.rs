@@ -87,8 +87,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
-    let fixed = options.sends as usize * slot + Words::MEMORY + Post::BYTES;
-    let of_a_pair = 2 * window as usize * slot;
+    let fixed = pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Post::BYTES);
+    let of_a_pair = pages(2 * window as usize * slot);
     let registration = registration(&places, &told);
     let (extents, inline) = (registration.max_extents, registration.inline as u32);
     let caps = Caps {
@@ -228,6 +228,11 @@ fn exchange(
     }
     let nobody = || Error::Unreachable("a job of no ranks".to_owned());
     Ok((places.into(), told.ok_or_else(nobody)?))
+}
+
+/// Bytes of the whole pages that so many take: what is registered is pinned page by page.
+fn pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE)
 }
 
 /// As many requests unhandled at a peer as the shared receive queue has room for.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const NAP: Duration = Duration::from_millis(1);
 /// Naps during which an application thread may stay inside one call. Who waits for an answer
 /// wakes the service thread out of one.
-const NAPS_INSIDE: u32 = 20;
+const NAPS_INSIDE: u32 = 100;
 /// Polls that find nothing before the thread blocks.
 const BRIEF: u32 = 200;
 
