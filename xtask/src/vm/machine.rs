@@ -20,7 +20,7 @@ use super::{Accelerator, Error};
 /// What the kernel is told: to log where QEMU writes it down, to end on a panic, and
 /// to leave out what takes time at every start or guards secrets nobody has here.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 8250.nr_uarts=1 \
-    mitigations=off audit=0 apparmor=0 cryptomgr.notests \
+    mitigations=off tsc=reliable audit=0 apparmor=0 cryptomgr.notests \
     random.trust_cpu=on rcupdate.rcu_expedited=1";
 
 /// What a machine is made of.
