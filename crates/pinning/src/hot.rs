@@ -137,18 +137,14 @@ impl Hot {
         far | near | self.crowded.load(Relaxed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn hold(&self, table: &Table, addr: u64, len: u64, write: bool) -> Option<(u32, u64)> {
         let last = addr.checked_add(len - 1)?;
-        let found = table.acquire(self.geometry.bucket_of(addr))?;
-        if self.geometry.bucket_of(last) < found.end && (found.writable || !write) {
-            return Some((found.slot, found.key));
-        }
-        let _ = table.release(found.slot);
-        None
+        let bucket_of = |addr| self.geometry.bucket_of(addr);
+        table.hold(bucket_of(addr), bucket_of(last), write)
     }
 
-    #[inline]
+    #[inline(always)]
     fn peer(&self, peer: u32) -> Option<&Arc<Table>> {
         let group = self.peers.get(peer as usize / GROUP)?.get()?;
         group.get(peer as usize % GROUP)?.get()

@@ -84,14 +84,16 @@ impl Index {
     }
 
     /// The first that `look` makes of the records where `bucket` may be.
-    #[inline]
+    #[inline(always)] // with what is looked for, on the path of every hit
     pub(super) fn find<T>(&self, bucket: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         let bits = self.bits.load(Ordering::Acquire);
         let probe = Probe::new(bucket, bits);
         let entries = self.sizes.get((bits - FIRST) as usize)?.get()?;
         let mut position = probe.home;
+        let mut left = entries.len();
         // Bounded, because what is read may change all the while.
-        for _ in 0..entries.len() {
+        while left > 0 {
+            left -= 1;
             let entry = entries.get(position as usize)?.load(Ordering::Relaxed);
             if entry == EMPTY {
                 return None;

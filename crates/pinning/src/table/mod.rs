@@ -64,7 +64,7 @@ pub use error::Error;
 pub use word::MAX_REFERENCES;
 
 use index::Index;
-use slab::{MAX_RECORDS, Slab};
+use slab::{MAX_RECORDS, Record, Slab};
 use sync::Ordering;
 
 /// How many buckets there can be: their numbers are below this.
@@ -138,6 +138,25 @@ impl Table {
         })
     }
 
+    /// As [`acquire`](Self::acquire), where the extent reaches as far as the bucket `last`, and may
+    /// be written if that is wanted: the slot of the record and the key.
+    #[inline(always)] // on the path of every hit
+    pub fn hold(&self, bucket: u64, last: u64, write: bool) -> Option<(u32, u64)> {
+        self.index.find(bucket, |slot| {
+            let record = self.slab.record(slot)?;
+            if !record.take(bucket) {
+                return None;
+            }
+            if record.serves(last, write) {
+                Some((slot, record.key()))
+            } else {
+                // Whoever waits for that is looked after when the miss reaches the engine.
+                let _ = Self::give_back(record, slot);
+                None
+            }
+        })
+    }
+
     /// Gives a reference back, and says whether it was the last and the editor waits
     /// for that: then [`Editor::requeue`] is due.
     ///
@@ -148,12 +167,22 @@ impl Table {
     #[must_use = "the editor may wait for the last reference"]
     pub fn release(&self, slot: u32) -> bool {
         let record = self.slab.record(slot).expect("a slot is of a record");
+        Self::give_back(record, slot)
+    }
+
+    #[inline(always)]
+    fn give_back(record: &Record, slot: u32) -> bool {
         // Release: what was done under the reference is done before it is given back.
         let old = record.word.fetch_sub(1, Ordering::Release);
         if word::references(old) == 0 {
-            record.word.fetch_add(1, Ordering::Relaxed);
-            panic!("record {slot} was given back more often than taken");
+            not_held(record, slot);
         }
         word::references(old) == 1 && old & word::AWAITED != 0
     }
+}
+
+#[cold]
+fn not_held(record: &Record, slot: u32) -> ! {
+    record.word.fetch_add(1, Ordering::Relaxed);
+    panic!("record {slot} was given back more often than taken");
 }

@@ -38,7 +38,7 @@ impl Record {
     }
 
     /// Takes a reference if the record is live and of `bucket`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&self, bucket: u64) -> bool {
         let mut old = self.word.load(Ordering::Relaxed);
         while word::is_live(old, bucket) {
@@ -98,6 +98,18 @@ impl Record {
     }
 
     #[inline]
+    pub(super) fn key(&self) -> u64 {
+        self.key.load(Ordering::Relaxed)
+    }
+
+    /// Whether its extent reaches as far as a bucket, and may be written if that is wanted.
+    #[inline]
+    pub(super) fn serves(&self, last: u64, write: bool) -> bool {
+        last < self.end.load(Ordering::Relaxed)
+            && (!write || self.base.load(Ordering::Relaxed) & 1 == 1)
+    }
+
+    #[inline]
     pub(super) fn found(&self, slot: u32) -> Found {
         let Extent {
             key,
@@ -141,7 +153,7 @@ impl Slab {
     }
 
     /// A record; `None` where there is none of that number yet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record(&self, slot: u32) -> Option<&Record> {
         let place = locate(slot)?;
         let eight = self.chunks.get(place.size)?.get()?;
