@@ -1,12 +1,6 @@
 //! The service thread.
 
-use std::{
-    hint, io,
-    sync::Arc,
-    thread,
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::{hint, io, sync::Arc, thread, thread::JoinHandle, time::Duration};
 
 use hydrant_conduit::Sleeper;
 
@@ -14,12 +8,13 @@ use crate::{Error, Result, counters::Count, job::Core};
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How long the application may leave messages alone before the service thread takes over.
-/// A peer that waits for an answer does not wait so long: it [wakes](super::wait) us.
+/// How long the application may leave messages alone before the service thread takes over, if it
+/// did so lately. A peer that waits for an answer does not wait so long: it
+/// [wakes](super::wait) us.
 const NAP: Duration = Duration::from_millis(1);
-/// Naps during which an application thread may stay inside one call. Who waits for an answer
-/// wakes the service thread out of one.
-const NAPS_INSIDE: u32 = 100;
+/// As long as the application looks after messages each nap is twice as long as the one before, up
+/// to this: each takes a core from it, and costs what several messages do.
+const LONGEST_NAP: Duration = Duration::from_millis(32);
 /// Polls that find nothing before the thread blocks.
 const BRIEF: u32 = 200;
 
@@ -35,44 +30,53 @@ pub(crate) fn start_service(core: &Arc<Core>) -> Result<JoinHandle<()>> {
 fn serve(core: &Core) {
     let progress = &core.progress;
     let mut seen = progress.attended();
-    let mut inside = 0;
+    let mut nap = NAP;
     while !progress.is_stopped() {
-        let since = Instant::now();
         core.conduit
-            .wait(Sleeper::Nap, Some(NAP), &mut || progress.is_stopped());
-        if progress.asleep.load(Relaxed) > 0 {
+            .wait(Sleeper::Nap, Some(nap), &mut || progress.is_stopped());
+        nap = if progress.asleep.load(Relaxed) > 0 {
             // A sleeping application thread is woken by messages itself.
             progress.park_service();
-        } else if progress.attended() == seen {
-            if progress.is_inside() && inside < NAPS_INSIDE && since.elapsed() >= NAP {
-                inside += 1;
-                continue;
-            }
+            NAP
+        } else if progress.attended() != seen {
+            longer(nap)
+        } else if progress.is_inside() {
+            // It is about to look for itself, if not soon: the network is doing its work in there.
+            look(core);
+            longer(nap)
+        } else {
             watch_over(core);
-        }
-        inside = 0;
+            NAP
+        };
         seen = progress.attended();
     }
+}
+
+fn longer(nap: Duration) -> Duration {
+    (2 * nap).min(LONGEST_NAP)
+}
+
+/// Answers what has come: how much that was.
+fn look(core: &Core) -> usize {
+    let found = core.poll();
+    if found > 0 {
+        core.tally.one(Count::Services);
+    }
+    found
 }
 
 /// Answers messages while the application does not look at them.
 fn watch_over(core: &Core) {
     let progress = &core.progress;
-    let (since, was_inside) = (progress.attended(), progress.is_inside());
-    // Who is found inside a call has been there for long.
-    let alone = || {
-        let enters = progress.is_inside() && !was_inside;
-        progress.attended() == since && !enters && !progress.is_stopped()
-    };
+    let since = progress.attended();
+    let alone = || progress.attended() == since && !progress.is_inside() && !progress.is_stopped();
     let mut quiet = 0;
     // Once in any case: a peer may have asked for it.
     loop {
-        if core.poll() > 0 {
-            core.tally.one(Count::Services);
-            quiet = 0;
-        } else {
-            quiet += 1;
-        }
+        quiet = match look(core) {
+            0 => quiet + 1,
+            _ => 0,
+        };
         if !alone() {
             return;
         }
