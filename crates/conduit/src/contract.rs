@@ -155,18 +155,6 @@ pub enum Posted {
     Pending(Ticket),
 }
 
-/// What a [glance](Conduit::glance) at an operation showed.
-#[derive(Clone, Debug)]
-#[must_use]
-pub enum Glance {
-    /// It has ended, and this is all that is told of it.
-    Ended(Result<(), Error>),
-    /// It has not, or another thread was told.
-    NotYet,
-    /// Only [`Conduit::poll`] will tell.
-    Elsewhere,
-}
-
 /// Whether a message was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -376,6 +364,46 @@ pub trait Conduit: Send + Sync {
         local: Key,
     ) -> Result<Posted, Error>;
 
+    /// As [`write`](Self::write), for a thread that has nothing else to do meanwhile: where that
+    /// helps it looks a moment whether the operation has ended. [`Posted::Done`] or an error is
+    /// the end then, which nothing else tells.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    unsafe fn write_watched(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.write(peer, to, from, len, local) }
+    }
+
+    /// As [`read`](Self::read), and as [`write_watched`](Self::write_watched).
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    unsafe fn read_watched(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: the same contract.
+        unsafe { self.read(peer, from, to, len, local) }
+    }
+
     /// Changes an aligned 64-bit word of a peer, in memory that the peer registered for reading
     /// and writing, and leaves what it was in `was`, which needs no registration. The peer's
     /// processors have no part in it. A word that is changed so is, unless [`Caps::atomics`] says
@@ -412,13 +440,6 @@ pub trait Conduit: Send + Sync {
 
     /// Requests sent to `peer` that its handlers have finished with, and sent at all.
     fn handled(&self, peer: Rank) -> (u64, u64);
-
-    /// Looks whether an operation has ended, up to so many times, for a thread that has nothing
-    /// else to do; delivers nothing. An end that this tells is told nowhere else.
-    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
-        let _ = (ticket, times);
-        Glance::Elsewhere
-    }
 
     /// Delivers what has arrived; how many things that were. Returns at once if another
     /// thread is polling.

@@ -21,7 +21,7 @@ pub mod measure;
 pub mod memory;
 
 pub use contract::{
-    Access, Atomic, Atomicity, Caps, Conduit, Cost, Delivery, Door, Glance, Key, Message, Posted,
+    Access, Atomic, Atomicity, Caps, Conduit, Cost, Delivery, Door, Key, Message, Posted,
     Registration, Remote, ReplyPort, Sent, Sink, Sleeper, Standing, Ticket,
 };
 pub use error::Error;

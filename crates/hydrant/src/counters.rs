@@ -167,6 +167,23 @@ impl Tally {
         }
     }
 
+    /// As [`add`](Self::add), of several.
+    #[inline(always)]
+    pub(crate) fn add_each<const N: usize>(&self, counts: [(Count, u64); N]) {
+        let stripe = STRIPE.with(Cell::get);
+        if stripe < STRIPES - 1 {
+            let cells = &self.stripes[stripe].0;
+            for (count, more) in counts {
+                let cell = &cells[count as usize];
+                cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
+            }
+        } else {
+            for (count, more) in counts {
+                self.add_shared(count, more);
+            }
+        }
+    }
+
     #[cold]
     fn add_shared(&self, count: Count, more: u64) {
         let hold = HOLD.try_with(|hold| hold.0).unwrap_or(usize::MAX);

@@ -77,10 +77,6 @@ impl Mates {
         }
     }
 
-    pub(crate) fn is_near(ticket: Ticket) -> bool {
-        ticket.0 & NEAR != 0
-    }
-
     /// A ticket of the near conduit, apart from those of the far one.
     pub(crate) fn ticket(ticket: Ticket) -> Ticket {
         Ticket(ticket.0 | NEAR)

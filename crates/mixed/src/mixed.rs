@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Glance, Key, Message, Posted, Rank, Remote, Sent, Sink,
-    Sleeper, Standing, Ticket, Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
+    Standing, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -279,6 +279,43 @@ impl Conduit for Mixed {
         self.begun(unsafe { self.far.read(peer, from, to, len, local) })
     }
 
+    unsafe fn write_watched(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        self.alive(peer)?;
+        if let Some(mate) = self.mate_of(peer, to.key) {
+            // SAFETY: the same contract.
+            return self.begun_near(unsafe { self.near.write_watched(mate, to, from, len, local) });
+        }
+        let to = self.place(peer, to, len)?;
+        // SAFETY: the same contract. Where the place became an address, it is in the segment
+        // of the peer, which can bear the change as under the key of the segment.
+        self.begun(unsafe { self.far.write_watched(peer, to, from, len, local) })
+    }
+
+    unsafe fn read_watched(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        self.alive(peer)?;
+        if let Some(mate) = self.mate_of(peer, from.key) {
+            // SAFETY: the same contract.
+            return self.begun_near(unsafe { self.near.read_watched(mate, from, to, len, local) });
+        }
+        let from = self.place(peer, from, len)?;
+        // SAFETY: the same contract.
+        self.begun(unsafe { self.far.read_watched(peer, from, to, len, local) })
+    }
+
     #[inline]
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         self.alive(peer)?;
@@ -293,13 +330,6 @@ impl Conduit for Mixed {
         match self.mates.near(peer) {
             Some(mate) => self.near.handled(mate),
             None => self.far.handled(peer),
-        }
-    }
-
-    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
-        match Mates::is_near(ticket) {
-            true => Glance::Elsewhere,
-            false => self.far.glance(ticket, times),
         }
     }
 

@@ -18,7 +18,7 @@ use rustc_hash::FxHasher;
 use crate::{
     Options, Verbs,
     control::{self, Post},
-    device,
+    device, inbox,
     lane::Roads,
     message::{FRONT, MAX_ARGS},
     nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
@@ -81,14 +81,15 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ranks,
         nic.limits.shared_requests.min(nic.limits.completions),
     );
-    let housed = 2 * window * ranks.saturating_sub(1).max(1);
+    let in_chunk = inbox::slots_for(window);
+    let housed = in_chunk * ranks.saturating_sub(1).max(1);
     let received = queue(&channel, housed)?;
     let shared_queue = SharedQueue::new(&nic, housed)
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
-    let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, 2 * window, slot);
+    let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
     let fixed = pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Post::BYTES);
-    let of_a_pair = pages(2 * window as usize * slot);
+    let of_a_pair = pages(in_chunk as usize * slot);
     let registration = registration(&places, &told);
     let (extents, inline) = (registration.max_extents, registration.inline as u32);
     let caps = Caps {
@@ -110,6 +111,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     } else {
         ACK_TIMEOUT
     };
+    let longest = nic.port.max_message.max(1 << 20).into();
     let shared = Arc::new(Shared::new(Parts {
         rank: Rank(rank),
         caps,
@@ -124,6 +126,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
             most_posted,
             depth: depth as usize,
             inline,
+            longest,
         },
         receives,
         window,

@@ -6,7 +6,7 @@ use std::{
     io,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, MutexGuard, TryLockError,
+        Arc,
         atomic::Ordering::{Relaxed, SeqCst},
     },
     thread::{self, JoinHandle},
@@ -14,18 +14,19 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Conduit, Door, Error, Glance, Key, Message, Posted, Rank, Remote, Sent,
-    Sink, Sleeper, Standing, Ticket, Window, memory::Place as Memory,
+    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window, memory::Place as Memory,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     attach::pinned_out,
     control::{Command, Datagram},
     inbox::Inbox,
-    lane::{self, Whole, Work},
+    lane::{self, Work},
     message::{self, MAX_ARGS, Sort},
     nic::Region,
-    shared::{Shared, lock},
+    shared::Shared,
     sleepers::{Listens, Woken},
     table,
 };
@@ -35,10 +36,10 @@ const DELIVERY: Duration = Duration::from_secs(5);
 
 /// The conduit over an RDMA NIC.
 pub struct Verbs {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     inbox: Mutex<Inbox>,
     control: Option<JoinHandle<()>>,
-    _everything: Option<Region>,
+    pub(crate) everything: Option<Region>,
 }
 
 impl Verbs {
@@ -51,7 +52,7 @@ impl Verbs {
             shared,
             inbox: Mutex::new(Inbox::new()),
             control: Some(control),
-            _everything: everything,
+            everything,
         }
     }
 
@@ -73,151 +74,6 @@ impl Verbs {
         Ok(())
     }
 
-    /// A write or a read.
-    fn access(
-        &self,
-        peer: Rank,
-        write: bool,
-        remote: Remote,
-        local: Memory,
-        local_key: Key,
-    ) -> Result<Posted, Error> {
-        let shared = &*self.shared;
-        shared.standings.present(peer)?;
-        if peer == shared.rank {
-            return self.copy(write, remote, local, local_key);
-        }
-        let lkey = self.own_side(write, local, local_key)?;
-        let rkey = match remote.key {
-            Key::ANY if shared.caps.any_address => Some(shared.places[peer.index()].everything),
-            key => table::remote(key),
-        };
-        let revoked = |key: Key| Error::Revoked { peer, key: key.0 };
-        let rkey = rkey.ok_or_else(|| revoked(remote.key))?;
-        if local.len == 0 {
-            return Ok(Posted::Done);
-        }
-        let ticket = shared.ticket();
-        let most = u64::from(shared.nic.port.max_message.max(1 << 20));
-        let whole = Whole {
-            key: remote.key.0,
-            addr: remote.offset,
-            len: local.len,
-        };
-        let mut lane = lock(&shared.peer(peer).lane);
-        if lane.state == lane::State::Ended {
-            return Err(Error::PeerLost(peer));
-        }
-        let mut at = 0;
-        while at < local.len {
-            let len = most.min(local.len - at);
-            let access = lane::Access {
-                ticket,
-                write,
-                last: at + len == local.len,
-                addr: local.addr + at,
-                len: len as u32,
-                lkey,
-                remote: remote.offset.wrapping_add(at),
-                rkey,
-                whole,
-            };
-            shared.ask(peer, &mut lane, Work::Access(access));
-            at += len;
-        }
-        Ok(Posted::Pending(ticket))
-    }
-
-    /// The NIC's key for the own side, if the extent covers it.
-    #[inline]
-    fn own_side(&self, write: bool, local: Memory, key: Key) -> Result<u32, Error> {
-        let shared = &*self.shared;
-        let inline = shared.roads.inline.into();
-        if key == Key::ANY && write && local.len <= inline {
-            return Ok(0);
-        }
-        if let (Key::ANY, Some(everything)) = (key, &self._everything) {
-            return Ok(everything.lkey);
-        }
-        let (peer, word) = (shared.rank, key.0);
-        let extent = (shared.table.find(key)).ok_or(Error::Revoked { peer, key: word })?;
-        if !extent.covers(local.addr, local.len) {
-            return Err(Error::OutOfExtent {
-                peer,
-                offset: local.addr,
-                len: local.len,
-                extent: extent.len,
-            });
-        }
-        if !write && !extent.writable {
-            let Memory { addr, len } = local;
-            return Err(Error::BadAddress { peer, addr, len });
-        }
-        Ok(extent.lkey)
-    }
-
-    /// An access to own memory: a copy by the processor.
-    fn copy(&self, write: bool, remote: Remote, local: Memory, key: Key) -> Result<Posted, Error> {
-        let (peer, len, addr) = (self.shared.rank, local.len, remote.offset);
-        if remote.key == Key::ANY {
-            return self.copy_to(write, addr, local);
-        }
-        self.own_side(write, local, key)?;
-        let key = remote.key.0;
-        let copied = self.shared.table.with(remote.key, |extent| {
-            if !extent.covers(addr, len) {
-                return Err(Error::OutOfExtent {
-                    peer,
-                    offset: addr,
-                    len,
-                    extent: extent.len,
-                });
-            }
-            if write && !extent.writable {
-                return Err(Error::BadAddress { peer, addr, len });
-            }
-            self.copy_to(write, addr, local)
-        });
-        copied.unwrap_or(Err(Error::Revoked { peer, key }))
-    }
-
-    /// Whether peers, and so the own NIC, may write there.
-    fn check_own(&self, at: Remote, len: u64) -> Result<(), Error> {
-        let (peer, key, addr) = (self.shared.rank, at.key.0, at.offset);
-        let extent = self.shared.table.find_remote(at.key);
-        let extent = extent.ok_or(Error::Revoked { peer, key })?;
-        if !extent.covers(addr, len) {
-            return Err(Error::OutOfExtent {
-                peer,
-                offset: addr,
-                len,
-                extent: extent.len,
-            });
-        }
-        if !extent.writable {
-            return Err(Error::BadAddress { peer, addr, len });
-        }
-        Ok(())
-    }
-
-    fn copy_to(&self, write: bool, addr: u64, local: Memory) -> Result<Posted, Error> {
-        let (peer, len) = (self.shared.rank, local.len);
-        // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
-        // bears it.
-        let there = unsafe { Memory::new(addr, len) };
-        let mut bytes = vec![0; len as usize];
-        let copied = if write {
-            local.load(&mut bytes) && there.store(&bytes)
-        } else {
-            there.load(&mut bytes) && local.store(&bytes)
-        };
-        if copied || len == 0 {
-            Ok(Posted::Done)
-        } else {
-            Err(Error::BadAddress { peer, addr, len })
-        }
-    }
-
     /// Whether something has arrived, or ended, that nobody was told of.
     fn has_news(&self) -> bool {
         if self.shared.reap() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
@@ -235,11 +91,7 @@ impl Verbs {
 
     /// The inbox, unless another thread polls.
     fn try_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
-        match self.inbox.try_lock() {
-            Ok(inbox) => Some(inbox),
-            Err(TryLockError::Poisoned(inbox)) => Some(inbox.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.inbox.try_lock()
     }
 
     fn arm(&self) -> io::Result<()> {
@@ -362,7 +214,7 @@ impl Conduit for Verbs {
     ) -> Result<Posted, Error> {
         // SAFETY: a write only reads it.
         let memory = unsafe { Memory::new(from.expose_provenance() as u64, len as u64) };
-        self.access(peer, true, to, memory, local)
+        self.access::<false>(peer, true, to, memory, local)
     }
 
     unsafe fn read(
@@ -375,7 +227,33 @@ impl Conduit for Verbs {
     ) -> Result<Posted, Error> {
         // SAFETY: writable by nobody else until the operation is complete, says the caller.
         let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
-        self.access(peer, false, from, memory, local)
+        self.access::<false>(peer, false, from, memory, local)
+    }
+
+    unsafe fn write_watched(
+        &self,
+        peer: Rank,
+        to: Remote,
+        from: *const u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: a write only reads it.
+        let memory = unsafe { Memory::new(from.expose_provenance() as u64, len as u64) };
+        self.access::<true>(peer, true, to, memory, local)
+    }
+
+    unsafe fn read_watched(
+        &self,
+        peer: Rank,
+        from: Remote,
+        to: *mut u8,
+        len: usize,
+        local: Key,
+    ) -> Result<Posted, Error> {
+        // SAFETY: writable by nobody else until the operation is complete, says the caller.
+        let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
+        self.access::<true>(peer, false, from, memory, local)
     }
 
     unsafe fn atomic(
@@ -411,7 +289,7 @@ impl Conduit for Verbs {
             Atomic::Add(value) => ([value, 0], false),
             Atomic::CompareSwap { expected, value } => ([expected, value], true),
         };
-        let mut lane = lock(&shared.peer(peer).lane);
+        let mut lane = shared.peer(peer).lane.lock();
         if lane.state == lane::State::Ended {
             let what = "reaching own memory through the NIC";
             let cause = "it failed before".to_owned();
@@ -463,7 +341,7 @@ impl Conduit for Verbs {
         let done = state.done.load(Relaxed);
         let bytes = shared.roads.slots.bytes(&mut slot);
         let len = message::encode(Sort::Request, message, done, bytes);
-        let mut lane = lock(&state.lane);
+        let mut lane = state.lane.lock();
         if lane.state == lane::State::Ended {
             shared.roads.slots.give_back(slot);
             return Err(Error::PeerLost(peer));
@@ -486,18 +364,13 @@ impl Conduit for Verbs {
         }
     }
 
-    #[inline]
-    fn glance(&self, ticket: Ticket, times: u32) -> Glance {
-        self.shared.glance(ticket, times)
-    }
-
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         self.try_inbox()
             .map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
-        let mut inbox = lock(&self.inbox);
+        let mut inbox = self.inbox.lock();
         let mut count = 0;
         // What can have arrived by now is bounded; what arrives meanwhile may wait.
         for _ in 0..=2 * self.shared.window * self.shared.size {

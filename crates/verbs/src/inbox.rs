@@ -2,7 +2,8 @@
 //!
 //! Nothing here can find its receiver without a buffer. A rank has at most `window` requests
 //! unhandled at a peer, and the peer answers each with one message at most, a reply or a credit
-//! that stands for several; so twice that many slots house all that one peer can have on its way.
+//! that stands for several; so twice that many slots house all that one peer can have on its way,
+//! beside one that is read while its reply is already there.
 
 use std::{
     collections::VecDeque,
@@ -17,9 +18,14 @@ use crate::{
     lane::{Ended, State, Work},
     message::{self, Sort},
     nic::{QueuePair, blank},
-    shared::{Peer, Shared, lock},
+    shared::{Peer, Shared},
     slots::{ReceiveSlot, SendSlot},
 };
+
+/// Slots that house what one peer can have on its way.
+pub(crate) fn slots_for(window: u32) -> u32 {
+    2 * window + 1
+}
 
 /// Messages taken at once.
 const BATCH: usize = 16;
@@ -27,11 +33,18 @@ const BATCH: usize = 16;
 /// requests were handled: most often there is something else to say before.
 const IDLE: u32 = 64;
 
+/// No queue pair has this number.
+const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
+
 /// What the thread that polls has of its own.
 pub(crate) struct Inbox {
     ended: Vec<Ended>,
+    /// Completions taken now.
+    completions: [ffi::ibv_wc; BATCH],
     /// Completions taken by a thread that was about to sleep.
     stash: VecDeque<ffi::ibv_wc>,
+    /// The queue pair that a message came in by last, and its rank.
+    last: (u32, u32),
     talks: FxHashMap<u32, Talk>,
     /// Peers with a talk in which something waits.
     stuck: Vec<u32>,
@@ -54,7 +67,9 @@ impl Inbox {
     pub(crate) fn new() -> Self {
         Self {
             ended: Vec::new(),
+            completions: [blank(); BATCH],
             stash: VecDeque::new(),
+            last: NOBODY,
             talks: FxHashMap::default(),
             stuck: Vec::new(),
             owing: Vec::new(),
@@ -64,23 +79,23 @@ impl Inbox {
 
     /// Delivers what has arrived: how many things.
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
-        let reaped = shared.reap();
         let retired = shared.take_retired();
+        // First what somebody may be waiting for at the other end.
+        let arrived = self.take(shared);
+        for index in 0..arrived {
+            let completion = self.completions[index];
+            self.receive(shared, &completion, sink);
+        }
+        let reaped = shared.reap();
         shared.take_ended(&mut self.ended);
-        let mut count = self.ended.len();
+        let mut count = arrived + self.ended.len();
         for ended in self.ended.drain(..) {
             if let Some((ticket, outcome)) = shared.keep_own(ended) {
                 sink.complete(ticket, outcome);
             }
         }
         count += shared.loopback.deliver(shared, sink);
-        let mut completions = [blank(); BATCH];
-        let arrived = self.take(shared, &mut completions);
-        for completion in &completions[..arrived] {
-            self.receive(shared, completion, sink);
-        }
-        count += arrived;
-        if !retired.is_empty() {
+        if let Some(retired) = retired {
             self.let_go(shared, retired, arrived == 0);
         }
         if !self.stuck.is_empty() {
@@ -103,9 +118,8 @@ impl Inbox {
     /// Looks whether anything has arrived, without delivering it.
     pub(crate) fn has_arrived(&mut self, shared: &Shared) -> bool {
         if self.stash.is_empty() {
-            let mut completions = [blank(); BATCH];
-            let count = shared.received.poll(&mut completions);
-            self.stash.extend(&completions[..count]);
+            let count = shared.received.poll(&mut self.completions);
+            self.stash.extend(&self.completions[..count]);
         }
         if self.owing.is_empty() || !shared.roads.slots.any_free() {
             return !self.stash.is_empty();
@@ -115,14 +129,15 @@ impl Inbox {
     }
 
     /// Queue pairs that retired before messages were last looked for go when none was left.
-    fn let_go(&self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
+    fn let_go(&mut self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
         if !nothing || !self.stash.is_empty() {
             return shared.keep_retired(retired);
         }
-        let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
+        let mut by_pair = shared.by_pair.write();
         for pair in &retired {
             by_pair.remove(&pair.number);
         }
+        self.last = NOBODY;
     }
 
     /// Sends replies that were kept, as far as there are slots: whether some are left.
@@ -135,12 +150,14 @@ impl Inbox {
         false
     }
 
-    fn take(&mut self, shared: &Shared, into: &mut [ffi::ibv_wc]) -> usize {
+    /// Takes what has arrived: how many completions.
+    #[inline]
+    fn take(&mut self, shared: &Shared) -> usize {
         if self.stash.is_empty() {
-            return shared.received.poll(into);
+            return shared.received.poll(&mut self.completions);
         }
-        let count = self.stash.len().min(into.len());
-        for (into, completion) in into.iter_mut().zip(self.stash.drain(..count)) {
+        let count = self.stash.len().min(BATCH);
+        for (into, completion) in self.completions.iter_mut().zip(self.stash.drain(..count)) {
             *into = completion;
         }
         count
@@ -148,23 +165,30 @@ impl Inbox {
 
     fn receive(&mut self, shared: &Shared, completion: &ffi::ibv_wc, sink: &mut dyn Sink) {
         let slot = ReceiveSlot(completion.wr_id as u32);
-        let from = {
-            let by_pair = shared.by_pair.read().unwrap_or_else(|it| it.into_inner());
-            by_pair.get(&completion.qp_num).copied()
-        };
+        let from = self.sender(shared, completion.qp_num);
         let (Some(rank), true) = (from, completion.status == ffi::IBV_WC_SUCCESS) else {
             return shared.receives.give_back(slot);
         };
         let len = completion.byte_len as usize;
-        if self.talks.get(&rank).is_some_and(Talk::is_stuck) && is_request(shared, &slot, len) {
-            self.talks
-                .entry(rank)
-                .or_default()
-                .waiting
-                .push_back((slot, len));
-            return;
+        if !self.stuck.is_empty()
+            && let Some(talk) = self.talks.get_mut(&rank)
+            && talk.is_stuck()
+            && is_request(shared, &slot, len)
+        {
+            return talk.waiting.push_back((slot, len));
         }
         self.handle(shared, rank, slot, len, sink);
+    }
+
+    /// The rank whose messages come in by a queue pair.
+    #[inline]
+    fn sender(&mut self, shared: &Shared, pair: u32) -> Option<u32> {
+        if self.last.0 == pair {
+            return Some(self.last.1);
+        }
+        let rank = shared.by_pair.read().get(&pair).copied()?;
+        self.last = (pair, rank);
+        Some(rank)
     }
 
     /// Hands a message up.
@@ -181,7 +205,8 @@ impl Inbox {
         let mut port = Port {
             shared,
             peer,
-            replies: Vec::new(),
+            reply: None,
+            others: Vec::new(),
         };
         let request = match message::decode(bytes) {
             Err(what) => {
@@ -205,20 +230,31 @@ impl Inbox {
                 message.sort == Sort::Request
             }
         };
-        let replies = port.replies;
-        shared.receives.give_back(slot);
+        let Port { reply, others, .. } = port;
         if request {
             peer.done.fetch_add(1, AcqRel);
+        }
+        if let Some(reply) = reply {
+            self.send(shared, from, reply);
+        }
+        for reply in others {
+            self.send(shared, from, reply);
+        }
+        shared.receives.give_back(slot);
+        // A reply has told it.
+        if request && peer.done.load(Relaxed) != peer.told.load(Relaxed) {
             self.owe(rank);
         }
-        for reply in replies {
-            match reply {
-                Reply::Slot(slot, len) => send_slot(shared, from, slot, len),
-                Reply::Kept(bytes) => {
-                    self.talks.entry(rank).or_default().kept.push_back(bytes);
-                    if !self.stuck.contains(&rank) {
-                        self.stuck.push(rank);
-                    }
+    }
+
+    #[inline]
+    fn send(&mut self, shared: &Shared, to: Rank, reply: Reply) {
+        match reply {
+            Reply::Slot(slot, len) => send_slot(shared, to, slot, len),
+            Reply::Kept(bytes) => {
+                self.talks.entry(to.0).or_default().kept.push_back(bytes);
+                if !self.stuck.contains(&to.0) {
+                    self.stuck.push(to.0);
                 }
             }
         }
@@ -327,7 +363,7 @@ fn is_request(shared: &Shared, slot: &ReceiveSlot, len: usize) -> bool {
 
 /// Sends what was written into a slot.
 pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize) {
-    let mut lane = lock(&shared.peer(to).lane);
+    let mut lane = shared.peer(to).lane.lock();
     if lane.state == State::Ended {
         shared.roads.slots.give_back(slot);
         return;
@@ -345,7 +381,9 @@ enum Reply {
 struct Port<'a> {
     shared: &'a Shared,
     peer: &'a Peer,
-    replies: Vec<Reply>,
+    reply: Option<Reply>,
+    /// After the first: few handlers have several.
+    others: Vec<Reply>,
 }
 
 impl ReplyPort for Port<'_> {
@@ -354,7 +392,7 @@ impl ReplyPort for Port<'_> {
         // The request is handled by the time this arrives.
         let done = self.peer.done.load(Acquire).wrapping_add(1);
         self.peer.told.store(done, Relaxed);
-        self.replies.push(match self.shared.roads.slots.take() {
+        let reply = match self.shared.roads.slots.take() {
             Some(mut slot) => {
                 let bytes = self.shared.roads.slots.bytes(&mut slot);
                 let len = message::encode(Sort::Reply, message, done, bytes);
@@ -366,7 +404,11 @@ impl ReplyPort for Port<'_> {
                 bytes.truncate(len);
                 Reply::Kept(bytes)
             }
-        });
+        };
+        match self.reply {
+            None => self.reply = Some(reply),
+            Some(_) => self.others.push(reply),
+        }
         Ok(())
     }
 }

@@ -31,6 +31,9 @@ use crate::{
 /// NIC has enough to do meanwhile.
 const BUSY: usize = 8;
 
+/// Messages in a row whose completions are not told: the next one's is, and stands for them.
+const SILENT: usize = 7;
+
 /// One thing to be asked of the peer's NIC.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -108,6 +111,8 @@ pub(crate) struct Roads {
     pub(crate) depth: usize,
     /// Bytes that a NIC is asked to take along with a request.
     pub(crate) inline: u32,
+    /// Most bytes of a request.
+    pub(crate) longest: u64,
 }
 
 pub(crate) struct Lane {
@@ -122,6 +127,8 @@ pub(crate) struct Lane {
     peer: u32,
     queue: VecDeque<Work>,
     posted: VecDeque<Posted>,
+    /// The last of these, messages whose completions are not told.
+    silent: usize,
     /// The number of the first one posted.
     first: u32,
     /// The number of the next packet, and how much data one carries.
@@ -168,6 +175,7 @@ impl Lane {
             peer,
             queue: VecDeque::new(),
             posted: VecDeque::new(),
+            silent: 0,
             first: 0,
             packet: 0,
             mtu: 1024,
@@ -182,9 +190,14 @@ impl Lane {
         self.mtu = mtu.max(256);
     }
 
-    /// Whether anything is under way.
+    /// Whether nothing is under way, of which the NIC may tell.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.posted.len() == self.silent && self.refused.is_none()
+    }
+
+    /// Whether everything that was asked is known to be done.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.posted.is_empty() && self.refused.is_none()
+        self.is_idle() && self.silent == 0
     }
 
     /// Whether something waits for the doorbell.
@@ -192,23 +205,46 @@ impl Lane {
         !self.queue.is_empty() && self.state == State::Ready
     }
 
-    /// Adds something to be done. It is on its way when this returns, unless the connection is
-    /// not there or the NIC has plenty to do.
-    #[inline]
-    pub(crate) fn push(&mut self, roads: &Roads, mut work: Work) -> io::Result<()> {
-        if self.queue.is_empty() && self.posted.len() < BUSY.min(roads.depth) {
-            let room = roads.posted.load(Relaxed) < roads.most_posted;
-            if let (State::Ready, Some(pair)) = (self.state, &self.pair)
-                && room
-                && work.is_ready(roads)
-            {
-                let number = self.first.wrapping_add(self.posted.len() as u32);
-                let id = id(self.peer, self.epoch, number);
-                let asked = post_one(pair, &request(id, &work, roads, pair));
-                self.under_way(roads, work);
-                return asked.inspect_err(|_| self.close(roads));
-            }
+    /// Hands work to the NIC, if nothing is in its way and the NIC has not plenty to do: the name
+    /// of its completion. Else the work.
+    #[inline(always)] // where it is known what is asked, the request is made at once
+    pub(crate) fn post_now(
+        &mut self,
+        roads: &Roads,
+        mut work: Work,
+    ) -> Result<io::Result<u64>, Work> {
+        let Some(pair) = &self.pair else {
+            return Err(work);
+        };
+        if self.state != State::Ready
+            || !self.queue.is_empty()
+            || self.posted.len() >= roads.depth
+            || self.posted.len() - self.silent >= BUSY
+            || roads.posted.load(Relaxed) >= roads.most_posted
+            || !work.is_ready(roads)
+        {
+            return Err(work);
         }
+        let number = self.first.wrapping_add(self.posted.len() as u32);
+        let id = id(self.peer, self.epoch, number);
+        let silent = matches!(work, Work::Send { .. })
+            && self.silent < SILENT.min(roads.depth - 1)
+            && roads.has_plenty();
+        let asked = post_one(pair, &request(id, &work, roads, pair), !silent);
+        self.under_way(roads, work);
+        self.silent = if silent { self.silent + 1 } else { 0 };
+        Ok(match asked {
+            Ok(()) => Ok(id),
+            Err(cause) => {
+                self.close(roads);
+                Err(cause)
+            }
+        })
+    }
+
+    /// Adds something to be done, which could not be done at once. It is on its way when this
+    /// returns, unless the connection is not there or the NIC has plenty to do.
+    pub(crate) fn push(&mut self, roads: &Roads, work: Work) -> io::Result<()> {
         let urgent = matches!(work, Work::Send { .. });
         self.queue.push_back(work);
         if urgent || self.posted.len() < BUSY || self.queue.len() >= BUSY {
@@ -246,6 +282,7 @@ impl Lane {
             }
             // One completion for all: what came before is done then, too.
             batch.signal_last();
+            self.silent = 0;
             if let Err(cause) = post(&pair, &mut batch) {
                 self.close(roads);
                 return Err(cause);
@@ -255,10 +292,15 @@ impl Lane {
     }
 
     /// Notes what is with the NIC.
-    #[inline]
+    #[inline(always)]
     fn under_way(&mut self, roads: &Roads, work: Work) {
         roads.posted.fetch_add(1, Relaxed);
-        let packets = work.len().div_ceil(self.mtu).max(1);
+        let len = work.len();
+        let packets = if len <= self.mtu {
+            1
+        } else {
+            len.div_ceil(self.mtu)
+        };
         self.packet = (self.packet + packets) % PACKETS;
         let end = self.packet;
         self.posted.push_back(Posted { work, end });
@@ -274,26 +316,47 @@ impl Lane {
         for posted in self.posted.drain(..count) {
             posted.work.succeed(roads, ended);
         }
+        self.silent = self.silent.min(self.posted.len());
         self.first = self.first.wrapping_add(count as u32);
         self.unsent = 0;
         roads.posted.fetch_sub(count as u32, Relaxed);
     }
 
     /// As [`done`](Self::done), if that is the end of the one operation that is looked for and of
-    /// nothing else: then it is told by this alone.
+    /// messages before it: then it is told by this alone.
     #[inline]
-    pub(crate) fn done_alone(&mut self, roads: &Roads, number: u32, ticket: Ticket) -> bool {
-        let alone = number == self.first
+    pub(crate) fn done_alone(&mut self, roads: &Roads, completion: u64, ticket: Ticket) -> bool {
+        let (.., number) = named(completion);
+        let before = number.wrapping_sub(self.first) as usize;
+        let alone = completion == id(self.peer, self.epoch, number)
+            && self.pair.is_some()
             && matches!(
-                self.posted.front(),
+                self.posted.get(before),
                 Some(Posted { work: Work::Access(access), .. }) if access.last && access.ticket == ticket
-            );
+            )
+            && (before == 0 || self.are_messages(before));
         if alone {
+            for _ in 0..before {
+                if let Some(Posted {
+                    work: Work::Send { slot, .. },
+                    ..
+                }) = self.posted.pop_front()
+                {
+                    roads.slots.give_back(slot);
+                }
+            }
             self.posted.pop_front();
             self.first = number.wrapping_add(1);
-            roads.posted.fetch_sub(1, Relaxed);
+            self.unsent = 0;
+            roads.posted.fetch_sub(before as u32 + 1, Relaxed);
         }
         alone
+    }
+
+    /// Whether so many, the first that were posted, are messages.
+    fn are_messages(&self, count: usize) -> bool {
+        let is_message = |posted: &Posted| matches!(posted.work, Work::Send { .. });
+        self.posted.iter().take(count).all(is_message)
     }
 
     /// The request of that number failed; the connection is broken. What came after it is queued
@@ -390,6 +453,8 @@ impl Lane {
     /// No request is with the NIC any more when its queue pair is gone.
     fn close(&mut self, roads: &Roads) {
         self.pair = None;
+        // How far it came is found out.
+        self.silent = 0;
         roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
     }
 
@@ -426,6 +491,7 @@ impl Lane {
 }
 
 impl Work {
+    #[inline(always)]
     fn len(&self) -> u32 {
         match self {
             Work::Access(access) => access.len,
@@ -484,6 +550,53 @@ enum Fate {
     Done,
     Again,
     ResultLost,
+}
+
+impl Roads {
+    /// Whether slots, and room for completions, are left for whoever else needs some while those
+    /// of messages that nobody tells of are kept.
+    #[inline]
+    fn has_plenty(&self) -> bool {
+        self.slots.has_plenty() && self.posted.load(Relaxed) < self.most_posted / 2
+    }
+}
+
+impl Access {
+    /// A write of no bytes, which touches nothing: when it is done, all before it is.
+    pub(crate) const NOTHING: Self = Self {
+        ticket: Ticket(0),
+        write: true,
+        last: false,
+        addr: 0,
+        len: 0,
+        lkey: 0,
+        remote: 0,
+        rkey: 0,
+        whole: Whole {
+            key: 0,
+            addr: 0,
+            len: 0,
+        },
+    };
+
+    #[inline(always)]
+    fn request(&self, id: u64, pair: &QueuePair) -> Request {
+        Request {
+            id,
+            opcode: if self.write {
+                ffi::IBV_WR_RDMA_WRITE
+            } else {
+                ffi::IBV_WR_RDMA_READ
+            },
+            addr: self.addr,
+            len: self.len,
+            lkey: self.lkey,
+            remote: self.remote,
+            rkey: self.rkey,
+            inline: self.write && self.len as usize <= pair.inline,
+            operands: None,
+        }
+    }
 }
 
 /// Bytes of a word.
@@ -546,31 +659,17 @@ fn post(pair: &QueuePair, batch: &mut Batch) -> io::Result<()> {
     unsafe { pair.post(batch) }
 }
 
-#[inline]
+#[inline(always)]
 #[allow(unsafe_code)] // posts a request
-fn post_one(pair: &QueuePair, request: &Request) -> io::Result<()> {
+fn post_one(pair: &QueuePair, request: &Request, told: bool) -> io::Result<()> {
     // SAFETY: as in `post`.
-    unsafe { pair.post_one(request) }
+    unsafe { pair.post_one(request, told) }
 }
 
-#[inline]
+#[inline(always)]
 fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
     match work {
-        Work::Access(access) => Request {
-            id,
-            opcode: if access.write {
-                ffi::IBV_WR_RDMA_WRITE
-            } else {
-                ffi::IBV_WR_RDMA_READ
-            },
-            addr: access.addr,
-            len: access.len,
-            lkey: access.lkey,
-            remote: access.remote,
-            rkey: access.rkey,
-            inline: access.write && access.len as usize <= pair.inline,
-            operands: None,
-        },
+        Work::Access(access) => access.request(id, pair),
         Work::Atomic(atomic) => Request {
             id,
             opcode: if atomic.swaps {

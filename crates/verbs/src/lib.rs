@@ -12,6 +12,7 @@
 //! no more; small writes and messages are taken along with the request; requests that come
 //! while the NIC is busy share a doorbell and a completion.
 
+mod access;
 mod attach;
 mod bare;
 mod conduit;
@@ -19,6 +20,7 @@ mod control;
 mod device;
 mod ffi;
 mod gid;
+mod harvest;
 mod inbox;
 mod lane;
 mod library;

@@ -2,12 +2,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, atomic::Ordering::Relaxed},
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sent, Sink};
+use parking_lot::Mutex;
 
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// Deliveries of one poll, at most.
 const MOST: usize = 64;
@@ -15,6 +19,8 @@ const MOST: usize = 64;
 #[derive(Default)]
 pub(crate) struct Loopback {
     queue: Mutex<VecDeque<Parcel>>,
+    /// How many are in it.
+    count: AtomicUsize,
 }
 
 struct Parcel {
@@ -41,30 +47,41 @@ impl Loopback {
     /// Sends to oneself; the message was checked.
     pub(crate) fn send(&self, shared: &Shared, message: &Message<'_>) -> Sent {
         let peer = shared.peer(shared.rank);
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let (sent, handled) = (peer.sent.load(Relaxed), peer.handled.load(Relaxed));
         if sent - handled >= u64::from(shared.window) {
             return Sent::Full;
         }
         peer.sent.store(sent + 1, Relaxed);
         queue.push_back(Parcel::new(true, message));
+        self.count.store(queue.len(), Release);
         drop(queue);
         shared.sleepers.arrived();
         Sent::Yes
     }
 
+    #[inline]
+    fn take(&self) -> Option<Parcel> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let parcel = queue.pop_front();
+        self.count.store(queue.len(), Release);
+        parcel
+    }
+
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.queue).is_empty()
+        self.count.load(Acquire) == 0
     }
 
     /// Delivers what is there: how many things.
+    #[inline]
     pub(crate) fn deliver(&self, shared: &Shared, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         while count < MOST
-            && let Some(parcel) = {
-                let mut queue = lock(&self.queue);
-                queue.pop_front()
-            }
+            && let Some(parcel) = self.take()
         {
             let delivery = Delivery {
                 from: shared.rank,
@@ -98,7 +115,10 @@ struct Port<'a> {
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.shared.check(message)?;
-        lock(&self.shared.loopback.queue).push_back(Parcel::new(false, message));
+        let Loopback { queue, count } = &self.shared.loopback;
+        let mut queue = queue.lock();
+        queue.push_back(Parcel::new(false, message));
+        count.store(queue.len(), Release);
         Ok(())
     }
 }

@@ -1,24 +1,24 @@
 //! What all threads of a rank share.
 
 use std::{
-    hint,
+    io,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    thread,
     time::Instant,
 };
 
-use hydrant_conduit::{Caps, Error, Glance, Rank, Ticket, memory::Segment};
+use hydrant_conduit::{Caps, Error, Rank, Standing, Ticket, memory::Segment};
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::{
     control::{Command, Commands, Post},
-    ffi,
-    lane::{Ended, Failure, Lane, Roads, Work, named},
+    harvest::Harvest,
+    lane::{Access, Lane, Roads, Work},
     loopback::Loopback,
-    nic::{Channel, CompletionQueue, Nic, QueuePair, SharedQueue, blank},
+    nic::{Channel, CompletionQueue, Nic, QueuePair, SharedQueue},
     place::Place,
     sleepers::Sleepers,
     slots::ReceiveSlots,
@@ -59,11 +59,7 @@ pub(crate) struct Shared {
     pub(crate) loopback: Loopback,
     /// This rank has ended.
     pub(crate) left: AtomicBool,
-    /// One thread at a time takes completions of what was asked.
-    reaping: Mutex<Vec<Ended>>,
-    ended: Mutex<Vec<Ended>>,
-    /// Of what this rank asked of itself: who asked takes it from here.
-    own_ended: Mutex<Vec<Ended>>,
+    pub(crate) harvest: Harvest,
     /// Lanes in which something waits for the doorbell.
     gathering: Mutex<Vec<u32>>,
     any_gathering: AtomicBool,
@@ -73,7 +69,7 @@ pub(crate) struct Shared {
 }
 
 /// In a ticket of what a rank asks of itself.
-const OWN: u64 = 1 << 62;
+pub(crate) const OWN: u64 = 1 << 62;
 
 /// A peer that this rank has to do with.
 pub(crate) struct Peer {
@@ -149,9 +145,7 @@ impl Shared {
             commands: Commands::new()?,
             loopback: Loopback::default(),
             left: AtomicBool::new(false),
-            reaping: Mutex::default(),
-            ended: Mutex::default(),
-            own_ended: Mutex::default(),
+            harvest: Harvest::new(),
             gathering: Mutex::default(),
             any_gathering: AtomicBool::new(false),
             next_ticket: AtomicU64::new(1),
@@ -184,34 +178,50 @@ impl Shared {
         if let Err(cause) = pair.halt() {
             tracing::debug!(%cause, "a queue pair was not halted");
         }
-        lock(&self.retired).push(pair);
+        self.retired.lock().push(pair);
         self.any_retired.store(true, Relaxed);
     }
 
     /// Those that retired so far, for who then looks whether anything of them is unread.
-    pub(crate) fn take_retired(&self) -> Vec<QueuePair> {
+    #[inline]
+    pub(crate) fn take_retired(&self) -> Option<Vec<QueuePair>> {
         if !self.any_retired.load(Relaxed) {
-            return Vec::new();
+            return None;
         }
-        let mut retired = lock(&self.retired);
+        let mut retired = self.retired.lock();
         self.any_retired.store(false, Relaxed);
-        std::mem::take(&mut *retired)
+        Some(std::mem::take(&mut *retired))
     }
 
     /// Something of these may still be unread.
     pub(crate) fn keep_retired(&self, mut pairs: Vec<QueuePair>) {
-        lock(&self.retired).append(&mut pairs);
+        self.retired.lock().append(&mut pairs);
         self.any_retired.store(true, Relaxed);
     }
 
-    /// Has something done by a peer's NIC.
-    #[inline]
-    pub(crate) fn ask(&self, rank: Rank, lane: &mut Lane, work: Work) {
+    /// Has something done by a peer's NIC: the name of its completion, if the NIC has it.
+    #[inline(always)]
+    pub(crate) fn ask(&self, rank: Rank, lane: &mut Lane, work: Work) -> Option<u64> {
+        match lane.post_now(&self.roads, work) {
+            Ok(Ok(id)) => return Some(id),
+            Ok(Err(cause)) => self.not_taken(rank, &cause),
+            Err(work) => self.ask_later(rank, lane, work),
+        }
+        None
+    }
+
+    #[cold]
+    fn not_taken(&self, rank: Rank, cause: &io::Error) {
+        tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
+        let why = "the NIC refused a request";
+        self.commands.give(Command::Lose(rank, why));
+    }
+
+    /// Has something done by a peer's NIC that could not be done at once.
+    pub(crate) fn ask_later(&self, rank: Rank, lane: &mut Lane, work: Work) {
         let first = lane.state == crate::lane::State::Idle;
         if let Err(cause) = lane.push(&self.roads, work) {
-            tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
-            self.commands
-                .give(Command::Lose(rank, "the NIC refused a request"));
+            self.not_taken(rank, &cause);
         }
         if first {
             lane.state = crate::lane::State::Connecting;
@@ -225,7 +235,7 @@ impl Shared {
     pub(crate) fn look_after(&self, rank: Rank, lane: &mut Lane) {
         if lane.is_gathering() && !lane.listed {
             lane.listed = true;
-            lock(&self.gathering).push(rank.0);
+            self.gathering.lock().push(rank.0);
             self.any_gathering.store(true, Relaxed);
         }
     }
@@ -240,179 +250,47 @@ impl Shared {
 
     #[cold]
     fn flush_gathered(&self) {
-        let mut list = std::mem::take(&mut *lock(&self.gathering));
+        let mut list = std::mem::take(&mut *self.gathering.lock());
         list.retain(|rank| {
             let Some(peer) = self.known(*rank) else {
                 return false;
             };
-            let mut lane = lock(&peer.lane);
+            let mut lane = peer.lane.lock();
             if let Err(cause) = lane.flush(&self.roads) {
-                tracing::error!(%cause, peer = rank, "the NIC does not take what is asked of it");
-                let why = "the NIC refused a request";
-                self.commands.give(Command::Lose(Rank(*rank), why));
+                self.not_taken(Rank(*rank), &cause);
             }
             lane.listed = lane.is_gathering();
             lane.listed
         });
-        let mut gathering = lock(&self.gathering);
+        let mut gathering = self.gathering.lock();
         gathering.append(&mut list);
         self.any_gathering.store(!gathering.is_empty(), Relaxed);
     }
 
-    /// Takes completions of what was asked of peers' NICs; what ended can then be
-    /// [taken](Self::take_ended). Whether there may have been any: a slot, or room for a request,
-    /// can be what somebody waits for.
-    pub(crate) fn reap(&self) -> bool {
-        let _reaping = match self.reaping.try_lock() {
-            Ok(reaping) => reaping,
-            Err(TryLockError::Poisoned(reaping)) => reaping.into_inner(),
-            Err(TryLockError::WouldBlock) => return true,
-        };
-        let mut completions = [blank(); 16];
-        let mut any = false;
-        loop {
-            let count = self.sent.poll(&mut completions);
-            if count == 0 {
-                return any;
-            }
-            any = true;
-            let mut ended = lock(&self.ended);
-            for completion in &completions[..count] {
-                self.reap_one(completion, &mut ended);
-            }
-            if count < completions.len() {
-                return true;
-            }
-        }
-    }
-
-    /// Looks whether one operation has ended; others that have are told by the next poll.
-    #[inline]
-    pub(crate) fn glance(&self, ticket: Ticket, times: u32) -> Glance {
-        let mut ended = match self.reaping.try_lock() {
-            Ok(ended) => ended,
-            Err(TryLockError::Poisoned(ended)) => ended.into_inner(),
-            Err(TryLockError::WouldBlock) => return Glance::Elsewhere,
-        };
-        let mut completions = [blank()];
-        if !(0..times).any(|_| self.sent.poll(&mut completions) > 0) {
-            return Glance::NotYet;
-        }
-        let [completion] = completions;
-        let glance = if self.ends_alone(&completion, ticket) {
-            Glance::Ended(Ok(()))
-        } else {
-            self.reap_one(&completion, &mut ended);
-            let found = ended.iter().position(|(it, _)| *it == ticket);
-            let glance = found.map_or(Glance::NotYet, |at| Glance::Ended(ended.remove(at).1));
-            if !ended.is_empty() {
-                lock(&self.ended).append(&mut ended);
-            }
-            glance
-        };
-        drop(ended);
-        self.flush();
-        self.sleepers.arrived();
-        glance
-    }
-
-    /// Whether a completion is that of one operation alone, which then is over.
-    #[inline]
-    fn ends_alone(&self, completion: &ffi::ibv_wc, ticket: Ticket) -> bool {
-        let (rank, epoch, number) = named(completion.wr_id);
-        if completion.status != ffi::IBV_WC_SUCCESS {
-            return false;
-        }
-        let Some(peer) = self.known(rank) else {
-            return false;
-        };
-        let mut lane = lock(&peer.lane);
-        lane.epoch & 0xff == epoch
-            && lane.pair.is_some()
-            && lane.done_alone(&self.roads, number, ticket)
-    }
-
-    fn reap_one(&self, completion: &ffi::ibv_wc, ended: &mut Vec<Ended>) {
-        let (rank, epoch, number) = named(completion.wr_id);
-        let Some(peer) = self.known(rank) else {
-            return;
-        };
-        let mut lane = lock(&peer.lane);
-        // What is left of a connection that is gone.
-        if lane.epoch & 0xff != epoch || lane.pair.is_none() {
-            return;
-        }
-        if completion.status == ffi::IBV_WC_SUCCESS {
-            return lane.done(&self.roads, number, ended);
-        }
-        let status = completion.status;
-        match lane.failed(&self.roads, number, status, ended) {
-            Failure::Broken => self.commands.give(Command::Connect(Rank(rank))),
-            Failure::Unclear => self.commands.give(Command::Ask(Rank(rank))),
-            Failure::Lost(why) => self.commands.give(Command::Lose(Rank(rank), why)),
-        }
-    }
-
-    /// What ended since this was last called.
-    pub(crate) fn take_ended(&self, into: &mut Vec<Ended>) {
-        std::mem::swap(&mut *lock(&self.ended), into);
-    }
-
-    /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
-    #[inline]
-    pub(crate) fn keep_own(&self, ended: Ended) -> Option<Ended> {
-        if ended.0.0 & OWN == 0 {
-            return Some(ended);
-        }
-        lock(&self.own_ended).push(ended);
-        None
-    }
-
-    /// Waits until the own NIC has done what this rank asked of itself. No peer has a part in it,
-    /// and nothing is delivered meanwhile.
-    pub(crate) fn wait_for_own(&self, ticket: Ticket) -> Result<(), Error> {
-        let take = |list: &Mutex<Vec<Ended>>| {
-            let mut list = lock(list);
-            let at = list.iter().position(|ended| ended.0 == ticket)?;
-            Some(list.swap_remove(at).1)
-        };
-        let mut tries = 0_u32;
-        loop {
-            self.reap();
-            if let Some(outcome) = take(&self.ended).or_else(|| take(&self.own_ended)) {
-                return outcome;
-            }
-            self.flush();
-            tries += 1;
-            if tries.is_multiple_of(16) {
-                thread::yield_now();
-            } else {
-                hint::spin_loop();
-            }
-        }
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        !lock(&self.ended).is_empty()
-    }
-
-    /// Operations that ended otherwise than by a completion.
-    pub(crate) fn end_operations(&self, mut list: Vec<Ended>) {
-        lock(&self.ended).append(&mut list);
-        self.sleepers.wake_all();
-    }
-
     /// Whether the own port is down, and a peer has nothing to do that was asked by way of it.
     pub(crate) fn is_cut_off_from(&self, rank: u32) -> bool {
-        let is_idle = |peer: &Peer| lock(&peer.lane).is_empty();
+        let is_idle = |peer: &Peer| peer.lane.lock().is_idle();
         self.known(rank).is_none_or(is_idle) && !self.nic.is_up()
     }
 
-    /// Whether nothing that was asked of peers' NICs is under way.
+    /// Whether everything that was asked of the NICs of ranks that are there is known to be done.
+    /// Where it is not known of messages, it will be.
     pub(crate) fn is_quiet(&self) -> bool {
-        (0..self.size)
-            .filter_map(|rank| self.known(rank))
-            .all(|peer| lock(&peer.lane).is_empty())
+        let mut quiet = true;
+        for rank in (0..self.size).map(Rank) {
+            let Some(peer) = self.known(rank.0) else {
+                continue;
+            };
+            if self.standings.of(rank) != Standing::Present {
+                continue;
+            }
+            let mut lane = peer.lane.lock();
+            if lane.is_idle() && !lane.is_empty() {
+                self.ask(rank, &mut lane, Work::Access(Access::NOTHING));
+            }
+            quiet &= lane.is_empty();
+        }
+        quiet
     }
 }
 
@@ -438,8 +316,4 @@ impl Peer {
             self.handled.fetch_max(old + more, Relaxed);
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

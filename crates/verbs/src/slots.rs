@@ -4,8 +4,13 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
+
+use parking_lot::Mutex;
 
 use crate::nic::{Buffer, Nic, SharedQueue};
 
@@ -15,6 +20,9 @@ pub(crate) struct SendSlots {
     buffer: Buffer,
     bytes: usize,
     free: Mutex<Vec<u32>>,
+    /// How many are free, and how many there are.
+    left: AtomicU32,
+    all: u32,
 }
 
 /// A slot that is somebody's.
@@ -27,19 +35,34 @@ impl SendSlots {
             buffer: Buffer::new(nic, count as usize * bytes)?,
             bytes,
             free: Mutex::new((0..count).rev().collect()),
+            left: AtomicU32::new(count),
+            all: count,
         })
     }
 
+    #[inline]
     pub(crate) fn take(&self) -> Option<SendSlot> {
-        self.free().pop().map(SendSlot)
+        let mut free = self.free.lock();
+        let slot = free.pop()?;
+        self.left.store(free.len() as u32, Relaxed);
+        Some(SendSlot(slot))
     }
 
     pub(crate) fn any_free(&self) -> bool {
-        !self.free().is_empty()
+        !self.free.lock().is_empty()
     }
 
+    /// Whether more than half of them are free.
+    #[inline]
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.left.load(Relaxed) > self.all / 2
+    }
+
+    #[inline]
     pub(crate) fn give_back(&self, slot: SendSlot) {
-        self.free().push(slot.0);
+        let mut free = self.free.lock();
+        free.push(slot.0);
+        self.left.store(free.len() as u32, Relaxed);
     }
 
     /// The memory of a slot that is not with the NIC.
@@ -56,10 +79,6 @@ impl SendSlots {
 
     pub(crate) fn lkey(&self) -> u32 {
         self.buffer.lkey()
-    }
-
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,7 +117,7 @@ impl ReceiveSlots {
 
     /// A chunk more, given to the NIC. When all are there it does nothing.
     pub(crate) fn grow(&self) -> io::Result<()> {
-        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut grown = self.grown.lock();
         let Some(chunk) = self.chunks.get(*grown as usize) else {
             return Ok(());
         };

@@ -1,16 +1,12 @@
 //! How every rank stands to the job, as this one knows.
 
-use std::sync::{
-    Mutex,
-    atomic::{
-        AtomicU8, AtomicU64,
-        Ordering::{Acquire, SeqCst},
-    },
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Acquire, SeqCst},
 };
 
 use hydrant_conduit::{Error, Rank, Standing};
-
-use crate::shared::lock;
+use parking_lot::Mutex;
 
 pub(crate) struct Standings {
     ranks: Box<[AtomicU8]>,
@@ -56,7 +52,7 @@ impl Standings {
         let Some(standing) = self.ranks.get(rank.index()) else {
             return false;
         };
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock();
         if standing.load(SeqCst) != PRESENT {
             return false;
         }

@@ -8,7 +8,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        OnceLock,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -17,6 +17,7 @@ use std::{
 };
 
 use hydrant_conduit::Key;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::nic::Region;
 
@@ -117,7 +118,7 @@ impl Table {
     /// Does something with the extent that a key opens, which does not end meanwhile.
     pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(Extent) -> R) -> Option<R> {
         let entry = self.entry(place_in(key))?;
-        let _region = lock(&entry.region);
+        let _region = entry.region.lock();
         self.find(key).map(work)
     }
 
@@ -132,7 +133,7 @@ impl Table {
         let index = place_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
         // Only one of two that remove it finds it there.
-        let mut region = lock(&entry.region);
+        let mut region = entry.region.lock();
         entry
             .key
             .compare_exchange(key.0, 0, Release, Relaxed)
@@ -150,7 +151,7 @@ impl Table {
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        lock(&self.free)
+        self.free.lock()
     }
 }
 
@@ -178,7 +179,7 @@ impl Place<'_> {
         entry.len.store(len, Relaxed);
         entry.lkey.store(lkey, Relaxed);
         entry.writable.store(writable, Relaxed);
-        *lock(&entry.region) = region;
+        *entry.region.lock() = region;
         entry.key.store(key.0, Release);
         std::mem::forget(self);
         Some(key)
@@ -209,10 +210,6 @@ fn check(rkey: u32, index: u32) -> u32 {
 pub(crate) fn remote(key: Key) -> Option<u32> {
     let rkey = (key.0 >> 32) as u32;
     (check(rkey, place_in(key)) == key.0 as u32 & ((1 << CHECK) - 1)).then_some(rkey)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

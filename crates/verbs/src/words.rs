@@ -2,13 +2,10 @@
 
 #![allow(unsafe_code)] // reads what the NIC wrote
 
-use std::{
-    io,
-    num::NonZeroU16,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{io, num::NonZeroU16, sync::Arc};
 
 use crate::nic::{Buffer, Nic};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Words for as many atomic operations as may be with the NIC at once.
 pub(crate) struct Words {
@@ -64,6 +61,6 @@ impl Words {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<NonZeroU16>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }

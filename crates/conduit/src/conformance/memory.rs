@@ -251,15 +251,31 @@ impl<'a> Member<'a> {
         to: Remote,
         data: &[u8],
     ) -> Result<Flight<'a>, Error> {
+        self.post_write_as(peer, to, data, false)
+    }
+
+    /// As [`post_write`](Self::post_write), and watches for its end or not.
+    pub(super) fn post_write_as(
+        &self,
+        peer: Rank,
+        to: Remote,
+        data: &[u8],
+        watched: bool,
+    ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
         let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Access::Read)?;
         let local = flight.local_key();
         let from = flight.buffer[lead..].as_ptr();
-        // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
-        // address of a peer is a window of a test, or such that cannot be written to.
-        flight.posted = Some(unsafe { self.conduit.write(peer, to, from, data.len(), local)? });
+        flight.posted = Some(if watched {
+            // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
+            // address of a peer is a window of a test, or such that cannot be written to.
+            unsafe { (self.conduit).write_watched(peer, to, from, data.len(), local)? }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.conduit.write(peer, to, from, data.len(), local)? }
+        });
         Ok(flight)
     }
 
@@ -270,13 +286,29 @@ impl<'a> Member<'a> {
         from: Remote,
         len: usize,
     ) -> Result<Flight<'a>, Error> {
+        self.post_read_as(peer, from, len, false)
+    }
+
+    /// As [`post_read`](Self::post_read), and watches for its end or not.
+    pub(super) fn post_read_as(
+        &self,
+        peer: Rank,
+        from: Remote,
+        len: usize,
+        watched: bool,
+    ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
         let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Access::ReadWrite)?;
         let local = flight.local_key();
         let to = flight.buffer[lead..].as_mut_ptr();
-        // SAFETY: as above; nobody else uses the buffer.
-        flight.posted = Some(unsafe { self.conduit.read(peer, from, to, len, local)? });
+        flight.posted = Some(if watched {
+            // SAFETY: as above; nobody else uses the buffer.
+            unsafe { (self.conduit).read_watched(peer, from, to, len, local)? }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.conduit.read(peer, from, to, len, local)? }
+        });
         Ok(flight)
     }
 

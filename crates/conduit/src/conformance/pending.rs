@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Glance, Rank, Ticket};
+use crate::{Rank, Ticket};
 
 use super::{
     Check, Fixture,
@@ -24,8 +24,8 @@ pub(super) const CHECKS: &[Check] = &[
         |fixture| once(fixture, false),
     ),
     Check::new(
-        "glanced_once",
-        "an end that a glance told is told by nothing else, and every other end by a poll",
+        "watched_once",
+        "an end that was watched is told by nothing else, and every other end by a poll",
         |fixture| once(fixture, true),
     ),
     Check::new(
@@ -38,12 +38,13 @@ pub(super) const CHECKS: &[Check] = &[
 const FLIGHTS: usize = 24;
 
 /// Begins writes to and reads from all peers without polling: the places that were read
-/// hold `old`.
+/// hold `old`. `watched`: some of them are watched for their end.
 fn launch<'a>(
     me: &Member<'a>,
     log: &mut Log<'_>,
     arena: &Arena<'_>,
     len: usize,
+    watched: bool,
 ) -> (Vec<Flight<'a>>, Vec<Flight<'a>>) {
     let remotes = arena.publish(me, log);
     let mut writes = Vec::new();
@@ -53,10 +54,13 @@ fn launch<'a>(
             let at = (number * me.conduit.size() as usize + me.rank().index()) * len;
             let to = beyond(remotes[peer.index()], at);
             let data = pattern::bytes(seed(me.rank(), peer, number), len);
-            writes.push(me.post_write(peer, to, &data).expect("within the arena"));
+            let watch = watched && number % 3 == 2;
+            let write = me.post_write_as(peer, to, &data, watch);
+            writes.push(write.expect("within the arena"));
             let from = beyond(remotes[peer.index()], FLIGHTS * 3 * len);
             if me.reads() {
-                reads.push(me.post_read(peer, from, len).expect("within the arena"));
+                let read = me.post_read_as(peer, from, len, watch);
+                reads.push(read.expect("within the arena"));
             }
         }
     }
@@ -97,7 +101,7 @@ fn tickets(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         for place in Place::of(me.conduit) {
             let (arena, len) = arena(me, place);
-            let (writes, reads) = launch(me, log, &arena, len);
+            let (writes, reads) = launch(me, log, &arena, len, false);
             let tickets: Vec<Ticket> = (writes.iter().chain(&reads))
                 .filter_map(|flight| flight.ticket())
                 .collect();
@@ -117,34 +121,15 @@ fn tickets(fixture: &dyn Fixture) {
     });
 }
 
-/// Looks at an operation until it has ended, or is told of otherwise.
-fn glance(me: &Member<'_>, log: &mut Order, ticket: Ticket) {
-    for _ in 0..1000 {
-        match me.conduit.glance(ticket, 100) {
-            Glance::Ended(outcome) => {
-                outcome.expect("within the arena");
-                return log.complete.push(ticket);
-            }
-            Glance::NotYet => {}
-            Glance::Elsewhere => return,
-        }
-    }
-}
-
-fn once(fixture: &dyn Fixture, glances: bool) {
+fn once(fixture: &dyn Fixture, watched: bool) {
     each(fixture, 3, |me| {
         for place in Place::of(me.conduit) {
             let log = &mut Order::default();
             let (arena, len) = arena(me, place);
-            let (writes, reads) = launch(me, &mut Log::new(), &arena, len);
+            let (writes, reads) = launch(me, &mut Log::new(), &arena, len, watched);
             let written: Vec<Ticket> = writes.iter().filter_map(Flight::ticket).collect();
             let read: Vec<Ticket> = reads.iter().filter_map(Flight::ticket).collect();
             let all = written.len() + read.len();
-            if glances {
-                for ticket in written.iter().chain(&read).rev().step_by(3) {
-                    glance(me, log, *ticket);
-                }
-            }
             me.until(log, "all operations", |log| log.complete.len() >= all);
             me.meet(log);
             me.linger(log);
@@ -236,7 +221,7 @@ fn frees(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         for place in Place::of(me.conduit) {
             let (arena, len) = arena(me, place);
-            let (mut writes, reads) = launch(me, log, &arena, len);
+            let (mut writes, reads) = launch(me, log, &arena, len, false);
             for flight in &mut writes {
                 if flight.ticket().is_none() {
                     flight.scribble();

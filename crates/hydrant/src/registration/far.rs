@@ -1,6 +1,6 @@
 //! Puts and gets to memory that must be registered: the hit, and the way to the engine.
 
-use hydrant_conduit::{Glance, Key, Posted, Remote, Ticket};
+use hydrant_conduit::{Key, Posted, Remote, Ticket};
 use hydrant_pinning::{Operation, Own, Strategy};
 
 use super::{Flight, OPERATION, Registration, bounce::Bounced};
@@ -35,10 +35,6 @@ enum Begun {
     Told(Ticket),
 }
 
-/// How often who waits for an operation looks whether it has ended before doing anything else:
-/// about as long as a network takes.
-const GLANCES: u32 = 500;
-
 impl Core {
     /// A put, or a get, that is complete on return; else as [`begin_far`](Self::begin_far).
     ///
@@ -54,29 +50,15 @@ impl Core {
         put: bool,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        match unsafe { self.set_off(registration, rank, place, local, len, put)? } {
+        let begun = unsafe { self.set_off::<true>(registration, rank, place, local, len, put)? };
+        match begun {
             Begun::Done => Ok(()),
-            Begun::Posted(ticket, flight, left) => self.see_through(ticket, flight, left, len),
+            Begun::Posted(ticket, flight, left) => {
+                self.posted(ticket, flight, left);
+                self.finish(Posted::Pending(ticket))
+            }
             Begun::Told(ticket) => self.finish(Posted::Pending(ticket)),
         }
-    }
-
-    /// Waits for an operation that was just posted, without a word to the map of all that is
-    /// under way as long as nobody else need know of it.
-    fn see_through(&self, ticket: Ticket, flight: Flight, left: bool, len: usize) -> Result<()> {
-        self.progress.enter();
-        if let Glance::Ended(outcome) = self.conduit.glance(ticket, GLANCES) {
-            self.land(flight, outcome.is_ok());
-            self.progress.leave();
-            if self.progress.is_due(len) {
-                self.progress.attend();
-                self.poll();
-            }
-            return outcome.map_err(Error::from);
-        }
-        self.progress.leave();
-        self.posted(ticket, flight, left);
-        self.finish(Posted::Pending(ticket))
     }
 
     /// Begins a put, or a get, of `len` bytes of own memory at `local`.
@@ -94,7 +76,7 @@ impl Core {
         put: bool,
     ) -> Result<Posted> {
         // SAFETY: the caller's promise.
-        let begun = unsafe { self.set_off(registration, rank, place, local, len, put)? };
+        let begun = unsafe { self.set_off::<false>(registration, rank, place, local, len, put)? };
         Ok(match begun {
             Begun::Done => Posted::Done,
             Begun::Posted(ticket, flight, left) => {
@@ -105,10 +87,12 @@ impl Core {
         })
     }
 
+    /// `WAITS`: the caller has nothing else to do until it is complete.
+    ///
     /// # Safety
     /// As [`begin_far`](Self::begin_far).
-    #[inline]
-    unsafe fn set_off(
+    #[inline(always)] // one function for each kind, in which a hit goes straight through
+    unsafe fn set_off<const WAITS: bool>(
         &self,
         registration: &Registration,
         rank: Rank,
@@ -118,12 +102,15 @@ impl Core {
         put: bool,
     ) -> Result<Begun> {
         if len == 0 {
+            self.tally.one(Count::Indirect);
             return Ok(Begun::Done);
         }
         let remote = self.far_address(registration, rank, place, len as u64)?;
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
+            self.tally.one(Count::Indirect);
             // SAFETY: the caller's promise.
-            let posted = unsafe { self.hand_over(rank, remote, local, len, put, ANYWHERE)? };
+            let posted =
+                unsafe { self.hand_over::<WAITS>(rank, remote, local, len, put, ANYWHERE)? };
             if rank == self.rank {
                 self.conduit.copied(len);
             }
@@ -144,29 +131,34 @@ impl Core {
             Own::Passing => None,
         };
         if let Some(hit) = hit {
-            self.tally.one(Count::Hits);
+            (self.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
             let keys = (hit.remote_key, hit.local_key);
             let taken = own.is_taken(put);
-            let flight = Flight::new(Some(hit), own.bounced);
             self.progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until its flight is over.
-            let posted = unsafe { self.hand_over(rank, remote, own.at, len, put, keys) };
+            let posted = unsafe { self.hand_over::<WAITS>(rank, remote, own.at, len, put, keys) };
             self.progress.leave();
             return match posted {
-                Ok(Posted::Pending(ticket)) => Ok(Begun::Posted(ticket, flight, taken)),
-                done => {
-                    self.land(flight, done.is_ok());
-                    done.map(|_| Begun::Done)
+                Ok(Posted::Pending(ticket)) => {
+                    let flight = Flight::new(Some(hit), own.bounced);
+                    Ok(Begun::Posted(ticket, flight, taken))
+                }
+                Ok(Posted::Done) => {
+                    self.land_hit(registration, hit, own.bounced, true);
+                    if WAITS && self.progress.is_due(len) && !self.progress.virtual_time {
+                        self.progress.attend();
+                        self.poll();
+                    }
+                    Ok(Begun::Done)
+                }
+                Err(cause) => {
+                    self.land_hit(registration, hit, own.bounced, false);
+                    Err(cause.into())
                 }
             };
         }
-        self.tally.one(Count::Misses);
-        let id = registration.name();
-        let ticket = Ticket(OPERATION | id);
-        let left = put && own.bounced.is_some();
-        self.posted(ticket, Flight::new(None, own.bounced), left);
         let operation = Operation {
-            id,
+            id: registration.name(),
             peer: rank.0,
             put,
             local: near,
@@ -175,6 +167,23 @@ impl Core {
             own: own.stands,
             copied,
         };
+        self.miss(registration, operation, own.bounced)
+    }
+
+    /// Hands an operation to the engine. Its own memory bears it as that of
+    /// [`begin_far`](Self::begin_far).
+    #[cold]
+    fn miss(
+        &self,
+        registration: &Registration,
+        operation: Operation,
+        bounced: Option<Bounced>,
+    ) -> Result<Begun> {
+        (self.tally).add_each([(Count::Indirect, 1), (Count::Misses, 1)]);
+        let Operation { peer, remote, .. } = operation;
+        let ticket = Ticket(OPERATION | operation.id);
+        let left = operation.put && bounced.is_some();
+        self.posted(ticket, Flight::new(None, bounced), left);
         let mut begun = Ok(());
         self.progress.enter();
         self.step(registration, &[], |engine, out| {
@@ -189,7 +198,7 @@ impl Core {
                 // Beyond any address that memory has.
                 hydrant_pinning::Error::Overflow { addr, len } if addr == remote => {
                     Error::from(hydrant_conduit::Error::BadAddress {
-                        peer: rank,
+                        peer: Rank(peer),
                         addr,
                         len,
                     })
@@ -242,8 +251,8 @@ impl Core {
     ///
     /// # Safety
     /// As [`begin_far`](Self::begin_far).
-    #[inline]
-    unsafe fn hand_over(
+    #[inline(always)]
+    unsafe fn hand_over<const WAITS: bool>(
         &self,
         rank: Rank,
         remote: u64,
@@ -251,20 +260,20 @@ impl Core {
         len: usize,
         put: bool,
         (remote_key, local_key): (u64, u64),
-    ) -> Result<Posted> {
-        let place = Remote {
-            key: Key(remote_key),
-            offset: remote,
-        };
-        let local_key = Key(local_key);
-        let posted = if put {
-            // SAFETY: the caller's promise.
-            unsafe { self.conduit.write(rank, place, local, len, local_key) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { self.conduit.read(rank, place, local, len, local_key) }
-        };
-        posted.map_err(Error::from)
+    ) -> Result<Posted, hydrant_conduit::Error> {
+        let (key, own) = (Key(remote_key), Key(local_key));
+        let offset = remote;
+        let place = Remote { key, offset };
+        let conduit = &*self.conduit;
+        // SAFETY: the caller's promise, for all four.
+        unsafe {
+            match (put, WAITS) {
+                (true, true) => conduit.write_watched(rank, place, local, len, own),
+                (false, true) => conduit.read_watched(rank, place, local, len, own),
+                (true, false) => conduit.write(rank, place, local, len, own),
+                (false, false) => conduit.read(rank, place, local, len, own),
+            }
+        }
     }
 
     /// Whether the NIC moves data in that direction by itself.
@@ -273,6 +282,7 @@ impl Core {
     }
 
     /// The address, at `rank`, of a place there.
+    #[inline(always)]
     fn far_address(
         &self,
         registration: &Registration,
@@ -281,13 +291,17 @@ impl Core {
         len: u64,
     ) -> Result<u64> {
         match place.key {
-            Key::SEGMENT => Ok(self.segment_of(registration, rank)? + place.offset),
+            Key::SEGMENT => match registration.base(rank) {
+                Some(base) => Ok(base + place.offset),
+                None => Ok(self.segment_of(registration, rank)? + place.offset),
+            },
             Key::ANY => Ok(place.offset),
             Key(key) => self.exposed_at(registration, rank, key, place.offset, len),
         }
     }
 
     /// Where a peer has its segment.
+    #[cold]
     pub(super) fn segment_of(&self, registration: &Registration, rank: Rank) -> Result<u64> {
         let segment = &registration.segments[rank.index()];
         if let Some(base) = segment.get() {

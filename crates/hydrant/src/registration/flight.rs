@@ -80,33 +80,43 @@ impl Core {
 
     /// Gives back what was held for an operation; what it read goes where it belongs, if it went
     /// well.
-    #[inline]
     pub(super) fn land(&self, flight: Flight, fine: bool) {
         let Some(registration) = &self.registration else {
             return;
         };
-        if let Flight::Hit(hit) = &flight {
-            return self.hit_over(registration, hit);
+        match flight {
+            Flight::Plain | Flight::Leg(_) => {}
+            Flight::Hit(hit) => self.hit_over(registration, &hit),
+            Flight::Bounced(bounced) => self.bounced_over(registration, bounced, fine),
+            Flight::BouncedHit(hit, bounced) => {
+                self.bounced_over(registration, bounced, fine);
+                self.hit_over(registration, &hit);
+            }
         }
-        self.land_rest(registration, flight, fine);
     }
 
-    fn land_rest(&self, registration: &Registration, flight: Flight, fine: bool) {
-        let (hit, bounced) = match flight {
-            Flight::Plain | Flight::Leg(_) => return,
-            Flight::Hit(hit) => (Some(hit), None),
-            Flight::Bounced(bounced) => (None, Some(bounced)),
-            Flight::BouncedHit(hit, bounced) => (Some(hit), Some(bounced)),
-        };
-        if let (Some(bounced), Some(bounce)) = (bounced, registration.bounce.get()) {
+    /// As [`land`](Self::land), for a hit that was over before anybody waited for it.
+    #[inline(always)]
+    pub(super) fn land_hit(
+        &self,
+        registration: &Registration,
+        hit: Hit,
+        bounced: Option<Bounced>,
+        fine: bool,
+    ) {
+        if let Some(bounced) = bounced {
+            self.bounced_over(registration, bounced, fine);
+        }
+        self.hit_over(registration, &hit);
+    }
+
+    fn bounced_over(&self, registration: &Registration, bounced: Bounced, fine: bool) {
+        if let Some(bounce) = registration.bounce.get() {
             self.conduit.copied(bounce.give_back(bounced, fine));
         }
-        if let Some(hit) = hit {
-            self.hit_over(registration, &hit);
-        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn hit_over(&self, registration: &Registration, hit: &Hit) {
         if registration.hot.release(hit) {
             self.step(registration, &[], |engine, out| engine.released(hit, out));

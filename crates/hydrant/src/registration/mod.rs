@@ -123,6 +123,7 @@ impl Registration {
     }
 
     /// Where a rank's segment lies, if that is known here.
+    #[inline]
     pub(crate) fn base(&self, rank: Rank) -> Option<u64> {
         self.segments.get(rank.index())?.get().copied()
     }

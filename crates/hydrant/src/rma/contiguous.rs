@@ -96,7 +96,6 @@ impl<T: Pod> Symmetric<T> {
     }
 
     /// Every other put: the checks once more, for what they find, and all ways to put.
-    #[cold]
     #[inline(never)]
     fn put_slow(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
         let block = self.block();
@@ -108,8 +107,7 @@ impl<T: Pod> Symmetric<T> {
         {
             return Err(overlap(bytes));
         }
-        block.tally.add(Count::Puts, 1);
-        block.tally.add(Count::PutBytes, bytes.len() as u64);
+        (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         let Some(mapped) = &part.mapped else {
             return block.core()?.write(rank, place(block, offset), bytes);
         };
@@ -119,7 +117,6 @@ impl<T: Pod> Symmetric<T> {
         self.after_store(mapped, rank)
     }
 
-    #[cold]
     #[inline(never)]
     fn get_slow(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
         let block = self.block();
@@ -132,8 +129,7 @@ impl<T: Pod> Symmetric<T> {
         {
             return Err(overlap(bytes));
         }
-        block.tally.add(Count::Gets, 1);
-        block.tally.add(Count::GetBytes, bytes.len() as u64);
+        (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let Some(mapped) = &part.mapped else {
             return block.core()?.read(rank, place(block, offset), bytes);
         };

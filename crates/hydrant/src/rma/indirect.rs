@@ -11,7 +11,6 @@ impl Core {
     pub(crate) fn write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
         if let Some(registration) = &self.registration {
-            self.tally.one(Count::Indirect);
             let (from, len) = (data.as_ptr().cast_mut(), data.len());
             // SAFETY: `data` is borrowed until this returns, and a put only reads it.
             return unsafe { self.do_far(registration, rank, to, from, len, true) };
@@ -26,7 +25,6 @@ impl Core {
     pub(crate) fn read(&self, rank: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
         if let Some(registration) = &self.registration {
-            self.tally.one(Count::Indirect);
             let (to, len) = (data.as_mut_ptr(), data.len());
             // SAFETY: `data` is borrowed mutably until this returns.
             return unsafe { self.do_far(registration, rank, from, to, len, false) };
@@ -42,12 +40,12 @@ impl Core {
     /// # Safety
     /// `data` stays as it is, readable, until the operation is complete.
     pub(crate) unsafe fn begin_write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<Posted> {
-        self.tally.one(Count::Indirect);
         let (from, len) = (data.as_ptr().cast_mut(), data.len());
         if let Some(registration) = &self.registration {
             // SAFETY: handed on; a put only reads `from`.
             return unsafe { self.begin_far(registration, rank, to, from, len, true) };
         }
+        self.tally.one(Count::Indirect);
         // SAFETY: handed on.
         let posted = unsafe { self.conduit.write(rank, to, from, len, Key::ANY)? };
         self.note(posted);
@@ -64,12 +62,12 @@ impl Core {
         from: Remote,
         data: &mut [u8],
     ) -> Result<Posted> {
-        self.tally.one(Count::Indirect);
         let (to, len) = (data.as_mut_ptr(), data.len());
         if let Some(registration) = &self.registration {
             // SAFETY: handed on.
             return unsafe { self.begin_far(registration, rank, from, to, len, false) };
         }
+        self.tally.one(Count::Indirect);
         // SAFETY: handed on.
         let posted = unsafe { self.conduit.read(rank, from, to, len, Key::ANY)? };
         self.note(posted);

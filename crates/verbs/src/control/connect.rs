@@ -12,7 +12,7 @@ use super::{Control, Datagram, Kind};
 use crate::{
     lane::{Access, State, Whole},
     nic::{Connect, QueuePair},
-    shared::{Shared, lock},
+    shared::Shared,
     table,
 };
 
@@ -22,7 +22,11 @@ impl Control {
         let shared = Arc::clone(&self.shared);
         if let Err(cause) = shared.standings.present(rank) {
             let mut ended = Vec::new();
-            lock(&shared.peer(rank).lane).end(&shared.roads, &cause, &mut ended);
+            shared
+                .peer(rank)
+                .lane
+                .lock()
+                .end(&shared.roads, &cause, &mut ended);
             return shared.end_operations(ended);
         }
         let pair = match new_pair(&shared, shared.roads.depth as u32) {
@@ -32,7 +36,7 @@ impl Control {
                 return self.lose(rank, "the NIC has no queue pair for it");
             }
         };
-        let mut lane = lock(&shared.peer(rank).lane);
+        let mut lane = shared.peer(rank).lane.lock();
         if lane.state != State::Connecting {
             return;
         }
@@ -60,7 +64,7 @@ impl Control {
             return;
         }
         let peer = shared.peer(from);
-        let mut incoming = lock(&peer.incoming);
+        let mut incoming = peer.incoming.lock();
         let number = match &incoming.pair {
             // Each try of this rank's own is with another queue pair.
             Some(_) if from == shared.rank => None,
@@ -144,7 +148,7 @@ impl Control {
             timeout: shared.ack_timeout,
         })?;
         let number = pair.number;
-        let mut by_pair = shared.by_pair.write().unwrap_or_else(|it| it.into_inner());
+        let mut by_pair = shared.by_pair.write();
         by_pair.insert(number, from.0);
         drop(by_pair);
         if let Some(old) = incoming.pair.replace(pair) {
@@ -160,7 +164,7 @@ impl Control {
         let Some(peer) = shared.known(from.0) else {
             return;
         };
-        let mut lane = lock(&peer.lane);
+        let mut lane = peer.lane.lock();
         if lane.state != State::Connecting || lane.epoch != answer.epoch {
             return;
         }
@@ -206,7 +210,7 @@ impl Control {
     /// Asks a peer how far it got before a connection broke.
     pub(super) fn ask(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
-        let lane = lock(&shared.peer(rank).lane);
+        let lane = shared.peer(rank).lane.lock();
         if lane.state != State::Unclear {
             return;
         }
@@ -230,7 +234,7 @@ impl Control {
         let Some(peer) = shared.known(from.0) else {
             return;
         };
-        let incoming = lock(&peer.incoming);
+        let incoming = peer.incoming.lock();
         let halted = match &incoming.pair {
             Some(pair) if incoming.epoch == question.epoch => pair.halt(),
             _ => return,
@@ -261,7 +265,7 @@ impl Control {
         let Some(peer) = shared.known(from.0) else {
             return;
         };
-        let mut lane = lock(&peer.lane);
+        let mut lane = peer.lane.lock();
         if lane.state != State::Unclear || lane.epoch != answer.epoch {
             return;
         }

@@ -12,12 +12,13 @@ mod watch;
 
 use std::{
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use hydrant_conduit::{Error, Rank, Standing};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -26,7 +27,7 @@ use datagram::Kind;
 pub(crate) use datagram::Datagram;
 pub(crate) use post::Post;
 
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use again::Unanswered;
 use watch::Watch;
 
@@ -64,14 +65,14 @@ impl Commands {
     }
 
     pub(crate) fn give(&self, command: Command) {
-        lock(&self.queue).push(command);
+        self.queue.lock().push(command);
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     fn take(&self) -> Vec<Command> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
-        std::mem::take(&mut *lock(&self.queue))
+        std::mem::take(&mut *self.queue.lock())
     }
 }
 
@@ -355,7 +356,11 @@ impl Control {
             what: "reaching own memory through the NIC",
             cause: why.to_owned(),
         };
-        lock(&shared.peer(shared.rank).lane).end(&shared.roads, &cause, &mut ended);
+        shared
+            .peer(shared.rank)
+            .lane
+            .lock()
+            .end(&shared.roads, &cause, &mut ended);
         shared.end_operations(ended);
     }
 
@@ -377,11 +382,13 @@ impl Control {
         self.stuck.remove(&rank.0);
         let mut ended = Vec::new();
         if let Some(peer) = shared.known(rank.0) {
-            lock(&peer.lane).end(&shared.roads, &Error::PeerLost(rank), &mut ended);
+            peer.lane
+                .lock()
+                .end(&shared.roads, &Error::PeerLost(rank), &mut ended);
             if !orderly {
                 // It shall not reach this rank's memory any more. What one that left had sent
                 // may still be on its way to be read.
-                let gone = lock(&peer.incoming).pair.take();
+                let gone = peer.incoming.lock().pair.take();
                 if let Some(pair) = gone {
                     shared.retire(pair);
                 }

@@ -4,7 +4,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use super::datagram::{Datagram, Kind};
@@ -12,6 +12,7 @@ use crate::{
     nic::{Address, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
     place::Place,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 /// Datagrams that may be on their way at once.
 const SENDS: u32 = 128;
@@ -173,6 +174,6 @@ impl Post {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }

@@ -276,15 +276,17 @@ impl QueuePair {
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
-    /// Posts one request, whose completion is told.
+    /// Posts one request; its completion is told, or only that of one after it.
     ///
     /// # Safety
     /// As [`post`](Self::post).
-    #[inline]
-    pub(crate) unsafe fn post_one(&self, request: &Request) -> io::Result<()> {
+    #[inline(always)] // with what is asked, on the path of every hit
+    pub(crate) unsafe fn post_one(&self, request: &Request, told: bool) -> io::Result<()> {
         let mut piece = piece(request.addr, request.len, request.lkey);
         let mut first = request.for_nic();
-        first.send_flags |= ffi::IBV_SEND_SIGNALED;
+        if told {
+            first.send_flags |= ffi::IBV_SEND_SIGNALED;
+        }
         first.sg_list = &mut piece;
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair exists; the list has one entry; the rest is promised.
@@ -353,31 +355,52 @@ pub(crate) struct Request {
 
 impl Request {
     /// As libibverbs wants it, but for the place of its own memory.
-    #[inline]
+    #[inline(always)]
     fn for_nic(&self) -> ibv_send_wr {
-        // SAFETY: integers, pointers that may be null, unions of them.
-        let mut wr: ibv_send_wr = unsafe { mem::zeroed() };
-        wr.wr_id = self.id;
-        wr.num_sge = i32::from(self.len > 0);
-        wr.opcode = self.opcode;
-        wr.send_flags = if self.inline { ffi::IBV_SEND_INLINE } else { 0 };
-        match self.operands {
-            None => {
-                wr.wr.rdma.remote_addr = self.remote;
-                wr.wr.rdma.rkey = self.rkey;
-            }
-            Some([compare_add, swap]) => {
-                wr.wr.atomic = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+        let wr = match self.operands {
+            None => What {
+                rdma: Access {
+                    remote_addr: self.remote,
+                    rkey: self.rkey,
+                },
+            },
+            Some([compare_add, swap]) => What {
+                atomic: Atomic {
                     remote_addr: self.remote,
                     compare_add,
                     swap,
                     rkey: self.rkey,
-                };
-            }
+                },
+            },
+        };
+        // What these operations do not name is not read.
+        ibv_send_wr {
+            wr_id: self.id,
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: i32::from(self.len > 0),
+            opcode: self.opcode,
+            send_flags: if self.inline { ffi::IBV_SEND_INLINE } else { 0 },
+            __bindgen_anon_1: ffi::ibv_send_wr__bindgen_ty_1 { imm_data: 0 },
+            wr,
+            qp_type: ffi::ibv_send_wr__bindgen_ty_3 {
+                xrc: ffi::ibv_send_wr__bindgen_ty_3__bindgen_ty_1 { remote_srqn: 0 },
+            },
+            __bindgen_anon_2: ffi::ibv_send_wr__bindgen_ty_4 {
+                tso: ffi::ibv_send_wr__bindgen_ty_4__bindgen_ty_2 {
+                    hdr: ptr::null_mut(),
+                    hdr_sz: 0,
+                    mss: 0,
+                },
+            },
         }
-        wr
     }
 }
+
+use ffi::{
+    ibv_send_wr__bindgen_ty_2 as What, ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as Access,
+    ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as Atomic,
+};
 
 /// Requests to be posted at once.
 pub(crate) struct Batch {
