@@ -8,6 +8,7 @@ mod support;
 
 use std::{
     env,
+    io::Write,
     process::{Command, ExitCode, Output},
 };
 
@@ -42,7 +43,8 @@ fn role(role: &str, arguments: &[String]) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            // In one piece, for the others say the same at the same time.
+            let _ = std::io::stderr().write_all(format!("{error}\n").as_bytes());
             ExitCode::FAILURE
         }
     }

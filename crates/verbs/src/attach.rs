@@ -20,7 +20,7 @@ use crate::{
     control::{self, Post},
     device, inbox,
     lane::Roads,
-    message::{FRONT, MAX_ARGS},
+    message::{FRONT, MAX_ARGS, MAX_WINDOW},
     nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
     place::Place,
     probe,
@@ -241,7 +241,8 @@ fn pages(bytes: usize) -> usize {
 /// As many requests unhandled at a peer as the shared receive queue has room for.
 fn window(wanted: u32, ranks: u32, most: u32) -> u32 {
     let peers = ranks.saturating_sub(1).max(1);
-    wanted.min(most / 2 / peers).max(1)
+    let housed = (most / peers).saturating_sub(1) / 2;
+    wanted.min(MAX_WINDOW).min(housed).max(1)
 }
 
 fn queue(channel: &Arc<Channel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {

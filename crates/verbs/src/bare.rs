@@ -242,6 +242,7 @@ impl Bare {
             rkey: peer.rkey,
             inline,
             operands: None,
+            immediate: 0,
         });
         batch.signal_last();
         // SAFETY: memory of our own under its key, there until the completion, for `self` stays
@@ -270,6 +271,7 @@ impl Bare {
             rkey: 0,
             inline: len <= self.pair.inline,
             operands: None,
+            immediate: 0,
         });
         self.sent += 1;
         let told = self.sent.is_multiple_of(SILENT);

@@ -340,7 +340,7 @@ impl Conduit for Verbs {
         };
         let done = state.done.load(Relaxed);
         let bytes = shared.roads.slots.bytes(&mut slot);
-        let len = message::encode(Sort::Request, message, done, bytes);
+        let (front, len) = message::encode(Sort::Request, message, done, bytes);
         let mut lane = state.lane.lock();
         if lane.state == lane::State::Ended {
             shared.roads.slots.give_back(slot);
@@ -353,7 +353,7 @@ impl Conduit for Verbs {
         state.told.store(done, Relaxed);
         state.sent.fetch_add(1, Relaxed);
         let len = len as u32;
-        shared.ask(peer, &mut lane, Work::Send { slot, len });
+        shared.ask(peer, &mut lane, Work::Send { slot, len, front });
         Ok(Sent::Yes)
     }
 

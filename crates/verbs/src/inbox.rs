@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     ffi,
     lane::{Ended, State, Work},
-    message::{self, Sort},
+    message::{self, Front, Sort},
     nic::{QueuePair, blank},
     shared::{Peer, Shared},
     slots::{ReceiveSlot, SendSlot},
@@ -58,9 +58,16 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Talk {
     /// Replies that found no slot to be sent from.
-    kept: VecDeque<Vec<u8>>,
+    kept: VecDeque<(Front, Vec<u8>)>,
     /// Requests that wait until those have left.
-    waiting: VecDeque<(ReceiveSlot, usize)>,
+    waiting: VecDeque<Letter>,
+}
+
+/// A message as it came.
+struct Letter {
+    slot: ReceiveSlot,
+    len: usize,
+    front: Front,
 }
 
 impl Inbox {
@@ -169,15 +176,19 @@ impl Inbox {
         let (Some(rank), true) = (from, completion.status == ffi::IBV_WC_SUCCESS) else {
             return shared.receives.give_back(slot);
         };
-        let len = completion.byte_len as usize;
+        let letter = Letter {
+            slot,
+            len: completion.byte_len as usize,
+            front: Front(completion.immediate()),
+        };
         if !self.stuck.is_empty()
             && let Some(talk) = self.talks.get_mut(&rank)
             && talk.is_stuck()
-            && is_request(shared, &slot, len)
+            && letter.front.is_request()
         {
-            return talk.waiting.push_back((slot, len));
+            return talk.waiting.push_back(letter);
         }
-        self.handle(shared, rank, slot, len, sink);
+        self.handle(shared, rank, letter, sink);
     }
 
     /// The rank whose messages come in by a queue pair.
@@ -196,8 +207,7 @@ impl Inbox {
         &mut self,
         shared: &Shared,
         rank: u32,
-        slot: ReceiveSlot,
-        len: usize,
+        Letter { slot, len, front }: Letter,
         sink: &mut dyn Sink,
     ) {
         let (from, peer) = (Rank(rank), shared.peer(Rank(rank)));
@@ -208,10 +218,10 @@ impl Inbox {
             reply: None,
             others: Vec::new(),
         };
-        let request = match message::decode(bytes) {
+        let request = match message::decode(front, bytes) {
             Err(what) => {
                 sink.malformed(Error::Malformed { peer: from, what });
-                bytes.first() == Some(&(Sort::Request as u8))
+                front.is_request()
             }
             Ok(message) => {
                 peer.note_handled(message.handled);
@@ -250,9 +260,10 @@ impl Inbox {
     #[inline]
     fn send(&mut self, shared: &Shared, to: Rank, reply: Reply) {
         match reply {
-            Reply::Slot(slot, len) => send_slot(shared, to, slot, len),
-            Reply::Kept(bytes) => {
-                self.talks.entry(to.0).or_default().kept.push_back(bytes);
+            Reply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
+            Reply::Kept(front, bytes) => {
+                let talk = self.talks.entry(to.0).or_default();
+                talk.kept.push_back((front, bytes));
                 if !self.stuck.contains(&to.0) {
                     self.stuck.push(to.0);
                 }
@@ -293,11 +304,11 @@ impl Inbox {
             if !talk.send_kept(shared, Rank(rank)) {
                 return count;
             }
-            let Some((slot, len)) = talk.waiting.pop_front() else {
+            let Some(letter) = talk.waiting.pop_front() else {
                 return count;
             };
             count += 1;
-            self.handle(shared, rank, slot, len, sink);
+            self.handle(shared, rank, letter, sink);
         }
     }
 
@@ -322,9 +333,9 @@ impl Inbox {
             };
             let done = peer.done.load(Relaxed);
             let bytes = shared.roads.slots.bytes(&mut slot);
-            let len = message::encode(Sort::Credit, &NOTHING, done, bytes);
+            let (front, len) = message::encode(Sort::Credit, &NOTHING, done, bytes);
             peer.told.store(done, Relaxed);
-            send_slot(shared, to, slot, len);
+            send_slot(shared, to, slot, len, front);
             false
         });
     }
@@ -340,14 +351,14 @@ const NOTHING: Message<'static> = Message {
 impl Talk {
     /// Sends what was kept, in order: whether there were slots for all.
     fn send_kept(&mut self, shared: &Shared, to: Rank) -> bool {
-        while let Some(reply) = self.kept.front() {
+        while let Some((front, reply)) = self.kept.front() {
             let Some(mut slot) = shared.roads.slots.take() else {
                 return false;
             };
-            let len = reply.len();
+            let (front, len) = (*front, reply.len());
             shared.roads.slots.bytes(&mut slot)[..len].copy_from_slice(reply);
             self.kept.pop_front();
-            send_slot(shared, to, slot, len);
+            send_slot(shared, to, slot, len, front);
         }
         true
     }
@@ -357,24 +368,20 @@ impl Talk {
     }
 }
 
-fn is_request(shared: &Shared, slot: &ReceiveSlot, len: usize) -> bool {
-    shared.receives.bytes(slot, len).first() == Some(&(Sort::Request as u8))
-}
-
 /// Sends what was written into a slot.
-pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize) {
+pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize, front: Front) {
     let mut lane = shared.peer(to).lane.lock();
     if lane.state == State::Ended {
         shared.roads.slots.give_back(slot);
         return;
     }
     let len = len as u32;
-    shared.ask(to, &mut lane, Work::Send { slot, len });
+    shared.ask(to, &mut lane, Work::Send { slot, len, front });
 }
 
 enum Reply {
-    Slot(SendSlot, usize),
-    Kept(Vec<u8>),
+    Slot(SendSlot, usize, Front),
+    Kept(Front, Vec<u8>),
 }
 
 /// Where a handler puts its reply; it leaves when the handler has returned.
@@ -395,14 +402,14 @@ impl ReplyPort for Port<'_> {
         let reply = match self.shared.roads.slots.take() {
             Some(mut slot) => {
                 let bytes = self.shared.roads.slots.bytes(&mut slot);
-                let len = message::encode(Sort::Reply, message, done, bytes);
-                Reply::Slot(slot, len)
+                let (front, len) = message::encode(Sort::Reply, message, done, bytes);
+                Reply::Slot(slot, len, front)
             }
             None => {
                 let mut bytes = vec![0; message::FRONT + message.payload.len()];
-                let len = message::encode(Sort::Reply, message, done, &mut bytes);
+                let (front, len) = message::encode(Sort::Reply, message, done, &mut bytes);
                 bytes.truncate(len);
-                Reply::Kept(bytes)
+                Reply::Kept(front, bytes)
             }
         };
         match self.reply {

@@ -22,6 +22,7 @@ use hydrant_conduit::{Error, Rank, Ticket};
 
 use crate::{
     ffi,
+    message::Front,
     nic::{Batch, QueuePair, Request},
     slots::{SendSlot, SendSlots},
     words::{Word, Words},
@@ -39,7 +40,11 @@ const SILENT: usize = 7;
 pub(crate) enum Work {
     Access(Access),
     Atomic(Atomic),
-    Send { slot: SendSlot, len: u32 },
+    Send {
+        slot: SendSlot,
+        len: u32,
+        front: Front,
+    },
 }
 
 /// An atomic operation.
@@ -595,6 +600,7 @@ impl Access {
             rkey: self.rkey,
             inline: self.write && self.len as usize <= pair.inline,
             operands: None,
+            immediate: 0,
         }
     }
 }
@@ -686,10 +692,11 @@ fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
             rkey: atomic.rkey,
             inline: false,
             operands: Some(atomic.operands),
+            immediate: 0,
         },
-        Work::Send { slot, len } => Request {
+        Work::Send { slot, len, front } => Request {
             id,
-            opcode: ffi::IBV_WR_SEND,
+            opcode: ffi::IBV_WR_SEND_WITH_IMM,
             addr: roads.slots.address(slot).expose_provenance() as u64,
             len: *len,
             lkey: roads.slots.lkey(),
@@ -697,6 +704,7 @@ fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
             rkey: 0,
             inline: *len as usize <= pair.inline,
             operands: None,
+            immediate: front.0,
         },
     }
 }

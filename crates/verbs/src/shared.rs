@@ -18,6 +18,7 @@ use crate::{
     harvest::Harvest,
     lane::{Access, Lane, Roads, Work},
     loopback::Loopback,
+    message::more_handled,
     nic::{Channel, CompletionQueue, Nic, QueuePair, SharedQueue},
     place::Place,
     sleepers::Sleepers,
@@ -306,11 +307,12 @@ impl Peer {
         }
     }
 
-    /// The peer says how many requests it has handled so far, modulo 2^32.
+    /// The peer says how many requests it has handled so far, modulo some number.
+    #[inline]
     pub(crate) fn note_handled(&self, count: u32) {
         let sent = self.sent.load(Relaxed);
         let old = self.handled.load(Relaxed);
-        let more = u64::from(count.wrapping_sub(old as u32));
+        let more = u64::from(more_handled(count, old as u32));
         // What an older message says is less, and would seem to be very much more.
         if more <= sent.wrapping_sub(old) {
             self.handled.fetch_max(old + more, Relaxed);

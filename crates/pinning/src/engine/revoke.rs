@@ -98,12 +98,14 @@ impl Engine {
         }
         let mut given_back: Vec<(u64, Run)> = (self.revocations.iter())
             .filter(|(_, revocation)| revocation.waits_for.is_empty())
+            // When that is over it is looked at again: once, not for every extent of many.
+            .filter(|(_, revocation)| !self.local.is_changing(revocation.run))
             .map(|(id, revocation)| (*id, revocation.run))
             .collect();
         given_back.sort_unstable();
         for (id, run) in given_back {
             self.local.give_up(run, out);
-            if !self.local.touches(run) {
+            if !self.local.is_changing(run) && !self.local.touches(run) {
                 self.revocations.remove(&id);
                 out.push(Action::Revoked { id });
             }

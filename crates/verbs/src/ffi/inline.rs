@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Libibverbs, ibv_context, ibv_cq, ibv_device_attr_ex, ibv_port_attr, ibv_qp, ibv_recv_wr,
-    ibv_send_wr, ibv_srq, ibv_wc, verbs_context,
+    IBV_WC_WITH_IMM, Libibverbs, ibv_context, ibv_cq, ibv_device_attr_ex, ibv_port_attr, ibv_qp,
+    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc, verbs_context,
 };
 
 /// What a provider without the function answers.
@@ -65,6 +65,18 @@ pub(crate) unsafe fn ibv_post_recv(
         // SAFETY: handed on.
         Some(post) => unsafe { post(qp, list, bad) },
         None => MISSING,
+    }
+}
+
+impl ibv_wc {
+    /// The immediate data of what was received; all ones where it brought none.
+    #[inline]
+    pub(crate) fn immediate(&self) -> u32 {
+        if self.wc_flags & IBV_WC_WITH_IMM == 0 {
+            return u32::MAX;
+        }
+        // SAFETY: a field of the union that any bits are good for.
+        u32::from_be(unsafe { self.__bindgen_anon_1.imm_data })
     }
 }
 

@@ -351,6 +351,8 @@ pub(crate) struct Request {
     pub(crate) inline: bool,
     /// Of atomic operations: what is added or expected, and what is set.
     pub(crate) operands: Option<[u64; 2]>,
+    /// Of messages that take it along: what arrives beside the data.
+    pub(crate) immediate: u32,
 }
 
 impl Request {
@@ -381,7 +383,9 @@ impl Request {
             num_sge: i32::from(self.len > 0),
             opcode: self.opcode,
             send_flags: if self.inline { ffi::IBV_SEND_INLINE } else { 0 },
-            __bindgen_anon_1: ffi::ibv_send_wr__bindgen_ty_1 { imm_data: 0 },
+            __bindgen_anon_1: ffi::ibv_send_wr__bindgen_ty_1 {
+                imm_data: self.immediate.to_be(),
+            },
             wr,
             qp_type: ffi::ibv_send_wr__bindgen_ty_3 {
                 xrc: ffi::ibv_send_wr__bindgen_ty_3__bindgen_ty_1 { remote_srqn: 0 },

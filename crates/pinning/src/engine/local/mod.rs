@@ -378,13 +378,19 @@ impl Local {
         self.retry(out);
     }
 
-    /// Whether some bucket of the run is registered, or about to be.
+    /// Whether some bucket of the run is registered.
     pub(super) fn touches(&self, run: Run) -> bool {
+        !extents_in(&self.editor, run).is_empty()
+    }
+
+    /// Whether some bucket of the run is about to be registered, or is just being given up. Costs
+    /// the same however long the run is.
+    pub(super) fn is_changing(&self, run: Run) -> bool {
         let comes = (self.coming.range(..run.end()).next_back())
             .is_some_and(|(_, coming)| coming.welcome.end() > run.first);
         let leaves = (self.leaving.range(..run.end()).next_back())
             .is_some_and(|(_, leaving)| leaving.run.end() > run.first);
-        comes || leaves || !extents_in(&self.editor, run).is_empty()
+        comes || leaves
     }
 
     /// A run and the extents that have a bucket of it.
