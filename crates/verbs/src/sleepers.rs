@@ -69,6 +69,8 @@ impl Sleepers {
             self.listening.fetch_add(1, SeqCst);
         }
         self.state().seats.push((Arc::clone(&bell), listens));
+        // Then it looks; who brings something looks for sleepers after another one.
+        fence(SeqCst);
         Ok(Seat {
             all: self,
             bell,

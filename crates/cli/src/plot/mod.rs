@@ -28,8 +28,9 @@ const DOTS_MARGIN: u32 = 96;
 const INK: RGBColor = RGBColor(40, 40, 40);
 const FAINT: RGBColor = RGBColor(222, 222, 222);
 
-/// Okabe and Ito's colours, told apart by all readers; black is kept for references.
-const COLOURS: [RGBColor; 8] = [
+/// Okabe and Ito's colours, told apart by all readers, and four darker ones, for there are ten
+/// strategies; black is kept for references.
+const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -38,6 +39,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(140, 110, 60),
     RGBColor(110, 110, 110),
+    RGBColor(92, 60, 156),
+    RGBColor(150, 20, 40),
 ];
 
 /// A picture: panels below one another under a title.

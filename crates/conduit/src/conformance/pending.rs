@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Rank, Ticket};
+use crate::{Message, Rank, Ticket};
 
 use super::{
     Check, Fixture,
@@ -27,6 +27,11 @@ pub(super) const CHECKS: &[Check] = &[
         "watched_once",
         "an end that was watched is told by nothing else, and every other end by a poll",
         |fixture| once(fixture, true),
+    ),
+    Check::new(
+        "watched_behind_messages",
+        "a write that is watched ends once, and takes no message that it follows along",
+        behind_messages,
     ),
     Check::new(
         "local_frees",
@@ -168,6 +173,60 @@ fn once(fixture: &dyn Fixture, watched: bool) {
             for flight in writes {
                 me.land(&mut log.landed(), flight)
                     .expect("within the arena");
+            }
+            check(me, &arena, len);
+            me.meet(log);
+        }
+    });
+}
+
+/// Messages and writes that are watched, in turns: some, none, many before each.
+fn behind_messages(fixture: &dyn Fixture) {
+    const KIND: u8 = 2;
+    each(fixture, 3, |me| {
+        for place in Place::of(me.conduit) {
+            let log = &mut Log::new();
+            let (arena, len) = arena(me, place);
+            let remotes = arena.publish(me, log);
+            let mut flights = Vec::new();
+            let mut sent = 0;
+            for number in 0..FLIGHTS {
+                let before = (number * 7 % 12) as u64;
+                for peer in me.ranks() {
+                    for next in sent..sent + before {
+                        let args = &[next];
+                        let message = Message {
+                            kind: KIND,
+                            tag: 0,
+                            args,
+                            payload: &[],
+                        };
+                        me.send(log, peer, &message);
+                    }
+                    let at = (number * me.conduit.size() as usize + me.rank().index()) * len;
+                    let to = beyond(remotes[peer.index()], at);
+                    let data = pattern::bytes(seed(me.rank(), peer, number), len);
+                    let write = me.post_write_as(peer, to, &data, true);
+                    flights.push(write.expect("within the arena"));
+                }
+                sent += before;
+            }
+            let pending: HashSet<Ticket> = flights.iter().filter_map(Flight::ticket).collect();
+            for flight in flights {
+                me.land(log, flight).expect("within the arena");
+            }
+            let all = me.conduit.size() as usize * sent as usize;
+            me.until(log, "all messages", |log| log.requests.len() >= all);
+            me.meet(log);
+            me.linger(log);
+            me.meet(log);
+            let ended: HashSet<Ticket> = log.ended.iter().map(|(ticket, _)| *ticket).collect();
+            assert_eq!(ended, pending, "{place:?}: an end that was not to be told");
+            assert_eq!(ended.len(), log.ended.len(), "{place:?}: ended twice");
+            for from in me.ranks() {
+                let came = log.requests.iter().filter(|it| it.from == from);
+                let came: Vec<u64> = came.map(|it| it.args[0]).collect();
+                assert_eq!(came, (0..sent).collect::<Vec<_>>(), "from {from}");
             }
             check(me, &arena, len);
             me.meet(log);
