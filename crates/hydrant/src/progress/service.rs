@@ -37,7 +37,7 @@ fn serve(core: &Core) {
         nap = if progress.asleep.load(Relaxed) > 0 {
             // A sleeping application thread is woken by messages itself.
             progress.park_service();
-            NAP
+            nap
         } else if progress.attended() != seen {
             longer(nap)
         } else if progress.is_inside() {
