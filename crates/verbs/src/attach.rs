@@ -60,8 +60,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
     let everything = everything.and_then(Result::ok);
     let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
-    let most_posted = ALL_DEPTH.min(nic.limits.completions);
-    let sent = queue(&channel, most_posted)?;
+    let completions = ALL_DEPTH.min(nic.limits.completions);
+    let sent = queue(&channel, completions)?;
     let depth = DEPTH.min(nic.limits.work_requests);
     let card = Place {
         extents: u32::try_from(options.extents)
@@ -123,7 +123,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
             slots: sends,
             words,
             posted: AtomicU32::new(0),
-            most_posted,
+            // One more may be on its way uncounted: see `Lane::post_alone`.
+            most_posted: completions.saturating_sub(1).max(1),
             depth: depth as usize,
             inline,
             longest,

@@ -76,7 +76,7 @@ impl Verbs {
 
     /// Whether something has arrived, or ended, that nobody was told of.
     fn has_news(&self) -> bool {
-        if self.shared.reap() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
+        if self.shared.reap_all() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
             return true;
         }
         match self.try_inbox() {

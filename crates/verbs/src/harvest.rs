@@ -2,6 +2,7 @@
 
 use std::{
     hint,
+    ops::Range,
     sync::atomic::{
         AtomicBool,
         Ordering::{Acquire, Release},
@@ -9,13 +10,13 @@ use std::{
     thread,
 };
 
-use hydrant_conduit::{Error, Rank, Ticket};
-use parking_lot::Mutex;
+use hydrant_conduit::{Error, Posted, Rank, Ticket};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     control::Command,
     ffi,
-    lane::{Ended, Failure, Lane, named},
+    lane::{Access, Alone, Ended, Failure, Lane, named},
     nic::blank,
     shared::{OWN, Shared},
 };
@@ -39,6 +40,8 @@ pub(crate) struct Harvest {
 
 struct Reaper {
     completions: [ffi::ibv_wc; BATCH],
+    /// Those of them that were taken and not looked at yet.
+    left: Range<usize>,
     /// What these are the end of.
     ended: Vec<Ended>,
 }
@@ -48,6 +51,7 @@ impl Harvest {
         Self {
             reaper: Mutex::new(Reaper {
                 completions: [blank(); BATCH],
+                left: 0..0,
                 ended: Vec::new(),
             }),
             ended: Mutex::default(),
@@ -75,22 +79,94 @@ impl Shared {
     /// Takes completions of what was asked of peers' NICs; what ended can then be
     /// [taken](Self::take_ended). Whether there may have been any: a slot, or room for a request,
     /// can be what somebody waits for.
+    ///
+    /// A thread may be busy for long with a lane, where the NIC's work is done in the call that
+    /// posts it: what is on that lane, and after it, is left for the next call.
     pub(crate) fn reap(&self) -> bool {
+        self.reap_with(|lane| lane.try_lock())
+    }
+
+    /// As [`reap`](Self::reap), by a thread that has nothing else to do than wait for such others.
+    pub(crate) fn reap_all(&self) -> bool {
+        self.reap_with(|lane| Some(lane.lock()))
+    }
+
+    #[inline(always)]
+    fn reap_with<'a>(
+        &'a self,
+        hold: impl Fn(&'a Mutex<Lane>) -> Option<MutexGuard<'a, Lane>>,
+    ) -> bool {
         let Some(mut reaper) = self.harvest.reaper.try_lock() else {
             return true;
         };
         let mut any = false;
         loop {
-            let count = self.sent.poll(&mut reaper.completions);
-            if count == 0 {
-                return any;
+            if reaper.left.start == reaper.left.end {
+                let count = self.sent.poll(&mut reaper.completions);
+                reaper.left = 0..count;
+                if count == 0 {
+                    return any;
+                }
             }
             any = true;
-            self.reap_all(&mut reaper, count);
-            if count < BATCH {
+            let all = reaper.left.end == BATCH;
+            let Reaper {
+                completions,
+                left,
+                ended,
+            } = &mut *reaper;
+            while left.start < left.end && self.reap_one(&completions[left.start], &hold, ended) {
+                left.start += 1;
+            }
+            let stopped = left.start < left.end;
+            self.harvest.add(ended);
+            if stopped || !all {
                 return true;
             }
         }
+    }
+
+    /// Posts an access, if nobody else takes completions or is at the lane and nothing is under way
+    /// there: then what there is to say of it, if that is known after a moment.
+    #[inline(always)]
+    pub(crate) fn ask_alone(
+        &self,
+        peer: Rank,
+        lane: &Mutex<Lane>,
+        access: &Access,
+    ) -> Option<Result<Posted, Error>> {
+        let mut reaper = self.harvest.reaper.try_lock()?;
+        let mut held = lane.try_lock()?;
+        if !reaper.left.is_empty() || !held.is_free(&self.roads) {
+            return None;
+        }
+        let became = held.post_alone(&self.roads, access, || {
+            let taken = &mut reaper.completions[..1];
+            (self.sent.poll(taken) > 0).then(|| taken[0])
+        });
+        if matches!(became, Alone::Done) {
+            drop(held);
+            drop(reaper);
+            // Nobody waits for what that frees but requests that were gathered.
+            self.flush();
+            return Some(Ok(Posted::Done));
+        }
+        let ticket = self.ticket();
+        held.not_alone(&self.roads, Access { ticket, ..*access }, &became);
+        drop(held);
+        let outcome = match became {
+            Alone::Unclear => self.watch_rest(&mut reaper, ticket),
+            Alone::UnderWay(id) => {
+                drop(reaper);
+                self.watch(lane, Some(id), ticket)
+            }
+            Alone::Refused(cause) => {
+                self.not_taken(peer, &cause);
+                None
+            }
+            Alone::Done => None,
+        };
+        Some(outcome.map_or(Ok(Posted::Pending(ticket)), |it| it.map(|()| Posted::Done)))
     }
 
     /// Looks a moment whether one operation has ended, which is told by this alone then; others
@@ -103,7 +179,9 @@ impl Shared {
         ticket: Ticket,
     ) -> Option<Result<(), Error>> {
         let mut reaper = self.harvest.reaper.try_lock()?;
-        if !(0..LOOKS).any(|_| self.sent.poll(&mut reaper.completions[..1]) > 0) {
+        if !reaper.left.is_empty()
+            || !(0..LOOKS).any(|_| self.sent.poll(&mut reaper.completions[..1]) > 0)
+        {
             return None;
         }
         let completion = &reaper.completions[0];
@@ -124,8 +202,10 @@ impl Shared {
     /// The completion is not of that operation alone.
     #[cold]
     fn watch_rest(&self, reaper: &mut Reaper, ticket: Ticket) -> Option<Result<(), Error>> {
-        let Reaper { completions, ended } = reaper;
-        self.reap_one(&completions[0], ended);
+        let Reaper {
+            completions, ended, ..
+        } = reaper;
+        self.reap_one(&completions[0], |lane| Some(lane.lock()), ended);
         let found = ended.iter().position(|(it, _)| *it == ticket);
         let outcome = found.map(|at| ended.remove(at).1);
         self.harvest.add(ended);
@@ -134,27 +214,28 @@ impl Shared {
         outcome
     }
 
-    /// So many completions were taken.
-    fn reap_all(&self, reaper: &mut Reaper, count: usize) {
-        let Reaper { completions, ended } = reaper;
-        for completion in &completions[..count] {
-            self.reap_one(completion, ended);
-        }
-        self.harvest.add(ended);
-    }
-
-    fn reap_one(&self, completion: &ffi::ibv_wc, ended: &mut Vec<Ended>) {
+    /// Looks at a completion: `false` if its lane was not to be had.
+    #[inline]
+    fn reap_one<'a>(
+        &'a self,
+        completion: &ffi::ibv_wc,
+        hold: impl Fn(&'a Mutex<Lane>) -> Option<MutexGuard<'a, Lane>>,
+        ended: &mut Vec<Ended>,
+    ) -> bool {
         let (rank, epoch, number) = named(completion.wr_id);
         let Some(peer) = self.known(rank) else {
-            return;
+            return true;
         };
-        let mut lane = peer.lane.lock();
+        let Some(mut lane) = hold(&peer.lane) else {
+            return false;
+        };
         // What is left of a connection that is gone.
         if lane.epoch & 0xff != epoch || lane.pair.is_none() {
-            return;
+            return true;
         }
         if completion.status == ffi::IBV_WC_SUCCESS {
-            return lane.done(&self.roads, number, ended);
+            lane.done(&self.roads, number, ended);
+            return true;
         }
         let status = completion.status;
         match lane.failed(&self.roads, number, status, ended) {
@@ -162,6 +243,7 @@ impl Shared {
             Failure::Unclear => self.commands.give(Command::Ask(Rank(rank))),
             Failure::Lost(why) => self.commands.give(Command::Lose(Rank(rank), why)),
         }
+        true
     }
 
     /// What ended since this was last called.

@@ -212,7 +212,7 @@ impl Shared {
     }
 
     #[cold]
-    fn not_taken(&self, rank: Rank, cause: &io::Error) {
+    pub(crate) fn not_taken(&self, rank: Rank, cause: &io::Error) {
         tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
         let why = "the NIC refused a request";
         self.commands.give(Command::Lose(rank, why));

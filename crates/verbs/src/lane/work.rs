@@ -1,0 +1,312 @@
+//! What is asked of a peer's NIC, one thing at a time, and the request for it.
+
+use std::io;
+
+use hydrant_conduit::Ticket;
+
+use super::{Ended, Roads};
+use crate::{
+    ffi,
+    message::Front,
+    nic::{Batch, QueuePair, Request},
+    slots::SendSlot,
+    words::Word,
+};
+
+/// One thing to be asked of the peer's NIC.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Access(Access),
+    Atomic(Atomic),
+    Send {
+        slot: SendSlot,
+        len: u32,
+        front: Front,
+    },
+}
+
+/// An atomic operation.
+#[derive(Debug)]
+pub(crate) struct Atomic {
+    pub(crate) ticket: Ticket,
+    /// What is added; or what the word is expected to be, and what it is then.
+    pub(crate) operands: [u64; 2],
+    pub(crate) swaps: bool,
+    pub(crate) remote: u64,
+    pub(crate) key: u64,
+    pub(crate) rkey: u32,
+    /// The address at which the caller wants to know what the word was.
+    pub(crate) was: usize,
+    /// Where the NIC puts that, while it has the operation.
+    pub(crate) word: Option<Word>,
+}
+
+/// A write or a read, or a part of one that is too long for the NIC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) ticket: Ticket,
+    pub(crate) write: bool,
+    /// Whether it is the last part.
+    pub(crate) last: bool,
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) lkey: u32,
+    pub(crate) remote: u64,
+    pub(crate) rkey: u32,
+    /// The whole operation, for the error it may end with.
+    pub(crate) whole: Whole,
+}
+
+/// The peer's memory that an operation was to touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    pub(crate) key: u64,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+}
+
+impl Work {
+    #[inline(always)]
+    pub(super) fn len(&self) -> u32 {
+        match self {
+            Work::Access(access) => access.len,
+            Work::Atomic(_) => WORD,
+            Work::Send { len, .. } => *len,
+        }
+    }
+
+    pub(super) fn succeed(self, roads: &Roads, ended: &mut Vec<Ended>) {
+        match self {
+            Work::Send { slot, .. } => roads.slots.give_back(slot),
+            Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
+            Work::Access(_) => {}
+            Work::Atomic(mut atomic) => {
+                atomic.tell(roads);
+                atomic.let_go(roads);
+                ended.push((atomic.ticket, Ok(())));
+            }
+        }
+    }
+
+    /// Whether the NIC can be given it: an atomic operation needs a word for its result.
+    #[inline]
+    pub(super) fn is_ready(&mut self, roads: &Roads) -> bool {
+        let Work::Atomic(atomic) = self else {
+            return true;
+        };
+        atomic.word = roads.words.take();
+        atomic.word.is_some()
+    }
+
+    /// As it was before the NIC had it.
+    pub(super) fn unposted(mut self, roads: &Roads) -> Self {
+        if let Work::Atomic(atomic) = &mut self {
+            atomic.let_go(roads);
+        }
+        self
+    }
+
+    /// What becomes of it when its connection broke, and the peer has done it or not.
+    pub(super) fn fate(&self, done: bool) -> Fate {
+        match self {
+            _ if !done => Fate::Again,
+            // What was read may not have come back: it is read again.
+            Work::Access(access) if !access.write => Fate::Again,
+            // Nothing is done twice.
+            Work::Atomic(_) => Fate::ResultLost,
+            Work::Access(_) | Work::Send { .. } => Fate::Done,
+        }
+    }
+}
+
+/// What becomes of work whose connection broke.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Done,
+    Again,
+    ResultLost,
+}
+
+impl Access {
+    /// A write of no bytes, which touches nothing: when it is done, all before it is.
+    pub(crate) const NOTHING: Self = Self {
+        ticket: Ticket(0),
+        write: true,
+        last: false,
+        addr: 0,
+        len: 0,
+        lkey: 0,
+        remote: 0,
+        rkey: 0,
+        whole: Whole {
+            key: 0,
+            addr: 0,
+            len: 0,
+        },
+    };
+
+    #[inline(always)]
+    pub(super) fn request(&self, id: u64, pair: &QueuePair) -> Request {
+        Request {
+            id,
+            opcode: if self.write {
+                ffi::IBV_WR_RDMA_WRITE
+            } else {
+                ffi::IBV_WR_RDMA_READ
+            },
+            addr: self.addr,
+            len: self.len,
+            lkey: self.lkey,
+            remote: self.remote,
+            rkey: self.rkey,
+            inline: self.write && self.len as usize <= pair.inline,
+            operands: None,
+            immediate: 0,
+        }
+    }
+}
+
+/// Bytes of a word.
+const WORD: u32 = size_of::<u64>() as u32;
+
+impl Atomic {
+    /// Leaves what the word was where the caller wants to know it.
+    #[allow(unsafe_code)] // writes to the caller's memory
+    fn tell(&self, roads: &Roads) {
+        let Some(word) = &self.word else {
+            return;
+        };
+        let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
+        // SAFETY: writable by nobody else until the operation is complete, said the caller of the
+        // conduit; that is told after this.
+        unsafe { was.write(roads.words.value(word)) };
+    }
+
+    pub(super) fn let_go(&mut self, roads: &Roads) {
+        if let Some(word) = self.word.take() {
+            roads.words.give_back(word);
+        }
+    }
+
+    /// What it asked for, as a write that was refused.
+    pub(super) fn as_access(&self) -> Access {
+        let Self {
+            ticket,
+            remote,
+            key,
+            rkey,
+            ..
+        } = *self;
+        Access {
+            ticket,
+            write: true,
+            last: true,
+            addr: 0,
+            len: WORD,
+            lkey: 0,
+            remote,
+            rkey,
+            whole: Whole {
+                key,
+                addr: remote,
+                len: WORD.into(),
+            },
+        }
+    }
+}
+
+#[allow(unsafe_code)] // posts requests
+pub(super) fn post(pair: &QueuePair, batch: &mut Batch) -> io::Result<()> {
+    // SAFETY: sends are from slots that stay with the lane until they are done; writes and reads
+    // are of memory of which the caller of the conduit promised the same.
+    unsafe { pair.post(batch) }
+}
+
+#[inline(always)]
+#[allow(unsafe_code)] // posts a request
+pub(super) fn post_one(pair: &QueuePair, request: &Request, told: bool) -> io::Result<()> {
+    // SAFETY: as in `post`.
+    unsafe { pair.post_one(request, told) }
+}
+
+#[inline(always)]
+pub(super) fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
+    match work {
+        Work::Access(access) => access.request(id, pair),
+        Work::Atomic(atomic) => Request {
+            id,
+            opcode: if atomic.swaps {
+                ffi::IBV_WR_ATOMIC_CMP_AND_SWP
+            } else {
+                ffi::IBV_WR_ATOMIC_FETCH_AND_ADD
+            },
+            addr: (atomic.word.as_ref()).map_or(0, |word| {
+                roads.words.address(word).expose_provenance() as u64
+            }),
+            len: WORD,
+            lkey: roads.words.lkey(),
+            remote: atomic.remote,
+            rkey: atomic.rkey,
+            inline: false,
+            operands: Some(atomic.operands),
+            immediate: 0,
+        },
+        Work::Send { slot, len, front } => Request {
+            id,
+            opcode: ffi::IBV_WR_SEND_WITH_IMM,
+            addr: roads.slots.address(slot).expose_provenance() as u64,
+            len: *len,
+            lkey: roads.slots.lkey(),
+            remote: 0,
+            rkey: 0,
+            inline: *len as usize <= pair.inline,
+            operands: None,
+            immediate: front.0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_done_twice_that_cannot_bear_it() {
+        let access = |write| {
+            Work::Access(Access {
+                ticket: Ticket(1),
+                write,
+                last: true,
+                addr: 0,
+                len: 8,
+                lkey: 0,
+                remote: 0,
+                rkey: 0,
+                whole: Whole {
+                    key: 0,
+                    addr: 0,
+                    len: 8,
+                },
+            })
+        };
+        let atomic = Work::Atomic(Atomic {
+            ticket: Ticket(2),
+            operands: [1, 0],
+            swaps: false,
+            remote: 0,
+            key: 0,
+            rkey: 0,
+            was: 0,
+            word: None,
+        });
+        let fates = |work: &Work| [false, true].map(|done| work.fate(done));
+        assert_eq!(fates(&access(true)), [Fate::Again, Fate::Done]);
+        assert_eq!(fates(&access(false)), [Fate::Again, Fate::Again]);
+        assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
+        assert_eq!(
+            size_of::<Work>(),
+            size_of::<Access>(),
+            "queues stay as narrow"
+        );
+    }
+}
