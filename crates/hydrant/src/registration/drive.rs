@@ -1,12 +1,36 @@
 //! Doing what the engine says.
 
-use std::collections::VecDeque;
+use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Delivery, Key, Posted, Remote};
 use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Grant};
 
 use super::{Flight, OPERATION, Registration, lock};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
+
+/// What the engine said and nobody has done yet. The room for it is used again by the thread's next
+/// step: a miss would allocate it several times.
+#[derive(Default)]
+struct Todo {
+    /// In order, sends left out.
+    actions: VecDeque<Action>,
+    said: Vec<Action>,
+}
+
+thread_local! {
+    static ROOM: Cell<Option<Todo>> = const { Cell::new(None) };
+}
+
+impl Todo {
+    fn new() -> Self {
+        let room = ROOM.try_with(Cell::take).ok().flatten();
+        room.unwrap_or_default()
+    }
+
+    fn leave(self) {
+        let _ = ROOM.try_with(|room| room.set(Some(self)));
+    }
+}
 
 impl Core {
     /// Tells the engine something and does what it says, until it says nothing more. `data` is
@@ -17,12 +41,13 @@ impl Core {
         data: &[u8],
         tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
     ) {
-        let mut todo = VecDeque::new();
+        let mut todo = Todo::new();
         let mut landed = 0;
         self.tell(registration, &mut todo, tell);
-        while let Some(action) = todo.pop_front() {
+        while let Some(action) = todo.actions.pop_front() {
             self.perform(registration, action, &mut todo, data, &mut landed);
         }
+        todo.leave();
     }
 
     /// Tells the engine something. What it says comes first in `todo`; its messages go out in
@@ -30,13 +55,13 @@ impl Core {
     fn tell(
         &self,
         registration: &Registration,
-        todo: &mut VecDeque<Action>,
+        todo: &mut Todo,
         tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
     ) {
-        let mut said = Vec::new();
+        let Todo { actions, said } = todo;
         let sends = {
             let mut engine = lock(&registration.engine);
-            tell(&mut engine, &mut said);
+            tell(&mut engine, said);
             let mut outbox = lock(&registration.outbox);
             drop(engine);
             said.retain_mut(|action| match action {
@@ -52,14 +77,14 @@ impl Core {
             // First of all: peers work while this rank registers.
             self.flush();
         }
-        todo.extend(said);
+        actions.extend(said.drain(..));
     }
 
     fn perform(
         &self,
         registration: &Registration,
         action: Action,
-        todo: &mut VecDeque<Action>,
+        todo: &mut Todo,
         data: &[u8],
         landed: &mut usize,
     ) {

@@ -1,12 +1,10 @@
 //! Messages to peers, in the order the engine decided them.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::atomic::Ordering::Relaxed,
-};
+use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
+use rustc_hash::FxHashMap;
 
 use super::{Registration, lock};
 use crate::{Rank, am::kind, counters::Count, job::Core};
@@ -14,20 +12,24 @@ use crate::{Rank, am::kind, counters::Count, job::Core};
 /// What waits to be sent. Bounded by the operations under way, here and at peers.
 #[derive(Default)]
 pub(super) struct Outbox {
-    queues: BTreeMap<u32, VecDeque<(Message, Data)>>,
+    /// By peer. Those of peers that were sent anything stay, for what is sent next.
+    queues: FxHashMap<u32, VecDeque<(Message, Data)>>,
+    /// Peers for which something waits.
+    waiting: Vec<u32>,
     bytes: Vec<u8>,
 }
 
 impl Outbox {
     pub(super) fn push(&mut self, to: u32, message: Message, data: Data) {
-        self.queues
-            .entry(to)
-            .or_default()
-            .push_back((message, data));
+        let queue = self.queues.entry(to).or_default();
+        if queue.is_empty() {
+            self.waiting.push(to);
+        }
+        queue.push_back((message, data));
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.waiting.is_empty()
     }
 }
 
@@ -38,9 +40,16 @@ impl Core {
             return;
         };
         let mut outbox = lock(&registration.outbox);
-        let Outbox { queues, bytes } = &mut *outbox;
+        let Outbox {
+            queues,
+            waiting,
+            bytes,
+        } = &mut *outbox;
         registration.stuck.store(false, Relaxed);
-        queues.retain(|peer, queue| {
+        waiting.retain(|peer| {
+            let Some(queue) = queues.get_mut(peer) else {
+                return false;
+            };
             while let Some((message, data)) = queue.front_mut() {
                 bytes.clear();
                 self.write_message(registration, Rank(*peer), message, *data, bytes);
