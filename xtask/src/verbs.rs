@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::command::{
-    at_root, cargo, output, quoted, run_listening, succeeded, target_folder, typed,
+    at_root, cargo, output, quoted, run, run_listening, succeeded, target_folder, typed,
 };
 use crate::error::Error;
 use crate::faults;
@@ -174,6 +174,8 @@ struct Step {
 /// Every program and test, in as few machines as will do. What failed in one does not
 /// keep the other from being tried.
 pub(crate) fn verbs() -> Result<Vec<String>, Error> {
+    // Tests start the command, and would build it if it were missing: there that takes an hour.
+    run(cargo("build --package hydrant-cli"))?;
     let [one, two] = [1, 2].map(with_hosts);
     let broken = faults::short();
     let mut notes = one?;
