@@ -277,16 +277,7 @@ mod tests {
                 ticket: Ticket(1),
                 write,
                 last: true,
-                addr: 0,
-                len: 8,
-                lkey: 0,
-                remote: 0,
-                rkey: 0,
-                whole: Whole {
-                    key: 0,
-                    addr: 0,
-                    len: 8,
-                },
+                ..Access::NOTHING
             })
         };
         let atomic = Work::Atomic(Atomic {
