@@ -79,7 +79,9 @@ impl Nics {
             return None;
         }
         state.done += 1;
-        let lost = state.lossy > 0 && state.done.is_multiple_of(state.lossy);
+        // In no order: ranks in step would have it hit the same operation of each round.
+        let drawn = state.done.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let lost = state.lossy > 0 && drawn.is_multiple_of(state.lossy);
         // SAFETY: registered memory of a rank of this process, shared and aligned as the callers
         // of `Conduit::atomic` see to.
         let cell = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
