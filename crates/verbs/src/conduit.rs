@@ -370,6 +370,7 @@ impl Conduit for Verbs {
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
+        self.shared.reap_all();
         let mut inbox = self.inbox.lock();
         let mut count = 0;
         // What can have arrived by now is bounded; what arrives meanwhile may wait.

@@ -83,44 +83,49 @@ impl Shared {
     /// A thread may be busy for long with a lane, where the NIC's work is done in the call that
     /// posts it: what is on that lane, and after it, is left for the next call.
     pub(crate) fn reap(&self) -> bool {
-        self.reap_with(|lane| lane.try_lock())
+        match self.harvest.reaper.try_lock() {
+            Some(mut reaper) => self.reap_with(&mut reaper, |lane| lane.try_lock()),
+            None => true,
+        }
     }
 
-    /// As [`reap`](Self::reap), by a thread that has nothing else to do than wait for such others.
+    /// As [`reap`](Self::reap), by a thread that has nothing else to do than wait for such others:
+    /// all that has come.
     pub(crate) fn reap_all(&self) -> bool {
-        self.reap_with(|lane| Some(lane.lock()))
+        // Who holds a lane waits for nobody who reaps.
+        let mut reaper = self.harvest.reaper.lock();
+        self.reap_with(&mut reaper, |lane| Some(lane.lock()))
     }
 
     #[inline(always)]
     fn reap_with<'a>(
         &'a self,
+        reaper: &mut Reaper,
         hold: impl Fn(&'a Mutex<Lane>) -> Option<MutexGuard<'a, Lane>>,
     ) -> bool {
-        let Some(mut reaper) = self.harvest.reaper.try_lock() else {
-            return true;
-        };
         let mut any = false;
         loop {
+            let mut last = false;
             if reaper.left.start == reaper.left.end {
                 let count = self.sent.poll(&mut reaper.completions);
                 reaper.left = 0..count;
+                last = count < BATCH;
                 if count == 0 {
                     return any;
                 }
             }
             any = true;
-            let all = reaper.left.end == BATCH;
             let Reaper {
                 completions,
                 left,
                 ended,
-            } = &mut *reaper;
+            } = reaper;
             while left.start < left.end && self.reap_one(&completions[left.start], &hold, ended) {
                 left.start += 1;
             }
             let stopped = left.start < left.end;
             self.harvest.add(ended);
-            if stopped || !all {
+            if stopped || last {
                 return true;
             }
         }

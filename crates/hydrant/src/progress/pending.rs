@@ -166,11 +166,16 @@ impl Core {
     /// Waits until the operation is complete. Does not return before, whatever happens: its
     /// memory is in use until then. Conduits end the operations with a lost peer.
     pub(crate) fn finish(&self, posted: Posted) -> Result<()> {
-        let Posted::Pending(ticket) = posted else {
-            return Ok(());
-        };
+        match posted {
+            Posted::Pending(ticket) => self.finish_one(On::Nobody, ticket),
+            Posted::Done => Ok(()),
+        }
+    }
+
+    /// As [`finish`](Self::finish); `on` tells who may have to do something for it.
+    pub(crate) fn finish_one(&self, on: On<'_>, ticket: Ticket) -> Result<()> {
         let mut outcome = None;
-        self.wait(On::Nobody, For::Message, || {
+        self.wait(on, For::Message, || {
             outcome = self.pending.take(ticket);
             outcome.is_some()
         })?;

@@ -1,6 +1,12 @@
 //! The service thread.
 
-use std::{hint, io, sync::Arc, thread, thread::JoinHandle, time::Duration};
+use std::{
+    hint, io,
+    sync::Arc,
+    thread,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use hydrant_conduit::Sleeper;
 
@@ -32,13 +38,15 @@ fn serve(core: &Core) {
     let mut seen = progress.attended();
     let mut nap = NAP;
     while !progress.is_stopped() {
+        let begun = Instant::now();
         core.conduit
             .wait(Sleeper::Nap, Some(nap), &mut || progress.is_stopped());
+        let woken = begun.elapsed() < nap;
         nap = if progress.asleep.load(Relaxed) > 0 {
             // A sleeping application thread is woken by messages itself.
             progress.park_service();
             nap
-        } else if progress.attended() != seen {
+        } else if progress.attended() != seen && !woken {
             longer(nap)
         } else if progress.is_inside() {
             // It is about to look for itself, if not soon: the network is doing its work in there.

@@ -21,6 +21,9 @@ pub(crate) enum On<'a> {
     Anyone,
     /// Nobody's: what is waited for happens in any case.
     Nobody,
+    /// Nobody's: the end of an operation is told in any case, but this rank may have to be woken to
+    /// do its part.
+    Served(Rank),
 }
 
 /// What ends the wait otherwise.
@@ -145,7 +148,7 @@ impl Core {
     /// Wakes the rank that is waited on: it was attending lately, so the message rang no
     /// bell, but perhaps it computes by now.
     fn nudge(&self, on: On<'_>) {
-        if let On::Rank(rank) = on
+        if let On::Rank(rank) | On::Served(rank) = on
             && rank != self.rank
             && !self.progress.virtual_time
         {
@@ -172,7 +175,7 @@ impl Core {
                 .filter(|rank| ranks.contains(rank))
                 .or_else(|| ranks.iter().copied().find(lost)),
             On::Anyone => first().or_else(|| (0..self.size).map(Rank).find(lost)),
-            On::Nobody => None,
+            On::Nobody | On::Served(_) => None,
         }
     }
 

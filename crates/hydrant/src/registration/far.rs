@@ -4,7 +4,7 @@ use hydrant_conduit::{Key, Posted, Remote, Ticket};
 use hydrant_pinning::{Operation, Own, Strategy};
 
 use super::{Flight, OPERATION, Registration, bounce::Bounced};
-use crate::{Error, Rank, Result, counters::Count, job::Core};
+use crate::{Error, Rank, Result, counters::Count, job::Core, progress::On};
 
 /// The keys of memory that needs no registration.
 const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
@@ -57,7 +57,7 @@ impl Core {
                 self.posted(ticket, flight, left);
                 self.finish(Posted::Pending(ticket))
             }
-            Begun::Told(ticket) => self.finish(Posted::Pending(ticket)),
+            Begun::Told(ticket) => self.finish_one(On::Served(rank), ticket),
         }
     }
 
