@@ -174,7 +174,7 @@ struct Step {
 /// Every program and test, in as few machines as will do. What failed in one does not
 /// keep the other from being tried.
 pub(crate) fn verbs() -> Result<Vec<String>, Error> {
-    // Tests start the command, and would build it if it were missing: there that takes an hour.
+    // Tests start the command, and would build it if it were missing: there that takes very long.
     run(cargo("build --package hydrant-cli"))?;
     let [one, two] = [1, 2].map(with_hosts);
     let broken = faults::short();
