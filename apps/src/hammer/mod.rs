@@ -148,11 +148,11 @@ fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
     let mut messages = Messages::new(job)?;
     let done = job.alloc::<u64>(job.size() as usize)?;
     job.barrier()?;
-    eprintln!(
-        "hammer: rank {} is process {}",
+    say(&format!(
+        "rank {} is process {}",
         job.rank(),
         std::process::id()
-    );
+    ));
 
     let situation = arguments
         .die

@@ -48,7 +48,7 @@ now() {
 	echo "fault at $(date +%s%N)"
 }
 
-# The process of a rank. Lines of ranks may have run into each other.
+# The process of a rank.
 rank() {
 	grep -o "rank $1 is process [0-9]*" $err | head -n 1 | grep -o '[0-9]*$'
 }

@@ -194,7 +194,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "interface of a host down for 5 s",
         machine: Hosts,
-        runs: 1,
+        runs: 5,
         short: false,
         script: "begin $until_enough; sleep 0.5; now; ip link set eth0 down; sleep 5; \
                  ip link set eth0 up; sleep 1; enough; end",

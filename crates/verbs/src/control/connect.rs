@@ -3,6 +3,7 @@
 
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -235,12 +236,15 @@ impl Control {
             return;
         };
         let incoming = peer.incoming.lock();
-        let halted = match &incoming.pair {
-            Some(pair) if incoming.epoch == question.epoch => pair.halt(),
+        let expected = match &incoming.pair {
+            Some(pair) if incoming.epoch == question.epoch => pair.halt().and_then(|()| {
+                thread::sleep(SETTLED);
+                pair.expected()
+            }),
             _ => return,
         };
         drop(incoming);
-        match halted {
+        match expected {
             Ok(packet) => {
                 let answer = Datagram {
                     epoch: question.epoch,
@@ -276,6 +280,10 @@ impl Control {
         self.call(from);
     }
 }
+
+/// Soft-RoCE may be at a packet on another processor when its queue pair is halted: it is counted
+/// when this has passed.
+const SETTLED: Duration = Duration::from_millis(2);
 
 /// How long a connection is tried for where peers may be silent for ever.
 const PATIENCE: Duration = Duration::from_secs(10);

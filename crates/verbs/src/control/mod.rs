@@ -8,6 +8,7 @@ mod again;
 mod connect;
 mod datagram;
 mod post;
+mod stalled;
 mod watch;
 
 use std::{
@@ -29,6 +30,7 @@ pub(crate) use post::Post;
 
 use crate::shared::Shared;
 use again::Unanswered;
+use stalled::Stalls;
 use watch::Watch;
 
 /// What other threads have it do.
@@ -87,6 +89,7 @@ pub(crate) fn start(
     patience: Option<Duration>,
 ) -> Result<JoinHandle<()>, Error> {
     let watch = Watch::new(&shared, patience);
+    let stalls = Stalls::new(shared.ack_timeout, Instant::now());
     thread::Builder::new()
         .name(format!("hydrant-verbs-{}", shared.rank))
         .stack_size(128 << 10)
@@ -95,6 +98,7 @@ pub(crate) fn start(
                 shared,
                 calls: Unanswered::default(),
                 watch,
+                stalls,
                 unseen: Unanswered::default(),
                 drowsy: Unanswered::default(),
                 news: Unanswered::default(),
@@ -112,6 +116,7 @@ struct Control {
     /// Connections being made, by peer: what it was asked.
     calls: Unanswered<u32, Datagram>,
     watch: Watch,
+    stalls: Stalls,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
     unseen: Unanswered<u32, bool>,
     /// Peers that were told to wake their sleepers: for the how manieth time.
@@ -149,12 +154,14 @@ impl Control {
         let now = Instant::now();
         self.say_again(now);
         self.look_after_peers(now);
+        self.look_after_lanes(now);
         let until = [
             self.calls.next(),
             self.unseen.next(),
             self.drowsy.next(),
             self.news.next(),
             self.watch.next(),
+            Some(self.stalls.next()),
             self.stop,
         ];
         let timeout = (until.into_iter().flatten().min())

@@ -75,6 +75,24 @@ pub(crate) struct Roads {
     pub(crate) longest: u64,
 }
 
+/// How far a lane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing is with the NIC.
+    None,
+    /// The connection is made, or made anew.
+    Broken,
+    /// The oldest request that is not known to be done.
+    At {
+        epoch: u32,
+        number: u32,
+        /// What it, and those told together with it, carry.
+        bytes: u64,
+        /// Whether no completion will tell of it, as no other request comes after it.
+        silent: bool,
+    },
+}
+
 pub(crate) struct Lane {
     pub(crate) state: State,
     /// Counts the connections made.
@@ -158,6 +176,21 @@ impl Lane {
     /// Whether everything that was asked is known to be done.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_idle() && self.silent == 0
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        let together = self.posted.iter().take(Batch::MOST);
+        match self.state {
+            State::Connecting | State::Unclear => Progress::Broken,
+            State::Ready if !self.posted.is_empty() => Progress::At {
+                epoch: self.epoch,
+                number: self.first,
+                bytes: together.map(|it| u64::from(it.work.len())).sum(),
+                silent: self.posted.len() == self.silent,
+            },
+            _ => Progress::None,
+        }
     }
 
     /// Whether something waits for the doorbell.
@@ -347,16 +380,14 @@ impl Lane {
             // What soft-RoCE says when it finds no way to the peer, as while the link is down.
             ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
                 self.unsent += 1;
-                self.close(roads);
-                self.state = State::Unclear;
+                self.give_up(roads);
                 Failure::Unclear
             }
             ffi::IBV_WC_RETRY_EXC_ERR
             | ffi::IBV_WC_RNR_RETRY_EXC_ERR
             | ffi::IBV_WC_RESP_TIMEOUT_ERR
             | ffi::IBV_WC_WR_FLUSH_ERR => {
-                self.close(roads);
-                self.state = State::Unclear;
+                self.give_up(roads);
                 Failure::Unclear
             }
             _ => {
@@ -364,6 +395,12 @@ impl Lane {
                 Failure::Lost(meaning(status))
             }
         }
+    }
+
+    /// The NIC says nothing of what it was asked: as if it had said that no answer came.
+    pub(crate) fn give_up(&mut self, roads: &Roads) {
+        self.close(roads);
+        self.state = State::Unclear;
     }
 
     /// The peer's NIC refused the first of what was posted.

@@ -204,9 +204,14 @@ impl QueuePair {
         )
     }
 
-    /// Answers nothing any more; the number of the packet that it would have expected next.
-    pub(crate) fn halt(&self) -> io::Result<u32> {
-        self.modify(in_state(ffi::IBV_QPS_ERR), ffi::IBV_QP_STATE)?;
+    /// Answers nothing any more.
+    pub(crate) fn halt(&self) -> io::Result<()> {
+        self.modify(in_state(ffi::IBV_QPS_ERR), ffi::IBV_QP_STATE)
+    }
+
+    /// The number of the packet that it expects next, or would have before it was
+    /// [halted](Self::halt).
+    pub(crate) fn expected(&self) -> io::Result<u32> {
         let mut attr = in_state(ffi::IBV_QPS_ERR);
         // SAFETY: integers and pointers that may be null.
         let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };

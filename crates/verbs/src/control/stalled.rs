@@ -1,0 +1,231 @@
+//! Seeing that a connection stands still although its NIC says nothing.
+//!
+//! A NIC that gets no answer sends again, and tells at last that a request failed. Soft-RoCE does
+//! not always: if a request cannot be sent at all, for the interface is down, while one before it
+//! waits for its answer, its requester is in error from then on, its completer waits for a timer
+//! that nobody sets again, and neither says so (Linux 6.1). So who stands still for much longer
+//! than a NIC needs to give up is treated as if it had: the connection is broken, and made anew.
+
+use std::time::{Duration, Instant};
+
+use hydrant_conduit::{Rank, Standing};
+use rustc_hash::FxHashMap;
+
+use super::Control;
+use crate::lane::{Access, Progress, Work};
+
+/// How often a packet is sent before its request fails.
+const SENT: u32 = 7;
+/// The specification lets a NIC wait up to four times as long as it was told.
+const SLACK: u32 = 4;
+/// However short a NIC waits: processes may be kept from running.
+const LEAST: Duration = Duration::from_secs(2);
+/// Looks in the time that a lane may stand still.
+const LOOKS: u32 = 4;
+/// Bytes a second that a connection brings forward at least, as long as it is not stalled.
+const SLOWEST: u64 = 1 << 20;
+/// How often that time is doubled at most. So what was only slow gets through in the end.
+const DOUBLED: u32 = 6;
+
+/// What is known of the lanes.
+pub(super) struct Stalls {
+    /// How long one with nothing to carry may stand still.
+    bound: Duration,
+    lanes: FxHashMap<u32, Seen>,
+    looked: Instant,
+}
+
+struct Seen {
+    progress: Progress,
+    since: Instant,
+    /// How often in a row it was broken, with nothing done between.
+    broken: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Nobody will tell how far it is.
+    Silent,
+    Stalled,
+}
+
+impl Stalls {
+    /// `ack_timeout`: what the NIC is told, 4.096 µs × 2 to this power.
+    pub(super) fn new(ack_timeout: u8, now: Instant) -> Self {
+        let wait = Duration::from_nanos(4096 << ack_timeout.min(31));
+        Self {
+            bound: LEAST.max(wait * SENT * SLACK),
+            lanes: FxHashMap::default(),
+            looked: now,
+        }
+    }
+
+    pub(super) fn next(&self) -> Instant {
+        self.looked + self.bound / LOOKS
+    }
+
+    fn judge(&mut self, rank: u32, progress: Progress, now: Instant) -> Verdict {
+        let seen = self.lanes.entry(rank).or_insert(Seen {
+            progress: Progress::None,
+            since: now,
+            broken: 0,
+        });
+        let before = std::mem::replace(&mut seen.progress, progress);
+        let Progress::At {
+            epoch,
+            number,
+            bytes,
+            silent,
+        } = progress
+        else {
+            if progress == Progress::None {
+                seen.broken = 0;
+            }
+            return Verdict::Fine;
+        };
+        match before {
+            Progress::At {
+                epoch: e,
+                number: n,
+                ..
+            } if (e, n) == (epoch, number) => {}
+            _ => {
+                if matches!(before, Progress::At { epoch: e, .. } if e == epoch) {
+                    seen.broken = 0;
+                }
+                seen.since = now;
+                return Verdict::Fine;
+            }
+        }
+        if silent {
+            seen.since = now;
+            return Verdict::Silent;
+        }
+        let bound = self.bound + Duration::from_secs(bytes / SLOWEST);
+        if now.saturating_duration_since(seen.since) < bound * (1 << seen.broken.min(DOUBLED)) {
+            return Verdict::Fine;
+        }
+        seen.broken += 1;
+        Verdict::Stalled
+    }
+}
+
+impl Control {
+    /// Breaks connections that stand still.
+    pub(super) fn look_after_lanes(&mut self, now: Instant) {
+        if now < self.stalls.next() {
+            return;
+        }
+        self.stalls.looked = now;
+        for rank in 0..self.shared.size {
+            let here = self.shared.standings.of(Rank(rank)) == Standing::Present;
+            let Some(peer) = self.shared.known(rank).filter(|_| here) else {
+                continue;
+            };
+            let mut lane = peer.lane.lock();
+            match self.stalls.judge(rank, lane.progress(), now) {
+                Verdict::Fine => {}
+                Verdict::Silent => {
+                    let nothing = Work::Access(Access::NOTHING);
+                    self.shared.ask(Rank(rank), &mut lane, nothing);
+                }
+                Verdict::Stalled => {
+                    lane.give_up(&self.shared.roads);
+                    drop(lane);
+                    tracing::info!(%rank, "a connection stands still");
+                    self.ask(Rank(rank));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACK_TIMEOUT: u8 = 14;
+
+    fn at(epoch: u32, number: u32) -> Progress {
+        Progress::At {
+            epoch,
+            number,
+            bytes: 0,
+            silent: false,
+        }
+    }
+
+    /// Looks at one lane as often as they are due: after how long it is found to be stalled.
+    fn stalls_after(stalls: &mut Stalls, progress: Progress, within: Duration) -> Option<Duration> {
+        let start = stalls.looked;
+        while stalls.looked - start <= within {
+            stalls.looked = stalls.next();
+            if stalls.judge(1, progress, stalls.looked) == Verdict::Stalled {
+                return Some(stalls.looked - start);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn who_moves_or_has_nothing_to_do_never_stalls() {
+        let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
+        for step in 0..100 {
+            stalls.looked = stalls.next();
+            let now = stalls.looked;
+            assert_eq!(stalls.judge(1, at(0, step), now), Verdict::Fine);
+            assert_eq!(stalls.judge(2, Progress::None, now), Verdict::Fine);
+            assert_eq!(stalls.judge(3, Progress::Broken, now), Verdict::Fine);
+        }
+    }
+
+    #[test]
+    fn who_stands_still_stalls_later_each_time_until_it_moves() {
+        let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
+        let (bound, long) = (stalls.bound, Duration::from_secs(1000));
+        let look = bound / LOOKS;
+        let first = stalls_after(&mut stalls, at(0, 5), long).unwrap();
+        assert!(first >= bound && first <= bound + 2 * look, "{first:?}");
+        let now = stalls.looked;
+        stalls.judge(1, Progress::Broken, now);
+        let second = stalls_after(&mut stalls, at(1, 0), long).unwrap();
+        assert!(second >= 2 * bound, "{second:?}");
+        stalls.judge(1, Progress::Broken, now);
+        stalls.judge(1, at(2, 0), now);
+        let third = stalls_after(&mut stalls, at(2, 1), long).unwrap();
+        assert!(third <= bound + 2 * look, "{third:?}");
+    }
+
+    #[test]
+    fn who_carries_much_is_given_time_for_it() {
+        let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
+        let much = Progress::At {
+            epoch: 0,
+            number: 0,
+            bytes: 100 * SLOWEST,
+            silent: false,
+        };
+        let hundred = Duration::from_secs(100);
+        assert_eq!(stalls_after(&mut stalls, much, hundred), None);
+        assert!(stalls_after(&mut stalls, much, hundred).is_some());
+    }
+
+    #[test]
+    fn who_is_silent_is_asked_first() {
+        let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
+        let silent = Progress::At {
+            epoch: 0,
+            number: 7,
+            bytes: 0,
+            silent: true,
+        };
+        let now = stalls.looked;
+        assert_eq!(stalls.judge(1, silent, now), Verdict::Fine);
+        let later = now + 10 * stalls.bound;
+        assert_eq!(stalls.judge(1, silent, later), Verdict::Silent);
+        assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Fine);
+        let later = later + 2 * stalls.bound;
+        assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Stalled);
+    }
+}
