@@ -7,7 +7,10 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc,
-        atomic::Ordering::{Relaxed, SeqCst},
+        atomic::{
+            AtomicU32,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -34,10 +37,17 @@ use crate::{
 /// How long a rank that leaves in good order waits until peers have what it sent.
 const DELIVERY: Duration = Duration::from_secs(5);
 
+/// How long to sleep at a time while another thread polls.
+const MOMENT: Duration = Duration::from_micros(100);
+/// Polls that find another thread polling, for one that waits for it.
+const FUTILE: u32 = 64;
+
 /// The conduit over an RDMA NIC.
 pub struct Verbs {
     pub(crate) shared: Arc<Shared>,
     inbox: Mutex<Inbox>,
+    /// Polls that found another thread polling.
+    futile: AtomicU32,
     control: Option<JoinHandle<()>>,
     pub(crate) everything: Option<Region>,
 }
@@ -51,6 +61,7 @@ impl Verbs {
         Self {
             shared,
             inbox: Mutex::new(Inbox::new()),
+            futile: AtomicU32::new(0),
             control: Some(control),
             everything,
         }
@@ -74,24 +85,29 @@ impl Verbs {
         Ok(())
     }
 
-    /// Whether something has arrived, or ended, that nobody was told of.
-    fn has_news(&self) -> bool {
+    /// Whether something has arrived, or ended, that nobody was told of; unless another thread is
+    /// about to find out.
+    fn has_news(&self) -> Option<bool> {
         if self.shared.reap_all() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
-            return true;
+            return Some(true);
         }
-        match self.try_inbox() {
-            Some(mut inbox) => inbox.has_arrived(&self.shared),
-            // Who polls now may have looked before the queue was armed.
-            None => {
-                thread::yield_now();
-                true
-            }
-        }
+        Some(self.try_inbox()?.has_arrived(&self.shared))
     }
 
     /// The inbox, unless another thread polls.
     fn try_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
         self.inbox.try_lock()
+    }
+
+    /// The inbox, which another thread has. That may have lost its core to this one, which would
+    /// then look for nothing as long as the scheduler lets it: now and then it waits.
+    #[cold]
+    fn patient_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+        let tries = self.futile.fetch_add(1, Relaxed);
+        match tries % FUTILE {
+            0 if tries > 0 => self.inbox.try_lock_for(MOMENT),
+            _ => None,
+        }
     }
 
     fn arm(&self) -> io::Result<()> {
@@ -365,8 +381,8 @@ impl Conduit for Verbs {
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
-        self.try_inbox()
-            .map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
+        let inbox = self.try_inbox().or_else(|| self.patient_inbox());
+        inbox.map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
@@ -405,9 +421,16 @@ impl Conduit for Verbs {
             tracing::error!(%cause, "a thread that should sleep cannot");
             return thread::yield_now();
         }
-        if ready() || self.has_news() {
+        if ready() {
             return;
         }
+        let timeout = match self.has_news() {
+            Some(true) => return,
+            Some(false) => timeout,
+            // Who polls now may have looked before the queues were armed; and perhaps it only needs
+            // this core to go on.
+            None => Some(timeout.unwrap_or(MOMENT).min(MOMENT)),
+        };
         let channel = &self.shared.channel;
         if seat.sleep(Some(channel.as_fd()), timeout) == Woken::Channel && channel.clear() {
             seat.tell_others();

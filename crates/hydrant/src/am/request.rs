@@ -89,8 +89,7 @@ impl Job {
     /// Delivers the messages that have arrived; how many there were. Needed only where the
     /// service thread is off.
     pub fn poll(&self) -> usize {
-        self.core().progress.attend();
-        self.core().poll()
+        self.core().look_round()
     }
 }
 

@@ -21,8 +21,9 @@ const NAP: Duration = Duration::from_millis(1);
 /// As long as the application looks after messages each nap is twice as long as the one before, up
 /// to this: each takes a core from it, and costs what several messages do.
 const LONGEST_NAP: Duration = Duration::from_millis(32);
-/// Polls that find nothing before the thread blocks.
-const BRIEF: u32 = 200;
+/// How long the thread looks on for more before it blocks. An application thread that has lost its
+/// core to it may be just about to look for itself.
+const BRIEF: Duration = Duration::from_micros(20);
 
 /// Starts the service thread of a rank.
 pub(crate) fn start_service(core: &Arc<Core>) -> Result<JoinHandle<()>> {
@@ -78,24 +79,23 @@ fn watch_over(core: &Core) {
     let progress = &core.progress;
     let since = progress.attended();
     let alone = || progress.attended() == since && !progress.is_inside() && !progress.is_stopped();
-    let mut quiet = 0;
+    let mut quiet_since = None;
     // Once in any case: a peer may have asked for it.
     loop {
-        quiet = match look(core) {
-            0 => quiet + 1,
-            _ => 0,
-        };
+        let found = look(core);
         if !alone() {
             return;
         }
-        if quiet == 0 {
+        if found > 0 {
+            quiet_since = None;
             continue;
         }
-        if quiet < BRIEF && !progress.crowded {
+        let since = *quiet_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {
             core.conduit.wait(Sleeper::Service, None, &mut || !alone());
-            quiet = 0;
+            quiet_since = None;
         }
     }
 }

@@ -64,6 +64,17 @@ impl Core {
         delivered
     }
 
+    /// As [`poll`](Self::poll), by an application thread that does not wait. It says that it is in
+    /// there: should it lose its core meanwhile, the service thread has no use for that.
+    #[inline]
+    pub(crate) fn look_round(&self) -> usize {
+        self.progress.attend();
+        self.progress.enter();
+        let delivered = self.poll();
+        self.progress.leave();
+        delivered
+    }
+
     /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
     /// said yes it is not asked again.
     ///

@@ -146,8 +146,7 @@ impl Core {
                 Ok(Posted::Done) => {
                     self.land_hit(registration, hit, own.bounced, true);
                     if WAITS && self.progress.is_due(len) && !self.progress.virtual_time {
-                        self.progress.attend();
-                        self.poll();
+                        self.look_round();
                     }
                     Ok(Begun::Done)
                 }

@@ -35,7 +35,7 @@ struct Transfer {
 impl Transfer {
     fn test(&mut self) -> Result<bool> {
         if let Posted::Pending(ticket) = self.posted {
-            self.core.poll();
+            self.core.look_round();
             let Some(outcome) = self.core.pending.take(ticket) else {
                 return Ok(false);
             };

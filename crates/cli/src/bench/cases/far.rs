@@ -12,7 +12,7 @@ use hydrant::Symmetric;
 use hydrant_verbs::{Bare, Direction};
 
 use super::super::ensemble::{Ensemble, PARTNER, timed};
-use super::super::measure::Side;
+use super::super::measure::{Side, median};
 use super::super::network::LARGEST;
 use super::super::rank::BenchError;
 use super::super::row::{Goal, Row};
@@ -191,16 +191,17 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         };
         let next = || used.replace(used.get() + 1) * STEP % FRESH * bucket;
         let in_a_row = |count| timed(count, |_| once(next()));
-        let one_by_one = |count| {
-            let mut took = Duration::ZERO;
+        // Each is a sample of its own: one that met with the scheduler says nothing of the rest.
+        let one_by_one = |count: u64| {
+            let mut took = Vec::with_capacity(count as usize);
             for _ in 0..count {
                 let index = next();
-                took += timed(1, |_| once(index))?;
+                took.push(timed(1, |_| once(index))?.as_secs_f64());
                 // This needs what the miss brings, and so waits until the peer has nothing left
                 // to do for it.
                 once(index)?;
             }
-            Ok(took)
+            Ok(Duration::from_secs_f64(median(&mut took) * count as f64))
         };
         let (over, mut batch) = (job.alloc::<u64>(1)?, 0);
         let mut attended = |work: &dyn Fn(u64) -> hydrant::Result<Duration>, count| {
