@@ -18,6 +18,7 @@ begin() {
 	: >$out
 	: >$err
 	rm -f $work/enough
+	[ $wire = veth0 ] || ssh host2 "rm -f $work/enough"
 	under_limits "$hydrant" run -n 4 --prefix none --grace 60 --timeout 120 $launch \
 		"$hammer" --format json "$@" >$out 2>$err &
 	job=$!
