@@ -451,7 +451,8 @@ pub trait Conduit: Send + Sync {
 
     /// Blocks until something arrives, `ready` says yes, somebody [wakes](Self::wake) this
     /// rank or the time is over. It may return early. `ready` is asked after peers can see
-    /// that somebody sleeps, so nothing can be missed.
+    /// that somebody sleeps, and, but for a [`Sleeper::Nap`], after all that other threads were
+    /// handing to a [`Sink`] by then has been handed over: so nothing can be missed, whoever polls.
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool);
 
     /// Wakes the sleepers of `peer` that its [`Door`] shows; called after a store to its

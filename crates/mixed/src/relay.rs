@@ -14,6 +14,8 @@
 //!   either the count has changed, or the wake comes after the bell was armed.
 //! - The relay sleeps again only when all that it woke are awake: what woke it is still there
 //!   until they have looked, and would wake it again and again.
+//! - Who finds that something came while it was not looking does not sleep. (It could wait for
+//!   ever for the relay to be armed: with something there to be taken, that returns at once.)
 //! - What a conduit sleeps for may depend on what it has delivered or begun (a reply that waits
 //!   for room). So the relay is armed anew when the far conduit has done something since.
 
@@ -58,6 +60,10 @@ struct State {
     asleep: [usize; KINDS.len()],
     /// For what the far conduit wakes the relay, while it is sure to.
     armed: Option<Armed>,
+    /// Whether the relay was asked to return and be armed anew.
+    recalled: bool,
+    /// How often it has returned otherwise.
+    heard: u64,
     /// How many are asleep in the near conduit, or about to be, since the relay last returned.
     sleepers: usize,
     /// How many of those that it woke then are not yet awake.
@@ -103,18 +109,25 @@ impl Relay {
             state.asleep[kind] += 1;
         }
         let mut deeds = None;
+        let heard = state.heard;
         while !state.stopped {
             let latest = *deeds.get_or_insert_with(|| self.deeds.load(Acquire));
-            match state.armed {
-                Some(armed) if kind.is_none_or(|kind| armed.covers(kind, latest)) => break,
+            match (state.armed, kind) {
+                (Some(_), None) => break,
+                (Some(armed), Some(kind)) if armed.covers(kind, latest) => break,
+                (_, Some(kind)) if state.heard != heard => {
+                    state.asleep[kind] -= 1;
+                    return;
+                }
                 // It comes back with a new look at who sleeps.
-                Some(_) => {
+                (Some(_), _) => {
                     state.armed = None;
+                    state.recalled = true;
                     drop(state);
                     far.wake(far.rank());
                     state = self.state();
                 }
-                None => {
+                (None, _) => {
                     state = (self.changed.wait(state)).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -162,9 +175,10 @@ impl Relay {
                 covered: covered.map(|covered| covered || !whole),
                 deeds,
             };
+            let mut outdated = false;
             far.wait(sleeper, (!whole).then_some(TICK), &mut || {
                 let mut state = self.state();
-                let outdated = state.stopped
+                outdated = state.stopped
                     || (0..KINDS.len()).any(|kind| state.asleep[kind] > 0 && !armed.covered[kind]);
                 if !outdated {
                     state.armed = Some(armed);
@@ -175,6 +189,10 @@ impl Relay {
             {
                 let mut state = self.state();
                 state.armed = None;
+                if !std::mem::take(&mut state.recalled) && !outdated {
+                    state.heard += 1;
+                    self.changed.notify_all();
+                }
                 state.waking += std::mem::take(&mut state.sleepers);
                 self.returns.fetch_add(1, SeqCst);
             }

@@ -304,7 +304,9 @@ impl Conduit for Smp {
             timeout,
             room,
             shared.caps.asymmetric_fence,
-            &mut || ready() || sleeper != Sleeper::Nap && self.inbox.lock().waiting(shared),
+            // In this order: what another thread was handing up, with the inbox held, is there
+            // for `ready` to see.
+            &mut || sleeper != Sleeper::Nap && self.inbox.lock().waiting(shared) || ready(),
         );
     }
 

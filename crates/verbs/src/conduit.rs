@@ -421,9 +421,6 @@ impl Conduit for Verbs {
             tracing::error!(%cause, "a thread that should sleep cannot");
             return thread::yield_now();
         }
-        if ready() {
-            return;
-        }
         let timeout = match self.has_news() {
             Some(true) => return,
             Some(false) => timeout,
@@ -431,6 +428,10 @@ impl Conduit for Verbs {
             // this core to go on.
             None => Some(timeout.unwrap_or(MOMENT).min(MOMENT)),
         };
+        // After that: what another thread was handing up, with the inbox held, is there to see.
+        if ready() {
+            return;
+        }
         let channel = &self.shared.channel;
         if seat.sleep(Some(channel.as_fd()), timeout) == Woken::Channel && channel.clear() {
             seat.tell_others();

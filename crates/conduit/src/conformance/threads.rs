@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
@@ -36,6 +36,11 @@ pub(super) const CHECKS: &[Check] = &[
         poll,
     ),
     Check::new("threads_wait", "a thread polls while another waits", wait),
+    Check::new(
+        "threads_hand_over",
+        "nobody falls asleep for what another thread is handing over",
+        hand_over,
+    ),
 ];
 
 /// A sink that several threads poll into: what arrived, in order.
@@ -252,4 +257,88 @@ fn wait(fixture: &dyn Fixture) {
     });
     let arrived = arrived.into_inner().expect("no panic inside");
     assert!(arrived.iter().map(|[_, n]| *n).eq(0..MANY), "{arrived:?}");
+}
+
+/// A sink that takes its time over a message and over the end of an operation.
+struct Slow<'a> {
+    busy: &'a AtomicBool,
+    requests: &'a AtomicUsize,
+    ended: &'a AtomicUsize,
+}
+
+impl Slow<'_> {
+    fn take(&self, count: &AtomicUsize) {
+        self.busy.store(true, SeqCst);
+        thread::sleep(Duration::from_millis(5));
+        count.fetch_add(1, SeqCst);
+        self.busy.store(false, SeqCst);
+    }
+}
+
+impl Sink for Slow<'_> {
+    fn request(&mut self, _: Delivery<'_>, _: &mut dyn ReplyPort) {
+        self.take(self.requests);
+    }
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        panic!("nobody sent {delivery:?}");
+    }
+    fn local(&mut self, _: Ticket) {}
+    fn complete(&mut self, _: Ticket, result: Result<(), Error>) {
+        result.expect("within the arena");
+        self.take(self.ended);
+    }
+    fn malformed(&mut self, error: Error) {
+        panic!("{error}");
+    }
+}
+
+fn hand_over(fixture: &dyn Fixture) {
+    const ROUNDS: usize = 10;
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let to = arena.publish(me, log)[me.right().index()];
+        let [busy, over] = [(); 2].map(|()| AtomicBool::new(false));
+        let [requests, ended] = [(); 2].map(|()| AtomicUsize::new(0));
+        let slow = || Slow {
+            busy: &busy,
+            requests: &requests,
+            ended: &ended,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _alarm = me.alarm();
+                while !over.load(SeqCst) {
+                    me.conduit.poll(&mut slow());
+                    me.breathe();
+                }
+            });
+            // Falls asleep while the other thread is at it, and must be there when it is done.
+            let wait_for = |count: &AtomicUsize, wanted: usize, what: &str| {
+                let since = Instant::now();
+                while !busy.load(SeqCst) && count.load(SeqCst) < wanted {
+                    me.hope(what, since);
+                    me.breathe();
+                }
+                while count.load(SeqCst) < wanted {
+                    me.hope(what, since);
+                    me.sleep(Sleeper::Application, || count.load(SeqCst) >= wanted);
+                }
+            };
+            for round in 1..=ROUNDS {
+                numbered(me, me.right(), 0, round as u64);
+                wait_for(&requests, round, "a message");
+                let before = ended.load(SeqCst);
+                let flight = me.post_write(me.right(), to, &[round as u8; 64]);
+                let flight = flight.expect("within the arena");
+                if flight.ticket().is_some() {
+                    wait_for(&ended, before + 1, "the end of a write");
+                }
+            }
+            over.store(true, SeqCst);
+        });
+        me.meet(log);
+        assert_eq!(arena.bytes(), [ROUNDS as u8; 64]);
+        me.meet(log);
+    });
 }

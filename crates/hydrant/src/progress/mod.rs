@@ -15,6 +15,7 @@ use std::{
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Relaxed, SeqCst},
+            fence,
         },
     },
     time::Duration,
@@ -131,6 +132,14 @@ impl Progress {
     /// An application thread goes to sleep, or comes back.
     fn fall_asleep(&self) {
         self.asleep.fetch_add(1, SeqCst);
+        // Then it looks once more; who did what it waits for looks for sleepers after that.
+        fence(SeqCst);
+    }
+
+    /// Whether an application thread sleeps, or has not yet seen what was done before this.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        fence(SeqCst);
+        self.asleep.load(Relaxed) > 0
     }
 
     fn awake(&self) {

@@ -43,11 +43,18 @@ impl Core {
     ) {
         let mut todo = Todo::new();
         let mut landed = 0;
+        let mut over = false;
         self.tell(registration, &mut todo, tell);
         while let Some(action) = todo.actions.pop_front() {
+            use Action::{Done, Pinned, Revoked};
+            over |= matches!(action, Done { .. } | Pinned { .. } | Revoked { .. });
             self.perform(registration, action, &mut todo, data, &mut landed);
         }
         todo.leave();
+        if over && self.progress.has_sleepers() {
+            // It may be what another thread sleeps for, of which no message tells.
+            self.conduit.ring(self.rank);
+        }
     }
 
     /// Tells the engine something. What it says comes first in `todo`; its messages go out in

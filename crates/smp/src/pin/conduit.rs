@@ -333,8 +333,9 @@ impl Conduit for Pinned {
         } else {
             timeout
         };
+        // In this order, as where messages are waited for.
         self.core.smp.wait(sleeper, timeout, &mut || {
-            ready() || sleeper != Sleeper::Nap && self.core.has_news()
+            sleeper != Sleeper::Nap && self.core.has_news() || ready()
         });
     }
 

@@ -188,8 +188,10 @@ impl Core {
         ended
     }
 
-    /// Whether there is something to hand up.
+    /// Whether there is something to hand up. What another thread was handing up has been told
+    /// when this returns.
     pub(super) fn has_news(&self) -> bool {
+        let _turn = self.handing.lock();
         self.is_open()
             && (!self.events().is_empty()
                 || (self.busy.iter())

@@ -115,15 +115,19 @@ impl Far<'_> {
         let (job, field) = (self.e.job, self.field);
         let at_once = (LARGEST / bytes).min(AT_ONCE);
         let words = bytes / size_of::<u64>();
+        // One beside the other, as the bare side has them.
+        let all = field.len() / words;
         // SAFETY: as in `words`.
         #[allow(unsafe_code)]
-        let pieces = RefCell::new(unsafe { own_part(field, at_once) }?);
+        let mut pieces = unsafe { own_part(field, all) }?;
+        pieces.truncate(at_once);
+        let pieces = RefCell::new(pieces);
         let put = self.compare("put", [bytes, at_once], Direction::Write, &mut |count| {
             let pieces = pieces.borrow();
             timed(count, |_| {
                 job.scope(|scope| {
                     for (index, piece) in pieces.iter().enumerate() {
-                        let _ = scope.put(field, PARTNER, index * words, &piece[..words])?;
+                        let _ = scope.put(field, PARTNER, index * words, &piece[..])?;
                     }
                     Ok(())
                 })
