@@ -441,7 +441,7 @@ pub trait Conduit: Send + Sync {
     /// Requests sent to `peer` that its handlers have finished with, and sent at all.
     fn handled(&self, peer: Rank) -> (u64, u64);
 
-    /// Delivers what has arrived; how many things that were. Returns at once if another
+    /// Delivers what has arrived; how many things that were. Returns at once, or soon, if another
     /// thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
 
@@ -452,7 +452,8 @@ pub trait Conduit: Send + Sync {
     /// Blocks until something arrives, `ready` says yes, somebody [wakes](Self::wake) this
     /// rank or the time is over. It may return early. `ready` is asked after peers can see
     /// that somebody sleeps, and, but for a [`Sleeper::Nap`], after all that other threads were
-    /// handing to a [`Sink`] by then has been handed over: so nothing can be missed, whoever polls.
+    /// handing to a [`Sink`] by then has been handed over, or else the sleep is a brief one: so
+    /// nothing can be missed, whoever polls.
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool);
 
     /// Wakes the sleepers of `peer` that its [`Door`] shows; called after a store to its

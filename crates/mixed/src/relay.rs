@@ -60,13 +60,15 @@ struct State {
     asleep: [usize; KINDS.len()],
     /// For what the far conduit wakes the relay, while it is sure to.
     armed: Option<Armed>,
+    /// How many, of the [`KINDS`], want the relay to be armed for them.
+    arriving: usize,
     /// Whether the relay was asked to return and be armed anew.
     recalled: bool,
-    /// How often it has returned otherwise.
+    /// How often it has returned otherwise: something came, or its time was over.
     heard: u64,
     /// How many are asleep in the near conduit, or about to be, since the relay last returned.
     sleepers: usize,
-    /// How many of those that it woke then are not yet awake.
+    /// How many of those that it woke then are not yet awake, or have not yet turned back.
     waking: usize,
     stopped: bool,
 }
@@ -107,6 +109,7 @@ impl Relay {
         let mut state = self.state();
         if let Some(kind) = kind {
             state.asleep[kind] += 1;
+            state.arriving += 1;
         }
         let mut deeds = None;
         let heard = state.heard;
@@ -117,7 +120,8 @@ impl Relay {
                 (Some(armed), Some(kind)) if armed.covers(kind, latest) => break,
                 (_, Some(kind)) if state.heard != heard => {
                     state.asleep[kind] -= 1;
-                    return;
+                    state.arriving -= 1;
+                    return self.is_awake(state);
                 }
                 // It comes back with a new look at who sleeps.
                 (Some(_), _) => {
@@ -133,6 +137,7 @@ impl Relay {
             }
         }
         let seen = self.returns.load(SeqCst);
+        state.arriving -= usize::from(kind.is_some());
         state.sleepers += 1;
         drop(state);
         near.wait(sleeper, timeout, &mut || {
@@ -146,6 +151,11 @@ impl Relay {
             state.sleepers -= 1;
             return;
         }
+        self.is_awake(state);
+    }
+
+    /// One whom the relay woke has seen it.
+    fn is_awake(&self, mut state: MutexGuard<'_, State>) {
         state.waking -= 1;
         if state.waking == 0 {
             self.changed.notify_all();
@@ -191,6 +201,7 @@ impl Relay {
                 state.armed = None;
                 if !std::mem::take(&mut state.recalled) && !outdated {
                     state.heard += 1;
+                    state.waking += state.arriving;
                     self.changed.notify_all();
                 }
                 state.waking += std::mem::take(&mut state.sleepers);

@@ -22,7 +22,7 @@ use crate::{
     onesided::{self, OneSided},
     registry::Extent,
     time::duration,
-    turns::{News, Wait},
+    turns::News,
 };
 
 /// One rank of a [`World`].
@@ -314,11 +314,7 @@ impl Conduit for Sim {
         let mut call = self.call();
         call.charge(self.world.fixed.profile.host().poll.0);
         call.sync();
-        while call.own().polling {
-            call.begin_wait(Wait::Polling);
-            call.rest(None);
-            call.end_wait();
-        }
+        call.await_poller();
         call.deliver(sink)
     }
 

@@ -38,6 +38,15 @@ impl Call<'_> {
         count
     }
 
+    /// Waits until no other thread of the rank delivers.
+    pub(crate) fn await_poller(&mut self) {
+        while self.own().polling {
+            self.begin_wait(Wait::Polling);
+            self.rest(None);
+            self.end_wait();
+        }
+    }
+
     fn hand_up(&mut self, item: Item, sink: &mut dyn Sink) {
         let world = self.world;
         let fixed = &world.fixed;

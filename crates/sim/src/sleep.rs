@@ -17,8 +17,12 @@ impl Sim {
     ) {
         // No need to look before: what happened earlier ends the wait at once.
         call.charge(self.world.fixed.profile.host().poll.0);
-        if sleeper != Sleeper::Nap && !call.own().inbox.is_empty() {
-            return;
+        if sleeper != Sleeper::Nap {
+            // What another thread was handing up is there for `ready` to see.
+            call.await_poller();
+            if !call.own().inbox.is_empty() {
+                return;
+            }
         }
         let until = timeout
             .map(|timeout| call.clock().saturating_add(picos(timeout)))

@@ -200,13 +200,14 @@ pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize
         .collect();
     drop(open);
     let count = ended.len();
-    shared.transfers.count.fetch_sub(count as u64, Relaxed);
     for ticket in left {
         sink.local(Ticket(ticket));
     }
     for (ticket, failed) in ended {
         sink.complete(Ticket(ticket), failed.map_or(Ok(()), Err));
     }
+    // After that: while there are any, another thread that waits sleeps only briefly.
+    shared.transfers.count.fetch_sub(count as u64, Relaxed);
     count
 }
 

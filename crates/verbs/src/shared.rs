@@ -89,6 +89,8 @@ pub(crate) struct Peer {
 pub(crate) struct Incoming {
     pub(crate) epoch: u32,
     pub(crate) pair: Option<QueuePair>,
+    /// The packet that the pair expected next when the peer first asked, for it broke.
+    pub(crate) expected: Option<u32>,
     /// Whether its messages have slots here.
     pub(crate) housed: bool,
 }

@@ -292,6 +292,15 @@ impl Sink for Slow<'_> {
     }
 }
 
+/// Tells another thread, when dropped, that this one is done or has panicked.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn hand_over(fixture: &dyn Fixture) {
     const ROUNDS: usize = 10;
     each(fixture, 2, |me| {
@@ -313,6 +322,7 @@ fn hand_over(fixture: &dyn Fixture) {
                     me.breathe();
                 }
             });
+            let _over = Over(&over);
             // Falls asleep while the other thread is at it, and must be there when it is done.
             let wait_for = |count: &AtomicUsize, wanted: usize, what: &str| {
                 let since = Instant::now();
@@ -326,7 +336,13 @@ fn hand_over(fixture: &dyn Fixture) {
                 }
             };
             for round in 1..=ROUNDS {
-                numbered(me, me.right(), 0, round as u64);
+                let message = Message {
+                    kind: 0,
+                    tag: 0,
+                    args: &[],
+                    payload: &[],
+                };
+                me.send(&mut slow(), me.right(), &message);
                 wait_for(&requests, round, "a message");
                 let before = ended.load(SeqCst);
                 let flight = me.post_write(me.right(), to, &[round as u8; 64]);
@@ -335,7 +351,6 @@ fn hand_over(fixture: &dyn Fixture) {
                     wait_for(&ended, before + 1, "the end of a write");
                 }
             }
-            over.store(true, SeqCst);
         });
         me.meet(log);
         assert_eq!(arena.bytes(), [ROUNDS as u8; 64]);

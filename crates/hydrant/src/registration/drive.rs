@@ -51,9 +51,8 @@ impl Core {
             self.perform(registration, action, &mut todo, data, &mut landed);
         }
         todo.leave();
-        if over && self.progress.has_sleepers() {
-            // It may be what another thread sleeps for, of which no message tells.
-            self.conduit.ring(self.rank);
+        if over {
+            self.tell_sleepers();
         }
     }
 

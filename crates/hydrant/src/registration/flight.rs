@@ -49,6 +49,15 @@ impl Core {
     pub(crate) fn posted(&self, ticket: Ticket, flight: Flight, left: bool) {
         if let Some((flight, outcome)) = self.pending.post(ticket, flight, left) {
             self.end_first(ticket, flight, outcome);
+            self.tell_sleepers();
+        }
+    }
+
+    /// Something ended otherwise than by what a conduit hands up: perhaps another thread sleeps
+    /// for it.
+    pub(super) fn tell_sleepers(&self) {
+        if self.progress.has_sleepers() {
+            self.conduit.ring(self.rank);
         }
     }
 

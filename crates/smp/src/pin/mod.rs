@@ -19,6 +19,7 @@
 #![allow(unsafe_code)] // a system call that libc alone knows
 
 mod asker;
+mod bare;
 mod conduit;
 mod core;
 mod door;
@@ -48,6 +49,7 @@ use crate::{
     shared::Shared,
 };
 
+pub use bare::Bare;
 pub use conduit::Pinned;
 pub use table::MOST_EXTENTS;
 pub(crate) use thread::wake;

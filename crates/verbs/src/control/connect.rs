@@ -156,6 +156,7 @@ impl Control {
             shared.retire(old);
         }
         incoming.epoch = request.epoch;
+        incoming.expected = None;
         Ok(number)
     }
 
@@ -235,14 +236,16 @@ impl Control {
         let Some(peer) = shared.known(from.0) else {
             return;
         };
-        let incoming = peer.incoming.lock();
-        let expected = match &incoming.pair {
-            Some(pair) if incoming.epoch == question.epoch => pair.halt().and_then(|()| {
+        let mut incoming = peer.incoming.lock();
+        let expected = match (&incoming.pair, incoming.expected) {
+            (Some(_), Some(told)) if incoming.epoch == question.epoch => Ok(told),
+            (Some(pair), None) if incoming.epoch == question.epoch => pair.halt().and_then(|()| {
                 thread::sleep(SETTLED);
                 pair.expected()
             }),
             _ => return,
         };
+        incoming.expected = expected.as_ref().ok().copied();
         drop(incoming);
         match expected {
             Ok(packet) => {

@@ -118,6 +118,10 @@ impl Control {
             return;
         }
         self.stalls.looked = now;
+        // What has ended and nobody took, for the application computes, is no standing still.
+        if self.shared.reap_all() {
+            self.shared.sleepers.arrived();
+        }
         for rank in 0..self.shared.size {
             let here = self.shared.standings.of(Rank(rank)) == Standing::Present;
             let Some(peer) = self.shared.known(rank).filter(|_| here) else {

@@ -183,6 +183,8 @@ impl Lane {
         let together = self.posted.iter().take(Batch::MOST);
         match self.state {
             State::Connecting | State::Unclear => Progress::Broken,
+            // It is closed, and about to be lost.
+            State::Ready if self.pair.is_none() => Progress::Broken,
             State::Ready if !self.posted.is_empty() => Progress::At {
                 epoch: self.epoch,
                 number: self.first,

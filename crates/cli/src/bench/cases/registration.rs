@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Access, Conduit, Cost, measure::fit};
+use hydrant_smp::pin;
 use hydrant_verbs::{Bare, Options};
 
 use super::super::ensemble::Ensemble;
@@ -56,13 +57,7 @@ impl Costs {
 
     fn measure(&self, conduit: &dyn Conduit) -> Result<Vec<Point>, String> {
         let caps = conduit.caps();
-        let raw = match caps.name {
-            "verbs" => {
-                let bare = Bare::open(&Options::default(), 0, PAGE);
-                Some(bare.map_err(|cause| cause.to_string())?)
-            }
-            _ => None,
-        };
+        let raw = raw_calls(caps.name)?;
         let most = caps.registration.map_or(0, |registration| {
             registration.max_extent.min(registration.max_bytes) / PAGE
         });
@@ -74,8 +69,7 @@ impl Costs {
             let [mut ours, mut bare] = [const { [const { Vec::new() }; 2] }; 2];
             for _ in 0..self.repetitions {
                 if let Some(raw) = &raw {
-                    let took = raw.register(extent).map_err(|cause| cause.to_string())?;
-                    note(&mut bare, took);
+                    note(&mut bare, raw(extent)?);
                 }
                 note(&mut ours, through(conduit, extent)?);
             }
@@ -89,6 +83,27 @@ impl Costs {
         }
         Ok(points)
     }
+}
+
+/// Registers memory and gives it back: how long each took.
+type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
+
+/// The calls of the system that the network of this name makes, if they are known.
+fn raw_calls(network: &str) -> Result<Option<Register>, String> {
+    fn told(cause: impl ToString) -> String {
+        cause.to_string()
+    }
+    Ok(match network {
+        "verbs" => {
+            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(told)?;
+            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+        }
+        "smp+pin" => {
+            let bare = pin::Bare::open().map_err(told)?;
+            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+        }
+        _ => None,
+    })
 }
 
 fn note(times: &mut [Vec<f64>; 2], took: [Duration; 2]) {
