@@ -90,8 +90,8 @@ fn watch_over(core: &Core) {
             quiet_since = None;
             continue;
         }
-        let since = *quiet_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < BRIEF && !progress.crowded {
+        let quiet = quiet_since.get_or_insert_with(Instant::now).elapsed();
+        if quiet < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {
             core.conduit.wait(Sleeper::Service, None, &mut || !alone());

@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Error, Rank};
 
-use super::{
-    limits::Limits,
-    ring::{Ring, Unpinnable},
-};
+use super::{limits::Limits, ring::Ring};
 
 /// An `io_uring` whose table of registered buffers has one entry.
 pub struct Bare(Ring);
@@ -25,19 +22,10 @@ impl Bare {
     /// What the kernel says.
     pub fn register(&self, memory: &mut [u8]) -> Result<[Duration; 2], Error> {
         let start = Instant::now();
-        let pinned = self.0.pin(0, memory.as_ptr().addr(), memory.len());
+        let (addr, len) = (memory.as_ptr().addr(), memory.len());
+        let pinned = self.0.pin(0, addr, len);
         let registered = start.elapsed();
-        pinned.map_err(|cause| match cause {
-            Unpinnable::Memory => Limits::here().exceeded(),
-            Unpinnable::Address => Error::BadAddress {
-                peer: Rank(0),
-                addr: memory.as_ptr().addr() as u64,
-                len: memory.len() as u64,
-            },
-            Unpinnable::Other(cause) => {
-                Error::system("pinning memory", std::io::Error::from_raw_os_error(cause))
-            }
-        })?;
+        pinned.map_err(|cause| Limits::here().refused(cause, Rank(0), addr, len))?;
         self.0.unpin(0);
         Ok([registered, start.elapsed() - registered])
     }

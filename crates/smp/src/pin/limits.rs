@@ -2,15 +2,15 @@
 
 #![allow(unsafe_code)] // registers scratch memory
 
-use std::time::Instant;
+use std::{io, time::Instant};
 
 use hydrant_conduit::{
-    Access, Cost, Error, Registration, measure,
+    Access, Cost, Error, Rank, Registration, measure,
     memory::{PAGE, memlock, pinnable},
 };
 
 use super::{
-    ring::{MOST_BYTES, OWN_PAGES},
+    ring::{MOST_BYTES, OWN_PAGES, Unpinnable},
     table::{SHARDS, Table},
 };
 
@@ -54,8 +54,23 @@ impl Limits {
         }
     }
 
+    /// Why memory of a rank was not pinned.
+    pub(super) fn refused(&self, cause: Unpinnable, rank: Rank, addr: usize, len: usize) -> Error {
+        match cause {
+            Unpinnable::Address => Error::BadAddress {
+                peer: rank,
+                addr: addr as u64,
+                len: len as u64,
+            },
+            Unpinnable::Memory => self.exceeded(),
+            Unpinnable::Other(cause) => {
+                Error::system("pinning memory", io::Error::from_raw_os_error(cause))
+            }
+        }
+    }
+
     /// There is no more.
-    pub(super) fn exceeded(&self) -> Error {
+    fn exceeded(&self) -> Error {
         match self.locked {
             Some(limit) => Error::Exhausted {
                 what: "memory that may be pinned",

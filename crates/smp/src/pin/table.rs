@@ -155,7 +155,7 @@ impl Table {
                 Ok(placed) => placed,
                 Err(cause) => {
                     shard.free.push(index);
-                    return Err(self.unpinnable(cause, addr, len));
+                    return Err(self.limits.refused(cause, self.rank, addr, len));
                 }
             };
             let entry = &mut shard.entries[index as usize];
@@ -178,20 +178,6 @@ impl Table {
             limit: self.extents as u64,
             remedy: "raise HYDRANT_EXTENTS; the kernel's tables hold 65536 (16384 where memlock is below 64 MiB)",
         })
-    }
-
-    fn unpinnable(&self, cause: Unpinnable, addr: usize, len: usize) -> Error {
-        match cause {
-            Unpinnable::Address => Error::BadAddress {
-                peer: self.rank,
-                addr: addr as u64,
-                len: len as u64,
-            },
-            Unpinnable::Memory => self.limits.exceeded(),
-            Unpinnable::Other(cause) => {
-                Error::system("pinning memory", io::Error::from_raw_os_error(cause))
-            }
-        }
     }
 
     /// Revokes a key. The memory is no longer pinned.

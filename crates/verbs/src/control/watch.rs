@@ -7,7 +7,8 @@
 //!
 //! While the own port is down, silence says nothing of ranks that share the host: they are cut off
 //! together, and may reach each other by other ways. Only where something was asked of such a rank
-//! by way of that port, or a message was under way to it, there is none, and it is lost as any other.
+//! by way of that port, or a message was under way to it, there is none, and it is lost as any
+//! other.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
