@@ -40,6 +40,15 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// The rank does not let peers name any address of its memory.
+    #[error(
+        "rank {rank} does not offer its whole address space: set HYDRANT_ANYWHERE=on for all ranks, or JobBuilder::anywhere"
+    )]
+    AnywhereRefused {
+        /// Whose memory it is, or the rank that asked without the setting.
+        rank: Rank,
+    },
+
     /// Elements without a size cannot be stored anywhere.
     #[error("{what} has size zero, so no memory can hold it")]
     ZeroSized {

@@ -11,3 +11,5 @@ mod anywhere;
 mod direct;
 #[path = "memory/expose.rs"]
 mod expose;
+#[path = "memory/loans.rs"]
+mod loans;

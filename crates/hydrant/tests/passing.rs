@@ -147,7 +147,8 @@ fn all_slots_in_use_leave_the_rest_to_be_registered() {
 #[test]
 fn memory_that_is_named_by_its_address_is_kept_only_while_it_is_lent() {
     let kept = Kept::default();
-    all(network(Strategy::Firehose, &kept), 2, |job| {
+    let open = network(Strategy::Firehose, &kept).anywhere(true);
+    all(open, 2, |job| {
         let places = job.alloc::<u64>(2)?;
         let mut target = vec![0_u8; 50_000];
         let addr = target.as_mut_ptr();

@@ -7,3 +7,5 @@ mod support;
 mod atomics;
 #[path = "active_messages/handlers.rs"]
 mod handlers;
+#[path = "memory/paging.rs"]
+mod paging;

@@ -9,3 +9,5 @@ mod alloc;
 mod anywhere;
 #[path = "memory/expose.rs"]
 mod expose;
+#[path = "memory/loans.rs"]
+mod loans;

@@ -1,6 +1,6 @@
 //! What an engine asks its driver to do.
 
-use crate::{Error, Message, Run, wire::Grant};
+use crate::{Error, Message, Region, Run, wire::Grant};
 
 /// One thing to do. The driver does them in the order given, messages to one peer above all.
 #[derive(Clone, PartialEq, Debug)]
@@ -98,6 +98,8 @@ pub enum Data {
     /// Memory that a peer asked for: the driver checks that it may, and otherwise
     /// [refuses](Message::refuse).
     Asked {
+        /// The memory that the peer means.
+        region: Region,
         /// Where.
         addr: u64,
         /// Bytes.

@@ -7,7 +7,7 @@
 //! property test, a fuzzer) does what the [`Action`]s say.
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Engine, Operation, Own};
+//! use hydrant_pinning::{Action, Config, Engine, Operation, Own, Region};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut actions = Vec::new();
@@ -16,6 +16,7 @@
 //!     peer: 1,
 //!     put: true,
 //!     local: 0x1000,
+//!     region: Region(0),
 //!     remote: 0x8000,
 //!     len: 8,
 //!     own: Own::Lasting,
@@ -45,4 +46,4 @@ pub use error::{Error, Refusal};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Hit, Hot};
 pub use strategy::Strategy;
-pub use wire::Message;
+pub use wire::{Message, Region};

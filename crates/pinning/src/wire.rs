@@ -5,6 +5,12 @@
 
 use crate::{Refusal, Run};
 
+/// What a peer's address is part of: its segment, one buffer that it exposed, or its whole address
+/// space. The driver of the target chose the number, never gives one number to two buffers, and
+/// judges by it, so that what was meant for a buffer never reaches the next one at its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Region(pub u64);
+
 /// A message from one rank's engine to another's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
@@ -23,6 +29,8 @@ pub enum Message {
     Put {
         /// Names the chunk to its sender.
         id: u64,
+        /// The memory that the sender means.
+        region: Region,
         /// Where it goes.
         to: u64,
         /// Bytes that follow the message.
@@ -39,6 +47,8 @@ pub enum Message {
     Get {
         /// Names the chunk to its asker.
         id: u64,
+        /// The memory that the asker means.
+        region: Region,
         /// Where it lies.
         from: u64,
         /// Bytes.
@@ -57,6 +67,8 @@ pub enum Message {
     Pull {
         /// Names the piece to its asker.
         id: u64,
+        /// The memory that the asker means.
+        region: Region,
         /// Where the data lies.
         from: u64,
         /// Where it goes, extent after extent.
@@ -95,6 +107,8 @@ pub enum Message {
 pub struct Move {
     /// Names the move to its asker.
     pub id: u64,
+    /// The memory that the asker means.
+    pub region: Region,
     /// Whether data is to be written there.
     pub write: bool,
     /// Whether the target counts what it grants: it keeps it registered until released.
@@ -206,6 +220,7 @@ impl Message {
             Message::Move(m) => {
                 out.byte(kind::MOVE);
                 out.word(m.id);
+                out.word(m.region.0);
                 out.byte(
                     u8::from(m.write) | u8::from(m.hold) << 1 | u8::from(m.ride.is_some()) << 2,
                 );
@@ -251,17 +266,33 @@ impl Message {
                 out.byte(u8::from(*unpin));
                 out.list(runs, Writer::run);
             }
-            Message::Put { id, to, len } => out.chunk(kind::PUT, *id, *to, *len),
-            Message::Get { id, from, len } => out.chunk(kind::GET, *id, *from, *len),
+            Message::Put {
+                id,
+                region,
+                to,
+                len,
+            } => out.chunk(kind::PUT, *id, *region, *to, *len),
+            Message::Get {
+                id,
+                region,
+                from,
+                len,
+            } => out.chunk(kind::GET, *id, *region, *from, *len),
             Message::Stored { id, refused } => out.outcome(kind::STORED, *id, *refused),
             Message::Pulled { id, refused } => out.outcome(kind::PULLED, *id, *refused),
             Message::Fetched { id, refused, len } => {
                 out.outcome(kind::FETCHED, *id, *refused);
                 out.half(*len);
             }
-            Message::Pull { id, from, to } => {
+            Message::Pull {
+                id,
+                region,
+                from,
+                to,
+            } => {
                 out.byte(kind::PULL);
                 out.word(*id);
+                out.word(region.0);
                 out.word(*from);
                 out.list(to, |out, place| {
                     for word in [place.key, place.addr, place.len] {
@@ -295,6 +326,7 @@ impl Message {
         let message = match from.byte()? {
             kind::MOVE => {
                 let id = from.word()?;
+                let region = from.region()?;
                 let flags = from.byte()?;
                 if flags > 7 {
                     return Err(Malformed("a move with unknown flags"));
@@ -317,6 +349,7 @@ impl Message {
                 };
                 Message::Move(Move {
                     id,
+                    region,
                     write: flags & 1 != 0,
                     hold: flags & 2 != 0,
                     borrow,
@@ -343,12 +376,22 @@ impl Message {
                 runs: from.list(Reader::run)?,
             },
             kind::PUT => {
-                let (id, to, len) = from.chunk()?;
-                Message::Put { id, to, len }
+                let (id, region, to, len) = from.chunk()?;
+                Message::Put {
+                    id,
+                    region,
+                    to,
+                    len,
+                }
             }
             kind::GET => {
-                let (id, at, len) = from.chunk()?;
-                Message::Get { id, from: at, len }
+                let (id, region, at, len) = from.chunk()?;
+                Message::Get {
+                    id,
+                    region,
+                    from: at,
+                    len,
+                }
             }
             kind::STORED => Message::Stored {
                 id: from.word()?,
@@ -365,6 +408,7 @@ impl Message {
             },
             kind::PULL => Message::Pull {
                 id: from.word()?,
+                region: from.region()?,
                 from: from.word()?,
                 to: from.list(|from| {
                     Ok(Place {
@@ -406,15 +450,17 @@ impl Message {
         }
     }
 
-    /// Where in the receiver's memory the data that follows is to go, if the message says so.
-    pub fn goes_to(&self) -> Option<u64> {
+    /// The memory of the receiver's that the data which follows is for, and where in it the data
+    /// goes; `None` for a message without such data.
+    pub fn goes_to(&self) -> Option<(Region, u64)> {
         match self {
-            Message::Put { to, .. } => Some(*to),
+            Message::Put { region, to, .. } => Some((*region, *to)),
             Message::Move(Move {
                 write: true,
+                region,
                 ride: Some(ride),
                 ..
-            }) => Some(ride.addr),
+            }) => Some((*region, ride.addr)),
             _ => None,
         }
     }
@@ -459,9 +505,10 @@ impl Writer<'_> {
         self.word(run.count);
     }
 
-    fn chunk(&mut self, kind: u8, id: u64, addr: u64, len: u32) {
+    fn chunk(&mut self, kind: u8, id: u64, region: Region, addr: u64, len: u32) {
         self.byte(kind);
         self.word(id);
+        self.word(region.0);
         self.word(addr);
         self.half(len);
     }
@@ -541,8 +588,12 @@ impl Reader<'_> {
         }
     }
 
-    fn chunk(&mut self) -> Result<(u64, u64, u32), Malformed> {
-        Ok((self.word()?, self.word()?, self.half()?))
+    fn region(&mut self) -> Result<Region, Malformed> {
+        self.word().map(Region)
+    }
+
+    fn chunk(&mut self) -> Result<(u64, Region, u64, u32), Malformed> {
+        Ok((self.word()?, self.region()?, self.word()?, self.half()?))
     }
 
     fn list<T>(

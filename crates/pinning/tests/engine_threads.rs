@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Own, Registered, Verdict};
+use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Own, Region, Registered, Verdict};
 
 const BUCKET: u64 = 4096;
 
@@ -130,6 +130,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         peer: 1,
                         put: true,
                         local,
+                        region: Region::default(),
                         remote,
                         len: 8,
                         own: Own::Lasting,
@@ -163,6 +164,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             peer,
             put: true,
             local: 1 << 20,
+            region: Region::default(),
             remote: 1 << 30,
             len: 8,
             own: Own::Lasting,

@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use hydrant_pinning::{Action, Config, CostModel, Engine, Operation, Own, Registered, Verdict};
+use hydrant_pinning::{
+    Action, Config, CostModel, Engine, Operation, Own, Region, Registered, Verdict,
+};
 
 const PAGE: u64 = 4096;
 
@@ -49,6 +51,7 @@ impl Pair {
             peer: 1,
             put: true,
             local: 1 << 32,
+            region: Region::default(),
             remote,
             len,
             own: Own::Lasting,

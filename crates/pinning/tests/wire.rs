@@ -1,7 +1,7 @@
 //! Messages to bytes and back, and bytes that are none.
 
 use hydrant_pinning::{
-    Message, Refusal, Run,
+    Message, Refusal, Region, Run,
     wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
 };
 use proptest::{collection::vec, prelude::*};
@@ -44,11 +44,12 @@ fn asked() -> impl Strategy<Value = Message> {
         }
     });
     let ride = prop::option::of((any::<u64>(), len()).prop_map(|(addr, len)| Ride { addr, len }));
-    let flags = any::<(u64, bool, bool, u64)>();
+    let flags = any::<(u64, u64, bool, bool, u64)>();
     (flags, runs(), vec(need, 0..=MAX_LIST), ride).prop_map(
-        |((id, write, hold, borrow), releases, needs, ride)| {
+        |((id, region, write, hold, borrow), releases, needs, ride)| {
             Message::Move(Move {
                 id,
+                region: Region(region),
                 write,
                 hold,
                 borrow,
@@ -83,14 +84,25 @@ fn granted() -> impl Strategy<Value = Message> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let chunk = || (any::<u64>(), any::<u64>(), len());
+    let region = || any::<u64>().prop_map(Region);
+    let chunk = || (any::<u64>(), region(), any::<u64>(), len());
     let place = any::<(u64, u64, u64)>().prop_map(|(key, addr, len)| Place { key, addr, len });
     prop_oneof![
         asked(),
         granted(),
         (runs(), any::<bool>()).prop_map(|(runs, unpin)| Message::Release { runs, unpin }),
-        chunk().prop_map(|(id, to, len)| Message::Put { id, to, len }),
-        chunk().prop_map(|(id, from, len)| Message::Get { id, from, len }),
+        chunk().prop_map(|(id, region, to, len)| Message::Put {
+            id,
+            region,
+            to,
+            len
+        }),
+        chunk().prop_map(|(id, region, from, len)| Message::Get {
+            id,
+            region,
+            from,
+            len
+        }),
         (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Stored { id, refused }),
         (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Pulled { id, refused }),
         (any::<u64>(), refused(), len()).prop_map(|(id, refused, len)| Message::Fetched {
@@ -98,8 +110,18 @@ fn message() -> impl Strategy<Value = Message> {
             refused,
             len
         }),
-        (any::<u64>(), any::<u64>(), vec(place, 0..=MAX_LIST))
-            .prop_map(|(id, from, to)| Message::Pull { id, from, to }),
+        (
+            any::<u64>(),
+            region(),
+            any::<u64>(),
+            vec(place, 0..=MAX_LIST)
+        )
+            .prop_map(|(id, region, from, to)| Message::Pull {
+                id,
+                region,
+                from,
+                to
+            }),
         any::<u64>().prop_map(|count| Message::Recall { count }),
         (any::<u64>(), run()).prop_map(|(id, run)| Message::Revoke { id, run }),
         (any::<u64>(), runs()).prop_map(|(id, runs)| Message::Revoked { id, runs }),

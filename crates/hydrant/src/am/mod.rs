@@ -45,6 +45,6 @@ pub(crate) mod kind {
     pub(crate) const ATOMIC: u8 = 4;
     /// A message between the engines that decide what is registered.
     pub(crate) const REGISTRATION: u8 = 5;
-    /// A question where an exposed buffer lies, its answer, or word that it is gone.
-    pub(crate) const RESOLVE: u8 = 6;
+    /// About an exposed buffer: where it lies, that it goes, that it is used no more.
+    pub(crate) const LOAN: u8 = 6;
 }

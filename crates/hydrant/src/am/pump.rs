@@ -28,9 +28,9 @@ impl Sink for Pump<'_> {
             kind::STORE => return collective::stored(core, &delivery),
             kind::ATOMIC => return atomics::asked(core, &delivery, port),
             kind::REGISTRATION => return core.registration_message(&delivery),
-            kind::RESOLVE => {
-                if !core.where_exposed(delivery.from, delivery.args, port) {
-                    core.malformed(delivery.from, "a question about no exposed buffer");
+            kind::LOAN => {
+                if !core.loan_asked(&delivery, port) {
+                    core.malformed(delivery.from, "a message about no loan");
                 }
                 return;
             }
@@ -61,9 +61,12 @@ impl Sink for Pump<'_> {
                 failure::received(core, &delivery);
             }
             kind::ATOMIC => atomics::answered(core, &delivery),
-            kind::RESOLVE => {
-                if !core.is_exposed_at(delivery.from, delivery.args) {
-                    core.malformed(delivery.from, "an answer about no exposed buffer");
+            kind::LOAN => {
+                if !core.loan_answered(&delivery) {
+                    core.malformed(
+                        delivery.from,
+                        "an answer about a loan that was not asked for",
+                    );
                 }
             }
             _ => core.malformed(delivery.from, "a reply of unknown kind"),

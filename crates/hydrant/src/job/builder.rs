@@ -77,6 +77,15 @@ impl JobBuilder {
         self
     }
 
+    /// Whether peers may name any address of this rank (`HYDRANT_ANYWHERE`), with
+    /// [`put_anywhere`](Job::put_anywhere) and [`get_anywhere`](Job::get_anywhere). They may not,
+    /// unless this is said at both.
+    pub fn anywhere(mut self, may: bool) -> Self {
+        self.settings.anywhere = may;
+        self.settings.built("HYDRANT_ANYWHERE");
+        self
+    }
+
     /// Ranks of a simulated job that [`run`](Self::run) starts (`HYDRANT_SIM_RANKS`).
     pub fn sim_ranks(mut self, ranks: u32) -> Self {
         self.settings.sim_ranks = ranks;

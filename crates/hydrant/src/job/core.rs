@@ -47,7 +47,7 @@ impl Core {
     ) -> Result<Arc<Self>> {
         let atomics = Way::choose(&settings, conduit.caps())?;
         let words = atomics != Way::Processors;
-        let registration = Registration::new(&*conduit, &settings.registration, words)?;
+        let registration = Registration::new(&*conduit, &settings, words)?;
         if let Some(registration) = &registration {
             registration.tell(&mut *bootstrap)?;
         }

@@ -36,7 +36,7 @@ impl Entry {
     /// Whether somebody may wait for it: nobody does for what the engine has under way.
     fn is_open(&self) -> bool {
         match self {
-            Entry::Open { flight, .. } => !matches!(flight, Some(Flight::Leg(_))),
+            Entry::Open { flight, .. } => !flight.as_ref().is_some_and(Flight::is_leg),
             Entry::Left | Entry::Ended(_) => false,
         }
     }

@@ -3,9 +3,12 @@
 use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Delivery, Key, Posted, Remote};
-use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Grant};
+use hydrant_pinning::{
+    Action, Engine, Message, Refusal, Verdict,
+    wire::{Grant, Move},
+};
 
-use super::{Flight, OPERATION, Registration, lock};
+use super::{Flight, OPERATION, Registration, lock, outbox::Letter};
 use crate::{Error, Rank, Result, counters::Count, job::Core};
 
 /// What the engine said and nobody has done yet. The room for it is used again by the thread's next
@@ -72,7 +75,8 @@ impl Core {
             drop(engine);
             said.retain_mut(|action| match action {
                 Action::Send { to, message, data } => {
-                    outbox.push(*to, std::mem::replace(message, EMPTY), *data);
+                    let message = std::mem::replace(message, EMPTY);
+                    outbox.push(*to, Letter::Engine(message, *data));
                     false
                 }
                 _ => true,
@@ -136,7 +140,7 @@ impl Core {
                 };
                 match posted {
                     Ok(Posted::Pending(ticket)) => {
-                        self.posted(ticket, Flight::Leg(id), false);
+                        self.posted(ticket, Flight::leg(id), false);
                     }
                     done => {
                         let result = done.map(drop).map_err(|cause| access_failed(&cause));
@@ -184,9 +188,10 @@ impl Core {
         };
         let from = delivery.from;
         let len = data.len() as u64;
-        let missed = message.goes_to().filter(|to| {
+        let lent = &registration.lent;
+        let missed = message.goes_to().filter(|(region, to)| {
             let store = || self.store(*to, data);
-            !(registration.lent).while_lent(from, *to, len, store)
+            !lent.while_lent(from, *region, (*to, len), store)
         });
         let mut outcome = Ok(());
         self.step(registration, data, |engine, out| {
@@ -194,7 +199,7 @@ impl Core {
             // by the engine then, so that what is granted here is seen by its revocation.
             let verdict = match missed {
                 None => judge(registration, from, &message),
-                Some(to) => Verdict::Refused(registration.lent.why_not(from, to, len)),
+                Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
             outcome = engine.message(from.0, message, verdict, out);
         });
@@ -206,6 +211,7 @@ impl Core {
     /// A peer ended, in whatever order: what it held is given back.
     pub(crate) fn peer_ended(&self, peer: Rank) {
         if let Some(registration) = &self.registration {
+            self.forget_loans(registration, peer);
             self.step(registration, &[], |engine, out| {
                 engine.peer_lost(peer.0, out)
             });
@@ -273,17 +279,19 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict 
 fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> bool {
     let lent = &registration.lent;
     match message {
-        Message::Move(wanted) => {
+        Message::Move(Move { region, needs, .. }) => {
             let geometry = registration.geometry;
-            wanted.needs.iter().all(|need| {
-                let addr = geometry.address_of(need.run.first);
-                lent.is_near(peer, addr, need.run.count * geometry.bucket())
-            })
+            (needs.iter()).all(|need| lent.covers(peer, *region, geometry, need.run))
         }
-        Message::Get { from, len, .. } => lent.is_lent(peer, *from, u64::from(*len)),
-        Message::Pull { from, to, .. } => {
+        Message::Get {
+            region, from, len, ..
+        } => lent.is_lent(peer, *region, (*from, u64::from(*len))),
+        Message::Pull {
+            region, from, to, ..
+        } => {
             let lens = to.iter().map(|place| place.len);
-            lent.is_lent(peer, *from, lens.fold(0, u64::saturating_add))
+            let len = lens.fold(0, u64::saturating_add);
+            lent.is_lent(peer, *region, (*from, len))
         }
         _ => true,
     }

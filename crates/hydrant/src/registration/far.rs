@@ -1,9 +1,9 @@
 //! Puts and gets to memory that must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Key, Posted, Remote, Ticket};
-use hydrant_pinning::{Operation, Own, Strategy};
+use hydrant_pinning::{Operation, Own, Region, Strategy};
 
-use super::{Flight, OPERATION, Registration, bounce::Bounced};
+use super::{Flight, OPERATION, Registration, bounce::Bounced, loan::Lease};
 use crate::{Error, Rank, Result, counters::Count, job::Core, progress::On};
 
 /// The keys of memory that needs no registration.
@@ -105,19 +105,27 @@ impl Core {
             self.tally.one(Count::Indirect);
             return Ok(Begun::Done);
         }
-        let remote = self.far_address(registration, rank, place, len as u64)?;
+        // From here on a lease is held until the access is over: every way out gives it up, or
+        // hands it on.
+        let (remote, lease) = self.far_address(registration, rank, place, len as u64)?;
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
             self.tally.one(Count::Indirect);
             // SAFETY: the caller's promise.
             let posted =
-                unsafe { self.hand_over::<WAITS>(rank, remote, local, len, put, ANYWHERE)? };
+                unsafe { self.hand_over::<WAITS>(rank, remote, local, len, put, ANYWHERE) };
             if rank == self.rank {
                 self.conduit.copied(len);
             }
-            return Ok(match posted {
-                Posted::Pending(ticket) => Begun::Posted(ticket, Flight::Plain, false),
-                Posted::Done => Begun::Done,
-            });
+            return match posted {
+                Ok(Posted::Pending(ticket)) => {
+                    let flight = Flight::new(None, None, lease);
+                    Ok(Begun::Posted(ticket, flight, false))
+                }
+                over => {
+                    self.let_go(lease);
+                    over.map(|_| Begun::Done).map_err(Error::from)
+                }
+            };
         }
         // Of a bucket of several pages, some may be gone though others last.
         let copied = place.key == Key::ANY && registration.shares_buckets();
@@ -140,11 +148,12 @@ impl Core {
             self.progress.leave();
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    let flight = Flight::new(Some(hit), own.bounced);
+                    let flight = Flight::new(Some(hit), own.bounced, lease);
                     Ok(Begun::Posted(ticket, flight, taken))
                 }
                 Ok(Posted::Done) => {
                     self.land_hit(registration, hit, own.bounced, true);
+                    self.let_go(lease);
                     if WAITS && self.progress.is_due(len) && !self.progress.virtual_time {
                         self.look_round();
                     }
@@ -152,6 +161,7 @@ impl Core {
                 }
                 Err(cause) => {
                     self.land_hit(registration, hit, own.bounced, false);
+                    self.let_go(lease);
                     Err(cause.into())
                 }
             };
@@ -161,12 +171,13 @@ impl Core {
             peer: rank.0,
             put,
             local: near,
+            region: Region(place.key.0),
             remote,
             len: len as u64,
             own: own.stands,
             copied,
         };
-        self.miss(registration, operation, own.bounced)
+        self.miss(registration, operation, own.bounced, lease)
     }
 
     /// Hands an operation to the engine. Its own memory bears it as that of
@@ -177,12 +188,13 @@ impl Core {
         registration: &Registration,
         operation: Operation,
         bounced: Option<Bounced>,
+        lease: Option<Lease>,
     ) -> Result<Begun> {
         (self.tally).add_each([(Count::Indirect, 1), (Count::Misses, 1)]);
         let Operation { peer, remote, .. } = operation;
         let ticket = Ticket(OPERATION | operation.id);
         let left = operation.put && bounced.is_some();
-        self.posted(ticket, Flight::new(None, bounced), left);
+        self.posted(ticket, Flight::new(None, bounced, lease), left);
         let mut begun = Ok(());
         self.progress.enter();
         self.step(registration, &[], |engine, out| {
@@ -280,7 +292,7 @@ impl Core {
         put || self.conduit.caps().reads
     }
 
-    /// The address, at `rank`, of a place there.
+    /// The address, at `rank`, of a place there, and what keeps it there.
     #[inline(always)]
     fn far_address(
         &self,
@@ -288,15 +300,18 @@ impl Core {
         rank: Rank,
         place: Remote,
         len: u64,
-    ) -> Result<u64> {
-        match place.key {
+    ) -> Result<(u64, Option<Lease>)> {
+        Ok(match place.key {
             Key::SEGMENT => match registration.base(rank) {
-                Some(base) => Ok(base + place.offset),
-                None => Ok(self.segment_of(registration, rank)? + place.offset),
+                Some(base) => (base + place.offset, None),
+                None => (self.segment_of(registration, rank)? + place.offset, None),
             },
-            Key::ANY => Ok(place.offset),
-            Key(key) => self.exposed_at(registration, rank, key, place.offset, len),
-        }
+            Key::ANY => (place.offset, None),
+            Key(key) => {
+                let (at, lease) = self.exposed_at(registration, rank, key, place.offset, len)?;
+                (at, Some(lease))
+            }
+        })
     }
 
     /// Where a peer has its segment.

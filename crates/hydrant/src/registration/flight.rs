@@ -3,16 +3,22 @@
 use hydrant_conduit::Ticket;
 use hydrant_pinning::Hit;
 
-use super::{Registration, bounce::Bounced, drive};
+use super::{Registration, bounce::Bounced, drive, loan::Lease};
 use crate::{
     job::Core,
     progress::{Completed, Outcome},
 };
 
 /// What a ticket is the end of.
-pub(crate) enum Flight {
-    /// Nothing is held for it.
-    Plain,
+pub(crate) struct Flight {
+    held: Held,
+    /// The loan that it accesses.
+    lease: Option<Lease>,
+}
+
+/// What is held for an operation, or whose it is.
+enum Held {
+    Nothing,
     /// Both sides are held, or the far one.
     Hit(Hit),
     /// A slot of the bounce memory holds the data.
@@ -24,23 +30,42 @@ pub(crate) enum Flight {
 }
 
 impl Flight {
-    pub(super) fn new(hit: Option<Hit>, bounced: Option<Bounced>) -> Self {
-        match (hit, bounced) {
-            (None, None) => Self::Plain,
-            (Some(hit), None) => Self::Hit(hit),
-            (None, Some(bounced)) => Self::Bounced(bounced),
-            (Some(hit), Some(bounced)) => Self::BouncedHit(hit, bounced),
+    /// Nothing is held for it.
+    pub(crate) fn plain() -> Self {
+        Self::new(None, None, None)
+    }
+
+    /// A transfer of the engine's.
+    pub(super) fn leg(id: u64) -> Self {
+        Self {
+            held: Held::Leg(id),
+            lease: None,
         }
+    }
+
+    pub(super) fn new(hit: Option<Hit>, bounced: Option<Bounced>, lease: Option<Lease>) -> Self {
+        let held = match (hit, bounced) {
+            (None, None) => Held::Nothing,
+            (Some(hit), None) => Held::Hit(hit),
+            (None, Some(bounced)) => Held::Bounced(bounced),
+            (Some(hit), Some(bounced)) => Held::BouncedHit(hit, bounced),
+        };
+        Self { held, lease }
     }
 
     /// Whether what is to be done at its end comes before anybody is told: data that was read is
     /// not where it belongs yet.
     pub(crate) fn comes_first(&self) -> bool {
-        match self {
-            Self::Bounced(bounced) | Self::BouncedHit(_, bounced) => bounced.is_read(),
-            Self::Leg(_) => true,
-            Self::Plain | Self::Hit(_) => false,
+        match &self.held {
+            Held::Bounced(bounced) | Held::BouncedHit(_, bounced) => bounced.is_read(),
+            Held::Leg(_) => true,
+            Held::Nothing | Held::Hit(_) => false,
         }
+    }
+
+    /// Whether it is a transfer of the engine's, which nobody waits for.
+    pub(crate) fn is_leg(&self) -> bool {
+        matches!(self.held, Held::Leg(_))
     }
 }
 
@@ -71,7 +96,7 @@ impl Core {
     }
 
     fn end_first(&self, ticket: Ticket, flight: Flight, outcome: Outcome) {
-        if let Flight::Leg(id) = flight {
+        if let Held::Leg(id) = flight.held {
             let Some(registration) = &self.registration else {
                 return;
             };
@@ -93,15 +118,17 @@ impl Core {
         let Some(registration) = &self.registration else {
             return;
         };
-        match flight {
-            Flight::Plain | Flight::Leg(_) => {}
-            Flight::Hit(hit) => self.hit_over(registration, &hit),
-            Flight::Bounced(bounced) => self.bounced_over(registration, bounced, fine),
-            Flight::BouncedHit(hit, bounced) => {
+        let Flight { held, lease } = flight;
+        match held {
+            Held::Nothing | Held::Leg(_) => {}
+            Held::Hit(hit) => self.hit_over(registration, &hit),
+            Held::Bounced(bounced) => self.bounced_over(registration, bounced, fine),
+            Held::BouncedHit(hit, bounced) => {
                 self.bounced_over(registration, bounced, fine);
                 self.hit_over(registration, &hit);
             }
         }
+        self.let_go(lease);
     }
 
     /// As [`land`](Self::land), for a hit that was over before anybody waited for it.

@@ -1,140 +1,105 @@
-//! Own memory that peers may name: the segment, and exposed buffers.
+//! Own memory that peers may name: the segment, and exposed buffers. What a peer names is judged
+//! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
+//! another region.
 
 use std::{
     collections::BTreeMap,
     sync::{PoisonError, RwLock, RwLockReadGuard},
 };
 
-use hydrant_conduit::{Key, Rank, ReplyPort, Sent};
-use hydrant_pinning::Refusal;
-use hydrant_pinning::{Geometry, Run};
-use rustc_hash::FxHashMap;
+use hydrant_conduit::{Key, Rank};
+use hydrant_pinning::{Geometry, Refusal, Region, Run};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Registration, lock};
-use crate::{
-    Error, Result,
-    am::kind,
-    job::Core,
-    memory::SYSTEM,
-    progress::{For, On},
-};
+use super::loan::Lease;
+use crate::memory::SYSTEM;
 
-/// Where a buffer lies that does not.
-const GONE: (u64, u64) = (u64::MAX, u64::MAX);
+/// Where memory lies, and its bytes.
+pub(super) type Place = (u64, u64);
 
-/// What peers may name here, and what of theirs is known here.
+/// What peers may name here.
 pub(super) struct Lent {
-    segment: (u64, u64),
-    /// Whether registrations follow what is mapped: then nothing of this matters.
+    rank: Rank,
+    segment: Place,
+    /// Whether peers may name any address.
+    anywhere: bool,
+    /// Whether registrations follow what is mapped: then all memory may stay registered.
     follows: bool,
     state: RwLock<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Allocated parts of the segment: where they begin, and their bytes.
-    allocated: BTreeMap<u64, u64>,
+    /// What goes only after it was taken back: where it begins, and its bytes. Allocated parts of
+    /// the segment and exposed buffers, which share no byte.
+    lasting: BTreeMap<u64, u64>,
     /// Exposed buffers, by key.
-    exposed: BTreeMap<u64, Loan>,
-    next: u64,
-    /// Exposed buffers of peers.
-    known: FxHashMap<(u32, u64), (u64, u64)>,
-    /// Of which of them threads are asking the peer, and how many threads.
-    asked: FxHashMap<(u32, u64), usize>,
-    /// Peers that may name any address: their programs use the whole address space.
-    anywhere: Vec<Rank>,
-    /// Peers that were told that this one does.
-    opened: Vec<Rank>,
+    exposed: FxHashMap<u64, Loan>,
+    /// What is lent to whoever names addresses, by key. It may share bytes with anything.
+    steady: BTreeMap<u64, Place>,
+    /// Loans that end, by key.
+    ending: FxHashMap<u64, Ending>,
+    /// The last key that was given out: none is given twice.
+    last: u64,
 }
 
 /// An exposed buffer.
 struct Loan {
-    /// Where it lies, and its bytes.
-    place: (u64, u64),
-    /// Peers that know.
-    told: Vec<Rank>,
+    lease: Lease,
+    /// Peers that know where it lies.
+    told: FxHashSet<Rank>,
+}
+
+/// Who may still be using a loan that ends.
+struct Ending {
+    own: bool,
+    told: FxHashSet<Rank>,
+}
+
+/// What is to be done about a loan that ends.
+pub(super) struct Ended {
+    /// The last that finds it: to be [let go](crate::job::Core::let_go).
+    pub(super) lease: Lease,
+    /// Peers to be told.
+    pub(super) told: Vec<Rank>,
 }
 
 impl State {
-    /// A peer's buffer is gone: who asks for it is to hear so.
-    fn forget(&mut self, name: (u32, u64)) {
-        if self.asked.contains_key(&name) {
-            self.known.insert(name, GONE);
-        } else {
-            self.known.remove(&name);
-        }
-    }
-
-    /// A thread that asked for a peer's buffer has heard.
-    fn heard(&mut self, name: (u32, u64)) {
-        let Some(asking) = self.asked.get_mut(&name) else {
-            return;
+    /// Takes a user off a loan that ends.
+    fn settle(&mut self, key: u64, settle: impl FnOnce(&mut Ending) -> bool) -> bool {
+        let Some(ending) = self.ending.get_mut(&key) else {
+            return false;
         };
-        *asking -= 1;
-        if *asking == 0 {
-            self.asked.remove(&name);
-            if self.known.get(&name) == Some(&GONE) {
-                self.known.remove(&name);
-            }
+        let known = settle(ending);
+        if !ending.own && ending.told.is_empty() {
+            self.ending.remove(&key);
         }
+        known
     }
 
-    fn exposes(&self, to: Rank, what: impl Fn((u64, u64)) -> bool) -> bool {
-        self.anywhere.contains(&to) || self.exposed.values().any(|loan| what(loan.place))
+    /// Where memory that lasts ends, if it begins before `end` and reaches beyond `start`.
+    fn lasts_beyond(&self, start: u64, end: u64) -> Option<u64> {
+        let stop = |(from, len): Place| from.saturating_add(len);
+        let last = self.lasting.range(..end).next_back();
+        let last = last.map(|(from, len)| stop((*from, *len)));
+        let steady = self.steady.values().filter(|(from, _)| *from < end);
+        let found = steady.map(|place| stop(*place)).chain(last).max();
+        found.filter(|stop| *stop > start)
     }
 }
 
 impl Lent {
-    pub(super) fn new(base: u64, len: u64, follows: bool) -> Self {
+    pub(super) fn new(rank: Rank, segment: Place, anywhere: bool, follows: bool) -> Self {
         let lent = Self {
-            segment: (base, len),
+            rank,
+            segment,
+            anywhere,
             follows,
             state: RwLock::default(),
         };
         // Hydrant's own part is there as long as the job.
-        lent.allocate(base, (SYSTEM as u64).min(len));
+        lent.allocate(segment.0, (SYSTEM as u64).min(segment.1));
         lent
-    }
-
-    /// A part of the segment is in use.
-    pub(super) fn allocate(&self, addr: u64, len: u64) {
-        self.change(|state| state.allocated.insert(addr, len));
-    }
-
-    /// A part of the segment goes.
-    pub(super) fn free(&self, addr: u64) {
-        self.change(|state| state.allocated.remove(&addr));
-    }
-
-    /// Whether own bytes go only after they were taken back: those of the segment do, for
-    /// whoever has a buffer there has it of what is allocated.
-    pub(super) fn lasts(&self, addr: u64, len: u64) -> bool {
-        let (start, size) = self.segment;
-        self.follows || (addr >= start && len <= size && addr - start <= size - len)
-    }
-
-    /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
-    /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
-    pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
-        if self.follows {
-            return run.end();
-        }
-        let state = self.state();
-        let allocated = state.allocated.iter().map(|(start, len)| (*start, *len));
-        let exposed = state.exposed.values().map(|loan| loan.place);
-        let mut lasting: Vec<Run> = (allocated.chain(exposed))
-            .filter_map(|(start, len)| geometry.span(start, len).ok())
-            .filter(|lasting| lasting.count > 0 && lasting.overlaps(run))
-            .collect();
-        lasting.sort_unstable();
-        let mut end = run.first;
-        for lasting in lasting {
-            if lasting.first > end {
-                break;
-            }
-            end = end.max(lasting.end());
-        }
-        end.min(run.end())
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
@@ -145,278 +110,276 @@ impl Lent {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a peer may name these bytes.
-    pub(super) fn is_lent(&self, to: Rank, addr: u64, len: u64) -> bool {
-        let within =
-            |(start, size): (u64, u64)| addr >= start && len <= size && addr - start <= size - len;
-        within(self.segment) || self.state().exposes(to, within)
+    /// A part of the segment is in use.
+    pub(super) fn allocate(&self, addr: u64, len: u64) {
+        self.change(|state| state.lasting.insert(addr, len));
     }
 
-    /// Why a peer did not get to bytes that it named.
-    pub(super) fn why_not(&self, to: Rank, addr: u64, len: u64) -> Refusal {
-        if self.is_lent(to, addr, len) {
-            Refusal::NotMapped
-        } else {
-            Refusal::NotLent
+    /// A part of the segment goes.
+    pub(super) fn free(&self, addr: u64) {
+        self.change(|state| state.lasting.remove(&addr));
+    }
+
+    /// Lends a buffer to peers: its key.
+    pub(super) fn lend(&self, (start, len): Place) -> u64 {
+        self.change(|state| {
+            state.last += 1;
+            let key = state.last;
+            let lease = Lease::new(self.rank, key, (start, len));
+            let told = FxHashSet::default();
+            state.exposed.insert(key, Loan { lease, told });
+            if len > 0 {
+                state.lasting.insert(start, len);
+            }
+            key
+        })
+    }
+
+    /// Lends memory to peers that name it by its address: its key.
+    pub(super) fn lend_steady(&self, place: Place) -> u64 {
+        self.change(|state| {
+            state.last += 1;
+            state.steady.insert(state.last, place);
+            state.last
+        })
+    }
+
+    /// What [`lend_steady`](Self::lend_steady) lent ends: where it lies.
+    pub(super) fn end_steady(&self, key: u64) -> Option<Place> {
+        self.change(|state| state.steady.remove(&key))
+    }
+
+    /// Where a buffer lies, for a peer that asks; it is told when that ends.
+    pub(super) fn tell(&self, to: Rank, key: u64) -> Option<Place> {
+        self.change(|state| {
+            let loan = state.exposed.get_mut(&key)?;
+            loan.told.insert(to);
+            Some(loan.lease.place())
+        })
+    }
+
+    /// Holds an own loan.
+    pub(super) fn lease(&self, key: u64) -> Option<Lease> {
+        let state = self.state();
+        state.exposed.get(&key).map(|loan| loan.lease.clone())
+    }
+
+    /// A loan ends: nobody finds it any more. It is [over](Self::is_over) when nobody uses it.
+    /// `present` says who is there to be asked.
+    pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
+        self.change(|state| {
+            let Loan { lease, told } = state.exposed.remove(&key)?;
+            state.lasting.remove(&lease.place().0);
+            let told: FxHashSet<Rank> = told.into_iter().filter(|rank| present(*rank)).collect();
+            let ended = Ended {
+                lease,
+                told: told.iter().copied().collect(),
+            };
+            state.ending.insert(key, Ending { own: true, told });
+            Some(ended)
+        })
+    }
+
+    /// Nobody here uses a loan any more that ends.
+    pub(super) fn let_go_here(&self, key: u64) {
+        self.change(|state| state.settle(key, |ending| std::mem::take(&mut ending.own)));
+    }
+
+    /// A peer says that it uses a loan no more; `false` if nobody had asked.
+    pub(super) fn let_go_by(&self, peer: Rank, key: u64) -> bool {
+        self.change(|state| state.settle(key, |ending| ending.told.remove(&peer)))
+    }
+
+    /// A peer has ended: it uses nothing any more.
+    pub(super) fn without(&self, peer: Rank) {
+        self.change(|state| {
+            for loan in state.exposed.values_mut() {
+                loan.told.remove(&peer);
+            }
+            let ending: Vec<u64> = state.ending.keys().copied().collect();
+            for key in ending {
+                state.settle(key, |ending| ending.told.remove(&peer));
+            }
+        });
+    }
+
+    /// Whether nobody uses a loan any more that ended.
+    pub(super) fn is_over(&self, key: u64) -> bool {
+        !self.state().ending.contains_key(&key)
+    }
+
+    /// Whether own bytes go only after they were taken back: those of the segment do, for
+    /// whoever has a buffer there has it of what is allocated.
+    pub(super) fn lasts(&self, addr: u64, len: u64) -> bool {
+        self.follows || is_within(self.segment, addr, len)
+    }
+
+    /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
+    /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
+    pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
+        if self.follows {
+            return run.end();
         }
+        let state = self.state();
+        let mut bucket = run.first;
+        while bucket < run.end() {
+            let (start, next) = (geometry.address_of(bucket), geometry.address_of(bucket + 1));
+            let Some(stop) = state.lasts_beyond(start, next) else {
+                break;
+            };
+            bucket = (bucket + 1).max(geometry.bucket_of(stop - 1) + 1);
+        }
+        bucket.min(run.end())
     }
 
-    /// Whether a peer may have these bytes registered: some of them are lent, and pages are
-    /// registered as a whole.
-    pub(super) fn is_near(&self, to: Rank, addr: u64, len: u64) -> bool {
-        let meets = |(start, size): (u64, u64)| {
-            addr < start.saturating_add(size) && start < addr.saturating_add(len)
-        };
-        meets(self.segment) || self.state().exposes(to, meets)
-    }
-
-    /// Does something that needs lent memory to stay lent meanwhile.
+    /// Does something with bytes of a region that stay lent meanwhile; `false` if the peer may
+    /// not name them.
     pub(super) fn while_lent(
         &self,
         to: Rank,
-        addr: u64,
-        len: u64,
+        region: Region,
+        (addr, len): Place,
         act: impl FnOnce() -> bool,
     ) -> bool {
-        let within =
-            |(start, size): (u64, u64)| addr >= start && len <= size && addr - start <= size - len;
-        if within(self.segment) {
-            return act();
+        match Key(region.0) {
+            Key::SEGMENT => is_within(self.segment, addr, len) && act(),
+            Key::ANY => self.anywhere && act(),
+            Key(key) => {
+                // The lock is held: a loan that ends waits for it.
+                let state = self.state();
+                let place = told(&state, to, key);
+                place.is_some_and(|place| is_within(place, addr, len)) && act()
+            }
         }
-        // The lock is held: a loan that ends waits for it.
-        let state = self.state();
-        state.exposes(to, within) && act()
+    }
+
+    /// Whether a peer may name these bytes of a region.
+    pub(super) fn is_lent(&self, to: Rank, region: Region, place: Place) -> bool {
+        self.while_lent(to, region, place, || true)
+    }
+
+    /// Why a peer did not get to bytes that it named.
+    pub(super) fn why_not(&self, to: Rank, region: Region, place: Place) -> Refusal {
+        match self.is_lent(to, region, place) {
+            true => Refusal::NotMapped,
+            false => Refusal::NotLent,
+        }
+    }
+
+    /// Whether a peer may have buckets registered: each of them has a part of the region, for
+    /// pages are registered as a whole.
+    pub(super) fn covers(&self, to: Rank, region: Region, geometry: Geometry, run: Run) -> bool {
+        let place = match Key(region.0) {
+            Key::SEGMENT => Some(self.segment),
+            Key::ANY => return self.anywhere,
+            Key(key) => told(&self.state(), to, key),
+        };
+        let span = place.and_then(|(start, len)| geometry.span(start, len).ok());
+        span.is_some_and(|span| span.contains(run))
     }
 }
 
-impl Core {
-    /// Lends a buffer to peers: the key by which they name it.
-    ///
-    /// # Safety
-    /// Until [`unlend`](Self::unlend) returns, the buffer stays allocated and is only accessed
-    /// as shared memory.
-    ///
-    /// # Errors
-    /// The conduit's.
-    pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
-        let Some(registration) = &self.registration else {
-            // SAFETY: handed on.
-            return unsafe {
-                (self.conduit).register(addr, len, hydrant_conduit::Access::ReadWrite)
-            }
-            .map_err(Error::from);
-        };
-        let place = (addr.expose_provenance() as u64, len as u64);
-        self.begin_to_last(registration, place.0, place.1)?;
-        Ok(registration.lent.change(|state| {
-            state.next += 1;
-            let loan = Loan {
-                place,
-                told: Vec::new(),
-            };
-            state.exposed.insert(state.next, loan);
-            Key(state.next)
-        }))
+/// Where a buffer lies, if the peer was told so.
+fn told(state: &State, peer: Rank, key: u64) -> Option<Place> {
+    let loan = state.exposed.get(&key)?;
+    loan.told.contains(&peer).then(|| loan.lease.place())
+}
+
+fn is_within((start, size): Place, addr: u64, len: u64) -> bool {
+    addr >= start && len <= size && addr - start <= size - len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: Rank = Rank(1);
+    const SEGMENT: Place = (1 << 40, 1 << 30);
+
+    fn lent() -> Lent {
+        Lent::new(Rank(0), SEGMENT, false, false)
     }
 
-    /// Ends a loan. `true`: no peer touches the buffer any more. `false`: that cannot be known
-    /// here, in a handler, and the buffer must never be freed.
-    #[must_use = "the buffer may still be in use"]
-    pub(crate) fn unlend(&self, key: Key) -> bool {
-        let Some(registration) = &self.registration else {
-            // "Not in force" means that it was revoked before.
-            let _ = self.conduit.deregister(key);
-            return true;
-        };
-        let Some(loan) = registration
-            .lent
-            .change(|state| state.exposed.remove(&key.0))
-        else {
-            return true;
-        };
-        if crate::progress::may_wait("the end of an exposed buffer").is_err() {
-            tracing::warn!("an exposed buffer was dropped in a handler: it is leaked");
-            return false;
+    fn region(key: u64) -> Region {
+        Region(key)
+    }
+
+    #[test]
+    fn the_next_buffer_at_an_address_is_another() {
+        let lent = lent();
+        let first = lent.lend((0x5000, 100));
+        assert_eq!(lent.tell(PEER, first), Some((0x5000, 100)));
+        assert!(lent.is_lent(PEER, region(first), (0x5000, 100)));
+        assert!(!lent.is_lent(PEER, region(first), (0x5000, 101)));
+        let ended = lent.end(first, |_| true).expect("it was lent");
+        assert_eq!(ended.told, [PEER]);
+        let second = lent.lend((0x5000, 100));
+        assert_ne!(first, second);
+        assert!(!lent.is_lent(PEER, region(first), (0x5000, 100)));
+        // Whoever was not told where it lies names it by chance.
+        assert!(!lent.is_lent(PEER, region(second), (0x5000, 100)));
+        assert_eq!(lent.tell(PEER, second), Some((0x5000, 100)));
+        assert!(lent.is_lent(PEER, region(second), (0x5000, 100)));
+    }
+
+    #[test]
+    fn a_loan_is_over_when_nobody_uses_it() {
+        let lent = lent();
+        let key = lent.lend((0x5000, 100));
+        let held = lent.lease(key).expect("it is lent");
+        for peer in [1, 2, 3] {
+            let _ = lent.tell(Rank(peer), key);
         }
-        for peer in loan.told {
-            // A peer that is gone needs to know nothing.
-            let _ = self.send_resolve(peer, &[key.0, 0]);
-        }
-        self.take_back(registration, loan.place.0, loan.place.1)
+        let ended = lent.end(key, |rank| rank != Rank(3)).expect("it was lent");
+        assert!(ended.lease.end().is_none(), "it is held");
+        assert!(lent.lease(key).is_none());
+        assert!(lent.let_go_by(Rank(1), key));
+        assert!(!lent.let_go_by(Rank(1), key), "it said so before");
+        assert!(!lent.is_over(key));
+        lent.without(Rank(2));
+        assert!(!lent.is_over(key));
+        let (owner, ended) = held.end().expect("the last");
+        assert_eq!((owner, ended), (Rank(0), key));
+        lent.let_go_here(key);
+        assert!(lent.is_over(key));
+        assert!(!lent.let_go_by(Rank(1), key));
     }
 
-    /// Memory is about to be kept registered. Where a bucket is several pages, some of them may
-    /// have been registered before they were what they are now: that is given up first.
-    ///
-    /// # Errors
-    /// [`Error::InHandler`].
-    pub(super) fn begin_to_last(
-        &self,
-        registration: &Registration,
-        addr: u64,
-        len: u64,
-    ) -> Result<()> {
-        if registration.shares_buckets() {
-            crate::progress::may_wait("lending a buffer in buckets of several pages")?;
-            self.take_back(registration, addr, len);
-        }
-        Ok(())
+    #[test]
+    fn buckets_last_as_far_as_some_of_each_does() {
+        let lent = lent();
+        let geometry = Geometry::new(4096, 4096).expect("a page");
+        let run = |first, count| Run { first, count };
+        let key = lent.lend((0x5800, 0x1000));
+        let _ = lent.lend((0x6900, 0x100));
+        let _ = lent.lend((0x7fff, 0x2001));
+        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 10);
+        assert_eq!(lent.lasts_until(geometry, run(4, 6)), 4);
+        assert_eq!(lent.lasts_until(geometry, run(5, 2)), 7);
+        let _ = lent.end(key, |_| true);
+        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 5);
+        assert_eq!(lent.lasts_until(geometry, run(6, 6)), 10);
+        let steady = lent.lend_steady((0x5000, 0x100));
+        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 10);
+        assert_eq!(lent.end_steady(steady), Some((0x5000, 0x100)));
+        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 5);
     }
 
-    /// Takes own memory back from peers: they hold none of it when this returns, and none of it
-    /// is registered.
-    pub(super) fn take_back(&self, registration: &Registration, addr: u64, len: u64) -> bool {
-        let id = registration.name();
-        let run = match registration.geometry.span(addr, len) {
-            Ok(run) if run.count > 0 => run,
-            _ => return true,
-        };
-        self.step(registration, &[], |engine, out| engine.revoke(id, run, out));
-        let over = || lock(&registration.revoked).remove(&id).is_some();
-        self.wait(On::Nobody, For::Message, over).is_ok()
-    }
-
-    /// Where `len` bytes at `offset` of a peer's exposed buffer lie.
-    ///
-    /// # Errors
-    /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
-    pub(super) fn exposed_at(
-        &self,
-        registration: &Registration,
-        rank: Rank,
-        key: u64,
-        offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        let (start, size) = self.exposed_place(registration, rank, key)?;
-        if len > size || offset > size - len {
-            return Err(Error::from(hydrant_conduit::Error::OutOfExtent {
-                peer: rank,
-                offset,
-                len,
-                extent: size,
-            }));
-        }
-        Ok(start + offset)
-    }
-
-    fn exposed_place(
-        &self,
-        registration: &Registration,
-        rank: Rank,
-        key: u64,
-    ) -> Result<(u64, u64)> {
-        let revoked = || Error::Revoked { rank };
-        if rank == self.rank {
-            let state = registration.lent.state();
-            let loan = state.exposed.get(&key).ok_or_else(revoked)?;
-            return Ok(loan.place);
-        }
-        let known = || registration.lent.state().known.get(&(rank.0, key)).copied();
-        if let Some(place) = known().filter(|place| *place != GONE) {
-            return Ok(place);
-        }
-        crate::progress::may_wait("the first use of an exposed buffer")?;
-        let name = (rank.0, key);
-        (registration.lent).change(|state| *state.asked.entry(name).or_default() += 1);
-        let mut place = None;
-        let heard = self.send_resolve(rank, &[key]).and_then(|()| {
-            self.wait(On::Rank(rank), For::Message, || {
-                place = known();
-                place.is_some()
-            })
-        });
-        registration.lent.change(|state| state.heard(name));
-        heard?;
-        place.filter(|place| *place != GONE).ok_or_else(revoked)
-    }
-
-    /// Tells a peer, once and before anything else, that this program names any address of its.
-    pub(crate) fn open_anywhere(&self, rank: Rank) -> Result<()> {
-        let Some(registration) = &self.registration else {
-            return Ok(());
-        };
-        if rank == self.rank || registration.lent.state().opened.contains(&rank) {
-            return Ok(());
-        }
-        crate::progress::may_wait("the first use of a peer's address space")?;
-        self.send_resolve(rank, &[])?;
-        registration.lent.change(|state| state.opened.push(rank));
-        Ok(())
-    }
-
-    fn send_resolve(&self, rank: Rank, args: &[u64]) -> Result<()> {
-        let message = hydrant_conduit::Message {
-            kind: kind::RESOLVE,
-            tag: 0,
-            args,
-            payload: &[],
-        };
-        let mut sent = Ok(Sent::Full);
-        self.wait(On::Rank(rank), For::Room, || {
-            sent = self.conduit.send(rank, &message);
-            !matches!(sent, Ok(Sent::Full))
-        })?;
-        sent.map(drop).map_err(Error::from)
-    }
-
-    /// A peer asks where an exposed buffer lies, says that one of its own is gone, or that it
-    /// will name any address; `false` if it does none of these.
-    pub(crate) fn where_exposed(&self, from: Rank, args: &[u64], port: &mut dyn ReplyPort) -> bool {
-        let Some(registration) = &self.registration else {
-            return false;
-        };
-        let key = match args {
-            [] => {
-                registration.lent.change(|state| state.anywhere.push(from));
-                return true;
-            }
-            [key] => key,
-            [key, 0] => {
-                self.forget_exposed(from, *key);
-                return true;
-            }
-            _ => return false,
-        };
-        let (start, len) = registration.lent.change(|state| {
-            state.exposed.get_mut(key).map_or(GONE, |loan| {
-                if !loan.told.contains(&from) {
-                    loan.told.push(from);
-                }
-                loan.place
-            })
-        });
-        let answer = hydrant_conduit::Message {
-            kind: kind::RESOLVE,
-            tag: 0,
-            args: &[*key, start, len],
-            payload: &[],
-        };
-        if let Err(cause) = port.reply(&answer) {
-            tracing::error!(%cause, "a peer was not told where a buffer lies");
-        }
-        true
-    }
-
-    /// A peer says where its buffer lies, or that it is gone.
-    pub(crate) fn is_exposed_at(&self, from: Rank, args: &[u64]) -> bool {
-        let (Some(registration), [key, start, len]) = (&self.registration, args) else {
-            return false;
-        };
-        let name = (from.0, *key);
-        registration.lent.change(|state| {
-            if state.asked.contains_key(&name) {
-                // That it is gone by now may have been heard first.
-                state.known.entry(name).or_insert((*start, *len));
-            }
-        });
-        true
-    }
-
-    /// A peer's buffer is gone.
-    fn forget_exposed(&self, from: Rank, key: u64) {
-        if let Some(registration) = &self.registration {
-            (registration.lent).change(|state| state.forget((from.0, key)));
-        }
+    #[test]
+    fn buckets_are_registered_for_what_lies_in_them_alone() {
+        let lent = lent();
+        let geometry = Geometry::new(4096, 4096).expect("a page");
+        let run = |first, count| Run { first, count };
+        let key = lent.lend((0x5800, 0x1000));
+        let covers = |region: Region, run| lent.covers(PEER, region, geometry, run);
+        assert!(!covers(region(key), run(5, 2)), "nobody told the peer");
+        let _ = lent.tell(PEER, key);
+        assert!(covers(region(key), run(5, 2)));
+        assert!(!covers(region(key), run(5, 3)));
+        assert!(!covers(region(key), run(4, 2)));
+        assert!(!covers(Region(Key::ANY.0), run(5, 1)));
+        let first = geometry.bucket_of(SEGMENT.0);
+        assert!(covers(Region(Key::SEGMENT.0), run(first, 100)));
+        assert!(!covers(Region(Key::SEGMENT.0), run(first - 1, 100)));
     }
 }

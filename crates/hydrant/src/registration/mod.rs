@@ -7,7 +7,7 @@
 //! in the order decided, through the [outbox](outbox).
 //!
 //! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
-//! has it, a place in an exposed buffer from where its owner [says](lent) it lies.
+//! has it, a place in an exposed buffer from where its owner [says](loan) it lies.
 
 #![allow(unsafe_code)] // hands memory to the conduit; see each block
 
@@ -18,12 +18,13 @@ mod far;
 mod flight;
 mod lent;
 mod limits;
+mod loan;
 mod mapped;
 mod outbox;
 mod word;
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
@@ -35,7 +36,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use flight::Flight;
 pub use limits::RegistrationSettings;
 
-use crate::{Error, Rank, Result, job::Core};
+use crate::{Error, Rank, Result, Settings, job::Core};
 use outbox::Outbox;
 
 /// Tickets of the engine's operations; a conduit's never have this bit.
@@ -47,6 +48,7 @@ pub(crate) struct Registration {
     engine: Mutex<Engine>,
     outbox: Mutex<Outbox>,
     lent: lent::Lent,
+    known: RwLock<loan::Known>,
     /// Where every rank has its segment; asked for when first needed.
     segments: Box<[OnceLock<u64>]>,
     /// What the engine answered to pins and revocations.
@@ -76,14 +78,14 @@ impl Registration {
     /// [`Error::Registration`] if the limits cannot be.
     pub(crate) fn new(
         conduit: &dyn Conduit,
-        settings: &RegistrationSettings,
+        settings: &Settings,
         words: bool,
     ) -> Result<Option<Self>> {
         let caps = conduit.caps();
         let Some(registration) = caps.registration else {
             return Ok(None);
         };
-        let config = limits::config(settings, &registration, conduit)?;
+        let config = limits::config(&settings.registration, &registration, conduit)?;
         let strategy = config.strategy;
         let mut engine = Engine::new(config)?;
         let reserve = words && engine.reserve_for_own();
@@ -99,7 +101,13 @@ impl Registration {
             hot: Arc::clone(engine.hot()),
             engine: Mutex::new(engine),
             outbox: Mutex::default(),
-            lent: lent::Lent::new(base, caps.segment as u64, registration.follows_mapping),
+            lent: lent::Lent::new(
+                conduit.rank(),
+                (base, caps.segment as u64),
+                settings.anywhere,
+                registration.follows_mapping,
+            ),
+            known: RwLock::default(),
             segments,
             pinned: Mutex::default(),
             revoked: Mutex::default(),
@@ -141,6 +149,15 @@ impl Registration {
     /// Whether memory that may come and go unseen shares buckets with memory that does not.
     fn shares_buckets(&self) -> bool {
         !self.follows && self.geometry.pages() > 1
+    }
+
+    /// Exposed buffers of peers.
+    fn known(&self) -> RwLockReadGuard<'_, loan::Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_known<R>(&self, change: impl FnOnce(&mut loan::Known) -> R) -> R {
+        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn name(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Messages to peers, in the order the engine decided them.
+//! Messages to peers, in the order in which they were decided.
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
@@ -9,23 +9,32 @@ use rustc_hash::FxHashMap;
 use super::{Registration, lock};
 use crate::{Rank, am::kind, counters::Count, job::Core};
 
-/// What waits to be sent. Bounded by the operations under way, here and at peers.
+/// A message that waits.
+pub(super) enum Letter {
+    /// From engine to engine, and what follows it.
+    Engine(Message, Data),
+    /// About an exposed buffer.
+    Loan { tag: u16, key: u64 },
+}
+
+/// What waits to be sent. Bounded by the operations under way, here and at peers, and by the
+/// buffers that are exposed.
 #[derive(Default)]
 pub(super) struct Outbox {
     /// By peer. Those of peers that were sent anything stay, for what is sent next.
-    queues: FxHashMap<u32, VecDeque<(Message, Data)>>,
+    queues: FxHashMap<u32, VecDeque<Letter>>,
     /// Peers for which something waits.
     waiting: Vec<u32>,
     bytes: Vec<u8>,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, to: u32, message: Message, data: Data) {
+    pub(super) fn push(&mut self, to: u32, letter: Letter) {
         let queue = self.queues.entry(to).or_default();
         if queue.is_empty() {
             self.waiting.push(to);
         }
-        queue.push_back((message, data));
+        queue.push_back(letter);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -50,19 +59,26 @@ impl Core {
             let Some(queue) = queues.get_mut(peer) else {
                 return false;
             };
-            while let Some((message, data)) = queue.front_mut() {
-                bytes.clear();
-                self.write_message(registration, Rank(*peer), message, *data, bytes);
-                let sent = self.conduit.send(
-                    Rank(*peer),
-                    &hydrant_conduit::Message {
-                        kind: kind::REGISTRATION,
-                        tag: 0,
-                        args: &[],
-                        payload: bytes,
-                    },
-                );
-                match sent {
+            while let Some(letter) = queue.front_mut() {
+                let to = Rank(*peer);
+                let (kind, tag, key) = match letter {
+                    Letter::Engine(message, data) => {
+                        bytes.clear();
+                        self.write_message(registration, to, message, *data, bytes);
+                        (kind::REGISTRATION, 0, None)
+                    }
+                    Letter::Loan { tag, key } => {
+                        bytes.clear();
+                        (kind::LOAN, *tag, Some(*key))
+                    }
+                };
+                let message = hydrant_conduit::Message {
+                    kind,
+                    tag,
+                    args: key.as_slice(),
+                    payload: bytes,
+                };
+                match self.conduit.send(to, &message) {
                     Ok(Sent::Full) => {
                         registration.stuck.store(true, Relaxed);
                         return true;
@@ -94,10 +110,11 @@ impl Core {
         let start = bytes.len();
         let (addr, len) = match data {
             Data::None => return,
-            Data::Own { addr, len } | Data::Asked { addr, len } => (addr, len as usize),
+            Data::Own { addr, len } | Data::Asked { addr, len, .. } => (addr, len as usize),
         };
         bytes.resize(start + len, 0);
-        let copied = match data {
+        match data {
+            Data::None => {}
             Data::Own { .. } => {
                 let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
                 // SAFETY: the buffer of an operation that is under way: the caller of
@@ -109,17 +126,16 @@ impl Core {
                         .add(start)
                         .copy_from_nonoverlapping(from, len)
                 };
-                true
             }
-            _ => {
+            Data::Asked { region, .. } => {
+                let (lent, place) = (&registration.lent, (addr, len as u64));
                 let into = &mut bytes[start..];
-                (registration.lent).while_lent(to, addr, len as u64, || self.load(addr, into))
+                if !lent.while_lent(to, region, place, || self.load(addr, into)) {
+                    bytes.clear();
+                    message.refuse(lent.why_not(to, region, place));
+                    message.encode(bytes);
+                }
             }
-        };
-        if !copied {
-            bytes.clear();
-            message.refuse(registration.lent.why_not(to, addr, len as u64));
-            message.encode(bytes);
         }
     }
 

@@ -40,7 +40,7 @@ impl Core {
             offset,
         };
         let Some(registration) = &self.registration else {
-            return self.change(rank, place, operation, Flight::Plain);
+            return self.change(rank, place, operation, Flight::plain());
         };
         let addr = self.segment_of(registration, rank)? + offset;
         if rank == self.rank {
@@ -51,7 +51,7 @@ impl Core {
             if let Some(hit) = registration.hot.hit_far(rank.0, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
-                return self.change(rank, place, operation, Flight::Hit(hit));
+                return self.change(rank, place, operation, Flight::new(Some(hit), None, None));
             }
             let begun = since.get_or_insert_with(Instant::now);
             if begun.elapsed() > PATIENCE {
@@ -99,10 +99,15 @@ impl Core {
             offset: addr,
         };
         if let Some(hit) = registration.hot.hit_near(addr, WORD) {
-            return self.change(self.rank, place(hit.local_key), operation, Flight::Hit(hit));
+            return self.change(
+                self.rank,
+                place(hit.local_key),
+                operation,
+                Flight::new(Some(hit), None, None),
+            );
         }
         let (id, key) = self.hold_own(registration, addr)?;
-        let outcome = self.change(self.rank, place(key), operation, Flight::Plain);
+        let outcome = self.change(self.rank, place(key), operation, Flight::plain());
         self.step(registration, &[], |engine, out| engine.let_go_own(id, out));
         outcome
     }

@@ -17,6 +17,8 @@ impl Job {
     /// language needs. Pages may come and go under it; what is not mapped is an error.
     ///
     /// # Errors
+    /// [`Error::AnywhereRefused`](crate::Error::AnywhereRefused) unless both ranks have
+    /// [`JobBuilder::anywhere`](crate::JobBuilder::anywhere);
     /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
     /// [`Error::BadAddress`](crate::Error::BadAddress) if the memory is not mapped or is
     /// read-only; part of it may have been written then.
@@ -28,11 +30,10 @@ impl Job {
     /// valid value of whatever lives there.
     pub unsafe fn put_anywhere(&self, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
         let core = self.core();
-        core.check_rank(rank)?;
-        core.open_anywhere(rank)?;
+        check(core, rank)?;
         core.tally.one(Count::Puts);
         core.tally.add(Count::PutBytes, data.len() as u64);
-        core.write(rank, anywhere(addr), data)?;
+        (core.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
         core.conduit.ring(rank);
         Ok(())
     }
@@ -47,11 +48,10 @@ impl Job {
     /// writes them meanwhile.
     pub unsafe fn get_anywhere(&self, rank: Rank, addr: u64, data: &mut [u8]) -> Result<()> {
         let core = self.core();
-        core.check_rank(rank)?;
-        core.open_anywhere(rank)?;
+        check(core, rank)?;
         core.tally.one(Count::Gets);
         core.tally.add(Count::GetBytes, data.len() as u64);
-        core.read(rank, anywhere(addr), data)
+        (core.read(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))
     }
 }
 
@@ -79,11 +79,7 @@ impl Job {
     pub unsafe fn lend_anywhere(&self, addr: *mut u8, len: usize) -> Result<AnywhereLoan> {
         progress::may_wait("lend_anywhere")?;
         let core = self.core();
-        let key = match &core.registration {
-            // SAFETY: 1. and 2. are the caller's promise, and the loan ends it.
-            Some(_) => Some(unsafe { core.lend(addr, len)? }),
-            None => None,
-        };
+        let key = core.lend_steady((addr.expose_provenance() as u64, len as u64))?;
         Ok(AnywhereLoan {
             core: Arc::clone(core),
             key,
@@ -94,13 +90,30 @@ impl Job {
 impl Drop for AnywhereLoan {
     fn drop(&mut self) {
         if let Some(key) = self.key
-            && !self.core.unlend(key)
+            && !self.core.unlend_steady(key)
         {
             let cause = Error::InHandler {
                 what: "the end of a loan",
             };
             tracing::error!(%cause, "lent memory may still be registered");
         }
+    }
+}
+
+/// Whether this rank may ask that of another at all.
+fn check(core: &Core, rank: Rank) -> Result<()> {
+    core.check_rank(rank)?;
+    if core.settings.anywhere {
+        return Ok(());
+    }
+    Err(Error::AnywhereRefused { rank: core.rank })
+}
+
+/// What a peer means that says it lends nothing there.
+fn named(cause: Error, rank: Rank) -> Error {
+    match cause {
+        Error::Revoked { .. } => Error::AnywhereRefused { rank },
+        cause => cause,
     }
 }
 

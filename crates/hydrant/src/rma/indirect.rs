@@ -76,7 +76,7 @@ impl Core {
 
     fn note(&self, posted: Posted) {
         if let Posted::Pending(ticket) = posted {
-            self.posted(ticket, Flight::Plain, false);
+            self.posted(ticket, Flight::plain(), false);
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Settings {
     pub registration: RegistrationSettings,
     /// Who changes words of 64 bits atomically.
     pub atomics: AtomicsKind,
+    /// Whether peers may name any address of this rank.
+    pub anywhere: bool,
     /// Ranks of a simulated job.
     pub sim_ranks: u32,
     /// What a simulated network draws its chances from: the same seed, the same run.
@@ -121,6 +123,7 @@ impl Settings {
             pretend_hosts: 1,
             registration: RegistrationSettings::default(),
             atomics: AtomicsKind::Auto,
+            anywhere: false,
             sim_ranks: 1,
             sim_seed: 1,
             bootstrap: Kind::Auto,

@@ -118,6 +118,12 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.atomics.to_string(),
     },
     Setting {
+        name: "HYDRANT_ANYWHERE",
+        meaning: "whether peers may name any address of this rank (put_anywhere, get_anywhere)",
+        set: |s, text| switch(text).map(|on| s.anywhere = on),
+        show: |s| shown(s.anywhere),
+    },
+    Setting {
         name: "HYDRANT_BOOTSTRAP",
         meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
         set: |s, text| {

@@ -142,7 +142,7 @@ fn total_memory() -> usize {
 #[test]
 fn addresses_where_nothing_is() {
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(2, |job| {
+        good(builder().anywhere(true).foreign(way).run_local(2, |job| {
             let f = Fixture::new(job)?;
             let to = job.right();
             static READ_ONLY: [u8; 64] = [3; 64];

@@ -13,7 +13,7 @@ const WORDS: usize = 30_000;
 #[test]
 fn any_memory_can_be_written_and_read() {
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
-        good(builder().foreign(way).run_local(3, |job| {
+        good(builder().anywhere(true).foreign(way).run_local(3, |job| {
             // Atomics, so that this program bears the change.
             let own: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(1)).collect();
             let addresses = job.alloc::<u64>(1)?;

@@ -5,7 +5,7 @@
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
 use super::{Engine, Leg};
-use crate::{Action, Data, Message, Refusal};
+use crate::{Action, Data, Message, Refusal, Region};
 
 /// Chunks under way at once.
 const WINDOW: u32 = 3;
@@ -60,7 +60,8 @@ impl Engine {
             && piece.copy.next < piece.len
             && piece.failed.is_none()
         {
-            let (peer, put, at) = (piece.peer, piece.put, piece.copy.next);
+            let (peer, put, region) = (piece.peer, piece.put, piece.region);
+            let at = piece.copy.next;
             let (addr, remote) = (piece.local + at, piece.remote + at);
             let len = piece.copy.chunk.min(piece.len - at) as u32;
             let leg = self.name();
@@ -71,11 +72,21 @@ impl Engine {
                 piece.legs += 1;
             });
             let (message, data) = if put {
-                let to = remote;
-                (Message::Put { id: leg, to, len }, Data::Own { addr, len })
+                let message = Message::Put {
+                    id: leg,
+                    region,
+                    to: remote,
+                    len,
+                };
+                (message, Data::Own { addr, len })
             } else {
-                let from = remote;
-                (Message::Get { id: leg, from, len }, Data::None)
+                let message = Message::Get {
+                    id: leg,
+                    region,
+                    from: remote,
+                    len,
+                };
+                (message, Data::None)
             };
             self.send_with(peer, message, data, out);
         }
@@ -147,8 +158,7 @@ impl Engine {
         &mut self,
         from: u32,
         id: u64,
-        addr: u64,
-        len: u32,
+        (region, addr, len): (Region, u64, u32),
         verdict: Option<Refusal>,
         out: &mut Vec<Action>,
     ) {
@@ -159,7 +169,7 @@ impl Engine {
             .or(nowhere.then_some(Refusal::NotMapped));
         let (len, data) = match refused {
             Some(_) => (0, Data::None),
-            None => (len, Data::Asked { addr, len }),
+            None => (len, Data::Asked { region, addr, len }),
         };
         self.send_with(from, Message::Fetched { id, refused, len }, data, out);
     }

@@ -317,6 +317,7 @@ impl Engine {
                 None if wanted.write => Ok(0),
                 None => {
                     data = Data::Asked {
+                        region: wanted.region,
                         addr: ride.addr,
                         len: ride.len,
                     };

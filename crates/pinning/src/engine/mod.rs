@@ -268,16 +268,17 @@ impl Engine {
             Message::Stored { id, refused } => self.stored(from, id, refused, out),
             Message::Get {
                 id,
+                region,
                 from: addr,
                 len,
             } => {
-                self.serve_get(from, id, addr, len, verdict.refusal(), out);
+                self.serve_get(from, id, (region, addr, len), verdict.refusal(), out);
                 Ok(())
             }
             Message::Fetched { id, refused, len } => self.fetched(from, id, refused, len, out),
-            Message::Pull { id, from: addr, to } => {
-                self.serve_pull(from, id, addr, to, verdict, out)
-            }
+            Message::Pull {
+                id, from: addr, to, ..
+            } => self.serve_pull(from, id, addr, to, verdict, out),
             Message::Pulled { id, refused } => self.pulled(from, id, refused, out),
             Message::Recall { count } => {
                 self.recalled(from, count, out);

@@ -1,6 +1,6 @@
 //! What is asked of an engine: operations, and what peers want of own memory.
 
-use crate::Refusal;
+use crate::{Refusal, Region};
 
 /// A put or a get that is no hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,6 +13,8 @@ pub struct Operation {
     pub put: bool,
     /// The own address.
     pub local: u64,
+    /// The memory of the peer's that is meant.
+    pub region: Region,
     /// The peer's address.
     pub remote: u64,
     /// Bytes.

@@ -2,7 +2,7 @@
 
 use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Own, Remote, far::Reach};
 use crate::{
-    Action, Error, Message, Refusal, Run,
+    Action, Error, Message, Refusal, Region, Run,
     strategy::After,
     wire::{MAX_LIST, Need, Place},
 };
@@ -34,6 +34,7 @@ pub(super) struct Piece {
     pub(super) peer: u32,
     pub(super) put: bool,
     pub(super) local: u64,
+    pub(super) region: Region,
     pub(super) remote: u64,
     pub(super) len: u64,
     own: Own,
@@ -83,6 +84,7 @@ impl Engine {
             peer,
             put,
             local,
+            region,
             remote,
             len,
             own,
@@ -99,6 +101,7 @@ impl Engine {
             peer,
             put,
             local: local + cut,
+            region,
             remote: remote + cut,
             len: most.min(len - cut),
             own,
@@ -349,10 +352,11 @@ impl Engine {
             })
             .collect();
         piece.legs += 1;
-        let (peer, remote) = (piece.peer, piece.remote);
+        let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
         self.legs.insert(leg, Leg::Pull(id));
         let message = Message::Pull {
             id: leg,
+            region,
             from: remote,
             to: places,
         };

@@ -143,7 +143,8 @@ impl Engine {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        let (put, local, remote, len) = (piece.put, piece.local, piece.remote, piece.len as u32);
+        let (put, region) = (piece.put, piece.region);
+        let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
         let hold = self.policy.remote != Remote::Handshake(After::Keep);
         let borrowing = self.config.borrowing && cached;
         let share = self.limits.share;
@@ -166,6 +167,7 @@ impl Engine {
         self.give_back(peer, out);
         let wanted = Move {
             id: name,
+            region,
             write: put,
             hold,
             borrow,

@@ -2,7 +2,7 @@
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Message, Registered, Run,
+    Action, Config, Message, Region, Registered, Run,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -14,6 +14,7 @@ fn put(id: u64, bucket: u64) -> Operation {
         peer: 1,
         put: true,
         local: 0x1000,
+        region: Region::default(),
         remote: bucket * BUCKET,
         len: 8,
         own: Own::Lasting,
@@ -306,6 +307,7 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
     };
     let wanted = Message::Move(Move {
         id: 1,
+        region: Region::default(),
         write: true,
         hold: true,
         borrow: 0,

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use hydrant_pinning::{
-    Action, Data, Error, Message, Operation, Own, Refusal, Registered, Run, Strategy, Verdict,
+    Action, Data, Error, Message, Operation, Own, Refusal, Region, Registered, Run, Strategy,
+    Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Transfer, World, model::Known, nic::Registration, plan::Step};
@@ -227,6 +228,7 @@ impl World {
             peer: peer as u32,
             put,
             local,
+            region: Region(op),
             remote,
             len,
             own,
@@ -331,6 +333,9 @@ impl World {
 
     /// Whether what a message asks of own memory may be; data that it brings is stored.
     fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> Verdict {
+        if Some(from) != self.hostile {
+            self.check_region(message, rank);
+        }
         let memory = &mut self.ranks[rank].memory;
         let may = match message {
             Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
@@ -353,9 +358,9 @@ impl World {
             None => Ok(()),
             // Nothing that others look at is spoilt by one who keeps no rule.
             Some(_) if hostile && !data.is_empty() => Err(Refusal::NotMapped),
-            Some(to) => memory.may_peer(to, data.len() as u64, true),
+            Some((_, to)) => memory.may_peer(to, data.len() as u64, true),
         });
-        if let (Some(to), Ok(())) = (message.goes_to(), may) {
+        if let (Some((_, to)), Ok(())) = (message.goes_to(), may) {
             memory.store(to, data);
         }
         let lasts = match message {
@@ -374,6 +379,37 @@ impl World {
             Ok(()) if self.plan.follows || lasts => Verdict::Fine,
             Ok(()) => Verdict::Copy,
         }
+    }
+
+    /// What reaches own memory says for which operation, and asks for no bucket that has nothing
+    /// of what that operation means.
+    fn check_region(&self, message: &Message, rank: usize) {
+        let geometry = *self.ranks[rank].engine.limits();
+        let geometry = geometry.geometry;
+        let means = |region: &Region, addr: u64, len: u64| {
+            let known = self.book.known.get(&region.0);
+            known.is_some_and(|known| {
+                known.peer == rank && known.remote <= addr && addr + len <= known.remote + known.len
+            })
+        };
+        let fine = match message {
+            Message::Move(Move { region, needs, .. }) => {
+                let known = self.book.known.get(&region.0);
+                let span = known.and_then(|known| geometry.span(known.remote, known.len).ok());
+                span.is_some_and(|span| needs.iter().all(|need| span.contains(need.run)))
+            }
+            Message::Put {
+                region, to, len, ..
+            } => means(region, *to, u64::from(*len)),
+            Message::Get {
+                region, from, len, ..
+            } => means(region, *from, u64::from(*len)),
+            Message::Pull {
+                region, from, to, ..
+            } => means(region, *from, to.iter().map(|place| place.len).sum()),
+            _ => true,
+        };
+        assert!(fine, "{message:?} means memory that its operation does not");
     }
 
     pub(crate) fn perform(&mut self, rank: usize, actions: Vec<Action>, data: &[u8]) {
@@ -481,7 +517,7 @@ impl World {
                 assert!(known, "{len} bytes at {addr:#x} sent for nobody");
                 bytes.extend_from_slice(self.ranks[from].memory.bytes(addr, u64::from(len)));
             }
-            Data::Asked { addr, len } => {
+            Data::Asked { addr, len, .. } => {
                 match self.ranks[from]
                     .memory
                     .may_peer(addr, u64::from(len), false)

@@ -2,7 +2,7 @@
 //! are nearly right.
 
 use hydrant_pinning::{
-    Message, Refusal, Run,
+    Message, Refusal, Region, Run,
     wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
 };
 
@@ -228,6 +228,7 @@ impl World {
                 let write = self.draw(2) == 0 && ride.is_none_or(|ride| ride.len == 0);
                 Message::Move(Move {
                     id,
+                    region: Region(self.number()),
                     write,
                     hold: self.draw(4) > 0,
                     borrow: self.draw(2) * self.number(),
@@ -265,11 +266,13 @@ impl World {
             },
             6 => Message::Put {
                 id,
+                region: Region(self.number()),
                 to: self.some_address(to),
                 len: 0,
             },
             7 => Message::Get {
                 id,
+                region: Region(self.number()),
                 from: self.some_address(to),
                 len: self.number() as u32,
             },
@@ -299,6 +302,7 @@ impl World {
                 let to_places = places.collect::<Vec<_>>();
                 Message::Pull {
                     id,
+                    region: Region(self.number()),
                     from: self.some_address(to),
                     to: to_places,
                 }

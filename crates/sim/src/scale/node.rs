@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Own, Strategy};
+use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Own, Region, Strategy};
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
 use crate::{Profile, memory::PAGE, time::Time};
@@ -125,6 +125,7 @@ impl Node {
             peer: self.peers[peer],
             put: true,
             local: SOURCE + local,
+            region: Region::default(),
             remote: TARGETS + u64::from(rank) * stretch + remote,
             len,
             own: Own::Lasting,

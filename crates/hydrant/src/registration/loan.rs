@@ -1,0 +1,352 @@
+//! Exposed buffers, from both ends: a rank lends one, its peers ask where it lies, and whoever
+//! accesses it holds a [`Lease`] until the access is over. The end of a loan waits for all leases,
+//! here and at the peers that were told, so that it does not matter how an access gets to memory:
+//! by firehoses, by a NIC that pages, by messages or by the own processor.
+//!
+//! ```text
+//! request  ASK     args key                where does the buffer lie?
+//!          GONE    args key                it goes: say when you use it no more
+//!          LET_GO  args key                it is used no more
+//! reply    ASK     args key, start, bytes  there, or nowhere
+//! ```
+//!
+//! A peer that was told where a buffer lies is told that it goes before the memory is taken back,
+//! and answers when the last of its accesses is over; new ones fail then.
+
+use std::sync::Arc;
+
+use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
+use rustc_hash::FxHashMap;
+
+use super::{Registration, lent::Place, lock, outbox::Letter};
+use crate::{
+    Error, Result,
+    am::kind,
+    job::Core,
+    progress::{For, On},
+};
+
+const ASK: u16 = 0;
+const GONE: u16 = 1;
+const LET_GO: u16 = 2;
+
+/// Where a buffer lies that does not.
+const NOWHERE: Place = (u64::MAX, u64::MAX);
+
+/// Holds a loan: it does not end before each lease on it was [let go](Core::let_go).
+#[derive(Clone, Debug)]
+#[must_use = "a loan whose lease is lost never ends"]
+pub(crate) struct Lease(Arc<Terms>);
+
+#[derive(Debug)]
+struct Terms {
+    owner: Rank,
+    key: u64,
+    place: Place,
+}
+
+impl Lease {
+    pub(super) fn new(owner: Rank, key: u64, place: Place) -> Self {
+        Self(Arc::new(Terms { owner, key, place }))
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.0.place
+    }
+
+    /// Gives the lease up. Of the last one, whose loan it was: that is not found any more then,
+    /// for the table that finds it has a lease of its own.
+    pub(super) fn end(self) -> Option<(Rank, u64)> {
+        Arc::into_inner(self.0).map(|terms| (terms.owner, terms.key))
+    }
+}
+
+/// Exposed buffers of peers, as far as this rank knows of them.
+#[derive(Default)]
+pub(super) struct Known {
+    /// By owner and key.
+    leases: FxHashMap<(Rank, u64), Lease>,
+    /// Questions that were not answered yet, and whether the buffer has gone since: its answer
+    /// may be on its way.
+    asked: FxHashMap<(Rank, u64), bool>,
+}
+
+impl Known {
+    /// Whether the question is a new one.
+    fn ask(&mut self, name: (Rank, u64)) -> bool {
+        let new = !self.asked.contains_key(&name);
+        if new {
+            self.asked.insert(name, false);
+        }
+        new
+    }
+
+    /// An answer; `false` if nobody asked.
+    fn answered(&mut self, name: (Rank, u64), place: Place) -> bool {
+        match self.asked.remove(&name) {
+            None => false,
+            Some(gone) => {
+                if !gone && place != NOWHERE {
+                    let (owner, key) = name;
+                    self.leases.insert(name, Lease::new(owner, key, place));
+                }
+                true
+            }
+        }
+    }
+
+    /// A buffer goes: the lease by which it was found.
+    fn gone(&mut self, name: (Rank, u64)) -> Option<Lease> {
+        if let Some(gone) = self.asked.get_mut(&name) {
+            *gone = true;
+        }
+        self.leases.remove(&name)
+    }
+
+    /// A peer has ended.
+    fn without(&mut self, peer: Rank) {
+        self.leases.retain(|(owner, _), _| *owner != peer);
+        self.asked.retain(|(owner, _), _| *owner != peer);
+    }
+}
+
+impl Core {
+    /// Lends a buffer to peers: the key by which they name it.
+    ///
+    /// # Safety
+    /// Until [`unlend`](Self::unlend) returns `true`, the buffer stays allocated and is only
+    /// accessed as shared memory.
+    ///
+    /// # Errors
+    /// The conduit's.
+    pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
+        let Some(registration) = &self.registration else {
+            // SAFETY: handed on.
+            return unsafe {
+                (self.conduit).register(addr, len, hydrant_conduit::Access::ReadWrite)
+            }
+            .map_err(Error::from);
+        };
+        let place = (addr.expose_provenance() as u64, len as u64);
+        self.begin_to_last(registration, place.0, place.1)?;
+        Ok(Key(registration.lent.lend(place)))
+    }
+
+    /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
+    /// here, in a handler, and the buffer must never be freed.
+    #[must_use = "the buffer may still be in use"]
+    pub(crate) fn unlend(&self, key: Key) -> bool {
+        let Some(registration) = &self.registration else {
+            // "Not in force" means that it was revoked before.
+            let _ = self.conduit.deregister(key);
+            return true;
+        };
+        let present = |rank| self.conduit.standing(rank) == Standing::Present;
+        let Some(ended) = registration.lent.end(key.0, present) else {
+            return true;
+        };
+        let (start, len) = ended.lease.place();
+        for peer in ended.told {
+            self.write_letter(registration, peer, GONE, key.0);
+        }
+        self.let_go(Some(ended.lease));
+        self.flush();
+        if crate::progress::may_wait("the end of an exposed buffer").is_err() {
+            tracing::warn!("an exposed buffer was dropped in a handler: it is leaked");
+            return false;
+        }
+        let over = self.wait(On::Nobody, For::Message, || {
+            registration.lent.is_over(key.0)
+        });
+        over.is_ok() && self.take_back(registration, start, len)
+    }
+
+    /// Lends memory to peers that name it by its address: it stays registered for them.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`].
+    pub(crate) fn lend_steady(&self, place: Place) -> Result<Option<Key>> {
+        let Some(registration) = &self.registration else {
+            return Ok(None);
+        };
+        self.begin_to_last(registration, place.0, place.1)?;
+        Ok(Some(Key(registration.lent.lend_steady(place))))
+    }
+
+    /// Ends what [`lend_steady`](Self::lend_steady) lent; `false` in a handler, where peers cannot
+    /// be waited for.
+    #[must_use = "the memory may still be registered"]
+    pub(crate) fn unlend_steady(&self, key: Key) -> bool {
+        let Some(registration) = &self.registration else {
+            return true;
+        };
+        match registration.lent.end_steady(key.0) {
+            None => true,
+            Some((start, len)) => {
+                crate::progress::may_wait("the end of a loan").is_ok()
+                    && self.take_back(registration, start, len)
+            }
+        }
+    }
+
+    /// Memory is about to be kept registered. Where a bucket is several pages, some of them may
+    /// have been registered before they were what they are now: that is given up first.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`].
+    pub(super) fn begin_to_last(
+        &self,
+        registration: &Registration,
+        addr: u64,
+        len: u64,
+    ) -> Result<()> {
+        if registration.shares_buckets() {
+            crate::progress::may_wait("lending a buffer in buckets of several pages")?;
+            self.take_back(registration, addr, len);
+        }
+        Ok(())
+    }
+
+    /// Takes own memory back from peers: they hold no firehose on it when this returns, and none
+    /// of it is registered.
+    pub(super) fn take_back(&self, registration: &Registration, addr: u64, len: u64) -> bool {
+        let id = registration.name();
+        let run = match registration.geometry.span(addr, len) {
+            Ok(run) if run.count > 0 => run,
+            _ => return true,
+        };
+        self.step(registration, &[], |engine, out| engine.revoke(id, run, out));
+        let over = || lock(&registration.revoked).remove(&id).is_some();
+        self.wait(On::Nobody, For::Message, over).is_ok()
+    }
+
+    /// Where `len` bytes at `offset` of an exposed buffer lie at its owner, for as long as the
+    /// lease is held.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
+    pub(super) fn exposed_at(
+        &self,
+        registration: &Registration,
+        rank: Rank,
+        key: u64,
+        offset: u64,
+        len: u64,
+    ) -> Result<(u64, Lease)> {
+        let lease = self.lease(registration, rank, key)?;
+        let (start, size) = lease.place();
+        if len > size || offset > size - len {
+            self.let_go(Some(lease));
+            return Err(Error::from(hydrant_conduit::Error::OutOfExtent {
+                peer: rank,
+                offset,
+                len,
+                extent: size,
+            }));
+        }
+        Ok((start + offset, lease))
+    }
+
+    fn lease(&self, registration: &Registration, rank: Rank, key: u64) -> Result<Lease> {
+        let revoked = || Error::Revoked { rank };
+        if rank == self.rank {
+            return registration.lent.lease(key).ok_or_else(revoked);
+        }
+        let name = (rank, key);
+        let known = || registration.known().leases.get(&name).cloned();
+        if let Some(lease) = known() {
+            return Ok(lease);
+        }
+        crate::progress::may_wait("the first use of an exposed buffer")?;
+        if registration.change_known(|known| known.ask(name)) {
+            self.write_letter(registration, rank, ASK, key);
+            self.flush();
+        }
+        let mut lease = None;
+        let waited = self.wait(On::Rank(rank), For::Message, || {
+            let known = registration.known();
+            lease = known.leases.get(&name).cloned();
+            lease.is_some() || !known.asked.contains_key(&name)
+        });
+        if let Err(Error::PeerLost(_)) = waited {
+            // No answer will come.
+            registration.change_known(|known| known.asked.remove(&name));
+        }
+        waited?;
+        lease.ok_or_else(revoked)
+    }
+
+    /// An access is over. The last one to a buffer that goes tells its owner.
+    #[inline]
+    pub(crate) fn let_go(&self, lease: Option<Lease>) {
+        if let Some((owner, key)) = lease.and_then(Lease::end) {
+            self.let_last_go(owner, key);
+        }
+    }
+
+    #[cold]
+    fn let_last_go(&self, owner: Rank, key: u64) {
+        let Some(registration) = &self.registration else {
+            return;
+        };
+        if owner == self.rank {
+            registration.lent.let_go_here(key);
+            self.tell_sleepers();
+        } else {
+            self.write_letter(registration, owner, LET_GO, key);
+            self.flush();
+        }
+    }
+
+    fn write_letter(&self, registration: &Registration, to: Rank, tag: u16, key: u64) {
+        lock(&registration.outbox).push(to.0, Letter::Loan { tag, key });
+    }
+
+    /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses
+    /// one no more; `false` if it does none of these.
+    pub(crate) fn loan_asked(&self, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) -> bool {
+        let (Some(registration), &[key]) = (&self.registration, delivery.args) else {
+            return false;
+        };
+        let from = delivery.from;
+        match delivery.tag {
+            ASK => {
+                let (start, len) = registration.lent.tell(from, key).unwrap_or(NOWHERE);
+                let answer = Message {
+                    kind: kind::LOAN,
+                    tag: ASK,
+                    args: &[key, start, len],
+                    payload: &[],
+                };
+                if let Err(cause) = port.reply(&answer) {
+                    tracing::error!(%cause, "a peer was not told where a buffer lies");
+                }
+                true
+            }
+            GONE => {
+                match registration.change_known(|known| known.gone((from, key))) {
+                    Some(lease) => self.let_go(Some(lease)),
+                    None => self.let_last_go(from, key),
+                }
+                true
+            }
+            LET_GO => registration.lent.let_go_by(from, key),
+            _ => false,
+        }
+    }
+
+    /// A peer says where its buffer lies, or that it lies nowhere; `false` if nobody asked.
+    pub(crate) fn loan_answered(&self, delivery: &Delivery<'_>) -> bool {
+        let (Some(registration), &[key, start, len]) = (&self.registration, delivery.args) else {
+            return false;
+        };
+        let name = (delivery.from, key);
+        registration.change_known(|known| known.answered(name, (start, len)))
+    }
+
+    /// A peer has ended: what it knew and what is known of it is forgotten.
+    pub(super) fn forget_loans(&self, registration: &Registration, peer: Rank) {
+        registration.lent.without(peer);
+        registration.change_known(|known| known.without(peer));
+    }
+}

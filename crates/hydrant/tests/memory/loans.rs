@@ -1,0 +1,149 @@
+//! The end of a loan: whoever still has a pointer reaches nothing any more, least of all the next
+//! buffer at that address.
+
+#![allow(unsafe_code)] // names memory by its address, to see that this opens nothing else
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use hydrant::{Error, GlobalPtr, Job, Rank, Result, Strategy, Symmetric};
+
+use crate::support::{builder, good};
+
+/// Ways in which an access gets to memory that must be registered.
+const STRATEGIES: [Strategy; 8] = [
+    Strategy::Firehose,
+    Strategy::Bounce,
+    Strategy::PinEverything,
+    Strategy::Rendezvous { unpin: true },
+    Strategy::Rendezvous { unpin: false },
+    Strategy::OnDemand { leave_pinned: true },
+    Strategy::Pipeline {
+        leave_pinned: false,
+    },
+    Strategy::PinDown,
+];
+
+const ELEMENTS: usize = 5000;
+
+/// Puts to what `board` names until its owner says to stop; how often it was refused.
+fn hammer(job: &Job, board: &Symmetric<GlobalPtr<u64>>, stop: &Symmetric<u64>) -> Result<u64> {
+    let mut refused = 0;
+    let data = vec![u64::MAX; ELEMENTS];
+    while stop.local()?.load(0)? == 0 {
+        let pointer = board.local()?.load(0)?;
+        // Short ones ride on messages, long ones are moved or copied.
+        for len in [1, 40, ELEMENTS] {
+            match job.put_to(pointer, &data[..len]) {
+                Ok(()) => {}
+                Err(Error::Revoked { rank: Rank(0) }) => refused += 1,
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    Ok(refused)
+}
+
+/// Rank 0 lends a buffer, takes it back and lends it again, telling nobody: its peers, who never
+/// stop to put through the pointer they have, do not reach it.
+fn lend_again(job: &Job, rounds: u64) -> Result<u64> {
+    let board = job.alloc::<GlobalPtr<u64>>(1)?;
+    let stop = job.alloc::<u64>(1)?;
+    let tell = |pointer| (1..3).try_for_each(|r| board.put_value(Rank(r), 0, pointer));
+    let mut buffer = vec![0_u64; ELEMENTS];
+    if job.rank() == Rank(0) {
+        let first = job.expose(buffer)?;
+        tell(first.pointer(0)?)?;
+        buffer = first.take_back().into_vec();
+    }
+    job.barrier()?;
+    let mut refused = 0;
+    if job.rank() == Rank(0) {
+        for _ in 0..rounds {
+            let lent = job.expose(buffer)?;
+            tell(lent.pointer(0)?)?;
+            thread::sleep(Duration::from_micros(300));
+            let mut back = lent.take_back();
+            back.fill(3);
+            let address = back.as_ptr().addr();
+            let again = job.expose(back.into_vec())?;
+            assert_eq!(again.view().as_ptr().addr(), address, "other memory");
+            thread::sleep(Duration::from_micros(300));
+            buffer = again.take_back().into_vec();
+            let now = std::hint::black_box(&buffer);
+            assert!(now.iter().all(|element| *element == 3), "reached by chance");
+        }
+        (1..3).try_for_each(|rank| stop.put_value(Rank(rank), 0, 1))?;
+    } else {
+        refused = hammer(job, &board, &stop)?;
+    }
+    job.barrier()?;
+    Ok(refused)
+}
+
+#[test]
+fn a_pointer_does_not_reach_the_next_buffer_at_its_address() {
+    for strategy in STRATEGIES {
+        let builder = builder().registration(strategy);
+        let refused = good(builder.run_local(3, |job| lend_again(job, 60)));
+        println!("{strategy}: refused {refused:?} times");
+        assert!(refused[1] + refused[2] > 0, "{strategy}: never refused");
+    }
+}
+
+/// Whoever named an address once, which was right, is judged as strictly as before.
+#[test]
+fn naming_an_address_opens_nothing_else() {
+    let builder = builder().anywhere(true);
+    let refused = good(builder.run_local(3, |job| {
+        let word = AtomicU64::new(0);
+        let places = job.alloc::<u64>(1)?;
+        places.put_value(job.left(), 0, word.as_ptr().expose_provenance() as u64)?;
+        job.barrier()?;
+        let theirs = places.local()?.load(0)?;
+        // SAFETY: an atomic of a peer that waits in a barrier before it lets go of it.
+        unsafe { job.put_anywhere(job.right(), theirs, &7_u64.to_ne_bytes())? };
+        job.barrier()?;
+        assert_eq!(word.load(SeqCst), 7);
+        lend_again(job, 100)
+    }));
+    assert!(refused[1] + refused[2] > 0, "never refused");
+}
+
+/// A rank puts to its own exposed buffer by one thread and takes it back by another.
+#[test]
+fn the_own_rank_is_waited_for_too() {
+    good(builder().run_local(2, |job| {
+        for round in 0..20 {
+            let lent = job.expose(vec![0_u8; 16 << 20])?;
+            let to = lent.pointer(0)?;
+            let (data, begun) = (vec![7_u8; 16 << 20], AtomicBool::new(false));
+            thread::scope(|threads| {
+                let puts = threads.spawn(|| {
+                    loop {
+                        begun.store(true, SeqCst);
+                        match job.put_to(to, &data) {
+                            Ok(()) => {}
+                            Err(Error::Revoked { .. }) => return,
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                });
+                while !begun.load(SeqCst) {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_micros(100 * round));
+                let mut back = lent.take_back();
+                back.fill(3);
+                thread::sleep(Duration::from_millis(2));
+                let now = std::hint::black_box(&back);
+                assert!(now.iter().all(|byte| *byte == 3), "a late write");
+                puts.join().expect("it is refused in the end");
+            });
+        }
+        job.barrier()
+    }));
+}

@@ -1,0 +1,13 @@
+//! `memory.rs` once more, between two hosts that are pretended.
+
+#[path = "support/mixed.rs"]
+mod support;
+
+#[path = "memory/alloc.rs"]
+mod alloc;
+#[path = "memory/anywhere.rs"]
+mod anywhere;
+#[path = "memory/expose.rs"]
+mod expose;
+#[path = "memory/loans.rs"]
+mod loans;
