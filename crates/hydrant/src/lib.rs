@@ -33,13 +33,15 @@ mod counters;
 mod error;
 mod job;
 mod memory;
+mod plain;
 mod progress;
 mod registration;
 mod rma;
 pub mod settings;
 
 pub use am::{Function, Handler, HandlerContext, Limits};
-pub use bytemuck::{Pod, Zeroable};
+/// The crate whose traits say what memory may hold, in the version that Hydrant takes.
+pub use bytemuck;
 pub use collective::{Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
@@ -49,6 +51,7 @@ pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, run};
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
+pub use plain::{Pod, Zeroable};
 pub use registration::RegistrationSettings;
 pub use rma::{
     AnywhereLoan, AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal,
