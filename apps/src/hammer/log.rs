@@ -196,25 +196,19 @@ impl<'job> Log<'job> {
     }
 }
 
-/// What kind of failure it was, as programs tell them apart.
+/// What kind of failure it was, as programs tell them apart; the sentence of one that no operation
+/// of this program should get.
 pub(crate) fn kind(cause: &Error) -> String {
     match cause {
         Error::PeerLost(rank) => format!("PeerLost({rank})"),
-        cause => {
-            let text = format!("{cause:?}");
-            let name = |text: &str| -> String {
-                let letters = text.chars().take_while(|it| it.is_ascii_alphanumeric());
-                letters.collect()
-            };
-            let outer = name(&text);
-            match cause {
-                // These have kinds of their own.
-                Error::Conduit(_) | Error::Registration(_) => {
-                    format!("{outer}({})", name(&text[outer.len() + 1..]))
-                }
-                _ => outer,
-            }
-        }
+        Error::BadAddress { .. } => "BadAddress".to_owned(),
+        Error::Freed => "Freed".to_owned(),
+        Error::JobOver => "JobOver".to_owned(),
+        Error::OutOfMemory { .. } => "OutOfMemory".to_owned(),
+        Error::ResultLost { .. } => "ResultLost".to_owned(),
+        Error::Revoked { .. } => "Revoked".to_owned(),
+        Error::WordNotRegistered { .. } => "WordNotRegistered".to_owned(),
+        cause => cause.to_string(),
     }
 }
 
@@ -232,5 +226,6 @@ mod tests {
             len: 6,
         };
         assert_eq!(kind(&address), "BadAddress");
+        assert_eq!(kind(&Error::other("unforeseen")), "unforeseen");
     }
 }

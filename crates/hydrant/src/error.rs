@@ -1,12 +1,18 @@
 //! What can go wrong, and what to do about it.
 
+use std::fmt;
+
 use crate::Rank;
 
 /// What a call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why Hydrant could not do what was asked. Nothing was changed unless the variant says so.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the same sentence as `Display`: `fn main() -> hydrant::Result<()>` and `unwrap` print
+/// an error by its `Debug`, and a sentence is what their readers need. Programs tell errors apart
+/// by matching the variants.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such rank.
@@ -289,6 +295,12 @@ impl Error {
     /// Wraps a program's own failure.
     pub fn other(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(cause.into())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

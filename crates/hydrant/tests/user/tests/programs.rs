@@ -26,3 +26,13 @@ fn plain_data_is_derived_without_bytemuck() {
     let output = run(env!("CARGO_BIN_EXE_plain_data"), &[], &[]);
     assert!(output.status.success(), "{}", said(&output));
 }
+
+#[test]
+fn an_error_that_leaves_main_is_a_sentence() {
+    let output = run(env!("CARGO_BIN_EXE_fails"), &[], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        said(&output),
+        "Error: 3 elements at index 6 are out of bounds: there are 8\n"
+    );
+}
