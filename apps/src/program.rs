@@ -49,6 +49,9 @@ pub fn run<A: Parser>(
     name: &str,
     body: impl Fn(&Job, A) -> Result<(), Failure> + Sync,
 ) -> ExitCode {
+    if let Err(cause) = hydrant::log_to_stderr() {
+        return failed(name, &cause);
+    }
     let ended = hydrant::run(|job| {
         let speaks = job.rank() == Rank(0);
         let arguments = match A::try_parse() {

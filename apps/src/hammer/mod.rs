@@ -87,27 +87,28 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn main() -> ExitCode {
     let told = Mutex::new(None);
     let since = Instant::now();
-    // One of its targets is named by address.
-    let builder = Job::builder().map(|builder| builder.anywhere(true));
-    let ended = builder.and_then(|builder| {
-        builder.run(|job| {
-            let arguments = match Arguments::try_parse() {
-                Ok(arguments) => arguments,
-                Err(usage) => {
-                    if job.rank() == Rank(0) {
-                        usage.print()?;
-                    }
-                    // 0 where help was asked for, 2 where it was needed.
-                    return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
+    let builder = match hydrant::log_to_stderr().and_then(|()| Job::builder()) {
+        // One of its targets is named by address.
+        Ok(builder) => builder.anywhere(true),
+        Err(cause) => return not_begun(&cause, since.elapsed()),
+    };
+    let ended = builder.run(|job| {
+        let arguments = match Arguments::try_parse() {
+            Ok(arguments) => arguments,
+            Err(usage) => {
+                if job.rank() == Rank(0) {
+                    usage.print()?;
                 }
-            };
-            let mut report = Report::new(job, &arguments);
-            let outcome = work(job, &arguments, &mut report);
-            report.note_end(job, &outcome);
-            let broken = report.status();
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some((report, arguments.format));
-            outcome.map(|()| broken)
-        })
+                // 0 where help was asked for, 2 where it was needed.
+                return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
+            }
+        };
+        let mut report = Report::new(job, &arguments);
+        let outcome = work(job, &arguments, &mut report);
+        report.note_end(job, &outcome);
+        let broken = report.status();
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some((report, arguments.format));
+        outcome.map(|()| broken)
     });
     let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
     let Some((mut report, format)) = told else {

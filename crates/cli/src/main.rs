@@ -45,8 +45,13 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Agent => run::agent(),
         Command::Bench(arguments) => status(bench::run(&arguments)),
-        Command::BenchRank(arguments) => status(bench::run_rank(&arguments)),
-        Command::Reproduce(arguments) => status(reproduce::run(&arguments)),
+        Command::BenchRank(arguments) => {
+            status(hydrant::log_to_stderr().and_then(|()| bench::run_rank(&arguments)))
+        }
+        Command::Reproduce(arguments) => match hydrant::log_to_stderr() {
+            Ok(()) => status(reproduce::run(&arguments)),
+            refused => status(refused),
+        },
         Command::Info(arguments) => status(info::run(&arguments)),
         Command::Completions(arguments) => status(completions::print(&arguments, Cli::command())),
     }

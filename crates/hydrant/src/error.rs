@@ -286,6 +286,10 @@ pub enum Error {
     #[error(transparent)]
     Conduit(hydrant_conduit::Error),
 
+    /// The program has a subscriber for `tracing` already.
+    #[error("the log has its subscriber already; log_to_stderr cannot set another")]
+    LogTaken,
+
     /// A program's own failure, so that `?` works in a job's body.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),

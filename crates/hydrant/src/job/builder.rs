@@ -244,7 +244,6 @@ impl JobBuilder {
     /// # Panics
     /// As there.
     pub fn run<R: Send>(self, body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
-        start_log(&self.settings);
         let mut bootstrap = hydrant_launch::join_with(&JoinOptions {
             kind: self.settings.bootstrap,
             ..JoinOptions::default()
@@ -272,7 +271,6 @@ impl JobBuilder {
         n: u32,
         body: impl Fn(&Job) -> Result<R> + Sync,
     ) -> Vec<Result<R>> {
-        start_log(&self.settings);
         threads::run(&self, n, body)
     }
 }
@@ -296,14 +294,4 @@ pub(super) fn live<R>(core: Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> 
         Ok(result) => result,
         Err(cause) => panic::resume_unwind(cause),
     }
-}
-
-/// The first job of a process sets up the log, unless the program has one.
-fn start_log(settings: &Settings) {
-    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log).unwrap_or_default();
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .try_init();
 }

@@ -109,7 +109,8 @@ pub struct Settings {
     pub peer_timeout: Duration,
     /// Whether counters are printed at the end.
     pub counters: bool,
-    /// What is logged to standard error, in the syntax of `tracing_subscriber::EnvFilter`.
+    /// What [`log_to_stderr`](crate::log_to_stderr) logs, in the syntax of
+    /// `tracing_subscriber::EnvFilter`.
     pub log: String,
     origins: BTreeMap<&'static str, Origin>,
 }
@@ -191,7 +192,7 @@ impl Settings {
             .map(|setting| setting.name)
             .min_by_key(|known| table::distance(known, name))
             .unwrap_or_default();
-        // Before the log is set up, for the log is one of the settings.
+        // Not by the log: most programs have no subscriber for it.
         eprintln!("hydrant: warning: {name} is not a setting; did you mean {near}?");
     }
 

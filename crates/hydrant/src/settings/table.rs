@@ -245,7 +245,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_LOG",
-        meaning: "what is logged to standard error: off, error, warn, info, debug, or a filter such as hydrant=debug",
+        meaning: "what log_to_stderr() logs, which all of Hydrant's own programs call: off, error, warn, info, debug, or a filter such as hydrant=debug",
         set: |s, text| {
             tracing_subscriber::EnvFilter::try_new(text)
                 .map_err(|cause| format!("a log filter ({cause})"))?;

@@ -21,6 +21,10 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn logs(subscriber: &str, variables: &[(&str, &str)]) -> Output {
+    run(env!("CARGO_BIN_EXE_logs"), &[subscriber], variables)
+}
+
 #[test]
 fn plain_data_is_derived_without_bytemuck() {
     let output = run(env!("CARGO_BIN_EXE_plain_data"), &[], &[]);
@@ -34,5 +38,54 @@ fn an_error_that_leaves_main_is_a_sentence() {
     assert_eq!(
         said(&output),
         "Error: 3 elements at index 6 are out of bounds: there are 8\n"
+    );
+}
+
+/// In every profile: a level that is left out when Hydrant is compiled would be out of reach.
+#[test]
+fn the_subscriber_of_the_program_hears_all_levels() {
+    let output = logs("own", &[("HYDRANT_LOG", "off")]);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("a word of the program's own"), "{said}");
+    assert!(said.contains("hydrant_launch"), "{said}");
+}
+
+#[test]
+fn without_a_subscriber_nothing_is_logged_and_none_is_installed() {
+    let output = logs("none", &[("HYDRANT_LOG", "debug")]);
+    assert!(output.status.success());
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn log_to_stderr_does_what_hydrant_log_says() {
+    let detailed = logs("hydrant", &[("HYDRANT_LOG", "hydrant_launch=debug")]);
+    assert!(said(&detailed).contains("hydrant_launch"), "{detailed:?}");
+    assert!(!said(&detailed).contains("a word of"), "{detailed:?}");
+    let quiet = logs("hydrant", &[]);
+    assert!(quiet.status.success());
+    assert_eq!(said(&quiet), "");
+}
+
+#[test]
+fn log_to_stderr_refuses_what_is_no_filter() {
+    let output = logs("hydrant", &[("HYDRANT_LOG", "=[")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(
+        said.starts_with("Error: HYDRANT_LOG==[ is not valid: expected a log filter"),
+        "{said}"
+    );
+}
+
+#[test]
+fn log_to_stderr_leaves_the_subscriber_of_the_program() {
+    let output = logs("both", &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(
+        said.contains("the log has its subscriber already"),
+        "{said}"
     );
 }

@@ -1,0 +1,38 @@
+//! What is logged, for programs that have no subscriber of their own.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::{Error, Result, Settings};
+
+const VARIABLE: &str = "HYDRANT_LOG";
+
+/// Writes what this process logs to standard error, as much of it as `HYDRANT_LOG` says: warnings
+/// and errors without a setting. To be called once, first thing in `main`.
+///
+/// Hydrant logs by `tracing`, and never installs a subscriber unless this is called: what becomes
+/// of the log is the program's business. A program with a subscriber of its own finds in it all
+/// that Hydrant says, at any level, and does not call this; one with neither hears nothing, and
+/// `HYDRANT_LOG` has no effect in it. The `hydrant` command and the programs that come with it
+/// call it.
+///
+/// ```
+/// fn main() -> hydrant::Result<()> {
+///     hydrant::log_to_stderr()?;
+///     hydrant::run(|job| job.barrier())
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::Setting`] if `HYDRANT_LOG` is no filter; [`Error::LogTaken`] if the program has a
+/// subscriber already, which then stays.
+pub fn log_to_stderr() -> Result<()> {
+    let said = std::env::var_os(VARIABLE).map(|said| said.to_string_lossy().into_owned());
+    let settings = Settings::from_vars(said.map(|said| (VARIABLE.to_owned(), said)))?;
+    let filter = EnvFilter::try_new(&settings.log).unwrap_or_default(); // it was tried when set
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| Error::LogTaken)
+}
