@@ -172,6 +172,7 @@ fn bad_requests_are_refused_before_anything_is_measured() {
             &["rma", "--plot", "/no/such/folder/a.svg"],
             "/no/such/folder/a.svg",
         ),
+        (&["rma", "--plot", "a.png"], "written as .svg or .html"),
     ] {
         let output = bench(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -22,12 +22,13 @@ mod row;
 mod suite;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use crate::format::Format;
 use crate::machine::Machine;
+use crate::plot::PictureFile;
 
 use jobs::JobError;
 use row::Row;
@@ -72,9 +73,9 @@ pub(crate) struct BenchArgs {
     /// How to print the rows: a table, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Draw the rows into this file, as SVG.
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
+    /// Draw the rows into this file: a picture (.svg) or a page that holds it (.html).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PictureFile>,
     /// How many repetitions to take the median of.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     reps: Option<u32>,
@@ -125,14 +126,14 @@ pub(crate) enum RunError {
 /// Measures, prints and draws.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
     let machine = Machine::here();
-    if let Some(path) = &args.plot {
-        writable(path)?;
+    if let Some(file) = &args.plot {
+        (file.reserve()).map_err(|error| cannot_draw(file, error.to_string()))?;
     }
     let mut rows = jobs::measure(args, machine.cores_allowed as u32)?;
     derived::insert(&mut rows);
     print(args, &machine, &rows).map_err(RunError::Print)?;
-    if let Some(path) = &args.plot {
-        draw(path, &rows, &machine, args.network())?;
+    if let Some(file) = &args.plot {
+        draw(file, &rows, &machine, args.network())?;
     }
     Ok(())
 }
@@ -155,29 +156,20 @@ fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
     out.flush()
 }
 
-/// Minutes of measuring are not to end at a folder that is not there.
-fn writable(path: &Path) -> Result<(), RunError> {
-    match std::fs::File::options()
-        .append(true)
-        .create(true)
-        .open(path)
-    {
-        Ok(_) => Ok(()),
-        Err(error) => Err(RunError::Plot {
-            path: path.to_owned(),
-            why: error.to_string(),
-        }),
-    }
+fn draw(
+    file: &PictureFile,
+    rows: &[Row],
+    machine: &Machine,
+    network: Network,
+) -> Result<(), RunError> {
+    let peers = peers::figures(network).map_err(|error| cannot_draw(file, error.to_string()))?;
+    let figure = picture::figure(rows, &peers, machine.line());
+    (file.write(&figure)).map_err(|error| cannot_draw(file, error.to_string()))
 }
 
-fn draw(path: &Path, rows: &[Row], machine: &Machine, network: Network) -> Result<(), RunError> {
-    let failed = |why: String| RunError::Plot {
-        path: path.to_owned(),
+fn cannot_draw(file: &PictureFile, why: String) -> RunError {
+    RunError::Plot {
+        path: file.path().to_owned(),
         why,
-    };
-    let peers = peers::figures(network).map_err(|error| failed(error.to_string()))?;
-    let figure = picture::figure(rows, &peers, machine.line());
-    figure
-        .write(path)
-        .map_err(|error| failed(error.to_string()))
+    }
 }

@@ -191,16 +191,9 @@ mod tests {
 
     #[test]
     fn the_picture_is_an_svg_that_names_everything() {
-        let path = std::env::temp_dir().join(format!("hydrant-picture-{}.svg", std::process::id()));
-        figure(
-            &rows(),
-            &peers::figures(Network::Mapped).unwrap(),
-            "AMD EPYC, 2 cores".to_owned(),
-        )
-        .write(&path)
-        .unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let peers = peers::figures(Network::Mapped).unwrap();
+        let figure = figure(&rows(), &peers, "AMD EPYC, 2 cores".to_owned());
+        let text = figure.svg().unwrap();
         for word in [
             "</svg>",
             "put, bare",

@@ -1,4 +1,4 @@
-//! Pictures of measurements, as SVG: size sweeps with lines, single figures as dots, and curves
+//! Pictures of measurements, as SVG or pages that hold one: size sweeps with lines, single figures as dots, and curves
 //! over any axes.
 //!
 //! Axes of time are logarithmic: nanoseconds and milliseconds stand in one picture. Legends
@@ -7,11 +7,11 @@
 mod axis;
 mod curves;
 mod dots;
+mod file;
 mod sweep;
 
-use std::path::Path;
-
 pub(crate) use curves::{Axis, Scale};
+pub(crate) use file::PictureFile;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -133,11 +133,6 @@ impl Panel {
 }
 
 impl Figure {
-    /// Writes the picture to `path`.
-    pub(crate) fn write(&self, path: &Path) -> Drawn {
-        Ok(std::fs::write(path, self.svg()?)?)
-    }
-
     /// The picture as SVG.
     pub(crate) fn svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let mut text = String::new();
