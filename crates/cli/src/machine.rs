@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open};
 use rustix::thread::{MembarrierCommand, membarrier_query};
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::units;
 
 /// One line of `hydrant info`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fact {
     /// What it is.
     pub(crate) name: &'static str,
@@ -18,13 +18,26 @@ pub(crate) struct Fact {
     pub(crate) value: String,
     /// What it decides for Hydrant.
     pub(crate) meaning: &'static str,
+    /// The numbers in the value, for programs: the key says the unit.
+    pub(crate) figures: Map<String, Value>,
 }
 
-fn fact(name: &'static str, value: impl Into<String>, meaning: &'static str) -> Fact {
+/// A fact without figures.
+pub(crate) fn fact(name: &'static str, value: impl Into<String>, meaning: &'static str) -> Fact {
     Fact {
         name,
         value: value.into(),
         meaning,
+        figures: Map::new(),
+    }
+}
+
+impl Fact {
+    /// Adds a figure; `None` is no limit, or not known.
+    pub(crate) fn figure(mut self, key: &str, number: Option<impl Into<Value>>) -> Self {
+        let number = number.map_or(Value::Null, Into::into);
+        self.figures.insert(key.to_owned(), number);
+        self
     }
 }
 
@@ -82,11 +95,13 @@ impl Machine {
     /// Processor, memory and kernel facilities.
     pub(crate) fn facts(&self) -> Vec<Fact> {
         let page = rustix::param::page_size();
-        let memory = format!(
-            "{} ({} available)",
-            meminfo("MemTotal"),
-            meminfo("MemAvailable")
-        );
+        let (total, available) = (meminfo("MemTotal"), meminfo("MemAvailable"));
+        let in_words = |bytes: Option<u64>| {
+            bytes.map_or_else(|| "unknown".to_owned(), |bytes| units::bytes(bytes as f64))
+        };
+        let memory = format!("{} ({} available)", in_words(total), in_words(available));
+        let cgroup = cgroup_limit();
+        let pools = reserved_huge_pages();
         let cores = format!(
             "{} allowed of {} present",
             self.cores_allowed, self.cores_present
@@ -96,19 +111,25 @@ impl Machine {
             membarrier_query().contains_command(MembarrierCommand::RegisterPrivateExpedited);
         vec![
             fact("processor", self.model.clone(), ""),
-            fact("cores", cores, "ranks beyond them take turns"),
+            fact("cores", cores, "ranks beyond them take turns")
+                .figure("allowed_cores", Some(self.cores_allowed))
+                .figure("present_cores", Some(self.cores_present)),
             fact("kernel", self.kernel.clone(), ""),
-            fact("memory", memory, ""),
+            fact("memory", memory, "")
+                .figure("total_bytes", total)
+                .figure("available_bytes", available),
             fact(
                 "memory limit of the cgroup",
-                cgroup_limit(),
+                cgroup.map_or_else(|| "none".to_owned(), |bytes| units::bytes(bytes as f64)),
                 "ranks that pass it are killed by the kernel",
-            ),
+            )
+            .figure("bytes", cgroup),
             fact(
                 "page size",
                 units::bytes(page as f64),
                 "the least that is mapped or pinned",
-            ),
+            )
+            .figure("bytes", Some(page)),
             fact(
                 "transparent huge pages",
                 huge_pages("enabled"),
@@ -121,9 +142,10 @@ impl Machine {
             ),
             fact(
                 "reserved huge pages",
-                reserved_huge_pages(),
+                HugePagePool::in_words(pools.as_deref()),
                 "for symmetric memory that requires them",
-            ),
+            )
+            .figure("pools", pools.map(HugePagePool::figures)),
             fact(
                 "membarrier",
                 facility(membarrier),
@@ -140,36 +162,49 @@ impl Machine {
 
     /// The limits set on this process.
     pub(crate) fn limits(&self) -> Vec<Fact> {
-        let bytes = |limit: u64| units::bytes(limit as f64);
-        let count = |limit: u64| limit.to_string();
+        let bytes: fn(u64) -> String = |limit| units::bytes(limit as f64);
+        let count: fn(u64) -> String = |limit| limit.to_string();
+        let limit = |name, resource, unit: &str, words: fn(u64) -> String, meaning| {
+            let limit = getrlimit(resource);
+            fact(name, in_words(&limit, words), meaning)
+                .figure(unit, limit.current)
+                .figure(&format!("most_{unit}"), limit.maximum)
+        };
         vec![
-            fact(
+            limit(
                 "memlock (ulimit -l)",
-                limit(Resource::Memlock, bytes),
+                Resource::Memlock,
+                "bytes",
+                bytes,
                 "memory that may be registered",
             ),
-            fact(
+            limit(
                 "open files (ulimit -n)",
-                limit(Resource::Nofile, count),
+                Resource::Nofile,
+                "files",
+                count,
                 "bounds the ranks of a host",
             ),
-            fact(
+            limit(
                 "processes (ulimit -u)",
-                limit(Resource::Nproc, count),
+                Resource::Nproc,
+                "processes",
+                count,
                 "ranks and their service threads",
             ),
-            fact(
+            limit(
                 "address space (ulimit -v)",
-                limit(Resource::As, bytes),
+                Resource::As,
+                "bytes",
+                bytes,
                 "memory that may be mapped",
             ),
         ]
     }
 }
 
-fn limit(resource: Resource, words: impl Fn(u64) -> String) -> String {
-    let limit = getrlimit(resource);
-    let words = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), &words);
+fn in_words(limit: &Rlimit, words: fn(u64) -> String) -> String {
+    let words = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), words);
     match limit.current == limit.maximum {
         true => words(limit.current),
         false => format!(
@@ -180,16 +215,14 @@ fn limit(resource: Resource, words: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// A line of `/proc/meminfo`, which counts in KiB.
-fn meminfo(key: &str) -> String {
-    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+/// A line of `/proc/meminfo`, which counts in KiB, in bytes.
+fn meminfo(key: &str) -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info
         .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    match line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()) {
-        Some(kib) => units::bytes(kib * 1024.0),
-        None => "unknown".to_owned(),
-    }
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The word in brackets is the one in force.
@@ -206,43 +239,61 @@ fn chosen(modes: &str) -> Option<&str> {
     Some(rest.split_once(']')?.0)
 }
 
-fn reserved_huge_pages() -> String {
-    let Ok(pools) = fs::read_dir("/sys/kernel/mm/hugepages") else {
-        return "not in this kernel".to_owned();
-    };
-    let mut sizes: Vec<(u64, String)> = pools
-        .flatten()
-        .filter_map(|pool| {
-            let kib = pool
-                .file_name()
-                .to_str()?
-                .strip_prefix("hugepages-")?
-                .strip_suffix("kB")?
-                .parse::<u64>()
-                .ok()?;
-            let read = |file| {
-                fs::read_to_string(pool.path().join(file))
-                    .ok()?
-                    .trim()
-                    .parse::<u64>()
-                    .ok()
-            };
-            let (all, free) = (read("nr_hugepages")?, read("free_hugepages")?);
-            Some((
-                kib,
-                format!(
-                    "{all} of {} ({free} free)",
-                    units::bytes(kib as f64 * 1024.0)
-                ),
-            ))
+/// Huge pages of one size that are set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HugePagePool {
+    page_bytes: u64,
+    pages: u64,
+    free_pages: u64,
+}
+
+impl HugePagePool {
+    fn in_words(pools: Option<&[Self]>) -> String {
+        let Some(pools) = pools else {
+            return "not in this kernel".to_owned();
+        };
+        let words = pools.iter().map(|pool| {
+            let size = units::bytes(pool.page_bytes as f64);
+            format!("{} of {size} ({} free)", pool.pages, pool.free_pages)
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    fn figures(pools: Vec<Self>) -> Value {
+        let figures = pools.into_iter().map(|pool| {
+            json!({
+                "page_bytes": pool.page_bytes,
+                "pages": pool.pages,
+                "free_pages": pool.free_pages,
+            })
+        });
+        figures.collect()
+    }
+}
+
+/// The pools of reserved huge pages, the smallest pages first; none if the kernel has no such.
+fn reserved_huge_pages() -> Option<Vec<HugePagePool>> {
+    let folders = fs::read_dir("/sys/kernel/mm/hugepages").ok()?;
+    let pool = |folder: &fs::DirEntry| {
+        let name = folder.file_name();
+        let kib = name.to_str()?.strip_prefix("hugepages-")?;
+        let kib: u64 = kib.strip_suffix("kB")?.parse().ok()?;
+        let read = |file| {
+            let text = fs::read_to_string(folder.path().join(file)).ok()?;
+            text.trim().parse().ok()
+        };
+        Some(HugePagePool {
+            page_bytes: kib.checked_mul(1024)?,
+            pages: read("nr_hugepages")?,
+            free_pages: read("free_hugepages")?,
         })
+    };
+    let mut pools: Vec<HugePagePool> = folders
+        .flatten()
+        .filter_map(|folder| pool(&folder))
         .collect();
-    sizes.sort();
-    sizes
-        .into_iter()
-        .map(|(_, words)| words)
-        .collect::<Vec<_>>()
-        .join(", ")
+    pools.sort();
+    Some(pools)
 }
 
 fn pidfd() -> &'static str {
@@ -267,7 +318,7 @@ fn ptrace_scope() -> String {
 }
 
 /// The tightest memory limit on the way from our control group to the root, of either version.
-fn cgroup_limit() -> String {
+fn cgroup_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let least = groups
         .lines()
@@ -277,11 +328,8 @@ fn cgroup_limit() -> String {
             let text = fs::read_to_string(file).ok()?;
             text.trim().parse::<u64>().ok()
         });
-    match least.min() {
-        // Version 1 says "none" by the largest multiple of a page.
-        Some(limit) if limit < i64::MAX as u64 / 2 => units::bytes(limit as f64),
-        _ => "none".to_owned(),
-    }
+    // Version 1 says "none" by the largest multiple of a page.
+    least.min().filter(|limit| *limit < i64::MAX as u64 / 2)
 }
 
 /// The files that may hold a limit, for one line of `/proc/self/cgroup`.

@@ -41,5 +41,6 @@ pub use attach::attach;
 pub use bare::{Bare, Direction};
 pub use conduit::Verbs;
 pub use device::{Port, ports};
+pub use library::SYSTEM_LIBRARY;
 pub use options::Options;
 pub use probe::probe;

@@ -6,8 +6,8 @@ use std::{ffi::c_int, sync::OnceLock};
 
 use crate::ffi::Libibverbs;
 
-/// The library's name, unless `HYDRANT_VERBS_LIBRARY` says another.
-const NAME: &str = "libibverbs.so.1";
+/// The name of libibverbs, unless `HYDRANT_VERBS_LIBRARY` says another.
+pub const SYSTEM_LIBRARY: &str = "libibverbs.so.1";
 
 /// libibverbs, opened once; or why it is not there.
 pub(crate) fn library() -> Result<&'static Libibverbs, &'static str> {
@@ -16,7 +16,7 @@ pub(crate) fn library() -> Result<&'static Libibverbs, &'static str> {
 }
 
 fn open() -> Result<Libibverbs, String> {
-    let name = std::env::var_os("HYDRANT_VERBS_LIBRARY").unwrap_or_else(|| NAME.into());
+    let name = std::env::var_os("HYDRANT_VERBS_LIBRARY").unwrap_or_else(|| SYSTEM_LIBRARY.into());
     // SAFETY: libibverbs has no constructor that asks anything of its user, and the functions
     // have the types that its header gives them; their default versions are taken.
     let opened = unsafe {

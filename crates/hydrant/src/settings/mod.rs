@@ -47,6 +47,15 @@ pub struct SettingRow {
     pub origin: Origin,
     /// What it means, in a sentence.
     pub meaning: &'static str,
+    /// What a number says how many of, such as `bytes`; none if the value is a word.
+    pub unit: Option<&'static str>,
+}
+
+impl SettingRow {
+    /// The value as a number of [`unit`](Self::unit)s; none if it is a word, such as `auto`.
+    pub fn figure(&self) -> Option<u64> {
+        self.unit.and_then(|_| parse_bytes(&self.value))
+    }
 }
 
 /// What can be set about RDMA NICs.
@@ -113,6 +122,8 @@ pub struct Settings {
     /// `tracing_subscriber::EnvFilter`.
     pub log: String,
     origins: BTreeMap<&'static str, Origin>,
+    /// What variables say that other parts of Hydrant read for themselves.
+    elsewhere: BTreeMap<&'static str, String>,
 }
 
 impl Settings {
@@ -141,6 +152,7 @@ impl Settings {
             counters: false,
             log: "warn".to_owned(),
             origins: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
         }
     }
 
@@ -175,11 +187,22 @@ impl Settings {
                     })?;
                     settings.origins.insert(setting.name, Origin::Environment);
                 }
-                None if table::belongs_to_others(&name) => {}
+                None if table::belongs_to_tests(&name) => {}
                 None => settings.warn_unknown(&name),
             }
         }
         Ok(settings)
+    }
+
+    /// Keeps what a variable says that another part of Hydrant reads, to be shown.
+    fn note(&mut self, name: &'static str, text: &str) -> Result<(), String> {
+        self.elsewhere.insert(name, text.to_owned());
+        Ok(())
+    }
+
+    fn noted(&self, name: &str) -> Option<&str> {
+        let text = self.elsewhere.get(name)?;
+        Some(text.as_str()).filter(|text| !text.is_empty())
     }
 
     /// Notes that the program itself set `name`.
@@ -204,6 +227,7 @@ impl Settings {
                 value: (setting.show)(self),
                 origin: (self.origins.get(setting.name).copied()).unwrap_or(Origin::Default),
                 meaning: setting.meaning,
+                unit: setting.unit,
             })
             .collect()
     }

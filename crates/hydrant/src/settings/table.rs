@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hydrant_launch::{HOST_ID, launcher::DEFAULT_SHELL};
 use hydrant_smp::Foreign;
 
 use super::{Settings, format_bytes, parse_bytes};
@@ -10,6 +11,8 @@ use super::{Settings, format_bytes, parse_bytes};
 pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
+    /// What a number says how many of, in the plural; none if the value is a word.
+    pub(super) unit: Option<&'static str>,
     /// Says what was expected if the text will not do.
     pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
     pub(super) show: fn(&Settings) -> String,
@@ -19,30 +22,35 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_CONDUIT",
         meaning: "which network joins the ranks: auto, smp, smp+pin, verbs or sim:PROFILE",
+        unit: None,
         set: |s, text| text.parse().map(|kind| s.conduit = kind),
         show: |s| s.conduit.to_string(),
     },
     Setting {
         name: "HYDRANT_FAR",
-        meaning: "which network joins ranks of different hosts, where conduit is auto: verbs, or smp+pin between pretended ones",
+        meaning: "which network joins ranks of different hosts if HYDRANT_CONDUIT is auto: verbs, or smp+pin between pretended hosts",
+        unit: None,
         set: |s, text| text.parse().map(|kind| s.far = kind),
         show: |s| s.far.to_string(),
     },
     Setting {
         name: "HYDRANT_PRETEND_HOSTS",
-        meaning: "hosts that the ranks pretend to be on, in blocks, to try on one host what happens on several",
+        meaning: "how many hosts the ranks pretend to be on, in blocks: to try on one host what happens on several",
+        unit: Some("hosts"),
         set: |s, text| number(text, 1, 1 << 16).map(|hosts| s.pretend_hosts = hosts as u32),
         show: |s| s.pretend_hosts.to_string(),
     },
     Setting {
         name: "HYDRANT_SIM_RANKS",
-        meaning: "ranks of a simulated job, threads of one process (sim)",
+        meaning: "ranks of a simulated job, which are threads of one process (sim)",
+        unit: Some("ranks"),
         set: |s, text| number(text, 1, 1 << 16).map(|ranks| s.sim_ranks = ranks as u32),
         show: |s| s.sim_ranks.to_string(),
     },
     Setting {
         name: "HYDRANT_SIM_SEED",
-        meaning: "what a simulated network draws its chances from (sim)",
+        meaning: "seed of the random events of a simulated network (sim)",
+        unit: Some("seed"),
         set: |s, text| {
             s.sim_seed = text.parse().map_err(|_| "a whole number from 0 on")?;
             Ok(())
@@ -51,7 +59,8 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_REGISTRATION",
-        meaning: "how memory gets registered, where the network needs that: firehose, pin-everything, bounce, rendezvous-unpin, …",
+        meaning: "how memory gets registered where the network needs it: firehose, pin-everything, bounce, rendezvous-unpin, … (docs/registration.md has all)",
+        unit: None,
         set: |s, text| {
             s.registration.strategy = text
                 .parse()
@@ -63,18 +72,21 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_M",
         meaning: "bytes that peers together may keep registered here; auto is 4/10 of what can be pinned",
+        unit: Some("bytes"),
         set: |s, text| or_auto(text, 4096, 1 << 46).map(|m| s.registration.m = m),
         show: |s| auto_or(s.registration.m),
     },
     Setting {
         name: "HYDRANT_MAXVICTIM",
-        meaning: "bytes that may stay registered beside M: victims, and memory of own operations; auto is M/8",
+        meaning: "bytes that may stay registered beside M: victims, and memory of the rank's own operations; auto is M/8",
+        unit: Some("bytes"),
         set: |s, text| or_auto(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = v),
         show: |s| auto_or(s.registration.maxvictim),
     },
     Setting {
         name: "HYDRANT_BUCKET",
         meaning: "bytes of a bucket, the unit of registration: a power of two, a multiple of the page; auto is a page",
+        unit: Some("bytes"),
         set: |s, text| {
             or_auto(text, 4096, 1 << 30)
                 .map(|bytes| s.registration.bucket = bytes.map(|bytes| bytes as usize))
@@ -83,49 +95,57 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_RIDE",
-        meaning: "most bytes of data that ride on a move",
+        meaning: "most bytes of data piggybacked on a move",
+        unit: Some("bytes"),
         set: |s, text| bytes(text, 0, 1 << 20).map(|ride| s.registration.ride = ride),
         show: |s| format_bytes(s.registration.ride as u64),
     },
     Setting {
         name: "HYDRANT_ADAPTIVE_VICTIMS",
-        meaning: "whether victims may fill what peers leave unused of M",
+        meaning: "whether victims may use the part of M that peers do not use",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.registration.adaptive_victims = on),
         show: |s| shown(s.registration.adaptive_victims),
     },
     Setting {
         name: "HYDRANT_BORROW",
-        meaning: "whether a peer may borrow what others leave unused of M",
+        meaning: "whether a peer may borrow the part of M that others do not use",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.registration.borrowing = on),
         show: |s| shown(s.registration.borrowing),
     },
     Setting {
         name: "HYDRANT_WIDEN",
-        meaning: "whether misses in sequence widen registrations, as far as their cost suggests",
+        meaning: "whether sequential misses make registrations wider, as far as their cost suggests",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.registration.widening = on),
         show: |s| shown(s.registration.widening),
     },
     Setting {
         name: "HYDRANT_PIN_DOWN_ENTRIES",
         meaning: "pages that the pin-down cache holds at most",
+        unit: Some("pages"),
         set: |s, text| number(text, 1, 1 << 30).map(|n| s.registration.entries = n as u64),
         show: |s| s.registration.entries.to_string(),
     },
     Setting {
         name: "HYDRANT_ATOMICS",
-        meaning: "who changes words of 64 bits atomically: native (the NIC of their owner, for all ranks and the owner itself), messages (the owner's processor) or auto: native where the network can",
+        meaning: "what changes words of 64 bits atomically: native (the owner's NIC, for the owner, too), messages (a processor) or auto (native where the network can)",
+        unit: None,
         set: |s, text| text.parse().map(|kind| s.atomics = kind),
         show: |s| s.atomics.to_string(),
     },
     Setting {
         name: "HYDRANT_ANYWHERE",
         meaning: "whether peers may name any address of this rank (put_anywhere, get_anywhere)",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.anywhere = on),
         show: |s| shown(s.anywhere),
     },
     Setting {
         name: "HYDRANT_BOOTSTRAP",
         meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
+        unit: None,
         set: |s, text| {
             let kind = text.parse().map_err(|_| "auto, alone, pmi1 or pmix")?;
             s.bootstrap = kind;
@@ -135,19 +155,22 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_HEAP",
-        meaning: "bytes of symmetric memory that each rank may allocate; address space, memory follows use",
+        meaning: "bytes of symmetric memory that each rank may allocate; memory is only taken when it is used",
+        unit: Some("bytes"),
         set: |s, text| bytes(text, 1 << 16, 1 << 46).map(|bytes| s.heap = bytes),
         show: |s| format_bytes(s.heap as u64),
     },
     Setting {
         name: "HYDRANT_SERVICE",
-        meaning: "whether a thread answers peers while the application computes (not on sim, whose hosts do by their profile)",
+        meaning: "whether a thread answers peers while the application computes (not on sim, where the profile says when a host answers)",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.service = on),
         show: |s| shown(s.service),
     },
     Setting {
         name: "HYDRANT_SPIN",
         meaning: "microseconds that a waiting thread spins before it yields and sleeps, where cores are free",
+        unit: Some("microseconds"),
         set: |s, text| {
             number(text, 0, 10_000_000).map(|micros| s.spin = Duration::from_micros(micros as u64))
         },
@@ -156,6 +179,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_JOIN_TIMEOUT",
         meaning: "seconds to wait for the other ranks at the start",
+        unit: Some("seconds"),
         set: |s, text| {
             number(text, 1, 86_400).map(|secs| s.join_timeout = Duration::from_secs(secs as u64))
         },
@@ -164,18 +188,21 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_RING_SLOTS",
         meaning: "messages that the ring from one rank to another holds (smp)",
+        unit: Some("messages"),
         set: |s, text| number(text, 8, 1 << 20).map(|slots| s.ring_slots = slots),
         show: |s| s.ring_slots.to_string(),
     },
     Setting {
         name: "HYDRANT_RING_PAYLOAD",
         meaning: "bytes of payload that a ring holds; a message carries a quarter of it (smp)",
+        unit: Some("bytes"),
         set: |s, text| bytes(text, 1 << 10, 64 << 20).map(|bytes| s.ring_payload = bytes),
         show: |s| format_bytes(s.ring_payload as u64),
     },
     Setting {
         name: "HYDRANT_EXTENTS",
-        meaning: "buffers that a rank may have exposed at once, on smp+pin and verbs extents registered; auto is 4096, on smp+pin what the kernel can hold, on verbs 65536",
+        meaning: "how many buffers a rank may have exposed at once; on smp+pin and verbs, how many extents it may have registered; auto is 4096, on smp+pin what the kernel can hold, on verbs 65536",
+        unit: Some("extents"),
         set: |s, text| {
             s.extents = match text {
                 "auto" => None,
@@ -191,6 +218,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_SMP_FOREIGN",
         meaning: "how memory outside the heap is reached: auto, process-vm or messages (smp)",
+        unit: None,
         set: |s, text| {
             s.foreign = text.parse()?;
             Ok(())
@@ -206,7 +234,8 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_VERBS_DEVICE",
-        meaning: "RDMA devices that may be used, or ports as device:port, separated by commas; empty: any (verbs)",
+        meaning: "RDMA devices that may be used, or ports as device:port, separated by commas; if empty, all (verbs)",
+        unit: None,
         set: |s, text| {
             s.verbs.devices = text.to_owned();
             Ok(())
@@ -215,7 +244,8 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_VERBS_GID",
-        meaning: "index of the port's address that peers are told, or auto: RoCE version 2 and IPv4 first (verbs)",
+        meaning: "index of the port's GID that peers are told; auto prefers RoCE version 2 and IPv4 (verbs)",
+        unit: Some("index"),
         set: |s, text| {
             or_auto(text, 0, 255).map(|index| s.verbs.gid_index = index.map(|index| index as u8))
         },
@@ -223,7 +253,8 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_VERBS_ACK_TIMEOUT",
-        meaning: "power of two, times 4.096 us, that a packet waits to be acknowledged before it is sent again; auto: what suits the device (verbs)",
+        meaning: "how long a packet waits to be acknowledged before it is sent again: an exponent n, for 4.096 us times 2 to the n; auto is what suits the device (verbs)",
+        unit: Some("exponent"),
         set: |s, text| {
             or_auto(text, 1, 31).map(|time| s.verbs.ack_timeout = time.map(|time| time as u8))
         },
@@ -231,7 +262,8 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_PEER_TIMEOUT",
-        meaning: "seconds that a rank of another host may answer nothing before it is lost; 0: for ever",
+        meaning: "seconds for which a rank of another host may answer nothing before it is lost; 0 is for ever",
+        unit: Some("seconds"),
         set: |s, text| {
             number(text, 0, 86_400).map(|secs| s.peer_timeout = Duration::from_secs(secs as u64))
         },
@@ -240,12 +272,14 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_COUNTERS",
         meaning: "whether each rank prints its counters at the end",
+        unit: None,
         set: |s, text| switch(text).map(|on| s.counters = on),
         show: |s| shown(s.counters),
     },
     Setting {
         name: "HYDRANT_LOG",
         meaning: "what log_to_stderr() logs, which all of Hydrant's own programs call: off, error, warn, info, debug, or a filter such as hydrant=debug",
+        unit: None,
         set: |s, text| {
             tracing_subscriber::EnvFilter::try_new(text)
                 .map_err(|cause| format!("a log filter ({cause})"))?;
@@ -254,14 +288,36 @@ pub(super) const TABLE: &[Setting] = &[
         },
         show: |s| s.log.clone(),
     },
+    Setting {
+        name: "HYDRANT_RSH",
+        meaning: "the remote shell of `hydrant run --hosts`: a command that takes a host and a command line (read by the launcher)",
+        unit: None,
+        set: |s, text| s.note("HYDRANT_RSH", text),
+        show: |s| s.noted("HYDRANT_RSH").unwrap_or(DEFAULT_SHELL).to_owned(),
+    },
+    Setting {
+        name: HOST_ID,
+        meaning: "name of the rank's host, where ranks of one kernel cannot share memory: ranks with the same name share it; if empty, the kernel's own id (read when a job starts)",
+        unit: None,
+        set: |s, text| s.note(HOST_ID, text),
+        show: |s| s.noted(HOST_ID).unwrap_or_default().to_owned(),
+    },
+    Setting {
+        name: "HYDRANT_VERBS_LIBRARY",
+        meaning: "the file of libibverbs, if it is not the system's (verbs)",
+        unit: None,
+        set: |s, text| s.note("HYDRANT_VERBS_LIBRARY", text),
+        show: |s| {
+            (s.noted("HYDRANT_VERBS_LIBRARY")
+                .unwrap_or(hydrant_verbs::SYSTEM_LIBRARY))
+            .to_owned()
+        },
+    },
 ];
 
-/// Variables with our prefix that other parts of Hydrant read.
-pub(super) fn belongs_to_others(name: &str) -> bool {
-    let of_launchers = [hydrant_launch::HOST_ID, "HYDRANT_RSH"];
-    of_launchers.contains(&name)
-        || name.starts_with("HYDRANT_RUN_")
-        || name.starts_with("HYDRANT_TEST_")
+/// Variables with our prefix that say something to Hydrant's own tests.
+pub(super) fn belongs_to_tests(name: &str) -> bool {
+    name.starts_with("HYDRANT_TEST_")
 }
 
 /// Half of physical memory: allocations are checked against what is really available.

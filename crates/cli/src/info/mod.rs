@@ -1,5 +1,7 @@
 //! `hydrant info`: what Hydrant finds on this machine, and every setting in force.
 
+mod page;
+
 use std::io::{self, Write};
 
 use clap::Args;
@@ -7,16 +9,16 @@ use hydrant::Settings;
 use hydrant::settings::{Origin, SettingRow};
 use hydrant_conduit::{Cost, Error, Registration};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::format::Format;
-use crate::machine::{Fact, Machine};
-use crate::table::{Align, Table};
+use crate::machine::{Fact, Machine, fact};
 use crate::units;
 
 /// What `hydrant info` may be told.
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// How to print it: tables, or one JSON object a line.
+    /// How to print it: for people, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -41,6 +43,10 @@ struct Line {
     /// Where a setting's value came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+    /// The numbers in the value, each under a key that ends in its unit; `null` where there is no
+    /// limit, or the value is `auto`.
+    #[serde(flatten)]
+    figures: Map<String, Value>,
     meaning: String,
 }
 
@@ -52,6 +58,7 @@ impl Line {
             name,
             value: fact.value,
             origin: None,
+            figures: fact.figures,
             meaning,
         }
     }
@@ -65,11 +72,13 @@ impl From<SettingRow> for Line {
             Origin::Builder => "builder",
             _ => "elsewhere",
         };
+        let figure = row.unit.map(|unit| (unit.to_owned(), row.figure().into()));
         Line {
             section: "settings",
             name: row.name.to_owned(),
             value: row.value,
             origin: Some(origin.to_owned()),
+            figures: figure.into_iter().collect(),
             meaning: row.meaning.to_owned(),
         }
     }
@@ -94,7 +103,7 @@ fn print(args: &InfoArgs, lines: &[Line]) -> io::Result<()> {
                 writeln!(out, "{}", serde_json::to_string(line)?)?;
             }
         }
-        Format::Table => write!(out, "{}", tables(lines))?,
+        Format::Table => write!(out, "{}", page::text(lines))?,
     }
     out.flush()
 }
@@ -122,35 +131,26 @@ fn lines() -> Vec<Line> {
 
 /// The conduits there are, and why one is absent.
 fn conduits() -> impl Iterator<Item = Fact> {
-    let here = || "available".to_owned();
     [
-        ("smp", here(), "ranks of one host, by shared memory"),
-        (
-            "smp+pin",
-            pinned(hydrant_smp::pin::probe()),
-            "ranks of one host, whose memory is reached where it is pinned, as by a NIC",
-        ),
-        ("verbs", verbs(), "RDMA NICs, by libibverbs"),
-        (
+        fact("smp", "available", "ranks of one host, by shared memory"),
+        pinned(hydrant_smp::pin::probe()),
+        verbs(),
+        fact(
             "sim",
-            here(),
+            "available",
             "a network in virtual time; there, no service thread answers",
         ),
     ]
     .into_iter()
-    .map(|(name, value, meaning)| Fact {
-        name,
-        value,
-        meaning,
-    })
 }
 
 /// The RDMA ports that are up and what registration costs on the first, or why there are none.
-fn verbs() -> String {
+fn verbs() -> Fact {
+    let verbs = |value: String| fact("verbs", value, "RDMA NICs, by libibverbs");
     let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
     let ports = match hydrant::settings::rdma_ports(&settings.verbs) {
         Ok(ports) => ports.join(", "),
-        Err(why) => return format!("absent: {why}"),
+        Err(why) => return verbs(format!("absent: {why}")),
     };
     let options = hydrant_verbs::Options {
         devices: settings.verbs.devices,
@@ -158,20 +158,28 @@ fn verbs() -> String {
         ..hydrant_verbs::Options::default()
     };
     match hydrant_verbs::probe(&options) {
-        Ok(costs) => format!("available: {ports}; {}", costing(costs)),
-        Err(why) => format!("available: {ports}; what registration costs is not known: {why}"),
+        Ok(costs) => with_costs(
+            verbs(format!("available: {ports}; {}", costing(costs))),
+            costs,
+        ),
+        Err(why) => verbs(format!(
+            "available: {ports}; what registration costs is not known: {why}"
+        )),
     }
 }
 
 /// What registration costs with played NICs, or why there are none.
-fn pinned(found: Result<Registration, Error>) -> String {
+fn pinned(found: Result<Registration, Error>) -> Fact {
+    let meaning = "ranks of one host, whose memory is reached where it is pinned, as by a NIC";
     match found {
-        Ok(found) => format!(
-            "available: {}, up to {}",
-            costing([found.register, found.deregister]),
-            units::bytes(found.max_bytes as f64)
-        ),
-        Err(why) => format!("absent: {why}"),
+        Ok(found) => {
+            let costs = [found.register, found.deregister];
+            let most = units::bytes(found.max_bytes as f64);
+            let value = format!("available: {}, up to {most}", costing(costs));
+            with_costs(fact("smp+pin", value, meaning), costs)
+                .figure("max_bytes", Some(found.max_bytes))
+        }
+        Err(why) => fact("smp+pin", format!("absent: {why}"), meaning),
     }
 }
 
@@ -181,6 +189,18 @@ fn costing(costs: [Cost; 2]) -> String {
         format!("{per_op} + {per_page} a page")
     });
     format!("registers in {register}, deregisters in {deregister}")
+}
+
+fn with_costs(fact: Fact, [register, deregister]: [Cost; 2]) -> Fact {
+    // Measured, so that more than tenths say nothing.
+    let tenths = |nanos: f64| Some((nanos * 10.0).round() / 10.0);
+    fact.figure("register_nanoseconds", tenths(register.per_op_ns))
+        .figure("register_page_nanoseconds", tenths(register.per_page_ns))
+        .figure("deregister_nanoseconds", tenths(deregister.per_op_ns))
+        .figure(
+            "deregister_page_nanoseconds",
+            tenths(deregister.per_page_ns),
+        )
 }
 
 /// Which launcher's variables are seen: they decide how a program started here would join a job.
@@ -210,38 +230,9 @@ fn launchers(environment: impl Fn(&str) -> Option<String>) -> impl Iterator<Item
         } else {
             seen.join(" ")
         };
-        Fact {
-            name,
-            value,
-            meaning,
-        }
+        fact(name, value, meaning)
     })
     .into_iter()
-}
-
-/// A table for each section.
-fn tables(lines: &[Line]) -> String {
-    let mut text = String::new();
-    for section in lines.chunk_by(|a, b| a.section == b.section) {
-        let columns = [
-            ("name", Align::Left),
-            ("value", Align::Left),
-            ("origin", Align::Left),
-            ("meaning", Align::Left),
-        ];
-        let mut table = Table::new(section[0].section, &columns);
-        for line in section {
-            let origin = line.origin.clone().unwrap_or_default();
-            table.row([
-                line.name.clone(),
-                line.value.clone(),
-                origin,
-                line.meaning.clone(),
-            ]);
-        }
-        text += &format!("{table}\n");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -251,7 +242,7 @@ mod tests {
     #[test]
     fn every_section_is_there_once_and_json_is_one_object_a_line() {
         let lines = lines();
-        let text = tables(&lines);
+        let text = page::text(&lines);
         for section in ["conduits", "machine", "limits", "launcher"] {
             assert_eq!(
                 text.lines().filter(|line| *line == section).count(),
@@ -263,6 +254,34 @@ mod tests {
         assert_eq!(smp["name"], "smp");
         assert_eq!(smp["value"], "available");
         assert!(smp.get("origin").is_none());
+    }
+
+    #[test]
+    fn figures_are_numbers_under_their_units() {
+        let line = |name: &str, value: &str| {
+            let variable = (name.to_owned(), value.to_owned());
+            let rows = Settings::from_vars([variable]).unwrap().rows();
+            let row = rows.into_iter().find(|row| row.name == name).unwrap();
+            serde_json::to_value(Line::from(row)).unwrap()
+        };
+        assert_eq!(line("HYDRANT_HEAP", "1.5G")["bytes"], 3_u64 << 29);
+        assert_eq!(line("HYDRANT_SPIN", "7")["microseconds"], 7);
+        assert_eq!(line("HYDRANT_M", "auto")["bytes"], Value::Null);
+        assert!(line("HYDRANT_CONDUIT", "smp").get("bytes").is_none());
+        let lines = lines();
+        let of = |name: &str| lines.iter().find(|line| line.name == name).unwrap();
+        assert!(of("memory").figures["total_bytes"].as_u64() > Some(0));
+        assert!(of("page size").figures["bytes"].as_u64() >= Some(4096));
+        assert!(of("open files (ulimit -n)").figures.contains_key("files"));
+    }
+
+    #[test]
+    fn the_page_fits_80_columns() {
+        let mut lines = lines();
+        lines.extend(Settings::new().rows().into_iter().map(Line::from));
+        for line in page::text(&lines).lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 
     #[test]
