@@ -2,8 +2,8 @@
 //!
 //! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are what
 //! Firehose was measured with (§4.3, table 3). They are ordinary programs: whatever they
-//! do, a user's program can do too. [`hammer`] is a third one: ranks that work on each other until
-//! something breaks. What the two are made of:
+//! do, a user's program can do too. [`hammer`] is a third one, for tests of faults: its ranks access
+//! each other's memory all the time and check all they read. The first two are made of these modules:
 //!
 //! | | |
 //! |---|---|

@@ -1,4 +1,2 @@
-//! ARMCI's operation set on `hydrant`, and its C ABI.
-//!
-//! Nothing is built here yet; the crate holds its place in the workspace so that
-//! the floors of `ARCHITECTURE.md` can be seen in the tree.
+//! Planned, and not built: ARMCI's operation set (Nieplocha and others 2002) on `hydrant`, and its
+//! C ABI. The crate is empty; it is there so that the floors of `ARCHITECTURE.md` can be seen.

@@ -1,13 +1,12 @@
-//! The contract every network keeps, and its conformance tests.
+//! The contract that every network keeps, and its conformance tests.
 //!
 //! A *conduit* is a network as Hydrant sees it: one-sided [`write`](Conduit::write) and
 //! [`read`](Conduit::read) between an own and a remote extent, small ordered reliable
 //! messages on which active messages ride, [`register`](Conduit::register) and
 //! [`deregister`](Conduit::deregister), [`poll`](Conduit::poll), a blocking
-//! [`wait`](Conduit::wait) and a clock. It offers no more than that; everything else is
-//! built above it, once, for all networks.
+//! [`wait`](Conduit::wait) and a clock. Everything else is built above it, once for all networks.
 //!
-//! The [`memory`] module holds the views of memory that other processes touch at the same
+//! The [`memory`] module has views of memory that other processes change at the same
 //! time. The `conformance` module, under the feature of that name, is the one suite that
 //! every implementation passes.
 

@@ -1,6 +1,6 @@
 //! One-sided remote memory for the processes of one parallel job.
 //!
-//! The ranks of a job read and write each other's memory directly, call each other and
+//! The ranks of a job read and write each other's memory directly, call functions at each other and
 //! compute together. [`run`] joins the job that the process was launched in:
 //!
 //! ```
@@ -19,13 +19,30 @@
 //! | to | see |
 //! |---|---|
 //! | join, leave, abort | [`run`], [`Job`], [`JobBuilder`] |
-//! | own memory that peers reach | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
+//! | own memory that peers can access | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
 //! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
-//! | change words atomically | [`Symmetric::fetch_add`] and its kin |
+//! | choose what memory holds | [`Pod`], [`Zeroable`] |
+//! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
-//! | run code elsewhere | [`Job::request_short`], [`Job::call`] |
+//! | run code on another rank | [`Job::request_short`], [`Job::call`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | set and count | [`Settings`], [`Counters`] |
+//! | see the log | [`log_to_stderr`] |
+//!
+//! # Networks
+//!
+//! Ranks of one host share memory (`smp`); ranks of different hosts use RDMA (`verbs`), which has
+//! been tried on soft-RoCE only, never on a hardware NIC. `smp+pin` plays NICs on one host, and
+//! `sim:PROFILE` simulates the machines of the papers in virtual time. There is no network for
+//! hosts without RDMA, no access to GPU memory, and no way to join a job after its start. It runs
+//! on Linux.
+//!
+//! # Registered memory
+//!
+//! Where the network needs registered memory, Hydrant registers it as the [`Strategy`] says: the
+//! Firehose algorithm (Bell and Bonachea 2003), the pin-down cache (Tezuka and others 1998), or one
+//! of those that they and ARMCI (Nieplocha and others 2002) were compared with. Registration by
+//! helper threads (Li and others 2011) is planned, and so is ARMCI's own interface.
 
 mod am;
 mod collective;

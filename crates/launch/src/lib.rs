@@ -1,10 +1,10 @@
 //! How the ranks of a job start and find each other.
 //!
 //! A rank calls [`join()`] and gets a [`Bootstrap`]: its rank, the size of the
-//! job, and a small key-value space in which ranks leave each other the few
-//! bytes (an address, a file descriptor's owner, the job's secret) that they
-//! need before their conduit carries anything. What is behind it depends on
-//! who started the program:
+//! job, and a small key-value space. Through it ranks exchange the few bytes (an
+//! address, a file descriptor's owner, the job's secret) that they need before
+//! their conduit works. Which service provides it depends on who started the
+//! program:
 //!
 //! | started by | service | module |
 //! |---|---|---|
@@ -17,9 +17,9 @@
 //! never a silent job of one.
 //!
 //! [`launcher`] is the other side: it starts ranks on this host, or by a remote
-//! shell on several, serves them PMI-1, and sees to it that none of them outlives
-//! the job. [`hosts()`] says which ranks share a host, and [`Subset`] lets some
-//! ranks of a job find each other as if they were all.
+//! shell on several, serves them PMI-1, and makes sure that none of them outlives
+//! the job. [`hosts()`] says which ranks share a host, and [`Subset`] makes a job of
+//! its own out of some ranks of a job.
 
 mod alone;
 mod detect;

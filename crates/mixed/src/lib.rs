@@ -11,9 +11,9 @@
 //! | sleep | near; a thread sleeps in the far one meanwhile and passes on what wakes it (`relay`) |
 //! | ends of ranks | both, told once (`standings`) |
 //!
-//! What peers are mapped is what [`window`](hydrant_conduit::Conduit::window) says: the layers
-//! above store there and send messages elsewhere. An atomic word is so only ever changed by
-//! processors of its owner's host, by mates who map it or by its owner on behalf of others.
+//! [`window`](hydrant_conduit::Conduit::window) says which peers' memory is mapped: the layers above
+//! store there directly, and send messages to other peers. So an atomic word is only changed by
+//! processors of its owner's host: by ranks there, which map it, or by its owner on behalf of others.
 
 mod limits;
 mod mates;

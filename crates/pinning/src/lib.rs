@@ -2,9 +2,9 @@
 //! Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals, as state machines without
 //! I/O, clock, threads or unsafe.
 //!
-//! [`Engine`] decides; [`Hot`] is the way around it when both sides of an operation are
-//! registered already. The driver (a rank of a job, a simulation of ten thousand ranks, a
-//! property test, a fuzzer) does what the [`Action`]s say.
+//! [`Engine`] decides; an operation whose memory is registered on both sides already goes through
+//! [`Hot`] instead. The driver (a rank of a job, a simulation of ten thousand ranks, a property
+//! test) carries out the [`Action`]s.
 //!
 //! ```
 //! use hydrant_pinning::{Action, Config, Engine, Operation, Own, Region};

@@ -1,4 +1,4 @@
-//! The conduit in virtual time, with the hardware of the papers.
+//! A network in virtual time, with the hardware of the papers.
 //!
 //! A [`World`] is the machine of one job: NICs, links and hosts with the figures of a
 //! [`Profile`], one clock, one seed. Each rank is a [`Sim`] of it, a
@@ -10,8 +10,8 @@
 //!
 //! The threads take turns; only one runs at a time, the one whose clock is earliest. It keeps
 //! the turn, inside the conduit and outside, until it looks at what others did: `poll`, `wait`,
-//! `handled`, `deregister`, a `send` that finds no room. Everything earlier happens first.
-//! `send`, `write`, `read` and `register` only cost time on the caller's clock. Real time has no
+//! `handled`, `deregister`, a `send` that finds no room. Everything earlier then happens first.
+//! `send`, `write`, `read` and `register` only advance the caller's clock. Real time has no
 //! meaning: a thread that has the turn may compute for hours. One that *sleeps* outside the
 //! conduit (joins a thread, waits for a lock) loses it after some 20 ms until it calls again;
 //! what such a program does may differ from run to run. A thread that waits for another must
@@ -23,8 +23,8 @@
 //!
 //! # Deadlocks
 //!
-//! Where every thread waits without a timeout and nothing is under way, nothing can ever happen
-//! again. Each of the waits then panics, with a text that says which rank waits for what.
+//! If every thread waits without a timeout and nothing is under way, nothing can happen any more.
+//! Each of the waits then panics, with a text that says which rank waits for what.
 //!
 //! # What is modelled
 //!

@@ -1,15 +1,15 @@
 //! The conduit between ranks of one host: shared memory.
 //!
 //! All ranks map one `memfd`: a card for each rank, lock-free rings for each pair, and the
-//! segment each rank owns (`layout`). Puts and gets to a segment are plain copies by the
+//! segment that each rank owns (`layout`). Puts and gets to a segment are plain copies by the
 //! caller; messages go through the rings (`ring`); memory outside the segments is reached
 //! by `process_vm_readv/writev` under keys that can be revoked (`extents`), and by
 //! messages where the system forbids that. Sleepers are woken through a bell
 //! (`bell`); the death of a peer is seen by a thread that watches its `pidfd` (`watch`).
-//! No name is left in any file system.
+//! The shared memory has no name in any file system.
 //!
-//! [`pin`] is the same with NICs played beside it, which touch only memory that the kernel
-//! pinned: what it takes to try registration where there is no NIC.
+//! [`pin`] is the same with threads that play NICs and only access memory that the kernel
+//! pinned: a way to try registration where there is no NIC.
 
 mod sync;
 

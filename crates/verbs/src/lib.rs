@@ -1,16 +1,15 @@
 //! The conduit over RDMA NICs, through libibverbs opened at run time.
 //!
-//! It builds and starts where no RDMA package is installed; [`ports`] then says why there is
-//! none. A rank has one open device and reaches every peer by reliable connections, one for each
-//! direction, made when it is first used: `lane` is the way to a peer, `inbox` what comes from
-//! peers, `control` the thread that makes connections and watches whether peers are there, by
-//! datagrams. `table` holds what is registered. `nic` owns the objects of libibverbs, `ffi`
-//! is libibverbs as C has it.
+//! It builds and starts where no RDMA package is installed; [`ports`] then says why there is no
+//! port. A rank opens one device and reaches every peer by reliable connections, one for each
+//! direction, made on first use: `lane` is the connection to a peer, `inbox` receives from
+//! peers, `control` is the thread that makes connections and watches peers, by datagrams. `table`
+//! holds what is registered. `nic` owns the objects of libibverbs, `ffi` has its C declarations.
 //!
-//! InfiniBand and RoCE work alike: peers are addressed by GID, on InfiniBand within a subnet by
-//! LID. A message is a send into a shared receive queue, of which each peer can use a share and
-//! no more; small writes and messages are taken along with the request; requests that come
-//! while the NIC is busy share a doorbell and a completion.
+//! The same code serves InfiniBand and RoCE: peers are addressed by GID, on InfiniBand within a subnet
+//! by LID. It was tried on soft-RoCE only, never on a hardware NIC. A message is a send into a shared
+//! receive queue, of which each peer can use a share and no more; small writes and messages are sent
+//! inline; requests that come while the NIC is busy share a doorbell and a completion.
 
 mod access;
 mod attach;
