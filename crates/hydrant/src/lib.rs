@@ -1,6 +1,6 @@
 //! One-sided remote memory for the processes of one parallel job.
 //!
-//! The ranks of a job read and write each other's memory directly, call functions at each other and
+//! The ranks of a job read and write each other's memory directly, call functions on each other and
 //! compute together. [`run`] joins the job that the process was launched in:
 //!
 //! ```
