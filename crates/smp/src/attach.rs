@@ -10,10 +10,11 @@ use hydrant_launch::{Bootstrap, kernel_id};
 
 use crate::{
     Smp,
+    calls::Invitation,
     foreign::Foreign,
     layout::{MAGIC, Shape, header},
     mapping::{self, Mapping},
-    rendezvous::{self, Invitation},
+    rendezvous,
     shared::Shared,
 };
 
@@ -55,7 +56,8 @@ const MAX_RANKS: u32 = 4096;
 /// Rank 0's options hold for all, but for the timeout and the way to foreign memory.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if a rank is on another host or does not come in time.
+/// [`Error::Unreachable`] if a rank is on another host or does not come in time;
+/// [`Error::PeerLost`] if it ends before it has come.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
     join(bootstrap, options, Nics::Absent, |_| Ok(())).map(|(smp, ())| smp)
 }
@@ -130,8 +132,8 @@ fn host(
     let (host, invitation) = rendezvous::open()?;
     put(bootstrap, &invitation, &shape)?;
     fence(bootstrap)?;
-    check_hosts(bootstrap)?;
-    host.serve(file.as_fd(), shape.ranks(), options.timeout)?;
+    let pids = check_hosts(bootstrap)?;
+    host.serve(file.as_fd(), &pids, options.timeout)?;
     Ok((shape, file))
 }
 
@@ -144,41 +146,47 @@ fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Own
     let card = get(bootstrap, 0, "smp")?;
     let (shape, invitation) = card.split_at_checked(size_of::<Shape>()).ok_or_else(bad)?;
     let shape: Shape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
-    let invitation = Invitation::from_bytes(invitation).ok_or_else(bad)?;
+    let invitation = bytemuck::try_pod_read_unaligned(invitation).map_err(|_| bad())?;
     let file = rendezvous::join(&invitation, bootstrap.rank(), options.timeout)?;
     Ok((shape, file))
 }
 
 fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) -> Result<(), Error> {
-    let card = [bytemuck::bytes_of(shape), &invitation.to_bytes()].concat();
+    let card = [bytemuck::bytes_of(shape), bytemuck::bytes_of(invitation)].concat();
     bootstrap.put("smp", &card).map_err(unreachable)?;
     put_host(bootstrap)
 }
 
+/// What every rank says of itself: its process, and the kernel that runs it.
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-    bootstrap
-        .put("host", kernel_id().as_bytes())
-        .map_err(unreachable)
+    let card = [&std::process::id().to_le_bytes(), kernel_id().as_bytes()].concat();
+    bootstrap.put("host", &card).map_err(unreachable)
 }
 
-/// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all.
-fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
+/// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all. The
+/// processes of those looked at.
+fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>, Error> {
     let here = kernel_id();
     let others = if bootstrap.rank() == 0 {
         1..bootstrap.size()
     } else {
         0..1
     };
+    let mut pids = Vec::with_capacity(others.len());
     for other in others {
-        if get(bootstrap, other, "host")? != here.as_bytes() {
-            return Err(Error::Unreachable(format!(
-                "ranks {} and {other} are on different hosts, and shared memory joins only ranks \
-                 of one: start them all on one, or use HYDRANT_CONDUIT=auto",
-                bootstrap.rank()
-            )));
+        let card = get(bootstrap, other, "host")?;
+        match card.split_first_chunk() {
+            Some((pid, kernel)) if kernel == here.as_bytes() => pids.push(u32::from_le_bytes(*pid)),
+            _ => {
+                return Err(Error::Unreachable(format!(
+                    "ranks {} and {other} are on different hosts, and shared memory joins only \
+                     ranks of one: start them all on one, or use HYDRANT_CONDUIT=auto",
+                    bootstrap.rank()
+                )));
+            }
         }
     }
-    Ok(())
+    Ok(pids)
 }
 
 fn get(bootstrap: &mut dyn Bootstrap, from: u32, key: &str) -> Result<Vec<u8>, Error> {

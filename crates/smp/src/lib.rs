@@ -18,6 +18,8 @@ mod attach;
 #[cfg(not(loom))]
 mod bell;
 #[cfg(not(loom))]
+mod calls;
+#[cfg(not(loom))]
 mod conduit;
 mod extents;
 #[cfg(not(loom))]

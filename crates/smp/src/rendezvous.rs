@@ -1,219 +1,151 @@
 //! How the ranks of a host come to share one file.
 //!
-//! Rank 0 makes the file and a secret, listens on an abstract socket of random name (it is in
-//! no file system, and gone with the process), and publishes both in the launcher's key-value
-//! space, which only the job's processes can read. The others connect, show the secret and
-//! their rank, and get the file's descriptor. A stranger that finds the socket has another
-//! user id or lacks the secret; it is hung up on, and delays nobody.
+//! Rank 0 makes the file, can be [called](crate::calls), and publishes how in the launcher's
+//! key-value space, which only the job's processes can read. The others call with one end of a
+//! pair of sockets, and get the file's descriptor through it. Calls of strangers do not arrive, so
+//! that none of them delays anybody. Rank 0 watches the processes of those that are still to come,
+//! and they see by their end of the pair when rank 0 ends: who dies is named at once.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut, Read, Write},
+    io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::net::UnixStream,
     },
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::Error;
+use hydrant_conduit::{Error, Rank};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
     },
-    process::geteuid,
+    process::{Pid, PidfdFlags, getuid, pidfd_open},
 };
 
-const SECRET: usize = 16;
-/// What a rank shows: the secret and its number.
-const HELLO: usize = SECRET + 4;
-/// A connection that has shown nothing in this time is a stranger's.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections that may be undecided at once, beside one for each rank.
-const STRANGERS: usize = 64;
+use crate::calls::{Call, Callee, Invitation};
 
-/// Where to come, and what to show there.
-#[derive(Clone)]
-pub(crate) struct Invitation {
-    name: [u8; 16],
-    secret: [u8; SECRET],
-}
-
-impl Invitation {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        [&self.name[..], &self.secret[..]].concat()
-    }
-
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (name, secret) = bytes.split_first_chunk()?;
-        Some(Self {
-            name: *name,
-            secret: secret.try_into().ok()?,
-        })
-    }
-
-    fn address(&self) -> Result<SocketAddr, Error> {
-        let name: String = self.name.iter().map(|byte| format!("{byte:02x}")).collect();
-        SocketAddr::from_abstract_name(format!("hydrant-{name}"))
-            .map_err(|cause| Error::system("naming the socket", cause))
-    }
-}
+/// Datagrams that are looked at between two looks at the clock and at who died.
+const TURN: usize = 256;
 
 /// The door at which the file is handed out.
-pub(crate) struct Host {
-    listener: UnixListener,
-    invitation: Invitation,
-}
+pub(crate) struct Host(Callee);
 
 /// Opens the door.
 pub(crate) fn open() -> Result<(Host, Invitation), Error> {
-    let mut invitation = Invitation {
-        name: [0; 16],
-        secret: [0; SECRET],
-    };
-    for bytes in [&mut invitation.name[..], &mut invitation.secret[..]] {
-        let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(|cause| Error::system("drawing the job's secret", cause))?;
-        if got != bytes.len() {
-            let short = io::Error::from(io::ErrorKind::UnexpectedEof);
-            return Err(Error::system("drawing the job's secret", short));
-        }
-    }
-    let listener = UnixListener::bind_addr(&invitation.address()?)
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|cause| Error::system("listening for the other ranks", cause))?;
-    let host = Host {
-        listener,
-        invitation: invitation.clone(),
-    };
-    Ok((host, invitation))
+    let (callee, invitation) = Callee::open()?;
+    Ok((Host(callee), invitation))
 }
 
-/// A connection that has not shown everything yet.
-struct Caller {
-    stream: UnixStream,
-    shown: Vec<u8>,
-    until: Instant,
+/// A rank that is still to come, and its process, if it can be watched.
+struct Missing {
+    rank: Rank,
+    process: Option<OwnedFd>,
 }
 
 impl Host {
-    /// Hands `file` to ranks 1 to `ranks` - 1, once each.
+    /// Hands `file` to the ranks after 0, once each: those whose processes are `pids`, in order.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] naming a rank that did not come in `timeout`.
+    /// [`Error::PeerLost`] naming one that ended before it came; [`Error::Unreachable`] naming one
+    /// that did not come in `timeout`.
     pub(crate) fn serve(
         self,
         file: BorrowedFd<'_>,
-        ranks: usize,
+        pids: &[u32],
         timeout: Duration,
     ) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
-        let mut joined = vec![false; ranks];
-        joined[0] = true;
-        let mut callers: Vec<Caller> = Vec::new();
-        while let Some(missing) = joined.iter().position(|joined| !joined) {
-            let now = Instant::now();
-            if now >= deadline {
+        // A time beyond what a clock can hold is none.
+        let deadline = Instant::now().checked_add(timeout);
+        let mut missing = Vec::with_capacity(pids.len());
+        for (rank, pid) in (1..).map(Rank).zip(pids) {
+            let process = watch(rank, *pid)?;
+            missing.push(Missing { rank, process });
+        }
+        while let Some(first) = missing.first() {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
                 return Err(Error::Unreachable(format!(
-                    "rank {missing} did not join the shared memory in {} s; are all ranks on \
-                     one host and in one network namespace? (HYDRANT_JOIN_TIMEOUT waits longer)",
+                    "rank {} did not join the shared memory in {} s; are all ranks on one host \
+                     and in one network namespace? (HYDRANT_JOIN_TIMEOUT waits longer)",
+                    first.rank,
                     timeout.as_secs()
                 )));
             }
-            callers.retain(|caller| caller.until > now);
-            self.wait(&callers, (deadline - now).min(PATIENCE));
-            self.accept(&mut callers, ranks + STRANGERS);
-            callers.retain_mut(|caller| match caller.hear() {
-                Heard::More => true,
-                Heard::Hello => {
-                    if let Some(rank) = self.admit(&caller.shown, &joined)
-                        && give(&caller.stream, file).is_ok()
-                    {
-                        joined[rank] = true;
-                    }
-                    false
-                }
-                Heard::Gone => false,
-            });
+            let ended = self.wait(&missing, left);
+            self.hand_out(file, &mut missing)?;
+            // One that ended after it got the file is seen by all who have it.
+            if let Some(rank) = ended.filter(|rank| missing.iter().any(|one| one.rank == *rank)) {
+                return Err(Error::PeerLost(rank));
+            }
         }
         Ok(())
     }
 
-    fn wait(&self, callers: &[Caller], time: Duration) {
-        let mut fds: Vec<PollFd<'_>> = callers
-            .iter()
-            .map(|caller| PollFd::new(&caller.stream, PollFlags::IN))
-            .collect();
-        fds.push(PollFd::new(&self.listener, PollFlags::IN));
-        let time = Timespec::try_from(time).ok();
+    /// Waits until somebody calls or ends: who ended.
+    fn wait(&self, missing: &[Missing], time: Option<Duration>) -> Option<Rank> {
+        let watched = || (missing.iter()).filter_map(|one| Some((one.rank, one.process.as_ref()?)));
+        let mut fds = vec![PollFd::new(&self.0, PollFlags::IN)];
+        fds.extend(watched().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
         // Errors (a signal) are like time passing.
-        let _ = poll(&mut fds, time.as_ref());
+        poll(&mut fds, time.as_ref()).ok()?;
+        let mut ended = watched().zip(&fds[1..]);
+        ended
+            .find(|(_, fd)| !fd.revents().is_empty())
+            .map(|((rank, _), _)| rank)
     }
 
-    fn accept(&self, callers: &mut Vec<Caller>, most: usize) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let same_user = sockopt::socket_peercred(&stream)
-                .is_ok_and(|credentials| credentials.uid == geteuid());
-            if same_user && callers.len() < most && stream.set_nonblocking(true).is_ok() {
-                callers.push(Caller {
-                    stream,
-                    shown: Vec::with_capacity(HELLO),
-                    until: Instant::now() + PATIENCE,
+    /// Gives the file to those who call.
+    fn hand_out(&self, file: BorrowedFd<'_>, missing: &mut Vec<Missing>) -> Result<(), Error> {
+        let failed = |cause| Error::system("hearing the ranks that join", cause);
+        while let Some(Call { from, descriptors }) = self.0.next_of(TURN).map_err(failed)? {
+            let Some(at) = missing.iter().position(|one| one.rank == from) else {
+                continue;
+            };
+            let Some(way) = descriptors.first() else {
+                return Err(Error::Exhausted {
+                    what: "descriptors of rank 0 to take the others in with",
+                    limit: rustix::process::getrlimit(rustix::process::Resource::Nofile)
+                        .current
+                        .unwrap_or(u64::MAX),
+                    remedy: "raise it: ulimit -n",
                 });
+            };
+            // One that is gone again is missed as one that never came.
+            if give(way, file).is_ok() {
+                missing.remove(at);
             }
         }
-    }
-
-    /// The rank that showed the secret, if it is one that is still missing.
-    fn admit(&self, shown: &[u8], joined: &[bool]) -> Option<usize> {
-        let (secret, rank) = shown.split_first_chunk::<SECRET>()?;
-        // Every byte is looked at, so the time tells nothing of where they differ.
-        let differs = (secret.iter().zip(&self.invitation.secret))
-            .fold(0, |differs, (a, b)| differs | (a ^ b));
-        let rank = u32::from_le_bytes(rank.try_into().ok()?) as usize;
-        (differs == 0 && joined.get(rank) == Some(&false)).then_some(rank)
+        Ok(())
     }
 }
 
-enum Heard {
-    More,
-    Hello,
-    Gone,
-}
-
-impl Caller {
-    fn hear(&mut self) -> Heard {
-        let mut buffer = [0; HELLO];
-        let left = HELLO - self.shown.len();
-        match self.stream.read(&mut buffer[..left]) {
-            Ok(0) => Heard::Gone,
-            Ok(count) => {
-                self.shown.extend_from_slice(&buffer[..count]);
-                if self.shown.len() == HELLO {
-                    Heard::Hello
-                } else {
-                    Heard::More
-                }
-            }
-            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Heard::More,
-            Err(_) => Heard::Gone,
-        }
+/// What tells when a rank's process ends; `None` if that cannot be told.
+fn watch(rank: Rank, pid: u32) -> Result<Option<OwnedFd>, Error> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+        Some(Ok(process)) => Ok(Some(process)),
+        Some(Err(Errno::SRCH)) => Err(Error::PeerLost(rank)),
+        // It is watched later, when a failure to do so is an error; until then there is a time.
+        None | Some(Err(_)) => Ok(None),
     }
 }
 
-fn give(stream: &UnixStream, file: BorrowedFd<'_>) -> rustix::io::Result<()> {
+fn give(way: &OwnedFd, file: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let fds = [file];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(
-        stream,
+        way,
         &[IoSlice::new(&[1])],
         &mut ancillary,
-        SendFlags::NOSIGNAL,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
     )?;
     Ok(())
 }
@@ -221,39 +153,64 @@ fn give(stream: &UnixStream, file: BorrowedFd<'_>) -> rustix::io::Result<()> {
 /// Fetches the file from the rank that made it.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if the door is not there or does not open.
+/// [`Error::PeerLost`] if that rank has ended; [`Error::Unreachable`] if it does not answer.
 pub(crate) fn join(
     invitation: &Invitation,
     rank: u32,
     timeout: Duration,
 ) -> Result<OwnedFd, Error> {
-    let refused = |cause: io::Error| {
-        Error::Unreachable(format!(
+    let refused = |cause: io::Error| match cause.kind() {
+        // It has ended, or has found another rank lost and given up.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+            Error::PeerLost(Rank(0))
+        }
+        io::ErrorKind::WouldBlock => Error::Unreachable(format!(
+            "rank 0 did not let rank {rank} join the shared memory in {} s (HYDRANT_JOIN_TIMEOUT \
+             waits longer)",
+            timeout.as_secs()
+        )),
+        _ => Error::Unreachable(format!(
             "rank {rank} cannot join the shared memory of rank 0: {cause}; are both on one host \
              and in one network namespace?"
-        ))
+        )),
     };
-    let mut stream = UnixStream::connect_addr(&invitation.address()?).map_err(refused)?;
-    stream.set_read_timeout(Some(timeout)).map_err(refused)?;
-    let hello = [&invitation.secret[..], &rank.to_le_bytes()].concat();
-    stream.write_all(&hello).map_err(refused)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (ours, theirs) = UnixStream::pair().map_err(refused)?;
+    sockopt::set_socket_passcred(&ours, true).map_err(|cause| refused(cause.into()))?;
+    // To the system, no time at all is for ever.
+    let waits = Some(timeout.max(Duration::from_millis(1)));
+    ours.set_read_timeout(waits).map_err(refused)?;
+    (invitation.call(Rank(rank), &[theirs.as_fd()], waits)).map_err(refused)?;
+    // Rank 0 has the only other end now: if it ends, that is read here.
+    drop(theirs);
+    fetch(&ours).map_err(refused)
+}
+
+/// What rank 0 sends.
+fn fetch(from: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(
-        stream.as_fd(),
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )
-    .map_err(|cause| refused(cause.into()))?;
-    ancillary
-        .drain()
-        .find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        })
-        .ok_or_else(|| refused(io::Error::from(io::ErrorKind::ConnectionRefused)))
+    let message = rustix::io::retry_on_intr(|| {
+        recvmsg(
+            from,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    let (mut file, mut sender) = (None, None);
+    for message in ancillary.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(fds) => file = fds.last(),
+            RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials.uid),
+            _ => {}
+        }
+    }
+    // The name of a rank 0 that ended is free for anybody, and who takes it gets the call.
+    if message.bytes == 0 || sender != Some(getuid()) {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
+    file.ok_or_else(|| io::Error::from_raw_os_error(Errno::MFILE.raw_os_error()))
 }
 
 #[cfg(test)]
@@ -262,48 +219,68 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn ranks_get_the_file_and_strangers_do_not() {
-        let (host, invitation) = open().unwrap();
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn file() -> OwnedFd {
         let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4321).unwrap();
-        let address = invitation.address().unwrap();
+        file
+    }
+
+    #[test]
+    fn ranks_get_the_file_in_whatever_order_they_come() {
+        let (host, invitation) = open().unwrap();
+        let file = file();
+        let pids = [std::process::id(); 2];
         thread::scope(|scope| {
-            let file = file.as_fd();
-            let served = scope.spawn(move || host.serve(file, 3, Duration::from_secs(20)));
-            // One that says nothing, one that says half, one that guesses, one that lies.
-            let silent = UnixStream::connect_addr(&address).unwrap();
-            let mut half = UnixStream::connect_addr(&address).unwrap();
-            half.write_all(&[1; 7]).unwrap();
-            let mut guesser = UnixStream::connect_addr(&address).unwrap();
-            guesser.write_all(&[1; HELLO]).unwrap();
-            assert_eq!(
-                guesser.read(&mut [0; 8]).unwrap_or(0),
-                0,
-                "a stranger was answered"
-            );
-            let wrong = Invitation {
-                secret: [9; SECRET],
-                ..invitation.clone()
-            };
-            assert!(join(&wrong, 1, PATIENCE).is_err());
-            assert!(join(&invitation, 7, PATIENCE).is_err(), "no such rank");
+            let served = scope.spawn(|| host.serve(file.as_fd(), &pids, LONG));
             for rank in [2, 1] {
-                let got = join(&invitation, rank, PATIENCE).unwrap();
+                let got = join(&invitation, rank, LONG).unwrap();
                 assert_eq!(rustix::fs::fstat(&got).unwrap().st_size, 4321);
             }
-            assert!(served.join().unwrap().is_ok());
-            drop((silent, half));
+            served.join().unwrap().unwrap();
+        });
+        let error = join(&invitation, 1, LONG).unwrap_err();
+        assert!(matches!(error, Error::PeerLost(Rank(0))), "{error}");
+    }
+
+    #[test]
+    fn who_is_not_missing_gets_nothing() {
+        let (host, invitation) = open().unwrap();
+        let file = file();
+        let pids = [std::process::id(); 2];
+        thread::scope(|scope| {
+            let served = scope.spawn(|| host.serve(file.as_fd(), &pids, LONG));
+            assert!(join(&invitation, 7, LONG).is_err(), "no such rank");
+            join(&invitation, 1, LONG).unwrap();
+            assert!(join(&invitation, 1, LONG).is_err(), "it had the file");
+            join(&invitation, 2, LONG).unwrap();
+            served.join().unwrap().unwrap();
         });
     }
 
     #[test]
     fn a_rank_that_does_not_come_is_named() {
         let (host, _) = open().unwrap();
-        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let pids = [std::process::id()];
         let error = host
-            .serve(file.as_fd(), 2, Duration::from_millis(50))
+            .serve(file().as_fd(), &pids, Duration::from_millis(50))
             .unwrap_err();
         assert!(error.to_string().contains("rank 1"), "{error}");
+    }
+
+    #[test]
+    fn a_rank_whose_process_has_ended_is_named_at_once() {
+        let (host, _) = open().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let gone = ended.id();
+        let serving = thread::spawn(move || {
+            let pids = [std::process::id(), gone];
+            host.serve(file().as_fd(), &pids, LONG)
+        });
+        // Not before it is waited for is its number free for another process.
+        let error = serving.join().unwrap().unwrap_err();
+        ended.wait().unwrap();
+        assert!(matches!(error, Error::PeerLost(Rank(2))), "{error}");
     }
 }

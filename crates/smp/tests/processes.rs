@@ -16,14 +16,28 @@ use hydrant_conduit::{
 use hydrant_smp::{Foreign, Options, attach};
 use libtest_mimic::{Arguments, Trial};
 
-use family::{Child, Family};
+use family::{
+    Child, Family, Hooked,
+    strangers::{self, Strangers},
+};
+use hydrant_launch::Bootstrap;
 
 /// Whatever takes longer hangs.
 const GUARD: Duration = Duration::from_secs(30);
 
+/// Longer than any test: what waits for it to pass hangs.
+const NEVER: Duration = Duration::from_secs(3600);
+
 fn main() -> ExitCode {
+    strangers::be_one();
     if let Some(mut child) = Child::from_environment() {
         let role = child.role.clone();
+        match role.as_str() {
+            "rank_1_dies" => return dies_early(&mut child, Rank(1)),
+            "rank_0_dies" => return dies_early(&mut child, Rank(0)),
+            "besieged" => return besieged(&mut child),
+            _ => {}
+        }
         let foreign = match role.as_str() {
             "copy_by_messages" => Foreign::Messages,
             _ => Foreign::Auto,
@@ -49,6 +63,14 @@ fn main() -> ExitCode {
         Trial::test("a_peer_killed_while_it_writes_holds_up_nobody", || {
             (0..10).try_for_each(|_| victim("hammer"))
         }),
+        Trial::test("a_rank_that_dies_before_it_joins_is_named_at_once", || {
+            early("rank_1_dies", 1)
+        }),
+        Trial::test(
+            "a_rank_0_that_dies_before_others_join_is_named_at_once",
+            || early("rank_0_dies", 0),
+        ),
+        Trial::test("strangers_keep_nobody_from_joining", || orderly("besieged")),
         Trial::test("memory_of_other_processes_by_the_kernel", || {
             orderly("copy")
         }),
@@ -89,6 +111,69 @@ fn victim(role: &str) -> Result<(), libtest_mimic::Failed> {
     family.wait(2, GUARD);
     family.nothing_left();
     Ok(())
+}
+
+/// A job of two whose rank `victim` ends where nobody but the other can see it.
+fn early(role: &str, victim: usize) -> Result<(), libtest_mimic::Failed> {
+    let mut family = Family::start(role, 2);
+    family.serve(2, GUARD);
+    assert!(family.wait(1 - victim, GUARD).success(), "{role}");
+    family.wait(victim, GUARD);
+    family.nothing_left();
+    Ok(())
+}
+
+/// Ends between the fence after which ranks join and joining, or sees the other do so.
+fn dies_early(child: &mut Child, victim: Rank) -> ExitCode {
+    let me = Rank(child.rank());
+    let options = Options {
+        timeout: NEVER,
+        ..Options::default()
+    };
+    let hook = |_| {
+        if me == victim {
+            std::process::exit(9);
+        }
+    };
+    let mut job = Hooked {
+        child,
+        fences: 0,
+        hook,
+    };
+    let Err(error) = attach(&mut job, &options) else {
+        panic!("a job without rank {victim}");
+    };
+    assert!(
+        matches!(error, Error::PeerLost(lost) if lost == victim),
+        "{error}"
+    );
+    ExitCode::SUCCESS
+}
+
+/// Joins while strangers are at the door.
+fn besieged(child: &mut Child) -> ExitCode {
+    let me = child.rank();
+    let mut besiegers = None;
+    let hook = |fences| {
+        // Rank 0 is at the door by now, and waits.
+        if me == 1 && fences == 1 {
+            besiegers = Some(Strangers::start());
+        }
+    };
+    let options = Options {
+        timeout: NEVER,
+        ..Options::default()
+    };
+    let mut job = Hooked {
+        child,
+        fences: 0,
+        hook,
+    };
+    let conduit = attach(&mut job, &options).expect("ranks of one host");
+    drop(besiegers);
+    child.exchange("in");
+    conduit.leave(true);
+    ExitCode::SUCCESS
 }
 
 /// A sink that keeps what it needs of what comes.

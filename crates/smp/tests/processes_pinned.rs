@@ -9,11 +9,14 @@ mod pinned;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use hydrant_conduit::Conduit;
+use hydrant_conduit::{Conduit, Rank};
 use hydrant_smp::{Options, pin};
 use libtest_mimic::{Arguments, Trial};
 
-use family::{Child, Family};
+use family::{
+    Child, Family,
+    strangers::{self, Strangers},
+};
 
 /// Whatever takes longer hangs.
 const GUARD: Duration = Duration::from_secs(30);
@@ -27,6 +30,7 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
+    strangers::be_one();
     if let Some(mut child) = Child::from_environment() {
         let role = child.role.clone();
         match role.as_str() {
@@ -39,6 +43,12 @@ fn main() -> ExitCode {
             "target" => pinned::death::of_the_target(&conduit, &mut child),
             "asker" => pinned::death::of_the_asker(&conduit, &mut child),
             "copy" => pinned::memory::between_processes(&conduit, &mut child),
+            "copy_besieged" => {
+                let besiegers = (conduit.rank() == Rank(1)).then(Strangers::start);
+                child.meet(|| ());
+                pinned::memory::between_processes(&conduit, &mut child);
+                drop(besiegers);
+            }
             _ => pinned::memory::fork(&conduit, &mut child),
         }
         conduit.leave(true);
@@ -54,6 +64,9 @@ fn main() -> ExitCode {
             Ok(())
         }),
         Trial::test("memory_of_other_processes", || orderly("copy", 3)),
+        Trial::test("strangers_keep_nobody_from_memory", || {
+            orderly("copy_besieged", 3)
+        }),
         Trial::test("a_fork_leaves_the_pages_to_the_parent", || {
             orderly("copy_fork", 2)
         }),

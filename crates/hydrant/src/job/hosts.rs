@@ -6,7 +6,7 @@ use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
 
 use super::{JobBuilder, network};
-use crate::{FarKind, Result};
+use crate::{Error, FarKind, Rank, Result};
 
 /// What the segment of the network takes where ranks have theirs in shared memory.
 const NO_SEGMENT: usize = 4096;
@@ -25,8 +25,13 @@ pub(super) fn attach(
     }
     let here = hosts[bootstrap.rank() as usize];
     let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
-    let mates = mates.map(|(rank, _)| rank).collect();
-    let near = network::smp(builder, &mut Subset::new(bootstrap, mates, "near.")?)?;
+    let mates: Vec<u32> = mates.map(|(rank, _)| rank).collect();
+    let mut subset = Subset::new(bootstrap, mates.clone(), "near.")?;
+    let near = network::smp(builder, &mut subset).map_err(|error| match error {
+        // The mates count themselves from 0.
+        Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
+        other => other,
+    })?;
     let far = far(builder, bootstrap, NO_SEGMENT)?;
     let name = match builder.settings.far {
         FarKind::Verbs => "smp/verbs",

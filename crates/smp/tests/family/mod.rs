@@ -1,6 +1,10 @@
 //! Ranks as children of the test, which is their launcher: they speak to it in lines on
 //! their standard input and output.
 
+#![allow(dead_code, reason = "each test that includes this uses a part of it")]
+
+pub(crate) mod strangers;
+
 use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Write},
@@ -271,5 +275,50 @@ impl Bootstrap for Child {
 
     fn finalize(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// A rank that does something whenever a fence is over.
+pub(crate) struct Hooked<'a, F> {
+    pub(crate) child: &'a mut Child,
+    pub(crate) fences: u32,
+    /// Is told how many fences are over.
+    pub(crate) hook: F,
+}
+
+impl<F: FnMut(u32) + Send> Bootstrap for Hooked<'_, F> {
+    fn rank(&self) -> u32 {
+        self.child.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.child.size
+    }
+
+    fn name(&self) -> &'static str {
+        self.child.name()
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), Error> {
+        self.child.put(key, value)
+    }
+
+    fn fence(&mut self) -> Result<(), Error> {
+        self.child.fence()?;
+        self.fences += 1;
+        (self.hook)(self.fences);
+        Ok(())
+    }
+
+    fn get(&mut self, from: u32, key: &str) -> Result<Vec<u8>, Error> {
+        self.child.get(from, key)
+    }
+
+    fn abort(&mut self, status: i32, why: &str) {
+        self.child.abort(status, why);
+    }
+
+    fn finalize(&mut self) -> Result<(), Error> {
+        self.child.finalize()
     }
 }
