@@ -4,11 +4,29 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+/// The most that is read at one time.
+pub(super) const READ: usize = 16 * 1024;
+
 /// More than this without a newline is no command.
 const MAX_UNREAD: usize = 64 * 1024;
 
-/// A rank that lets this much of its answers lie does not read them.
-const MAX_UNSENT: usize = 4 << 20;
+/// A rank that lets this much of its answers lie is not heard until it takes them. One that waits
+/// for each answer, as PMI-1 has it, leaves none.
+const MAX_UNTAKEN: usize = 64 * 1024;
+
+/// A rank that lets this much lie does not read. What is read at one time asks for less.
+const MAX_UNSENT: usize = 1 << 20;
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// Something, and there may be more.
+    Something,
+    /// Nothing that was not taken before.
+    Nothing,
+    /// The end: the rank closed its end.
+    End,
+}
 
 /// A socket to a rank, with what is read of a line and what is not sent of the answers.
 #[derive(Debug)]
@@ -37,36 +55,40 @@ impl Connection {
         !self.unsent.is_empty()
     }
 
-    /// Reads what there is, and adds the lines that are whole to `lines`.
+    /// Whether more of the rank may be heard: it has taken its answers, or most of them.
+    pub(super) fn may_speak(&self) -> bool {
+        self.unsent.len() <= MAX_UNTAKEN
+    }
+
+    /// Reads once, and adds the lines that are whole to `lines`: a rank that goes on writing
+    /// takes no more memory than that, and keeps nobody else waiting.
     ///
-    /// False when the rank closed its end; an error is what the rank did wrong.
-    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<bool, String> {
-        let mut buffer = [0; 16 * 1024];
-        loop {
+    /// An error is what the rank did wrong.
+    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<Came, String> {
+        let mut buffer = [0; READ];
+        let count = loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Ok(false),
-                Ok(n) => self.unread.extend_from_slice(&buffer[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(0) => return Ok(Came::End),
+                Ok(count) => break count,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Came::Nothing),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A reset is the end of a rank that left answers unread.
-                Err(_) => return Ok(false),
+                Err(_) => return Ok(Came::End),
             }
-            let whole = self
-                .unread
-                .iter()
-                .rposition(|&b| b == b'\n')
-                .map_or(0, |end| end + 1);
-            let rest = self.unread.split_off(whole);
-            lines.extend(
-                self.unread
-                    .split_inclusive(|&b| b == b'\n')
-                    .map(|l| l[..l.len() - 1].to_vec()),
-            );
-            self.unread = rest;
-            if self.unread.len() > MAX_UNREAD {
-                return Err(format!("{} bytes without a newline", self.unread.len()));
+        };
+        for piece in buffer[..count].split_inclusive(|&b| b == b'\n') {
+            match piece.strip_suffix(b"\n") {
+                Some(end) => {
+                    self.unread.extend_from_slice(end);
+                    lines.push(std::mem::take(&mut self.unread));
+                }
+                None => self.unread.extend_from_slice(piece),
             }
         }
+        if self.unread.len() > MAX_UNREAD {
+            return Err(format!("{} bytes without a newline", self.unread.len()));
+        }
+        Ok(Came::Something)
     }
 
     /// Sends a line, or keeps what does not fit for later.
@@ -106,13 +128,36 @@ mod tests {
         let mut connection = Connection::new(ours).unwrap();
         let mut lines = Vec::new();
         theirs.write_all(b"one\ntw").unwrap();
-        assert!(connection.receive(&mut lines).unwrap());
+        assert_eq!(connection.receive(&mut lines), Ok(Came::Something));
         assert_eq!(lines, [b"one"]);
+        assert_eq!(connection.receive(&mut lines), Ok(Came::Nothing));
         theirs.write_all(b"o\n\nthree").unwrap();
         drop(theirs);
         lines.clear();
-        assert!(!connection.receive(&mut lines).unwrap());
+        assert_eq!(connection.receive(&mut lines), Ok(Came::Something));
         assert_eq!(lines, [&b"two"[..], b""]);
+        assert_eq!(connection.receive(&mut lines), Ok(Came::End));
+    }
+
+    #[test]
+    fn a_rank_that_goes_on_writing_is_read_a_piece_at_a_time() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut connection = Connection::new(ours).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(count) = (&theirs).write(&[b'\n'; 4096]) {
+            written += count;
+        }
+        let mut read = 0;
+        loop {
+            let mut lines = Vec::new();
+            if connection.receive(&mut lines) == Ok(Came::Nothing) {
+                break;
+            }
+            assert!(lines.len() <= READ, "{} lines at once", lines.len());
+            read += lines.len();
+        }
+        assert_eq!(read, written);
     }
 
     #[test]

@@ -6,12 +6,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
 use super::Ending;
+use super::connection::{Came, READ};
 use super::guard::Guard;
 use super::output::Output;
 use super::signals::Signals;
 use super::start::Rank;
 use super::supervise::{Finished, Hands, Heard, HostFailure, Left, Whom};
 use super::sweep::{end_descendants, kill_all};
+
+/// What a socket holds, and more.
+const SOCKET: usize = 256 * 1024;
 
 /// The ranks of this host.
 pub(super) struct Local {
@@ -40,7 +44,8 @@ impl Local {
         let connections = self.ranks.iter().enumerate();
         connections.filter_map(|(index, rank)| {
             let connection = rank.connection.as_ref()?;
-            let mut flags = PollFlags::IN;
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, connection.may_speak());
             flags.set(PollFlags::OUT, connection.wants_to_send());
             let fd = PollFd::from_borrowed_fd(connection.fd(), flags);
             Some((index, fd))
@@ -79,9 +84,11 @@ impl Hands for Local {
 
     fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)> {
         let ready = std::mem::take(&mut self.ready);
-        let indices = match whom {
-            Whom::Ready => ready,
-            Whom::All => (0..self.ranks.len()).collect(),
+        // What a rank that ended had said is in its socket. One that speaks faster than it is
+        // heard does not keep the others waiting.
+        let (indices, reads) = match whom {
+            Whom::Ready => (ready, 1),
+            Whom::All => ((0..self.ranks.len()).collect(), SOCKET / READ),
         };
         let mut heard = Vec::new();
         for index in indices {
@@ -91,12 +98,15 @@ impl Hands for Local {
             };
             connection.flush();
             let mut lines = Vec::new();
-            let received = connection.receive(&mut lines);
+            let reads = if connection.may_speak() { reads } else { 0 };
+            let received = (0..reads)
+                .map(|_| connection.receive(&mut lines))
+                .find(|received| *received != Ok(Came::Something));
             heard.extend(lines.into_iter().map(|line| (rank, Heard::Line(line))));
             match received {
-                Ok(true) => {}
-                Ok(false) => heard.push((rank, Heard::Closed)),
-                Err(why) => heard.push((rank, Heard::Wrong(why))),
+                None | Some(Ok(Came::Something | Came::Nothing)) => {}
+                Some(Ok(Came::End)) => heard.push((rank, Heard::Closed)),
+                Some(Err(why)) => heard.push((rank, Heard::Wrong(why))),
             }
         }
         heard

@@ -132,15 +132,22 @@ impl Carrier {
 impl Source {
     /// Adds the whole lines that came to `text`; true when there will be no more.
     ///
-    /// One read, so that no rank keeps the others waiting, but `all` at the end.
+    /// One read, so that no rank keeps the others waiting. At the end, `all` that the pipe holds,
+    /// and no more: a process that ranks left behind and nobody could end may print for ever.
     fn take(&mut self, all: bool, text: &mut Vec<u8>) -> bool {
         let mut buffer = [0; 64 * 1024];
+        let mut held = if all { capacity(&self.pipe) } else { 0 };
         loop {
             match self.pipe.read(&mut buffer) {
                 Ok(n) if n > 0 => {
                     self.lines.feed(&buffer[..n], text);
                     if !all {
                         return false;
+                    }
+                    held = held.saturating_sub(n);
+                    if held == 0 {
+                        self.lines.finish(text);
+                        return true;
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -152,6 +159,12 @@ impl Source {
             }
         }
     }
+}
+
+/// How much a pipe holds.
+pub(super) fn capacity(pipe: &PipeReader) -> usize {
+    // As the system has it for pipes of everybody, if it does not say.
+    rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(1 << 20)
 }
 
 /// Cuts bytes into lines and puts the rank before each.

@@ -11,8 +11,17 @@ const MAX_NAME: usize = 256;
 const MAX_KEY: usize = 64;
 const MAX_VALUE: usize = 1024;
 
-/// The most characters the ranks together may put, so that one of them cannot take all memory.
+/// The most memory that what one rank puts may take, so that it takes neither all of the
+/// launcher's nor the other ranks' part; and what the ranks of a job put together.
+const MAX_OF_RANK: usize = 4 << 20;
 const MAX_SPACE: usize = 1 << 30;
+
+/// What a key and its value take beside their characters: two strings, their place in the table
+/// and in the heap.
+const ENTRY: usize = 128;
+
+/// The longest command of several lines.
+const MAX_MULTIPLE: usize = 1 << 20;
 
 /// What the launcher has to do after a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,8 +56,10 @@ pub(super) struct Server {
 #[derive(Clone, Debug, Default)]
 struct Client {
     in_barrier: bool,
-    /// Within the lines of an `mcmd`, until `endcmd`.
-    in_multiple: bool,
+    /// Within the lines of an `mcmd`, until `endcmd`: how long they are so far.
+    in_multiple: Option<usize>,
+    /// The memory that what it put takes.
+    space_used: usize,
 }
 
 impl Server {
@@ -78,12 +89,12 @@ impl Server {
                 format!("`{}` is not text", shorten(&String::from_utf8_lossy(line))),
             )];
         };
-        if self.ranks[rank as usize].in_multiple {
-            return self.within_multiple(rank, text);
+        if let Some(length) = self.ranks[rank as usize].in_multiple {
+            return self.within_multiple(rank, text, length);
         }
         match Line::parse(text) {
             Ok(line) if line.multiple => {
-                self.ranks[rank as usize].in_multiple = true;
+                self.ranks[rank as usize].in_multiple = Some(text.len());
                 Vec::new()
             }
             Ok(line) => self.command(rank, &line),
@@ -92,15 +103,22 @@ impl Server {
     }
 
     /// Spawning is the one command of several lines; it is read to its end and refused.
-    fn within_multiple(&mut self, rank: u32, text: &str) -> Vec<Effect> {
-        if text.trim_end() != "endcmd" {
-            return Vec::new();
+    fn within_multiple(&mut self, rank: u32, text: &str, length: usize) -> Vec<Effect> {
+        let length = length + text.len() + 1;
+        let client = &mut self.ranks[rank as usize];
+        if text.trim_end() == "endcmd" {
+            client.in_multiple = None;
+            let refusal = "cmd=spawn_result rc=-1 msg=spawn_is_not_supported";
+            return vec![send(rank, refusal.into())];
         }
-        self.ranks[rank as usize].in_multiple = false;
-        vec![send(
-            rank,
-            "cmd=spawn_result rc=-1 msg=spawn_is_not_supported".into(),
-        )]
+        if length > MAX_MULTIPLE {
+            return vec![misspoke(
+                rank,
+                format!("mcmd= and {length} bytes without endcmd"),
+            )];
+        }
+        client.in_multiple = Some(length);
+        Vec::new()
     }
 
     fn command(&mut self, rank: u32, line: &Line<'_>) -> Vec<Effect> {
@@ -167,10 +185,12 @@ impl Server {
         if self.space.contains_key(key) {
             return Err("duplicate_key");
         }
-        let cost = key.len() + value.len();
-        if self.space_used + cost > MAX_SPACE {
+        let cost = ENTRY + key.len() + value.len();
+        let client = &mut self.ranks[rank as usize];
+        if client.space_used + cost > MAX_OF_RANK || self.space_used + cost > MAX_SPACE {
             return Err("space_full");
         }
+        client.space_used += cost;
         // Keys are `h.RANK.KEY.CHUNK`.
         if key.split('.').nth(2) == Some(FAILING) {
             self.failing.get_or_insert(rank);

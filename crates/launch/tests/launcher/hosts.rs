@@ -16,30 +16,39 @@ use crate::support::{check_exchange, role, run};
 
 /// A remote shell that runs the command here. `gone` cannot be reached, `bare` has no hydrant,
 /// and `chatty` greets who logs in.
-struct Shell {
+pub(crate) struct Shell {
     directory: TempDir,
 }
 
 impl Shell {
     fn new() -> Shell {
+        Shell::lying("")
+    }
+
+    /// As [`Shell::new`]; on the host `liar` is no agent, but who pretends to be one.
+    pub(crate) fn lying(lie: &str) -> Shell {
+        let liar = role(&["lying-agent", lie]).join(" ");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let shell = Shell { directory };
-        let script = "#!/bin/sh\n\
+        let script = format!(
+            "#!/bin/sh\n\
             host=$1; shift\n\
             case $host in\n\
+            liar) exec {liar};;\n\
             gone) echo 'no route to host' >&2; exit 255;;\n\
             bare) exec sh -c 'exec /no/such/hydrant agent' 2>/dev/null;;\n\
             chatty) echo 'Welcome!'; echo 'You have mail.';;\n\
             esac\n\
             export HYDRANT_HOST_ID=$host\n\
-            exec sh -c \"$*\"\n";
+            exec sh -c \"$*\"\n"
+        );
         fs::write(shell.path(), script).expect("a file");
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(shell.path(), executable).expect("a file");
         shell
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let path = self.directory.path().join("rsh");
         path.to_str().expect("UTF-8").to_owned()
     }

@@ -2,6 +2,7 @@
 //! `--role launcher OPTIONS`, and its ranks; a shell plays most programs.
 
 mod endings;
+mod floods;
 mod harness;
 mod hosts;
 mod roles;
@@ -70,6 +71,17 @@ fn main() -> ExitCode {
         ),
         test("a_job_on_hosts_may_take_too_long", hosts::timeout),
         test("idle_hosts_take_no_processor", hosts::idle),
+        test("an_endless_command_ends_the_job", floods::endless_command),
+        test(
+            "a_rank_that_never_stops_asking_stops_nothing",
+            floods::asking,
+        ),
+        test("an_agent_that_never_stops_stops_nothing", floods::beats),
+        test("an_agent_that_does_not_read_is_lost", floods::lines),
+        test(
+            "an_agent_that_prints_more_than_is_read_waits",
+            floods::prints,
+        ),
     ];
     support::main(roles::roles, tests)
 }

@@ -20,6 +20,8 @@ pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "agent" => ExitCode::from(launcher::agent()),
         "leave" => finish(leave()),
         "say" => say(arguments),
+        "flood" => flood(arguments),
+        "lying-agent" => lying_agent(arguments),
         _ => return None,
     })
 }
@@ -98,6 +100,48 @@ pub(crate) fn say(arguments: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     thread::sleep(HANG);
+    ExitCode::SUCCESS
+}
+
+/// Sends the first argument once and the second without an end on PMI_FD, and takes what is answered.
+fn flood(arguments: &[String]) -> ExitCode {
+    let number = env::var("PMI_FD").ok();
+    let number = number.and_then(|fd| fd.parse().ok()).expect("PMI_FD");
+    let mut stream = own(number);
+    let [once, again] = arguments else {
+        panic!("two texts");
+    };
+    let text = |text: &str| text.replace("\\n", "\n");
+    let _ = stream.write_all(text(once).as_bytes());
+    println!("at it");
+    let piece = text(again).repeat(10_000);
+    // What is answered has its answers taken.
+    let mut answers = stream.try_clone().expect("a descriptor");
+    if arguments[1].contains("cmd=") {
+        thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    }
+    while stream.write_all(piece.as_bytes()).is_ok() {}
+    // Hung up on, it waits to be ended.
+    thread::sleep(HANG);
+    ExitCode::SUCCESS
+}
+
+/// An agent that says one thing without an end, and does nothing that it is told.
+fn lying_agent(arguments: &[String]) -> ExitCode {
+    let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
+    let begun = frame(&[0]);
+    let again = match arguments[0].as_str() {
+        "beats" => frame(&[9]).repeat(10_000),
+        // It takes no answer to what its rank says.
+        "lines" => frame(&[&[2, 0, 13][..], b"cmd=get_maxes"].concat()).repeat(1000),
+        "prints" => frame(&[&[6, 0, 0, 0x80, 0x80, 1][..], &[b'x'; 1 << 14]].concat()),
+        other => panic!("no such lie: {other}"),
+    };
+    let mut out = std::io::stdout().lock();
+    let greeting = concat!("\nhydrant agent ", env!("CARGO_PKG_VERSION"), "\n");
+    let _ = out.write_all(greeting.as_bytes());
+    let _ = out.write_all(&begun);
+    while out.write_all(&again).is_ok() {}
     ExitCode::SUCCESS
 }
 

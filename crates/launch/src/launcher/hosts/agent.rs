@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
 use super::link::{Came, Link};
 use crate::launcher::local::Local;
+use crate::launcher::output;
 use crate::launcher::signals::Signals;
 use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
@@ -21,6 +22,9 @@ use crate::launcher::{LaunchError, Spec, find};
 
 /// How long a launcher may take to say what to start.
 const FIRST_WORD: Duration = Duration::from_secs(120);
+
+/// What may wait for the launcher before ranks are heard again.
+const MAX_UNSENT: usize = 1 << 20;
 
 /// The status of an agent that lost its launcher.
 const ABANDONED: u8 = 1;
@@ -217,7 +221,7 @@ impl Agent {
             End::Finish(left) => {
                 let (left, _) = local.sweep(left);
                 for mut output in outputs {
-                    while output.print(&mut link).is_some() {}
+                    output.print_rest(&mut link);
                 }
                 let left = left as u64;
                 link.send(&Report::Done { left });
@@ -229,7 +233,10 @@ impl Agent {
 
     /// Sleeps until a rank, the launcher or a signal wants something.
     fn wait(&mut self) {
-        let (ranks, mut fds): (Vec<usize>, Vec<_>) = self.local.sources().unzip();
+        // Ranks are not heard while the launcher has not taken what they said before.
+        let may_speak = self.link.unsent() < MAX_UNSENT;
+        let sources = self.local.sources().filter(|_| may_speak);
+        let (ranks, mut fds): (Vec<usize>, Vec<_>) = sources.unzip();
         let may_print = self.unwritten < WINDOW;
         if may_print {
             fds.extend(
@@ -408,6 +415,17 @@ impl Output {
             bytes,
         });
         Some(count)
+    }
+
+    /// Passes on what the pipe holds, and no more: a process that ranks left behind and nobody
+    /// could end may print for ever.
+    fn print_rest(&mut self, link: &mut Link) {
+        let mut held = output::capacity(&self.pipe);
+        while let Some(count) = self.print(link)
+            && held > count
+        {
+            held -= count;
+        }
     }
 
     /// Whether it only had nothing when it was last read, and not its end.

@@ -12,8 +12,21 @@ use crate::launcher::{Bind, Ending, Prefix};
 pub(super) const GREETING: &[u8] =
     concat!("\nhydrant agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-/// The longest frame.
-pub(super) const MAX_FRAME: usize = 16 << 20;
+/// What frames carry.
+pub(super) trait Framed: DeserializeOwned {
+    /// The longest frame.
+    const LONGEST: usize;
+}
+
+impl Framed for Order {
+    // What to start has arguments and an environment.
+    const LONGEST: usize = 16 << 20;
+}
+
+impl Framed for Report {
+    // A line that a rank said is the longest.
+    const LONGEST: usize = 1 << 20;
+}
 
 /// The bytes of a piece of input or output.
 pub(super) const PIECE: usize = 32 << 10;
@@ -116,21 +129,20 @@ pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Takes the first whole frame out of `bytes`, if there is one.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> Result<Option<T>, String> {
+/// The first whole frame of `bytes`, if there is one, and how many of them it takes.
+pub(super) fn decode<T: Framed>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);
     };
     let len = u32::from_le_bytes(*head) as usize;
-    if len > MAX_FRAME {
+    if len > T::LONGEST {
         return Err(format!("a frame of {len} bytes"));
     }
     let Some(body) = rest.get(..len) else {
         return Ok(None);
     };
     let value = postcard::from_bytes(body).map_err(|cause| format!("a broken frame ({cause})"))?;
-    bytes.drain(..4 + len);
-    Ok(Some(value))
+    Ok(Some((value, 4 + len)))
 }
 
 #[cfg(test)]
@@ -150,23 +162,28 @@ mod tests {
             Order::Finish { gently: true },
             Order::Beat,
         ];
-        let mut bytes: Vec<u8> = orders.iter().flat_map(encode).collect();
-        let last = bytes.split_off(bytes.len() - 1);
-        let mut got = Vec::new();
-        while let Some(order) = decode::<Order>(&mut bytes).unwrap() {
-            got.push(order);
+        let bytes: Vec<u8> = orders.iter().flat_map(encode).collect();
+        let mut at = 0;
+        for order in orders {
+            let last = bytes.len() - encode(&order).len() - at == 0;
+            let cut = &bytes[at..bytes.len() - usize::from(last)];
+            let whole = decode::<Order>(cut).unwrap();
+            assert_eq!(whole.is_none(), last);
+            let (got, taken) = decode::<Order>(&bytes[at..]).unwrap().unwrap();
+            assert_eq!(got, order);
+            at += taken;
         }
-        assert_eq!(got, orders[..3]);
-        bytes.extend(last);
-        assert_eq!(decode::<Order>(&mut bytes).unwrap(), Some(Order::Beat));
-        assert_eq!(decode::<Order>(&mut bytes).unwrap(), None);
+        assert_eq!(decode::<Order>(&bytes[at..]).unwrap(), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_no_frame_is_refused_or_waited_for(mut bytes: Vec<u8>) {
-            while let Ok(Some(_)) = decode::<Report>(&mut bytes) {}
-            prop_assert!(decode::<Order>(&mut vec![0xff; 8]).is_err());
+        fn what_is_no_frame_is_refused_or_waited_for(bytes: Vec<u8>) {
+            let mut rest = &bytes[..];
+            while let Ok(Some((_, taken))) = decode::<Report>(rest) {
+                rest = &rest[taken..];
+            }
+            prop_assert!(decode::<Order>(&[0xff; 8]).is_err());
         }
     }
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
-use super::frame;
+use super::frame::{self, Framed};
 
 /// One end of the way between the launcher and an agent.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Link {
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// All that there was for now.
+    /// All that is taken at one time; there may be more.
     All,
     /// The end, too.
     End,
@@ -59,6 +59,11 @@ impl Link {
         !self.unsent.is_empty()
     }
 
+    /// How many bytes wait for room.
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
     /// Whether the other end has said its greeting.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeting.is_none()
@@ -89,37 +94,36 @@ impl Link {
         }
     }
 
-    /// Reads what there is, and adds the frames that are whole to `frames`.
+    /// Reads once, and adds the frames that are whole to `frames`: one who goes on writing takes
+    /// no more memory than that and a frame, and keeps nobody else waiting.
     ///
     /// An error says what was wrong with what came.
-    pub(super) fn receive<T: DeserializeOwned>(
-        &mut self,
-        frames: &mut Vec<T>,
-    ) -> Result<Came, String> {
+    pub(super) fn receive<T: Framed>(&mut self, frames: &mut Vec<T>) -> Result<Came, String> {
         let mut buffer = [0; 64 * 1024];
-        loop {
-            match rustix::io::read(&self.from, &mut buffer) {
-                Ok(0) => return Ok(Came::End),
-                Ok(n) => self.unread.extend_from_slice(&buffer[..n]),
-                Err(Errno::AGAIN) => return Ok(Came::All),
-                Err(Errno::INTR) => continue,
-                Err(_) => return Ok(Came::End),
-            }
-            if let Some(greeting) = self.greeting {
-                let found = (self.unread.windows(greeting.len())).position(|w| w == greeting);
-                match found {
-                    Some(at) => drop(self.unread.drain(..at + greeting.len())),
-                    None if self.unread.len() > NOISE => {
-                        return Err(String::from("more noise than a login shell makes"));
-                    }
-                    None => continue,
-                }
-                self.greeting = None;
-            }
-            while let Some(frame) = frame::decode(&mut self.unread)? {
-                frames.push(frame);
-            }
+        match rustix::io::read(&self.from, &mut buffer) {
+            Ok(0) => return Ok(Came::End),
+            Ok(n) => self.unread.extend_from_slice(&buffer[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::All),
+            Err(_) => return Ok(Came::End),
         }
+        if let Some(greeting) = self.greeting {
+            let found = (self.unread.windows(greeting.len())).position(|w| w == greeting);
+            match found {
+                Some(at) => drop(self.unread.drain(..at + greeting.len())),
+                None if self.unread.len() > NOISE => {
+                    return Err(String::from("more noise than a login shell makes"));
+                }
+                None => return Ok(Came::All),
+            }
+            self.greeting = None;
+        }
+        let mut at = 0;
+        while let Some((frame, taken)) = frame::decode(&self.unread[at..])? {
+            frames.push(frame);
+            at += taken;
+        }
+        self.unread.drain(..at);
+        Ok(Came::All)
     }
 
     /// What came instead of a greeting.

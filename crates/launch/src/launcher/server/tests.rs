@@ -97,6 +97,37 @@ fn what_is_refused_is_answered() {
 }
 
 #[test]
+fn what_a_rank_puts_is_counted_with_the_memory_it_takes() {
+    let mut s = server(2);
+    let mut put = |rank: u32, key: usize| {
+        let line = format!("cmd=put kvsname=job key={rank}.{key} value=");
+        let [Effect::Send { line, .. }] = &s.line(rank, line.as_bytes())[..] else {
+            panic!("no answer");
+        };
+        line.contains(" rc=0 ")
+    };
+    // The shortest keys there are, and no values.
+    let most = MAX_OF_RANK / ENTRY;
+    let full = (0..=most).find(|key| !put(0, *key)).expect("no end");
+    assert!(full > most / 2, "{full} of {most}");
+    assert!(put(1, 0), "one rank took the space of another");
+    assert!(s.space_used <= MAX_OF_RANK + 2 * ENTRY);
+}
+
+#[test]
+fn a_command_of_endless_lines_ends_the_job() {
+    let mut s = server(1);
+    assert_eq!(s.line(0, b"mcmd=spawn"), []);
+    let lines = (0..=MAX_MULTIPLE).map(|_| s.line(0, b""));
+    let effects = lines.into_iter().find(|effects| !effects.is_empty());
+    let effects = effects.expect("no end");
+    assert!(
+        matches!(&effects[..], [Effect::Misspoke { rank: 0, why }] if why.contains("endcmd")),
+        "{effects:?}"
+    );
+}
+
+#[test]
 fn what_is_malformed_ends_the_job() {
     for line in [
         &b"hello"[..],
@@ -160,7 +191,7 @@ proptest::proptest! {
         for (rank, line) in lines {
             let effects = s.line(rank, &line);
             let released = effects.len() > 1;
-            if line == b"cmd=barrier_in" && effects.is_empty() && !s.ranks[rank as usize].in_multiple {
+            if line == b"cmd=barrier_in" && effects.is_empty() && s.ranks[rank as usize].in_multiple.is_none() {
                 inside.push(rank);
             }
             if released {

@@ -84,6 +84,9 @@ impl Hands for Agents {
         });
         while self.agents.iter().any(Agent::is_live) {
             self.turn(None, None);
+            // Nobody answers any more.
+            self.heard.clear();
+            self.ended.clear();
         }
         let left = (self.agents.iter())
             .map(|agent| agent.done.unwrap_or(0) as usize)

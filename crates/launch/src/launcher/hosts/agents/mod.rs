@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::frame::{Order, PIECE, Report, Start};
+use super::frame::{Framed, Order, PIECE, Report, Start, WINDOW};
 use super::link::{Came, Link};
 use super::place;
 use super::printer::{Printer, Written};
@@ -30,10 +30,20 @@ const PATIENCE: Duration = Duration::from_secs(7);
 /// How long after the end of what it says a remote shell may take to end itself.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
+/// What may wait to be told to an agent: what to start, and all that its ranks can ask before
+/// they have their answers. One for whom more waits does not read.
+const MAX_UNSENT: usize = Order::LONGEST + (4 << 20);
+
+/// What an agent may have passed on of what ranks print and is not written. It keeps to [`WINDOW`],
+/// until it says all that is left at the end; more is read of it when some of that is written.
+const MAX_UNPRINTED: u64 = (2 * WINDOW) as u64;
+
 /// The agents of a job.
 pub(in crate::launcher) struct Agents {
     agents: Vec<Agent>,
     printer: Printer,
+    /// Streams that nobody reads any more.
+    deaf: [bool; 2],
     prefix: Prefix,
     /// What rank 0 is to read, until its end.
     input: Option<Input>,
@@ -65,6 +75,8 @@ struct Agent {
     /// Until it is sent.
     start: Option<Start>,
     begun: bool,
+    /// Bytes of output that are not written.
+    unprinted: u64,
     /// When it last said something.
     heard: Instant,
     /// When it closed the link.
@@ -87,6 +99,7 @@ impl Agents {
         let mut all = Agents {
             agents: Vec::new(),
             printer,
+            deaf: [false; 2],
             prefix: spec.prefix,
             input: Some(input),
             hungry: false,
@@ -123,6 +136,7 @@ impl Agents {
                 link: Some(link),
                 start: Some(shell::order(spec, program, name, &ranks)),
                 begun: false,
+                unprinted: 0,
                 heard: Instant::now(),
                 closed: None,
                 done: None,
@@ -176,8 +190,10 @@ impl Agents {
             fds.push(PollFd::from_borrowed_fd(input.fd(), PollFlags::IN));
         }
         let open = self.agents.iter().filter(|agent| agent.closed.is_none());
-        for link in open.filter_map(|agent| agent.link.as_ref()) {
-            fds.push(PollFd::from_borrowed_fd(link.from(), PollFlags::IN));
+        for (agent, link) in open.filter_map(|agent| Some((agent, agent.link.as_ref()?))) {
+            if agent.may_speak() {
+                fds.push(PollFd::from_borrowed_fd(link.from(), PollFlags::IN));
+            }
             if link.wants_to_send() {
                 fds.push(PollFd::from_borrowed_fd(link.to(), PollFlags::OUT));
             }
@@ -193,9 +209,16 @@ impl Agents {
         for written in self.printer.written() {
             match written {
                 Written::Bytes { agent, bytes } => {
-                    self.agents[agent].tell(&Order::Written(bytes));
+                    let agent = &mut self.agents[agent];
+                    agent.unprinted = agent.unprinted.saturating_sub(bytes);
+                    agent.tell(&Order::Written(bytes));
                 }
-                Written::Deaf(stream) => self.tell_all(&Order::Deaf(stream)),
+                Written::Deaf(stream) => {
+                    // What is still to be written to it never will be.
+                    self.deaf[stream as usize] = true;
+                    self.agents.iter_mut().for_each(|agent| agent.unprinted = 0);
+                    self.tell_all(&Order::Deaf(stream));
+                }
             }
         }
     }
@@ -220,10 +243,16 @@ impl Agents {
     /// Takes what an agent has said.
     fn hear(&mut self, index: usize) {
         let agent = &mut self.agents[index];
+        let may_speak = agent.may_speak();
         let Some(link) = &mut agent.link else {
             return;
         };
         link.flush();
+        if !may_speak {
+            // It is not silent, but not listened to.
+            agent.heard = Instant::now();
+            return;
+        }
         let mut reports = Vec::new();
         let came = link.receive(&mut reports);
         if !reports.is_empty() {
@@ -276,6 +305,10 @@ impl Agents {
             } if of_its_own(rank) => {
                 let lines = &mut agent.lines[stream as usize][(rank - agent.ranks.start) as usize];
                 let printed = bytes.len() as u64;
+                if self.deaf[stream as usize] {
+                    return;
+                }
+                agent.unprinted += printed;
                 let mut text = Vec::new();
                 match self.prefix {
                     Prefix::Rank => lines.feed(&bytes, &mut text),
@@ -321,7 +354,11 @@ impl Agents {
                 agent.exit.is_some() || now.duration_since(closed) >= AFTERWARDS
             });
             let silent = now.duration_since(agent.heard);
-            if ended {
+            let unread = agent.link.as_ref().map_or(0, Link::unsent);
+            if unread > MAX_UNSENT {
+                let why = format!("broke the protocol: it left {unread} bytes unread");
+                self.fail(index, 125, why);
+            } else if ended {
                 self.fail_by_end(index, greeted);
             } else if !greeted && silent > ANSWER {
                 let why = format!("did not answer in {} s", ANSWER.as_secs());
@@ -416,6 +453,11 @@ impl Agent {
     /// Neither failed nor at its end.
     fn is_live(&self) -> bool {
         self.done.is_none()
+    }
+
+    /// Whether what it says is taken.
+    fn may_speak(&self) -> bool {
+        self.unprinted <= MAX_UNPRINTED
     }
 
     fn has_ranks(&self) -> bool {
