@@ -199,10 +199,13 @@ impl Conduit for Smp {
             });
         }
         for rank in (0..shared.shape.ranks() as u32).map(Rank) {
-            // A dead peer's hazards stay as they were; it touches nothing.
+            // The hazards of a process that ended stay as they were; it touches nothing. Standing
+            // does not tell: a rank that is lost because one of its threads panicked has others
+            // that still copy. They come to an end, for a hazard is held for one copy by the
+            // kernel, or their process does, of which its `pidfd` tells: so this ends, too.
             let mut tries = 0_u32;
-            while shared.standing(rank) == Standing::Present
-                && !extents::settled(shared.hazards(rank), shared.rank.0, handle)
+            while !extents::settled(shared.hazards(rank), shared.rank.0, handle)
+                && !shared.is_buried(rank)
             {
                 tries += 1;
                 if tries < 100 {

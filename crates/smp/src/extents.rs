@@ -6,8 +6,8 @@
 //! writes its key into a *hazard* of its own, then looks whether the key is still in force.
 //! The owner revokes the key first and looks at the hazards after. One of the two sees the
 //! other (sequentially consistent fences on both sides; `model` below proves it under loom),
-//! so when [`revoke`] found no hazard, nobody touches the memory any more. Hazards of a dead
-//! peer do not count: it touches nothing.
+//! so when [`revoke`] found no hazard, nobody touches the memory any more. Hazards of a peer whose
+//! process has ended do not count: it touches nothing. Those of a peer that is lost and lives do.
 
 use crate::sync::{
     AtomicU64,

@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) nics: Vec<Word32>,
     pub(crate) cards: Vec<Window>,
     pub(crate) standings: Vec<Word32>,
+    /// The rank's process is known to have ended, so that nothing of it runs any more.
+    buried: Vec<AtomicBool>,
     pub(crate) opened: MappedWords,
     pub(crate) changes: MappedWords,
     /// One more than the rank that was lost first.
@@ -115,6 +117,7 @@ impl Shared {
             standings: (0..ranks)
                 .map(|rank| word(rank, card::STANDING))
                 .collect::<Result<_, Error>>()?,
+            buried: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             cards,
             opened: mapping.kept_words(shape.card(rank.index()) + card::OPENED, ranks.div_ceil(64)),
             changes: mapping.kept_words(header::CHANGES, 1),
@@ -226,8 +229,16 @@ impl Shared {
 
     /// Wakes the thread that plays a NIC, if there is one and it sleeps. Called after what it
     /// is to see was stored.
+    /// Whether a peer's process has ended, whatever its standing says: a rank that left or was
+    /// lost may have threads that are still at work. One that is a thread of this process is
+    /// never buried.
+    pub(crate) fn is_buried(&self, peer: Rank) -> bool {
+        self.buried[peer.index()].load(Acquire)
+    }
+
     pub(crate) fn wake_nic(&self, rank: Rank) {
         if let Some(bell) = self.nics.get(rank.index()) {
+        self.buried[peer.index()].store(true, Release);
             pin::wake(bell);
         }
     }

@@ -3,12 +3,13 @@
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
+    time::Instant,
 };
 
-use crate::{Error, Key, Rank, Remote, Window};
+use crate::{Error, Key, Rank, Remote, Standing, Window};
 
 use super::{
     Check, Fixture,
@@ -46,6 +47,11 @@ pub(super) const CHECKS: &[Check] = &[
         "nothing_lands_late",
         "nobody touches memory after deregister returned",
         hammer,
+    ),
+    Check::new(
+        "nothing_of_the_lost_lands_late",
+        "a rank that is lost, but whose threads live, touches nothing after deregister returned",
+        lost_at_work,
     ),
 ];
 
@@ -391,4 +397,84 @@ fn hammer(fixture: &dyn Fixture) {
         late.into_inner() > 0,
         "no access ever came too late: nothing was tried"
     );
+}
+
+/// A thread of rank 1 writes to rank 0, long enough that another can say meanwhile that the rank
+/// is lost, as the panic of one does. Rank 0 hears it and takes its memory back.
+fn lost_at_work(fixture: &dyn Fixture) {
+    const LEN: usize = 32 << 20;
+    const PAGE: usize = 4096;
+    const MINE: u64 = 0x5e5e;
+    for _ in 0..3 {
+        let (landing, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        each(fixture, 2, |me| {
+            let log = &mut Log::new();
+            let lent = (me.rank() == Rank(0))
+                .then(|| Lent::new(me.conduit, Window::private(LEN)).expect("room for an extent"));
+            let nowhere = Remote {
+                key: Key::ANY,
+                offset: 0,
+            };
+            let to = me.exchange(log, lent.as_ref().map_or(nowhere, Lent::remote))[0];
+            let Some(lent) = lent else {
+                thread::scope(|scope| {
+                    let over = &over;
+                    scope.spawn(move || {
+                        let _alarm = me.alarm();
+                        write_until_refused(me, to, LEN, over);
+                    });
+                    // Without polling: the ends of writes are the other thread's.
+                    let since = Instant::now();
+                    while !landing.load(SeqCst) {
+                        me.hope("the first bytes to land", since);
+                        me.breathe();
+                    }
+                    me.conduit.leave(false);
+                });
+                return me.meet(log);
+            };
+            me.until(log, "the first bytes", |_| {
+                lent.window.load::<u64>(0) != Ok(0)
+            });
+            landing.store(true, SeqCst);
+            me.until(log, "the loss", |_| {
+                me.conduit.standing(Rank(1)) == Standing::Lost
+            });
+            let window = lent.revoke();
+            for at in (0..LEN).step_by(PAGE) {
+                window.store(at, MINE).expect("in bounds");
+            }
+            for _ in 0..100 {
+                me.conduit.poll(log);
+                me.breathe();
+                let changed = (0..LEN)
+                    .step_by(PAGE)
+                    .filter(|at| window.load::<u64>(*at) != Ok(MINE));
+                assert_eq!(changed.count(), 0, "pages changed after deregister");
+            }
+            over.store(true, SeqCst);
+            me.meet(log);
+        });
+    }
+}
+
+/// One long write after the other, until one is refused or, as nobody has to be told of the end
+/// of what a lost rank had under way, until `over`.
+fn write_until_refused(me: &Member<'_>, to: Remote, len: usize, over: &AtomicBool) {
+    let log = &mut Log::new();
+    let data = vec![1; len];
+    while !over.load(SeqCst) {
+        let Ok(flight) = me.post_write(Rank(0), to, &data) else {
+            return;
+        };
+        if let Some(ticket) = flight.ticket() {
+            me.until(log, "the end of a write", |log| {
+                over.load(SeqCst) || log.outcome(ticket).is_some()
+            });
+            if !matches!(log.outcome(ticket), Some(Ok(()))) {
+                return;
+            }
+        }
+        let _ = me.land(log, flight);
+    }
 }
