@@ -341,10 +341,7 @@ impl Conduit for Smp {
             standing::LOST
         };
         self.shared.end(self.shared.rank, how);
-        for (rank, door) in self.shared.doors.iter().enumerate() {
-            bell::wake(&door.bell);
-            self.shared.wake_nic(Rank(rank as u32));
-        }
+        self.shared.wake_all();
     }
 
     fn now(&self) -> Duration {

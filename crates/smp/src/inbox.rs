@@ -7,7 +7,7 @@ use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 use crate::{
     layout::Lane,
     mapping::MappedRing,
-    ring::{Head, MAX_ARGS, Reader, Taken, Writer},
+    ring::{Head, MAX_ARGS, Malformed, Reader, Taken, Writer},
     shared::Shared,
     transfer,
 };
@@ -31,7 +31,7 @@ struct Peer {
     /// A request whose reply is stuck: handled, but not finished with, so that "handled"
     /// means that the reply was sent.
     unfinished: Option<Taken>,
-    /// It broke a rule: nothing more is read from it.
+    /// It broke a rule and was expelled: nothing more is read from it.
     broken: bool,
 }
 
@@ -219,7 +219,10 @@ impl Peer {
                     }
                     return count;
                 }
-                Err(malformed) => return self.give_up(malformed.0, sink),
+                Err(Malformed(what)) => {
+                    let error = Error::Malformed { peer: from, what };
+                    return self.give_up(shared, error, sink);
+                }
             };
             let payload = self
                 .replies
@@ -228,8 +231,8 @@ impl Peer {
             let delivery = delivery(from, &taken.head, &taken.args, payload);
             if delivery.kind < Message::KINDS {
                 sink.reply(delivery);
-            } else {
-                transfer::answered(shared, &delivery, sink);
+            } else if let Err(malformed) = transfer::answered(shared, &delivery, sink) {
+                return self.give_up(shared, malformed, sink);
             }
             if self.replies.finish(&taken) {
                 shared.ring_for_room(from);
@@ -253,7 +256,10 @@ impl Peer {
                     }
                     return count;
                 }
-                Err(malformed) => return self.give_up(malformed.0, sink),
+                Err(Malformed(what)) => {
+                    let error = Error::Malformed { peer: from, what };
+                    return self.give_up(shared, error, sink);
+                }
             };
             let payload = self
                 .requests
@@ -267,7 +273,7 @@ impl Peer {
             if delivery.kind < Message::KINDS {
                 sink.request(delivery, &mut port);
             } else if let Err(malformed) = transfer::serve(shared, &delivery, &mut port) {
-                sink.malformed(malformed);
+                return self.give_up(shared, malformed, sink);
             }
             if self.back.stuck.is_some() {
                 self.unfinished = Some(taken);
@@ -296,13 +302,14 @@ impl Peer {
         }
     }
 
+    /// The peer broke a rule: nothing more is read from it, so nothing that anybody waits for
+    /// would come of it. It is lost, which ends those waits, and its own. What it did is told
+    /// before the loss can be seen.
     #[cold]
-    fn give_up(&mut self, what: &'static str, sink: &mut dyn Sink) -> usize {
+    fn give_up(&mut self, shared: &Shared, error: Error, sink: &mut dyn Sink) -> usize {
         self.broken = true;
-        sink.malformed(Error::Malformed {
-            peer: self.back.peer,
-            what,
-        });
+        sink.malformed(error);
+        shared.expel(self.back.peer);
         1
     }
 }
@@ -319,5 +326,111 @@ fn delivery<'a>(
         tag: head.tag,
         args: &args[..head.count],
         payload,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use hydrant_conduit::{Conduit, Sent, Sleeper, Standing, Ticket};
+
+    use super::*;
+    use crate::{Options, Smp, attach};
+
+    /// What a poll handed up.
+    #[derive(Default)]
+    struct Log {
+        requests: Vec<Rank>,
+        malformed: Vec<Error>,
+    }
+
+    impl Sink for Log {
+        fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
+            self.requests.push(delivery.from);
+        }
+        fn reply(&mut self, delivery: Delivery<'_>) {
+            panic!("nobody asked for {delivery:?}");
+        }
+        fn local(&mut self, _: Ticket) {}
+        fn complete(&mut self, _: Ticket, _: Result<(), Error>) {}
+        fn malformed(&mut self, error: Error) {
+            self.malformed.push(error);
+        }
+    }
+
+    fn start(ranks: u32) -> Vec<Smp> {
+        let options = Options {
+            segment: 1 << 20,
+            ..Options::default()
+        };
+        thread::scope(|scope| {
+            let ranks: Vec<_> = (hydrant_launch::local(ranks).into_iter())
+                .map(|mut bootstrap| {
+                    let options = &options;
+                    scope.spawn(move || attach(&mut bootstrap, options).unwrap())
+                })
+                .collect();
+            (ranks.into_iter())
+                .map(|rank| rank.join().unwrap())
+                .collect()
+        })
+    }
+
+    const MESSAGE: Message<'static> = Message {
+        kind: 0,
+        tag: 0,
+        args: &[],
+        payload: &[],
+    };
+
+    /// A header that no writer makes, in either lane: its sender is lost to the others and to
+    /// itself, asleep or not, and they go on.
+    #[test]
+    fn a_malformed_header_costs_its_sender_the_job_and_nobody_else() {
+        for lane in [Lane::Request, Lane::Reply] {
+            let ranks = start(3);
+            let [reader, sender, other] = [&ranks[0], &ranks[1], &ranks[2]];
+            let before = sender.changes();
+            thread::scope(|scope| {
+                // It waits for an answer that will not come.
+                scope.spawn(|| {
+                    while sender.changes() == before {
+                        let mut ready = || sender.changes() != before;
+                        sender.wait(Sleeper::Application, None, &mut ready);
+                    }
+                });
+                let shared = &sender.shared;
+                shared.open(Rank(0));
+                let (_, slots, _) = shared.shape.ring(0, 1, lane);
+                let first_lap_many_arguments = 1 << 48 | 15 << 40;
+                (shared.mapping.words(slots, 1)[0]).store(
+                    first_lap_many_arguments,
+                    std::sync::atomic::Ordering::Release,
+                );
+                let mut log = Log::default();
+                reader.poll(&mut log);
+                assert!(
+                    matches!(log.malformed[..], [Error::Malformed { peer: Rank(1), .. }]),
+                    "{:?}",
+                    log.malformed
+                );
+            });
+            for rank in &ranks {
+                let standings = [0, 1, 2].map(|peer| rank.standing(Rank(peer)));
+                use Standing::{Lost, Present};
+                assert_eq!(standings, [Present, Lost, Present]);
+                assert_eq!(rank.first_lost(), Some(Rank(1)));
+            }
+            let mut log = Log::default();
+            assert_eq!(sender.send(Rank(0), &MESSAGE).unwrap(), Sent::Yes);
+            assert_eq!(other.send(Rank(0), &MESSAGE).unwrap(), Sent::Yes);
+            reader.drain(&mut log);
+            assert_eq!(log.requests, [Rank(2)], "taken from");
+            assert_eq!(log.malformed.len(), 0, "reported once");
+            for rank in &ranks {
+                rank.leave(true);
+            }
+        }
     }
 }

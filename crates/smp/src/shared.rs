@@ -206,6 +206,15 @@ impl Shared {
         }
     }
 
+    /// # Errors
+    /// [`Error::PeerLost`] unless the peer takes part, and this rank, too: who does not take part
+    /// any more gets no answers, be it that it left or that it was [expelled](Self::expel).
+    #[inline]
+    pub(crate) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
+        self.alive(peer)?;
+        self.alive(self.rank)
+    }
+
     /// Ends a rank's part in the job, once.
     pub(crate) fn end(&self, rank: Rank, how: u32) {
         let word = &self.standings[rank.index()];
@@ -220,15 +229,6 @@ impl Shared {
         }
     }
 
-    /// A peer's process is gone.
-    pub(crate) fn gone(&self, peer: Rank) {
-        self.end(peer, standing::LOST);
-        bell::wake(&self.doors[self.rank.index()].bell);
-        self.wake_nic(self.rank);
-    }
-
-    /// Wakes the thread that plays a NIC, if there is one and it sleeps. Called after what it
-    /// is to see was stored.
     /// Whether a peer's process has ended, whatever its standing says: a rank that left or was
     /// lost may have threads that are still at work. One that is a thread of this process is
     /// never buried.
@@ -236,10 +236,36 @@ impl Shared {
         self.buried[peer.index()].load(Acquire)
     }
 
+    /// A peer's process is gone.
+    pub(crate) fn gone(&self, peer: Rank) {
+        self.buried[peer.index()].store(true, Release);
+        self.end(peer, standing::LOST);
+        bell::wake(&self.doors[self.rank.index()].bell);
+        self.wake_nic(self.rank);
+    }
+
+    /// Wakes the thread that plays a NIC, if there is one and it sleeps. Called after what it
+    /// is to see was stored.
     pub(crate) fn wake_nic(&self, rank: Rank) {
         if let Some(bell) = self.nics.get(rank.index()) {
-        self.buried[peer.index()].store(true, Release);
             pin::wake(bell);
+        }
+    }
+
+    /// A peer broke a rule, so that nothing it says can be relied upon: it is lost, to all and to
+    /// itself. All are woken, for some wait for it, and it may wait for an answer to what nobody
+    /// will read.
+    #[cold]
+    pub(crate) fn expel(&self, peer: Rank) {
+        self.end(peer, standing::LOST);
+        self.wake_all();
+    }
+
+    /// Wakes every sleeper of every rank, and the NICs: some rank's standing has changed.
+    pub(crate) fn wake_all(&self) {
+        for (rank, door) in self.doors.iter().enumerate() {
+            bell::wake(&door.bell);
+            self.wake_nic(Rank(rank as u32));
         }
     }
 

@@ -214,7 +214,7 @@ pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize
 impl Transfer {
     /// Asks for as many pieces as there is room for.
     fn ask(&mut self, shared: &Shared, ticket: u64) -> Result<(), Error> {
-        shared.alive(self.peer)?;
+        shared.both_alive(self.peer)?;
         let most = shared.caps.max_payload;
         while self.asked < self.len && self.failed.is_none() {
             let len = most.min(self.len - self.asked);
@@ -319,31 +319,39 @@ fn status_of(error: &Error) -> (u16, u64) {
 }
 
 /// The asker's side: the answer to one piece.
-pub(crate) fn answered(shared: &Shared, delivery: &Delivery<'_>, sink: &mut dyn Sink) {
+///
+/// # Errors
+/// [`Error::Malformed`] if the answer follows no rule; it has no effect.
+pub(crate) fn answered(
+    shared: &Shared,
+    delivery: &Delivery<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
     let peer = delivery.from;
     let malformed = |what| Error::Malformed { peer, what };
     let (ticket, len, extent, at) = match (delivery.kind, delivery.args) {
         (WRITE, &[ticket, len, extent]) => (ticket, len as usize, extent, 0),
         (READ, &[ticket, len, extent, at]) => (ticket, len as usize, extent, at as usize),
-        _ => return sink.malformed(malformed("an unknown kind of reply")),
+        _ => return Err(malformed("an unknown kind of reply")),
     };
     let mut open = shared.transfers.open();
     let Some(transfer) = open
         .get_mut(&ticket)
         .filter(|transfer| transfer.peer == peer)
     else {
-        drop(open);
-        return sink.malformed(malformed("the answer to a question that was not asked"));
+        // What was asked of a peer that ended since is forgotten already.
+        return match shared.both_alive(peer) {
+            Ok(()) => Err(malformed("the answer to a question that was not asked")),
+            Err(_) => Ok(()),
+        };
     };
     if len > transfer.asked - transfer.answered {
-        drop(open);
-        return sink.malformed(malformed("an answer longer than the question"));
+        return Err(malformed("an answer longer than the question"));
     }
     match delivery.tag {
         status::DONE if transfer.way == Way::In => {
             if delivery.payload.len() != len || at > transfer.len - len {
-                drop(open);
-                return sink.malformed(malformed("an answer of another length"));
+                return Err(malformed("an answer of another length"));
             }
             // SAFETY: at + len <= the length that the caller of `access` vouched for.
             unsafe {
@@ -381,4 +389,5 @@ pub(crate) fn answered(shared: &Shared, delivery: &Delivery<'_>, sink: &mut dyn 
     }
     drop(open);
     advance(shared, Some(sink));
+    Ok(())
 }

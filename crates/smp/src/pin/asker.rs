@@ -143,7 +143,8 @@ impl Asker {
         let mut events = Vec::new();
         let mut moved = false;
         loop {
-            let lost = core.alive(self.peer).err();
+            // A peer's NIC looks no longer after a rank that has ended, though threads of it live.
+            let lost = core.both_alive(self.peer).err();
             // What the peer did before it ended still counts.
             let done = self.go_on(core, &mut state, &mut events, &mut moved, lost);
             if let Err(broken) = done {
@@ -174,7 +175,8 @@ impl Asker {
     /// Whether [`advance`](Self::advance) would find something.
     pub(super) fn has_news(&self, core: &Core) -> bool {
         let state = self.state();
-        self.is_answered(&state) || !state.under_way.is_empty() && core.alive(self.peer).is_err()
+        self.is_answered(&state)
+            || !state.under_way.is_empty() && core.both_alive(self.peer).is_err()
     }
 
     fn is_answered(&self, state: &State) -> bool {

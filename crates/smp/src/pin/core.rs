@@ -78,6 +78,12 @@ impl Core {
         self.smp.shared.alive(peer)
     }
 
+    /// # Errors
+    /// [`Error::PeerLost`] unless the peer and this rank take part.
+    pub(super) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
+        self.smp.shared.both_alive(peer)
+    }
+
     pub(super) fn standing(&self, peer: Rank) -> Standing {
         self.smp.shared.standing(peer)
     }
@@ -215,10 +221,11 @@ impl Core {
             .any(|asker| asker.has_news(self))
     }
 
-    /// Ends what waits for peers that ended, and closes the pipes to them.
+    /// Ends what waits for peers that ended, and closes the pipes to them: to all, if this rank
+    /// has ended itself.
     pub(super) fn forget_the_lost(&self) {
         for rank in (0..self.ranks() as u32).map(Rank) {
-            if self.standing(rank) != Standing::Present
+            if self.both_alive(rank).is_err()
                 && let Some(asker) = self.asker(rank.index())
             {
                 asker.advance(self);
