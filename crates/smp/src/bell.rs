@@ -30,12 +30,19 @@ use rustix::{
 const SERVICE: u32 = 1;
 /// Application threads sleep until a message comes.
 const APPLICATION: u32 = Door::APPLICATION;
-/// Whoever sleeps also waits for a peer to take messages out of a ring. (4 is the contract's
-/// [`Door::MEMORY`].)
+/// Application threads that sleep also wait for a peer to take messages out of a ring. (4 is the
+/// contract's [`Door::MEMORY`].)
 const ROOM: u32 = 8;
+/// So does the service thread. It has a bit of its own: a wake of application threads takes back
+/// what they asked for, and must not take back what the service thread asked for and sleeps on.
+const SERVICE_ROOM: u32 = 16;
 /// The bits that say who sleeps; those above count wakes, so that a sleeper that was woken
 /// before it slept sees another word than it expects, whoever armed the bell again since.
-const SLEEPERS: u32 = SERVICE | APPLICATION | Door::MEMORY | ROOM;
+const SLEEPERS: u32 = OF_SERVICE | OF_APPLICATION;
+/// Those of the service thread, and those of application threads: what one asks for is taken back
+/// only with a wake of who asked for it.
+const OF_SERVICE: u32 = SERVICE | SERVICE_ROOM;
+const OF_APPLICATION: u32 = APPLICATION | Door::MEMORY | ROOM;
 /// One wake.
 const WAKE: u32 = SLEEPERS + 1;
 /// Which sleepers a wake is for, when it is for all.
@@ -74,10 +81,25 @@ pub(crate) fn ring_for_memory(bell: &AtomicU32) {
     ring_for(bell, APPLICATION);
 }
 
-/// Called after messages were taken from a ring: wakes whoever sleeps for the room.
+/// Called after messages were taken from a ring: wakes whoever sleeps for the room, which may be
+/// application threads and the service thread, each for room of its own.
 #[inline]
 pub(crate) fn ring_for_room(bell: &AtomicU32) {
-    ring_for(bell, ROOM);
+    compiler_fence(SeqCst);
+    if bell.load(Relaxed) & (ROOM | SERVICE_ROOM) != 0 {
+        ring_for_room_armed(bell);
+    }
+}
+
+#[cold]
+fn ring_for_room_armed(bell: &AtomicU32) {
+    let armed = bell.load(SeqCst);
+    if armed & ROOM != 0 {
+        wake_application(bell);
+    }
+    if armed & SERVICE_ROOM != 0 {
+        wake_service(bell);
+    }
 }
 
 #[inline]
@@ -92,16 +114,30 @@ fn ring_for(bell: &AtomicU32, bits: u32) {
 #[cold]
 fn ring_armed(bell: &AtomicU32) {
     let armed = bell.load(SeqCst);
-    if armed & APPLICATION != 0 {
-        disarm(bell, APPLICATION | Door::MEMORY | ROOM);
-        // The bit may be of a thread that went back to work: then the service is next.
-        if wake_bits(bell, APPLICATION) > 0 {
-            return;
-        }
+    // The bit may be of a thread that went back to work: then the service is next.
+    if armed & APPLICATION != 0 && wake_application(bell) > 0 {
+        return;
     }
     if armed & SERVICE != 0 {
-        disarm(bell, SERVICE | ROOM);
-        wake_bits(bell, SERVICE);
+        wake_service(bell);
+    }
+}
+
+/// How many slept.
+fn wake_application(bell: &AtomicU32) -> usize {
+    disarm(bell, OF_APPLICATION);
+    wake_bits(bell, APPLICATION)
+}
+
+fn wake_service(bell: &AtomicU32) {
+    disarm(bell, OF_SERVICE);
+    wake_bits(bell, SERVICE);
+}
+
+/// Wakes whoever sleeps, if anybody shows that.
+pub(crate) fn wake_shown(bell: &AtomicU32) {
+    if bell.load(SeqCst) & SLEEPERS != 0 {
+        wake(bell);
     }
 }
 
@@ -141,7 +177,11 @@ pub(crate) fn sleep(
         Armed::Memory => (APPLICATION | Door::MEMORY, APPLICATION),
         Armed::Nothing => (0, SERVICE),
     };
-    let bits = if room { bits | ROOM } else { bits };
+    let bits = match armed {
+        Armed::Service if room => bits | SERVICE_ROOM,
+        Armed::Application | Armed::Memory if room => bits | ROOM,
+        _ => bits,
+    };
     let expected = bell.fetch_or(bits, SeqCst) | bits;
     let fenced = asymmetric && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     fence(SeqCst);
@@ -237,5 +277,46 @@ mod tests {
     #[test]
     fn messages_wake_the_application_first() {
         assert!((0..50).any(|_| woke_the_application_alone()));
+    }
+
+    /// The service thread sleeps until there is room; application threads come and go meanwhile,
+    /// are woken by messages, and may wait for room themselves.
+    #[test]
+    fn the_service_is_told_of_room_whoever_is_woken_meanwhile() {
+        let asymmetric = enroll();
+        for application in [false, true] {
+            let bell = AtomicU32::new(0);
+            let room = AtomicU32::new(0);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut there = || room.load(SeqCst) != 0;
+                    while !there() {
+                        sleep(&bell, Armed::Service, None, true, asymmetric, &mut there);
+                    }
+                });
+                let arm_of = |bit| {
+                    while bell.load(SeqCst) & bit == 0 {
+                        thread::yield_now();
+                    }
+                };
+                arm_of(SERVICE);
+                scope.spawn(|| {
+                    sleep(
+                        &bell,
+                        Armed::Application,
+                        None,
+                        application,
+                        asymmetric,
+                        &mut || false,
+                    );
+                });
+                arm_of(APPLICATION);
+                // Until it is the application that is woken, and it alone.
+                thread::sleep(Duration::from_millis(20));
+                ring(&bell);
+                room.store(1, SeqCst);
+                ring_for_room(&bell);
+            });
+        }
     }
 }

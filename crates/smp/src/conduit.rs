@@ -64,6 +64,13 @@ impl Smp {
         })
     }
 
+    /// Whether there is something to look at before one sleeps, `room`: to be told of room, too.
+    /// A reply that got stuck since that was decided wants another decision.
+    fn has_news(&self, room: bool) -> bool {
+        let mut inbox = self.inbox.lock();
+        inbox.waiting(&self.shared) || !room && inbox.is_stuck()
+    }
+
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,7 +316,7 @@ impl Conduit for Smp {
             shared.caps.asymmetric_fence,
             // In this order: what another thread was handing up, with the inbox held, is there
             // for `ready` to see.
-            &mut || sleeper != Sleeper::Nap && self.inbox.lock().waiting(shared) || ready(),
+            &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),
         );
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Acquire;
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 
 use crate::{
+    bell,
     layout::Lane,
     mapping::MappedRing,
     ring::{Head, MAX_ARGS, Malformed, Reader, Taken, Writer},
@@ -64,6 +65,9 @@ impl Back {
                 args: message.args.to_vec(),
                 payload: message.payload.to_vec(),
             });
+            // Who fell asleep before did not ask to be told of room, and who polls here may be
+            // about to compute.
+            bell::wake_shown(&shared.doors[shared.rank.index()].bell);
         }
     }
 
