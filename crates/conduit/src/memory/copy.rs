@@ -1,14 +1,19 @@
 //! Copies between private memory and memory that other processes may be touching.
 //!
-//! A racing `copy_nonoverlapping` is undefined behaviour. Small aligned copies are
-//! therefore made of relaxed atomic accesses, which compile to plain moves. Longer ones
-//! call the C library's `memcpy` from an `asm!` block: the compiler knows nothing of what
-//! the block does to the memory it is given, so the copy means what the machine does, which
-//! is byte-wise relaxed accesses. Either way a race gives torn data, never worse.
+//! A racing `copy_nonoverlapping` is undefined behaviour. So are atomic accesses of different
+//! sizes to the same bytes, unless they are ordered otherwise, and nobody keeps one rank from
+//! putting four bytes where another gets eight, or where a third changes a word: ranks may be
+//! threads of one process. So no copy is an atomic access of Rust's. Words are moved by one
+//! instruction each, in an `asm!` block, and longer copies call the C library's `memcpy` from one:
+//! the compiler knows nothing of what the block does to the memory it is given, so the copy means
+//! what the machine does, as when another process did it. There, a race gives torn data, never
+//! worse, and an aligned word is never torn. What is left to Rust's atomics are the atomic
+//! operations on words, each of one size for as long as the memory has one type.
+//!
+//! Where `asm!` is not written here, and under miri, words are atomics of their own size.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Up to here, word by word is faster than the call.
 const SMALL: usize = 64;
@@ -24,21 +29,14 @@ const SMALL: usize = 64;
 pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && dst.addr().is_multiple_of(8) {
         // SAFETY: (1), (2); the address is a multiple of 8.
-        unsafe {
-            AtomicU64::from_ptr(dst.cast()).store(src.cast::<u64>().read_unaligned(), Relaxed)
-        }
+        unsafe { put_8(dst, src.cast::<u64>().read_unaligned()) }
     } else if len == 4 && dst.addr().is_multiple_of(4) {
         // SAFETY: (1), (2); the address is a multiple of 4.
-        unsafe {
-            AtomicU32::from_ptr(dst.cast()).store(src.cast::<u32>().read_unaligned(), Relaxed)
-        }
+        unsafe { put_4(dst, src.cast::<u32>().read_unaligned()) }
     } else if len <= SMALL && (dst.addr() | len).is_multiple_of(8) {
         for at in (0..len).step_by(8) {
             // SAFETY: (1), (2); at + 8 <= len, and the address is a multiple of 8.
-            unsafe {
-                let word = src.add(at).cast::<u64>().read_unaligned();
-                AtomicU64::from_ptr(dst.add(at).cast()).store(word, Relaxed);
-            }
+            unsafe { put_8(dst.add(at), src.add(at).cast::<u64>().read_unaligned()) }
         }
     } else {
         // SAFETY: handed on.
@@ -54,22 +52,17 @@ pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && src.addr().is_multiple_of(8) {
         // SAFETY: as in `store`; the address is a multiple of 8.
-        unsafe {
-            dst.cast::<u64>()
-                .write_unaligned(AtomicU64::from_ptr(src.cast_mut().cast()).load(Relaxed))
-        }
+        unsafe { dst.cast::<u64>().write_unaligned(take_8(src)) }
     } else if len == 4 && src.addr().is_multiple_of(4) {
         // SAFETY: as in `store`; the address is a multiple of 4.
-        unsafe {
-            dst.cast::<u32>()
-                .write_unaligned(AtomicU32::from_ptr(src.cast_mut().cast()).load(Relaxed))
-        }
+        unsafe { dst.cast::<u32>().write_unaligned(take_4(src)) }
     } else if len <= SMALL && (src.addr() | len).is_multiple_of(8) {
         for at in (0..len).step_by(8) {
             // SAFETY: as in `store`; at + 8 <= len, and the address is a multiple of 8.
             unsafe {
-                let word = AtomicU64::from_ptr(src.add(at).cast_mut().cast()).load(Relaxed);
-                dst.add(at).cast::<u64>().write_unaligned(word);
+                dst.add(at)
+                    .cast::<u64>()
+                    .write_unaligned(take_8(src.add(at)))
             }
         }
     } else {
@@ -77,6 +70,74 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
         unsafe { bulk(dst, src, len) }
     }
 }
+
+/// Moves of one word, put to shared memory and taken from it.
+macro_rules! word {
+    ($put:ident, $take:ident, $word:ty, $atomic:ident, $store:literal, $load:literal) => {
+        /// # Safety
+        /// Condition 2 of [`store`], for a word at a multiple of its size.
+        #[inline(always)]
+        unsafe fn $put(dst: *mut u8, value: $word) {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: it stores the word, which is ours to store, and nothing else.
+            unsafe {
+                std::arch::asm!(
+                    $store,
+                    at = in(reg) dst,
+                    value = in(reg) value,
+                    options(nostack, preserves_flags),
+                );
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            // SAFETY: the caller's promise.
+            unsafe {
+                $atomic::from_ptr(dst.cast()).store(value, Relaxed)
+            }
+        }
+
+        /// # Safety
+        /// Condition 2 of [`store`], for a word at a multiple of its size that is only read.
+        #[inline(always)]
+        unsafe fn $take(src: *const u8) -> $word {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            {
+                let value: $word;
+                // SAFETY: it loads the word, which is mapped, and changes nothing.
+                unsafe {
+                    std::arch::asm!(
+                        $load,
+                        at = in(reg) src,
+                        value = out(reg) value,
+                        options(nostack, preserves_flags),
+                    );
+                }
+                value
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            // SAFETY: the caller's promise.
+            unsafe {
+                $atomic::from_ptr(src.cast_mut().cast()).load(Relaxed)
+            }
+        }
+    };
+}
+
+word!(
+    put_8,
+    take_8,
+    u64,
+    AtomicU64,
+    "mov qword ptr [{at}], {value}",
+    "mov {value}, qword ptr [{at}]"
+);
+word!(
+    put_4,
+    take_4,
+    u32,
+    AtomicU32,
+    "mov dword ptr [{at}], {value:e}",
+    "mov {value:e}, dword ptr [{at}]"
+);
 
 /// Sets shared memory to one byte value.
 ///
