@@ -128,9 +128,24 @@ pub enum Error {
 impl Error {
     /// The system refused `what`.
     pub fn system(what: &'static str, cause: impl Into<io::Error>) -> Self {
+        let cause = cause.into();
+        if cause.raw_os_error() == Some(libc::EMFILE) {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            let owner = "descriptors of open files in this process";
+            return Self::no_descriptors(owner, limit.unwrap_or(u64::MAX));
+        }
         Self::System {
             what,
-            cause: cause.into().to_string(),
+            cause: cause.to_string(),
+        }
+    }
+
+    /// A process has as many descriptors as it may have.
+    pub fn no_descriptors(what: &'static str, limit: u64) -> Self {
+        Self::Exhausted {
+            what,
+            limit,
+            remedy: "raise RLIMIT_NOFILE: ulimit -n, or nofile in /etc/security/limits.conf",
         }
     }
 }

@@ -11,6 +11,7 @@ use hydrant_launch::{Bootstrap, kernel_id};
 use crate::{
     Smp,
     calls::Invitation,
+    descriptors::{self, PLAYED, WATCHED},
     foreign::Foreign,
     layout::{MAGIC, Shape, header},
     mapping::{self, Mapping},
@@ -85,6 +86,8 @@ pub(crate) fn join<T>(
             remedy: "start fewer",
         });
     }
+    let played = if nics == Nics::Played { PLAYED } else { 0 };
+    descriptors::allow(u64::from(ranks) - 1, WATCHED + played);
     let (shape, file) = if rank == 0 {
         host(bootstrap, options, nics)?
     } else {

@@ -21,6 +21,8 @@ mod bell;
 mod calls;
 #[cfg(not(loom))]
 mod conduit;
+#[cfg(not(loom))]
+mod descriptors;
 mod extents;
 #[cfg(not(loom))]
 mod foreign;

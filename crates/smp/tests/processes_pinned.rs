@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         match role.as_str() {
             "target" => pinned::death::of_the_target(&conduit, &mut child),
             "asker" => pinned::death::of_the_asker(&conduit, &mut child),
+            "copy_descriptors" => pinned::limits::descriptors(&conduit, &mut child),
             "copy" => pinned::memory::between_processes(&conduit, &mut child),
             "copy_besieged" => {
                 let besiegers = (conduit.rank() == Rank(1)).then(Strangers::start);
@@ -72,6 +73,9 @@ fn main() -> ExitCode {
         }),
         Trial::test("the_limit_of_locked_memory_is_named", || {
             orderly("memlock", 1)
+        }),
+        Trial::test("the_limit_of_descriptors_is_named", || {
+            orderly("copy_descriptors", 2)
         }),
         Trial::test("a_system_without_io_uring_is_named", || {
             orderly("forbidden", 1)

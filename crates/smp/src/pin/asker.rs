@@ -237,7 +237,7 @@ impl Asker {
         let outcome: Result<(), Refusal> = answer.into();
         let outcome = outcome
             .map_err(|refusal| refusal.error(self.peer, remote.key, remote.offset, len as u64));
-        if answer == Answer::Broken {
+        if matches!(answer, Answer::Broken | Answer::NoDescriptors(_)) {
             return outcome.map(|()| true);
         }
         if way == Way::In && answer == Answer::Done {
@@ -265,7 +265,7 @@ impl Asker {
         else {
             return Ok(false);
         };
-        if current.failed.is_some() || !wires.call(&self.invitation, core.rank()) {
+        if current.failed.is_some() || !wires.call(&self.invitation, core.rank())? {
             return Ok(false); // it ends with its last answer; or the peer's door is full
         }
         let Operation {
@@ -341,14 +341,24 @@ impl Wires {
         }
     }
 
-    /// Gives the peer's NIC its ends; `false` if that could not be now.
-    fn call(&mut self, invitation: &Invitation, me: Rank) -> bool {
+    /// Gives the peer's NIC its ends; `false` if that could not be now: its door is full, or
+    /// gone, of which the peer's standing will tell.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] if this process has no descriptor left to call with.
+    fn call(&mut self, invitation: &Invitation, me: Rank) -> Result<bool, Error> {
         if !self.called {
             let (out, back) = (&self.out.pipe, &self.back.pipe);
             let ends = [out.read.as_fd(), back.write.as_fd(), back.read.as_fd()];
-            self.called = invitation.call(me, ends).is_ok();
+            match invitation.call(me, ends) {
+                Ok(()) => self.called = true,
+                Err(cause) if cause.raw_os_error() == Some(libc::EMFILE) => {
+                    return Err(Error::system("calling a peer's NIC", cause));
+                }
+                Err(_) => {}
+            }
         }
-        self.called
+        Ok(self.called)
     }
 }
 

@@ -40,9 +40,6 @@ pub struct Pinned {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How often a rank looks whether a peer takes calls again.
-const CALL_TICK: Duration = Duration::from_millis(1);
-
 impl Pinned {
     pub(super) fn start(
         core: Arc<Core>,
@@ -327,12 +324,6 @@ impl Conduit for Pinned {
     }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        // A peer whose door is full tells nobody when it has room.
-        let timeout = if self.core.eager.any() {
-            Some(timeout.map_or(CALL_TICK, |timeout| timeout.min(CALL_TICK)))
-        } else {
-            timeout
-        };
         // In this order, as where messages are waited for.
         self.core.smp.wait(sleeper, timeout, &mut || {
             sleeper != Sleeper::Nap && self.core.has_news() || ready()

@@ -50,8 +50,9 @@ pub(super) struct Door(Callee);
 pub(super) struct Caller {
     pub(super) from: Rank,
     /// What it writes comes out of the first; what it reads goes into the second. The third
-    /// keeps that one open.
-    pub(super) wires: [OwnedFd; WIRES],
+    /// keeps that one open. `None` if they did not all arrive: the kernel leaves out those for
+    /// which this process has no descriptors left.
+    pub(super) wires: Option<[OwnedFd; WIRES]>,
 }
 
 impl Door {
@@ -65,22 +66,14 @@ impl Door {
 
     /// Waits for a caller; `None` once the door is shut.
     pub(super) fn next(&self) -> Option<Caller> {
-        loop {
-            let call = match self.0.next() {
-                Ok(call) => call?,
-                Err(cause) => {
-                    tracing::error!(%cause, "nobody else can reach the memory of this rank");
-                    return None;
-                }
-            };
-            let from = call.from;
-            match call.descriptors.try_into() {
-                Ok(wires) => return Some(Caller { from, wires }),
-                Err(_) => tracing::error!(
-                    %from,
-                    "a rank called and its pipes did not arrive: has this process no more \
-                     descriptors? (ulimit -n)"
-                ),
+        match self.0.next() {
+            Ok(call) => call.map(|call| Caller {
+                from: call.from,
+                wires: call.descriptors.try_into().ok(),
+            }),
+            Err(cause) => {
+                tracing::error!(%cause, "nobody else can reach the memory of this rank");
+                None
             }
         }
     }
@@ -108,7 +101,7 @@ mod tests {
         assert_eq!(caller.from, Rank(3));
         rustix::io::write(&pipe.1, b"x").unwrap();
         let mut byte = [0];
-        rustix::io::read(&caller.wires[0], &mut byte).unwrap();
+        rustix::io::read(&caller.wires.unwrap()[0], &mut byte).unwrap();
         assert_eq!(&byte, b"x", "another descriptor came out than went in");
     }
 

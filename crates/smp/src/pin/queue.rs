@@ -38,6 +38,7 @@ struct Request {
     len: AtomicU64,
     at: AtomicU64,
     status: AtomicU64,
+    /// The limit that a status tells of.
     extent: AtomicU64,
 }
 
@@ -68,6 +69,9 @@ pub(super) enum Answer {
     BadAddress,
     /// The NIC itself failed.
     Broken,
+    /// The NIC could not take its ends of the pipes: its process has as many descriptors as it
+    /// may, so many.
+    NoDescriptors(u64),
 }
 
 const READ: u64 = 1;
@@ -128,6 +132,7 @@ impl Queue {
             Answer::OutOfExtent(extent) => (2, extent),
             Answer::BadAddress => (3, 0),
             Answer::Broken => (4, 0),
+            Answer::NoDescriptors(limit) => (5, limit),
         };
         let line = self.line(n);
         line.status.store(status, Relaxed);
@@ -152,6 +157,7 @@ impl Queue {
             1 => Answer::Revoked,
             2 => Answer::OutOfExtent(line.extent.load(Relaxed)),
             3 => Answer::BadAddress,
+            5 => Answer::NoDescriptors(line.extent.load(Relaxed)),
             _ => Answer::Broken,
         })
     }
@@ -189,6 +195,7 @@ mod tests {
             Answer::OutOfExtent(77),
             Answer::BadAddress,
             Answer::Broken,
+            Answer::NoDescriptors(1024),
         ];
         for n in 0..200 {
             let piece = Piece {

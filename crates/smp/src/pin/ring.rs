@@ -46,10 +46,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
     pub(super) fn new(entries: usize) -> Result<Self, Error> {
-        let ring = IoUring::builder()
-            .dontfork()
-            .build(4)
-            .map_err(|cause| absent(&cause))?;
+        let ring = IoUring::builder().dontfork().build(4).map_err(absent)?;
         (ring.submitter().register_buffers_sparse(entries as u32)).map_err(|cause| {
             if cause.raw_os_error() == Some(libc::EINVAL) {
                 let what = "smp+pin needs io_uring with sparse tables of buffers: Linux 5.19";
@@ -193,7 +190,7 @@ impl Drop for Ring {
 }
 
 /// Why there is no ring.
-fn absent(cause: &io::Error) -> Error {
+fn absent(cause: io::Error) -> Error {
     let why = match cause.raw_os_error() {
         Some(libc::ENOSYS) => {
             "this kernel has none, or a container hides it (seccomp): run outside, or allow the \
@@ -204,6 +201,7 @@ fn absent(cause: &io::Error) -> Error {
              container forbids it (seccomp), allow the calls io_uring_setup, io_uring_enter and \
              io_uring_register"
         }
+        Some(libc::EMFILE) => return Error::system("making an io_uring", cause),
         Some(libc::ENOMEM) => "no memory may be locked for it: raise the limit (ulimit -l)",
         _ => "making one failed",
     };

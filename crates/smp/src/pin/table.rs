@@ -83,6 +83,8 @@ pub(super) enum Refusal {
     BadAddress,
     /// The kernel did not do it.
     Broken(io::Error),
+    /// The NIC's process has no descriptors left, with their limit.
+    NoDescriptors(u64),
 }
 
 impl Table {
@@ -339,6 +341,10 @@ impl Refusal {
                 len,
             },
             Self::Broken(cause) => Error::system("moving data through io_uring", cause),
+            Self::NoDescriptors(limit) => Error::no_descriptors(
+                "descriptors of open files in the process of the rank whose memory is accessed",
+                limit,
+            ),
         }
     }
 
@@ -349,6 +355,7 @@ impl Refusal {
             Self::OutOfExtent(extent) => Answer::OutOfExtent(*extent),
             Self::BadAddress => Answer::BadAddress,
             Self::Broken(_) => Answer::Broken,
+            Self::NoDescriptors(limit) => Answer::NoDescriptors(*limit),
         }
     }
 }
@@ -360,6 +367,7 @@ impl From<Answer> for Result<(), Refusal> {
             Answer::Revoked => Refusal::Revoked,
             Answer::OutOfExtent(extent) => Refusal::OutOfExtent(extent),
             Answer::BadAddress => Refusal::BadAddress,
+            Answer::NoDescriptors(limit) => Refusal::NoDescriptors(limit),
             Answer::Broken => Refusal::Broken(io::Error::other("the peer's NIC failed")),
         })
     }

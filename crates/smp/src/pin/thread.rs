@@ -16,7 +16,10 @@ use std::{
 };
 
 use hydrant_conduit::{Key, Rank, Standing};
-use rustix::thread::futex;
+use rustix::{
+    process::{Resource, getrlimit},
+    thread::{Timespec, futex},
+};
 
 use super::{
     core::Core,
@@ -37,6 +40,12 @@ const CROWDED_LOOKS: u32 = 8;
 /// Pieces done for one peer before the next one's turn.
 const TURN: usize = 8;
 
+/// How often a NIC looks whether a peer takes calls again.
+const CALL_TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
 /// Wakes a NIC if it sleeps. Called after what it is to see was stored.
 #[inline]
 pub(crate) fn wake(bell: &AtomicU32) {
@@ -50,7 +59,8 @@ pub(crate) fn wake(bell: &AtomicU32) {
 struct Asking {
     from: Rank,
     queue: MappedQueue,
-    wires: [OwnedFd; WIRES],
+    /// `None` if this process had no descriptors left for them.
+    wires: Option<[OwnedFd; WIRES]>,
     /// The number of the next piece.
     next: u64,
     /// What is in the pipes is in doubt: every answer is no.
@@ -89,7 +99,9 @@ pub(super) fn run(core: &Core) {
             hint::spin_loop();
         } else {
             idle = 0;
-            sleep(core.bell(), &mut || {
+            // A peer whose door is full tells nobody when it has room.
+            let time = core.eager.any().then_some(CALL_TICK);
+            sleep(core.bell(), time, &mut || {
                 core.is_stopped()
                     || core.has_callers()
                     || changes != core.changes()
@@ -100,13 +112,13 @@ pub(super) fn run(core: &Core) {
     }
 }
 
-/// Sleeps until woken, or not at all if `ready` says so.
-fn sleep(bell: &AtomicU32, ready: &mut dyn FnMut() -> bool) {
+/// Sleeps until woken or until the time is over, or not at all if `ready` says so.
+fn sleep(bell: &AtomicU32, time: Option<Timespec>, ready: &mut dyn FnMut() -> bool) {
     bell.store(ASLEEP, SeqCst);
     fence(SeqCst);
     if !ready() {
         // An error means woken, or that the bell changed: both are reasons to look again.
-        let _ = futex::wait(bell, futex::Flags::empty(), ASLEEP, None);
+        let _ = futex::wait(bell, futex::Flags::empty(), ASLEEP, time.as_ref());
     }
     bell.store(0, SeqCst);
 }
@@ -163,7 +175,11 @@ impl Asking {
     }
 
     fn answer(&self, core: &Core, piece: &Piece) -> Answer {
-        let [out, back, _] = &self.wires;
+        let Some([out, back, _]) = &self.wires else {
+            // The caller would wait for ever for pieces that nobody can fetch.
+            let limit = getrlimit(Resource::Nofile).current;
+            return Answer::NoDescriptors(limit.unwrap_or(u64::MAX));
+        };
         let span = Span {
             offset: piece.offset,
             len: piece.len,

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use hydrant_conduit::{Access, Conduit, Error};
+use hydrant_conduit::{Access, Conduit, Error, Rank};
 use hydrant_smp::pin;
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
     thread::{CapabilitySet, capabilities, set_capabilities},
 };
 
-use super::{PAGE, Pages, pinned_pages};
+use super::{Log, PAGE, Pages, heard, pinned_pages, told};
 use crate::{family::Child, options};
 
 /// With few bytes that may be locked, they run out with an error that names the limit.
@@ -107,4 +107,37 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
         other => panic!("{other:?}"),
     }
     ExitCode::SUCCESS
+}
+
+/// Rank 0 has no descriptors left: neither for the pipes by which it would reach others, nor for
+/// those by which others reach it. Both hear that, and which limit it was.
+pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
+    let log = &mut Log::default();
+    let memory = Pages::new(1);
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let full = (conduit.rank() == Rank(0)).then(take_all_descriptors);
+    let places = child.exchange(&told(memory.remote(key)));
+    let other = Rank(1 - conduit.rank().0);
+    let there = heard(&places[other.index()]);
+    // Nothing of what was begun is in the way of what comes after.
+    for _ in 0..3 {
+        match log.put(conduit, other, there, memory, key) {
+            Err(Error::Exhausted { remedy, limit, .. }) => {
+                assert!(remedy.contains("RLIMIT_NOFILE"), "{remedy}");
+                assert!(full.as_ref().is_none_or(|full| full.len() as u64 <= limit));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    child.meet(|| _ = conduit.poll(log));
+}
+
+/// Opens what may be opened, and says that no more may be than are open now.
+fn take_all_descriptors() -> Vec<std::os::fd::OwnedFd> {
+    let limit = Rlimit {
+        current: Some(64),
+        maximum: Some(64),
+    };
+    setrlimit(Resource::Nofile, limit).expect("less is always allowed");
+    std::iter::from_fn(|| rustix::io::dup(std::io::stdin()).ok()).collect()
 }
