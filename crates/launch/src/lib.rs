@@ -152,6 +152,15 @@ impl FromStr for Kind {
     }
 }
 
+/// What a process that aborts with `status` ends with: its last eight bits, as the kernel cuts it,
+/// but 1 where that would turn a failure into a success, as of 256.
+pub fn exit_status(status: i32) -> u8 {
+    match (status & 0xff) as u8 {
+        0 if status != 0 => 1,
+        cut => cut,
+    }
+}
+
 /// Fills `bytes` from the kernel's random generator.
 fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
     let mut filled = 0;
@@ -210,6 +219,14 @@ mod tests {
         let error = "pmi2".parse::<Kind>().unwrap_err();
         assert!(error.to_string().contains("`pmi2`"), "{error}");
         assert!(error.to_string().contains("pmix"), "{error}");
+    }
+
+    #[test]
+    fn no_failure_is_cut_to_a_success() {
+        for (status, cut) in [(0, 0), (1, 1), (255, 255), (256, 1), (257, 1), (-1, 255)] {
+            assert_eq!(exit_status(status), cut, "{status}");
+        }
+        assert!((1..=70_000).all(|status| exit_status(status) != 0 && exit_status(-status) != 0));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum LaunchError {
     },
 
     /// The remote shell could not be started.
-    #[error("the remote shell for host {host} could not be started: {source}")]
+    #[error("the remote shell for host {host} could not be started: {source}{}", hint(.source))]
     NoShell {
         /// The host.
         host: String,
@@ -102,7 +102,7 @@ pub enum LaunchError {
     },
 
     /// Something the launcher needs for itself was refused.
-    #[error("{doing} failed: {source}")]
+    #[error("{doing} failed: {source}{}", hint(.source))]
     System {
         /// What the launcher was doing.
         doing: &'static str,
@@ -134,8 +134,20 @@ impl LaunchError {
 /// What the system's words do not say.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
+        Some(libc::ENOEXEC) => {
+            "; it is neither a program of this machine nor a script whose first line names its \
+             interpreter (#!/bin/sh)"
+        }
         Some(libc::ENOENT) => "; the file is there, so its interpreter or loader is not",
-        Some(libc::EAGAIN) => "; the limit on processes is reached (ulimit -u)",
+        Some(libc::EAGAIN) => {
+            "; the user's limit on processes and threads is reached, or that of the control group: \
+             raise it (ulimit -u, pids.max; for threads also ulimit -v) or start fewer ranks"
+        }
+        Some(libc::ENOMEM) => {
+            "; there is no memory, or the address space is limited: raise the limit (ulimit -v) or \
+             start fewer ranks"
+        }
+        Some(libc::EMFILE | libc::ENFILE) => "; raise the limit on open files (ulimit -n)",
         _ => "",
     }
 }

@@ -87,8 +87,17 @@ pub enum Event {
     Terminating(Vec<u32>),
     /// These ranks ignored SIGTERM, or the user insisted, and they get SIGKILL.
     Killing(Vec<u32>),
+    /// A rank did not end of SIGKILL, and the job ends without it.
+    CannotEnd {
+        /// The rank.
+        rank: u32,
+        /// Why not.
+        why: String,
+    },
     /// Processes that ranks had left behind were ended.
     LeftBehind(usize),
+    /// A process that a rank had left behind could not be ended; why not.
+    Stray(String),
     /// What the ranks printed could not be written.
     OutputLost(io::Error),
 }
@@ -148,6 +157,10 @@ impl fmt::Display for Event {
                 write!(f, "{} did not end by themselves: SIGTERM", Ranks(ranks))
             }
             Event::Killing(ranks) => write!(f, "{} did not end: SIGKILL", Ranks(ranks)),
+            Event::CannotEnd { rank, why } => write!(f, "rank {rank} cannot be ended: {why}"),
+            Event::Stray(why) => {
+                write!(f, "what a rank left behind cannot be ended: {why}")
+            }
             Event::LeftBehind(count) => {
                 write!(f, "{count} processes that the ranks left behind were ended")
             }

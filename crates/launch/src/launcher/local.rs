@@ -1,5 +1,6 @@
 //! Ranks that are children of this process.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,12 +8,13 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, 
 
 use super::Ending;
 use super::connection::{Came, READ};
+use super::group::Group;
 use super::guard::Guard;
 use super::output::Output;
 use super::signals::Signals;
 use super::start::Rank;
-use super::supervise::{Finished, Hands, Heard, HostFailure, Left, Whom};
-use super::sweep::{end_descendants, kill_all};
+use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
+use super::sweep::{Stray, end_descendants, kill_all};
 
 /// What a socket holds, and more.
 const SOCKET: usize = 256 * 1024;
@@ -23,19 +25,32 @@ pub(super) struct Local {
     /// The number of the first of them.
     first: u32,
     guard: Guard,
+    group: Option<Arc<Group>>,
     output: Option<Output>,
     /// The ranks that spoke.
     ready: Vec<usize>,
+    /// The processes that could not be killed.
+    strays: Vec<Stray>,
+    /// The ranks of them, which were told of and count as ended.
+    given_up: Vec<Pid>,
 }
 
 impl Local {
-    pub(super) fn new(ranks: Vec<Rank>, first: u32, guard: Guard, output: Option<Output>) -> Local {
+    pub(super) fn new(
+        ranks: Vec<Rank>,
+        first: u32,
+        (guard, group): (Guard, Option<Arc<Group>>),
+        output: Option<Output>,
+    ) -> Local {
         Local {
             ranks,
             first,
             guard,
+            group,
             output,
             ready: Vec::new(),
+            strays: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -57,11 +72,21 @@ impl Local {
         self.ready = ready;
     }
 
-    /// Ends what the ranks left behind; how many processes that were.
-    pub(super) fn sweep(self, left: Left) -> (usize, Option<Output>) {
-        let count = end_descendants(self.guard.pid(), left == Left::Ended);
+    /// Ends what the ranks left behind.
+    pub(super) fn sweep(self, left: Left) -> (Behind, Option<Output>) {
+        let swept = end_descendants(self.guard.pid(), left == Left::Ended);
+        let (mut ended, mut strays) = (swept.ended, swept.strays);
+        if let Some(group) = &self.group {
+            // What is in it still could not be seen, or may be ended by the group alone.
+            let left = group.count();
+            group.end();
+            strays.retain(Stray::is_alive);
+            ended += left.saturating_sub(strays.len());
+        }
         self.guard.dismiss();
-        (count, self.output)
+        strays.retain(|stray| !self.given_up.contains(&stray.pid()));
+        let strays = strays.iter().map(Stray::to_string).collect();
+        (Behind { ended, strays }, self.output)
     }
 
     fn at(&mut self, rank: u32) -> Option<&mut Rank> {
@@ -155,17 +180,36 @@ impl Hands for Local {
     }
 
     fn kill(&mut self) {
-        kill_all(&self.ranks, self.guard.pid());
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        self.strays = kill_all(&self.ranks, self.guard.pid()).strays;
+    }
+
+    fn give_up(&mut self) -> Vec<(u32, String)> {
+        let mut given_up = Vec::new();
+        for (number, rank) in (self.first..).zip(&mut self.ranks) {
+            if std::mem::take(&mut rank.running) {
+                let known = self.strays.iter().find(|stray| stray.pid() == rank.pid);
+                let why = known.map_or_else(
+                    || format!("process {} was killed and goes on", rank.pid.as_raw_pid()),
+                    Stray::to_string,
+                );
+                self.given_up.push(rank.pid);
+                given_up.push((number, why));
+            }
+        }
+        given_up
     }
 
     fn resumed(&mut self) {}
 
     fn finish(self, left: Left, signals: Signals) -> Finished {
-        let (left, output) = self.sweep(left);
+        let (behind, output) = self.sweep(left);
         // From here on a signal ends the launcher, whose reader may have stopped reading.
         drop(signals);
         Finished {
-            left,
+            behind,
             written: output.map_or(Ok(()), Output::finish),
         }
     }

@@ -10,7 +10,15 @@
 //! - what the ranks started dies with them: each rank has a process group, and
 //!   orphans become this process's children (a subreaper), found and killed;
 //! - if this process is killed, the kernel kills the ranks (a parent-death
-//!   signal), and a `guard` process kills what the ranks had started.
+//!   signal), and a `guard` process kills what the ranks had started;
+//! - what may not be ended, such as a rank that became another user, is named and not
+//!   waited for.
+//!
+//! What a rank started is found by its process group, by its descent from this process, and by
+//! the environment and the control group that it began with. It escapes where none of them holds
+//! it: after a launcher was killed, a process that left its session *and* its environment, where
+//! this user may make no control group (version 2); and likewise after any job where there is
+//! no `/proc`.
 
 mod bind;
 mod child;
@@ -18,8 +26,10 @@ mod connection;
 mod error;
 mod event;
 mod find;
+mod group;
 mod guard;
 mod hosts;
+mod image;
 mod local;
 mod output;
 mod processes;
@@ -41,6 +51,7 @@ use hosts::Agents;
 use local::Local;
 use output::Output;
 use server::Server;
+use signals::Ends;
 use start::{Part, Streams};
 
 /// The status of a job that took longer than [`Spec::timeout`], as `timeout(1)` has it.
@@ -56,10 +67,11 @@ pub const TIMED_OUT: u8 = 124;
 /// started nothing else.
 pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError> {
     spec.check()?;
+    let ends = Ends::hear().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     if !spec.remote.hosts.is_empty() {
-        let (agents, signals) = Agents::start(spec, &program, &name)?;
+        let (agents, signals) = Agents::start(spec, &program, &name, &ends)?;
         let server = Server::new(name, spec.ranks, &agents.ranks_by_host());
         return Ok(supervise::supervise(agents, server, signals, spec, report));
     }
@@ -71,7 +83,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
             Prefix::None => Streams::Inherited,
         },
     };
-    let begun = start::start(spec, &program, part, &name)?;
+    let begun = start::start(spec, &program, part, &name, &ends)?;
     let pipes = begun.pipes;
     let carried = (pipes.input)
         .map_or(Ok(()), |to| stdin::carry(to.into()))
@@ -82,13 +94,12 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     let output = match carried {
         Ok(output) => output,
         Err(source) => {
-            sweep::kill_all(&begun.ranks, begun.guard.pid());
-            begun.guard.dismiss();
+            start::give_up(&begun.ranks, begun.guard, begun.group.as_deref());
             let doing = "starting the threads that carry input and output";
             return Err(LaunchError::System { doing, source });
         }
     };
-    let local = Local::new(begun.ranks, 0, begun.guard, output);
+    let local = Local::new(begun.ranks, 0, (begun.guard, begun.group), output);
     let server = Server::new(name, spec.ranks, &[spec.ranks]);
     Ok(supervise::supervise(
         local,

@@ -3,22 +3,68 @@
 use std::collections::HashMap;
 use std::fs;
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A process that was seen: its number, and when it began, by which one that has its number
+/// later is told from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pid: Pid,
+    /// In ticks of the kernel's clock.
+    began: u64,
+}
+
+impl Process {
+    pub(super) fn pid(self) -> Pid {
+        self.pid
+    }
+
+    /// Sends it a signal; nobody gets one where it is gone, whoever has its number by now.
+    pub(super) fn signal(self, signal: Signal) -> Result<(), Errno> {
+        let handle = pidfd_open(self.pid, PidfdFlags::empty())?;
+        // The descriptor is of whoever had the number a moment ago. If that is who was seen it
+        // stays so, and if not this is somebody else.
+        match stat(self.pid) {
+            Some(stat) if stat.began == self.began => pidfd_send_signal(&handle, signal),
+            _ => Err(Errno::SRCH),
+        }
+    }
+
+    /// Whether it is there and not just a zombie.
+    pub(super) fn is_alive(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.alive)
+    }
+
+    /// The user that it runs as.
+    pub(super) fn user(self) -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        // Real, effective, saved, file system.
+        line.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+}
 
 /// Every process that descends from `root`, `except` one and the dead.
-pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Pid> {
-    let mut children: HashMap<Pid, Vec<(Pid, bool)>> = HashMap::new();
+pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Process> {
+    let mut children: HashMap<Pid, Vec<(Process, bool)>> = HashMap::new();
     for pid in all() {
-        if let Some((parent, alive)) = parent(pid) {
-            children.entry(parent).or_default().push((pid, alive));
+        if let Some(Stat {
+            parent: Some(parent),
+            alive,
+            began,
+        }) = stat(pid)
+        {
+            let process = Process { pid, began };
+            children.entry(parent).or_default().push((process, alive));
         }
     }
     let mut found = Vec::new();
     let mut next = vec![root];
     while let Some(pid) = next.pop() {
         for (child, alive) in children.remove(&pid).unwrap_or_default() {
-            if child != except {
-                next.push(child);
+            if child.pid != except {
+                next.push(child.pid);
                 if alive {
                     found.push(child);
                 }
@@ -29,15 +75,22 @@ pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Pid> {
 }
 
 /// Every process that was started with `variable`, as `NAME=value`, in its environment.
-pub(super) fn with_variable(variable: &str) -> Vec<Pid> {
-    let has = |pid: &Pid| {
-        fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).is_ok_and(|environment| {
+pub(super) fn with_variable(variable: &str) -> Vec<Process> {
+    // When it began is read before its environment: where the same holds later, it was one
+    // process all the time.
+    let seen = all().filter_map(|pid| {
+        let began = stat(pid)?.began;
+        Some(Process { pid, began })
+    });
+    let has = |process: &Process| {
+        let path = format!("/proc/{}/environ", process.pid.as_raw_pid());
+        fs::read(path).is_ok_and(|environment| {
             environment
                 .split(|&b| b == 0)
                 .any(|v| v == variable.as_bytes())
         })
     };
-    all().filter(has).collect()
+    seen.filter(has).collect()
 }
 
 fn all() -> impl Iterator<Item = Pid> {
@@ -45,17 +98,31 @@ fn all() -> impl Iterator<Item = Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// The parent of a process, and whether the process is alive.
-fn parent(pid: Pid) -> Option<(Pid, bool)> {
+/// What the kernel says of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    /// None for the first process of all.
+    parent: Option<Pid>,
+    alive: bool,
+    began: u64,
+}
+
+fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
 }
 
-/// `pid (name) state parent …`, where the name may hold anything.
-fn parse_stat(stat: &str) -> Option<(Pid, bool)> {
+/// `pid (name) state parent …`, where the name may hold anything and the 22nd word is when it began.
+fn parse_stat(stat: &str) -> Option<Stat> {
     let mut words = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = words.next()?;
-    let parent = Pid::from_raw(words.next()?.parse().ok()?)?;
-    Some((parent, !matches!(state, "Z" | "X")))
+    let parent = Pid::from_raw(words.next()?.parse().ok()?);
+    let began = words.nth(17)?.parse().ok()?;
+    let alive = !matches!(state, "Z" | "X");
+    Some(Stat {
+        parent,
+        alive,
+        began,
+    })
 }
 
 #[cfg(test)]
@@ -66,11 +133,38 @@ mod tests {
 
     #[test]
     fn stat_lines_with_odd_names() {
-        let parent = |n| Pid::from_raw(n).unwrap();
-        assert_eq!(parse_stat("12 (sh) S 7 1 1"), Some((parent(7), true)));
-        assert_eq!(parse_stat("12 (a) Z 9) Z 7 1 1"), Some((parent(7), false)));
-        assert_eq!(parse_stat("12 (init) S 0 1 1"), None);
+        let words =
+            |state, parent| format!("{state} {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 9 9");
+        let expected = |parent, alive| {
+            let parent = Pid::from_raw(parent);
+            let began = 777;
+            Some(Stat {
+                parent,
+                alive,
+                began,
+            })
+        };
+        let parse = |name: &str, rest: String| parse_stat(&format!("12 {name} {rest}"));
+        assert_eq!(parse("(sh)", words("S", 7)), expected(7, true));
+        assert_eq!(parse("(a) Z 9)", words("Z", 7)), expected(7, false));
+        assert_eq!(parse("(init)", words("S", 0)), expected(0, true));
+        assert_eq!(parse_stat("12 (short) S 7 1 1"), None);
         assert_eq!(parse_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn no_signal_reaches_who_only_has_the_number() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let began = stat(pid).unwrap().began;
+        let earlier = Process {
+            pid,
+            began: began - 1,
+        };
+        assert_eq!(earlier.signal(Signal::KILL), Err(Errno::SRCH));
+        assert!(child.try_wait().unwrap().is_none());
+        assert_eq!(Process { pid, began }.signal(Signal::KILL), Ok(()));
+        child.wait().unwrap();
     }
 
     #[test]
@@ -91,14 +185,20 @@ mod tests {
             std::thread::yield_now();
         }
         let grandchild = descendants(child_pid, me)[0];
-        assert!(descendants(me, grandchild).contains(&child_pid));
-        assert!(!descendants(me, grandchild).contains(&grandchild));
+        let pids = |root, except| -> Vec<Pid> {
+            descendants(root, except)
+                .into_iter()
+                .map(Process::pid)
+                .collect()
+        };
+        assert!(pids(me, grandchild.pid()).contains(&child_pid));
+        assert!(!pids(me, grandchild.pid()).contains(&grandchild.pid()));
         assert!(
-            descendants(me, child_pid)
+            pids(me, child_pid)
                 .iter()
-                .all(|p| *p != child_pid && *p != grandchild)
+                .all(|p| *p != child_pid && *p != grandchild.pid())
         );
-        rustix::process::kill_process(grandchild, rustix::process::Signal::KILL).unwrap();
+        grandchild.signal(Signal::KILL).unwrap();
         child.wait().unwrap();
     }
 }

@@ -23,7 +23,7 @@ const HEARD: [Signal; 9] = [
 
 /// The set of signals a thread blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Mask(libc::sigset_t);
+struct Mask(libc::sigset_t);
 
 impl Mask {
     fn of(signals: &[Signal]) -> Mask {
@@ -40,7 +40,7 @@ impl Mask {
     }
 
     /// Makes this the calling thread's mask. Safe to call between fork and exec.
-    pub(super) fn set(&self) -> io::Result<()> {
+    fn set(&self) -> io::Result<()> {
         // SAFETY: the set is initialized, and no old one is asked for.
         match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) } {
             0 => Ok(()),
@@ -66,26 +66,102 @@ fn block_all(more: &Mask) -> io::Result<Mask> {
     }
 }
 
+/// The ends of children, told to this process while this lives.
+///
+/// A process inherits from whoever started it that SIGCHLD is ignored. The kernel then reaps its
+/// children and tells it nothing, so that a launcher would wait for ranks that ended long ago.
+pub(super) struct Ends {
+    before: libc::sigaction,
+}
+
+impl Ends {
+    /// Begins to hear them, whatever was done with SIGCHLD before.
+    pub(super) fn hear() -> io::Result<Ends> {
+        let mut default = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all zeros are a value of the structure; the set in it is initialized again as
+        // the C library wants it, and the rest says: the default, with no flag such as the one
+        // that leaves no zombies.
+        let default = unsafe {
+            libc::sigemptyset(&raw mut (*default.as_mut_ptr()).sa_mask);
+            (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
+            default.assume_init()
+        };
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: the new action is initialized, and on success the old one is written to `before`.
+        unsafe {
+            match libc::sigaction(libc::SIGCHLD, &default, before.as_mut_ptr()) {
+                0 => Ok(Ends {
+                    before: before.assume_init(),
+                }),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // SAFETY: the action is one that was in force before, and no old one is asked for.
+        unsafe { libc::sigaction(libc::SIGCHLD, &self.before, ptr::null_mut()) };
+    }
+}
+
+/// What this process did with signals before the job: programs that it starts begin with that.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    mask: Mask,
+    ignored_ends: bool,
+}
+
+impl Before {
+    /// Makes it what the calling thread does. Safe to call between fork and exec.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        if self.ignored_ends {
+            // SAFETY: ignoring a signal runs no code of this process.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        }
+        self.mask.set()
+    }
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action is given; the old one is written to `action`, which is a value
+    // of its type before that, too.
+    let action = unsafe {
+        libc::sigaction(signal.as_raw(), ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// The signals this process hears, blocked while this lives.
 pub(super) struct Signals {
     fd: OwnedFd,
-    before: Mask,
+    before: Before,
 }
 
 impl Signals {
     /// Begins to hear them, in the calling thread and those it starts.
-    pub(super) fn hear() -> io::Result<Signals> {
-        let heard = Mask::of(&HEARD);
-        let before = block_all(&heard)?;
+    ///
+    /// What was ignored, as SIGHUP is under `nohup`, is not heard: a signal that is blocked would
+    /// arrive all the same.
+    pub(super) fn hear(ends: &Ends) -> io::Result<Signals> {
+        let heard = HEARD.into_iter().filter(|signal| !is_ignored(*signal));
+        let heard = Mask::of(&heard.collect::<Vec<_>>());
+        let mask = block_all(&heard)?;
         // SAFETY: the set is initialized; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &heard.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             let error = io::Error::last_os_error();
-            before.set()?;
+            mask.set()?;
             return Err(error);
         }
         // SAFETY: signalfd made the descriptor, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let ignored_ends = ends.before.sa_sigaction == libc::SIG_IGN;
+        let before = Before { mask, ignored_ends };
         Ok(Signals { fd, before })
     }
 
@@ -93,8 +169,8 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// The mask from before, for programs that are started.
-    pub(super) fn before(&self) -> Mask {
+    /// What was before, for programs that are started.
+    pub(super) fn before(&self) -> Before {
         self.before
     }
 
@@ -116,7 +192,7 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // What is pending now acts as it would have on the launcher without a job.
-        let _ = self.before.set();
+        let _ = self.before.mask.set();
     }
 }
 
@@ -130,7 +206,8 @@ mod tests {
     fn a_signal_is_read_and_does_not_act() {
         // To the thread and not the process, whose other threads block nothing.
         std::thread::spawn(|| {
-            let signals = Signals::hear().unwrap();
+            let ends = Ends::hear().unwrap();
+            let signals = Signals::hear(&ends).unwrap();
             assert_eq!(signals.next(), None);
             // SAFETY: the calling thread exists.
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };

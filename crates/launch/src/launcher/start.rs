@@ -5,14 +5,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
-use super::child::{self, Setup};
+use super::child::{self, Setup, Tie};
 use super::connection::Connection;
-use super::guard::{Guard, MARK};
-use super::signals::Signals;
+use super::group::Group;
+use super::guard::{Charge, Guard, MARK};
+use super::signals::{Ends, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
@@ -44,6 +46,7 @@ pub(super) struct Begun {
     pub(super) ranks: Vec<Rank>,
     pub(super) signals: Signals,
     pub(super) guard: Guard,
+    pub(super) group: Option<Arc<Group>>,
     pub(super) pipes: Pipes,
 }
 
@@ -62,13 +65,28 @@ pub(super) fn start(
     program: &Path,
     part: Part,
     name: &str,
+    ends: &Ends,
 ) -> Result<Begun, LaunchError> {
     let files = allow_files(spec.ranks)?;
     // What ranks leave behind becomes our child, and can be found.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
-    let signals = Signals::hear().map_err(LaunchError::system("listening for signals"))?;
-    let mut guard = Guard::start(name).map_err(LaunchError::system("starting the job's guard"))?;
+    let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+    let group = Group::make(name).map(Arc::new);
+    let charge = Charge::Ranks(name.to_owned(), group.clone());
+    let guard = match Guard::start(charge) {
+        Ok(guard) => guard,
+        Err(source) => {
+            group.iter().for_each(|group| group.end());
+            let doing = "starting the job's guard";
+            return Err(LaunchError::System { doing, source });
+        }
+    };
+    let tie = Tie {
+        before: signals.before(),
+        care: guard.care(),
+        farewell: Signal::KILL,
+    };
 
     let mut ranks = Vec::with_capacity(spec.ranks as usize);
     let mut pipes = Pipes::default();
@@ -77,18 +95,15 @@ pub(super) fn start(
         let begun = Begin {
             command,
             cpus,
-            signals: &signals,
-            files: &files,
+            tie: tie.clone(),
+            files,
+            group: group.clone(),
         }
         .begin(&mut pipes);
         match begun {
-            Ok(rank) => {
-                guard.watch(rank.pid);
-                ranks.push(rank);
-            }
+            Ok(rank) => ranks.push(rank),
             Err(source) => {
-                sweep::kill_all(&ranks, guard.pid());
-                guard.dismiss();
+                give_up(&ranks, guard, group.as_deref());
                 return Err(LaunchError::NotStarted {
                     rank,
                     program: program.into(),
@@ -101,8 +116,18 @@ pub(super) fn start(
         ranks,
         signals,
         guard,
+        group,
         pipes,
     })
+}
+
+/// Ends the ranks that have begun, of a job that will not.
+pub(super) fn give_up(ranks: &[Rank], guard: Guard, group: Option<&Group>) {
+    sweep::kill_all(ranks, guard.pid());
+    if let Some(group) = group {
+        group.end();
+    }
+    guard.dismiss();
 }
 
 /// The other ends of the pipes of ranks.
@@ -115,22 +140,24 @@ pub(super) struct Pipes {
     pub(super) input: Option<ChildStdin>,
 }
 
-struct Begin<'a> {
+struct Begin {
     command: Command,
     cpus: Option<CpuSet>,
-    signals: &'a Signals,
-    files: &'a Rlimit,
+    tie: Tie,
+    files: Rlimit,
+    group: Option<Arc<Group>>,
 }
 
-impl Begin<'_> {
+impl Begin {
     fn begin(self, pipes: &mut Pipes) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         let connection = Connection::new(ours)?;
         let setup = Setup {
+            tie: self.tie,
             pmi: OwnedFd::from(theirs),
             cpus: self.cpus,
-            mask: self.signals.before(),
-            files: *self.files,
+            files: self.files,
+            group: self.group,
         };
         let mut child = child::spawn(self.command, setup)?;
         pipes.out.extend(

@@ -8,7 +8,16 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::server::{Effect, Server};
 use super::signals::Signals;
+use super::sweep::GIVE_UP;
 use super::{Ending, Event, Spec, TIMED_OUT};
+use crate::exit_status;
+
+/// The signals that ask a job to end. The second of a kind is a demand.
+const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// Those of them that nobody sends twice: a batch system, a service manager, a terminal that
+/// closes. Ranks that do not heed them are killed after the grace.
+const FINAL: [Signal; 2] = [Signal::TERM, Signal::HUP];
 
 /// How long ranks may take to heed SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -51,6 +60,10 @@ pub(super) trait Hands {
 
     /// Kills all that run, and what they started.
     fn kill(&mut self);
+
+    /// Counts the ranks that SIGKILL did not end in [`GIVE_UP`] as ended: which, and what holds
+    /// them.
+    fn give_up(&mut self) -> Vec<(u32, String)>;
 
     /// This process was stopped for a while.
     fn resumed(&mut self);
@@ -102,10 +115,18 @@ pub(super) enum Left {
     Killed,
 }
 
+/// What became of the processes that ranks left behind.
+#[derive(Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Behind {
+    /// How many have ended.
+    pub(super) ended: usize,
+    /// Those that could not be ended, each in a sentence.
+    pub(super) strays: Vec<String>,
+}
+
 /// How the end went.
 pub(super) struct Finished {
-    /// How many processes the ranks had left behind.
-    pub(super) left: usize,
+    pub(super) behind: Behind,
     /// Whether all that was printed is written.
     pub(super) written: io::Result<()>,
 }
@@ -118,8 +139,10 @@ enum Stage {
     Grace(Instant),
     /// All got SIGTERM, and get SIGKILL then.
     Terminating(Instant),
-    /// All got SIGKILL.
-    Killing,
+    /// All got SIGKILL, and count as ended then.
+    Killing(Instant),
+    /// Those that did not die have been given up.
+    GivenUp,
 }
 
 struct Supervisor<'a, H> {
@@ -172,8 +195,8 @@ impl<H: Hands> Supervisor<'_, H> {
     /// Sleeps until there is something to do.
     fn wait(&mut self) {
         let stage = match self.stage {
-            Stage::Grace(until) | Stage::Terminating(until) => Some(until),
-            Stage::Running | Stage::Killing => None,
+            Stage::Grace(until) | Stage::Terminating(until) | Stage::Killing(until) => Some(until),
+            Stage::Running | Stage::GivenUp => None,
         };
         let until = stage.into_iter().chain(self.deadline).min();
         self.hands.wait(&self.signals, until);
@@ -208,8 +231,7 @@ impl<H: Hands> Supervisor<'_, H> {
     }
 
     fn aborted(&mut self, rank: u32, status: i32, why: Option<String>) {
-        // As the kernel cuts the status of an exit.
-        let status = (status & 0xff) as u8;
+        let status = exit_status(status);
         if !self.is_ending() {
             (self.report)(Event::Aborted { rank, status, why });
         }
@@ -232,10 +254,15 @@ impl<H: Hands> Supervisor<'_, H> {
                 // Ends are looked for each time.
                 Signal::CHILD => {}
                 Signal::TSTP => self.stop(),
-                Signal::INT if self.passed_on.contains(&signal) => self.kill(),
+                signal if ENDING.contains(&signal) && self.passed_on.contains(&signal) => {
+                    self.kill();
+                }
                 signal => {
                     self.hands.signal(signal);
                     self.passed_on.push(signal);
+                    if FINAL.contains(&signal) {
+                        self.begin_grace();
+                    }
                 }
             }
         }
@@ -362,19 +389,25 @@ impl<H: Hands> Supervisor<'_, H> {
         match self.stage {
             Stage::Grace(until) if until <= now => {
                 let running = self.hands.running();
-                if !running.is_empty() {
+                if self.passed_on.contains(&Signal::TERM) {
+                    self.kill();
+                } else if !running.is_empty() {
                     (self.report)(Event::Terminating(running));
                     self.terminate();
                 }
             }
             Stage::Terminating(until) if until <= now => self.kill(),
+            Stage::Killing(until) if until <= now => self.give_up(),
             _ => {}
         }
     }
 
     /// Whether the launcher is ending the ranks, so that their ends are its doing.
     fn is_ending(&self) -> bool {
-        matches!(self.stage, Stage::Terminating(_) | Stage::Killing)
+        matches!(
+            self.stage,
+            Stage::Terminating(_) | Stage::Killing(_) | Stage::GivenUp
+        )
     }
 
     fn terminate(&mut self) {
@@ -389,12 +422,24 @@ impl<H: Hands> Supervisor<'_, H> {
 
     fn kill(&mut self) {
         let running = self.hands.running();
-        if self.stage == Stage::Killing || running.is_empty() {
+        if matches!(self.stage, Stage::Killing(_) | Stage::GivenUp) || running.is_empty() {
             return;
         }
         (self.report)(Event::Killing(running));
-        self.stage = Stage::Killing;
         self.hands.kill();
+        self.stage = Stage::Killing(Instant::now() + GIVE_UP);
+    }
+
+    /// Goes on without the ranks that cannot be ended.
+    fn give_up(&mut self) {
+        self.stage = Stage::GivenUp;
+        for (rank, why) in self.hands.give_up() {
+            self.hands.hang_up(rank);
+            let effects = self.server.ended(rank);
+            self.carry_out(effects);
+            self.status.get_or_insert(Ending::Killed(9).status());
+            (self.report)(Event::CannotEnd { rank, why });
+        }
     }
 
     /// Every rank has ended.
@@ -404,8 +449,11 @@ impl<H: Hands> Supervisor<'_, H> {
             Some(_) => Left::Killed,
         };
         let finished = self.hands.finish(left, self.signals);
-        if finished.left > 0 {
-            (self.report)(Event::LeftBehind(finished.left));
+        if finished.behind.ended > 0 {
+            (self.report)(Event::LeftBehind(finished.behind.ended));
+        }
+        for stray in finished.behind.strays {
+            (self.report)(Event::Stray(stray));
         }
         let mut status = self.status.unwrap_or(0);
         if let Err(error) = finished.written {

@@ -1,53 +1,131 @@
 //! Ending what descends from the launcher, whatever it did to get away.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
-use super::processes;
+use super::processes::{self, Process};
 use super::start::Rank;
 
 /// How long what ranks left behind may take to heed SIGTERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a process may take to die of SIGKILL before it is left to itself: one
-/// that belongs to another user, or is stuck in the kernel, never does.
-const GIVE_UP: Duration = Duration::from_secs(5);
+/// How long a process may take to die of SIGKILL before it is left to itself: one that is stuck
+/// in the kernel never does.
+pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// How often the launcher looks for what is left behind, once all ranks have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// A process that could not be ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stray {
+    process: Process,
+    why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// It belongs to another user.
+    Refused(Option<u32>),
+    /// It was killed and does not die.
+    Stuck,
+}
+
+impl Stray {
+    pub(super) fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// Whether it still goes on.
+    pub(super) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pid = self.pid().as_raw_pid();
+        match self.why {
+            Why::Refused(Some(user)) => write!(
+                f,
+                "process {pid} runs as user {user}, whose processes this user may not end, and goes on"
+            ),
+            Why::Refused(None) => {
+                write!(
+                    f,
+                    "process {pid} may not be ended by this user, and goes on"
+                )
+            }
+            Why::Stuck => write!(
+                f,
+                "process {pid} did not die of SIGKILL in {} s; the kernel holds it, in a system call \
+                 that does not return",
+                GIVE_UP.as_secs()
+            ),
+        }
+    }
+}
+
+/// What became of the processes that descend from this one.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// How many have ended.
+    pub(super) ended: usize,
+    /// Those that go on.
+    pub(super) strays: Vec<Stray>,
+}
+
 /// Kills the ranks that run and everything they started.
-pub(super) fn kill_all(ranks: &[Rank], guard: Pid) {
+pub(super) fn kill_all(ranks: &[Rank], guard: Pid) -> Swept {
     for rank in ranks.iter().filter(|rank| rank.running) {
         let _ = kill_process_group(rank.pid, Signal::KILL);
     }
-    end_descendants(guard, false);
+    end_descendants(guard, false)
 }
 
-/// Ends every process that descends from this one, but for the guard; gives how many there were.
-pub(super) fn end_descendants(guard: Pid, gently: bool) -> usize {
+/// Ends every process that descends from this one, but for the guard.
+pub(super) fn end_descendants(guard: Pid, gently: bool) -> Swept {
     let begun = Instant::now();
-    let mut seen: Vec<Pid> = Vec::new();
+    // Each that was seen, and why it may not be ended.
+    let mut seen: HashMap<Process, Option<Stray>> = HashMap::new();
     loop {
         // Ranks that are killed here are reaped by the loop, which reads their endings.
         let left = processes::descendants(getpid(), guard);
-        if left.is_empty() || begun.elapsed() > GIVE_UP {
-            return seen.len();
-        }
         let kill = !gently || begun.elapsed() > LEFT_GRACE;
-        for pid in left {
-            let new = !seen.contains(&pid);
-            if new {
-                seen.push(pid);
+        let given_up = begun.elapsed() > GIVE_UP;
+        let mut waiting = false;
+        for process in left.iter().copied() {
+            let new = !seen.contains_key(&process);
+            let stray = seen.entry(process).or_default();
+            let sent = match (kill, new) {
+                (true, _) => process.signal(Signal::KILL),
+                (false, true) => {
+                    let sent = process.signal(Signal::TERM);
+                    let _ = process.signal(Signal::CONT);
+                    sent
+                }
+                (false, false) => Ok(()),
+            };
+            if sent == Err(Errno::PERM) {
+                let why = Why::Refused(process.user());
+                *stray = Some(Stray { process, why });
+            } else if given_up {
+                let why = Why::Stuck;
+                stray.get_or_insert(Stray { process, why });
             }
-            if kill {
-                let _ = kill_process(pid, Signal::KILL);
-            } else if new {
-                let _ = kill_process(pid, Signal::TERM);
-                let _ = kill_process(pid, Signal::CONT);
-            }
+            waiting |= stray.is_none();
+        }
+        if !waiting {
+            let all = seen.len();
+            seen.retain(|process, _| left.contains(process));
+            let strays: Vec<Stray> = seen.into_values().flatten().collect();
+            let ended = all - strays.len();
+            return Swept { ended, strays };
         }
         thread::sleep(LOOK_AGAIN);
     }

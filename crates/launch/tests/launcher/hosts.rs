@@ -21,7 +21,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    fn new() -> Shell {
+    pub(crate) fn new() -> Shell {
         Shell::lying("")
     }
 
@@ -59,7 +59,13 @@ impl Shell {
         launch(&[&all, options].concat(), program)
     }
 
-    fn script(&self, hosts: &str, ranks: u32, options: &[&str], script: &str) -> Command {
+    pub(crate) fn script(
+        &self,
+        hosts: &str,
+        ranks: u32,
+        options: &[&str],
+        script: &str,
+    ) -> Command {
         self.launch(hosts, ranks, options, &["sh", "-c", script])
     }
 

@@ -7,7 +7,9 @@ mod harness;
 mod hosts;
 mod roles;
 mod serving;
+mod signals;
 mod starting;
+mod strangers;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
@@ -36,6 +38,36 @@ fn main() -> ExitCode {
         test("the_launcher_ends_when_nobody_reads", streams::nobody_reads),
         test("signals_are_passed_on", endings::signals),
         test("a_second_interrupt_kills", endings::second_interrupt),
+        test(
+            "ends_are_heard_where_sigchld_was_ignored",
+            signals::ignored_ends,
+        ),
+        test(
+            "signals_that_were_ignored_stay_so",
+            signals::ignored_signals,
+        ),
+        test(
+            "ranks_that_heed_no_signal_are_killed_after_the_grace",
+            signals::deaf_to_the_end,
+        ),
+        test("a_signal_sent_twice_kills", signals::said_twice),
+        test("ranks_of_hosts_block_no_signals", signals::begun_on_hosts),
+        test(
+            "a_rank_of_another_user_is_named_and_not_waited_for",
+            strangers::another_user,
+        ),
+        test(
+            "a_stranger_with_the_number_of_a_rank_lives",
+            strangers::reused_number,
+        ),
+        test(
+            "nothing_outlives_a_launcher_killed_at_the_start",
+            strangers::killed_at_the_start,
+        ),
+        test(
+            "a_control_group_keeps_the_ranks_together",
+            strangers::control_group,
+        ),
         test("a_job_may_take_too_long", endings::timeout),
         test("nothing_is_left_behind", endings::nothing_left),
         test(

@@ -1,6 +1,7 @@
 //! What ranks begin with, and what cannot begin.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -90,13 +91,39 @@ pub(crate) fn cannot_run() {
         126,
         "its interpreter or loader is not",
     );
+    // No shell runs what the kernel cannot.
+    let touched = directory.path().join("touched");
+    let nameless = file("nameless", &format!("touch {}\n", touched.display()), "755");
+    let corrupt = file("corrupt", "\x7fELF and then nothing that is right\n", "755");
+    for program in [&nameless, &corrupt] {
+        let why = "it is neither a program of this machine nor a script whose first line names its interpreter";
+        ends_with(&mut launch(&[], &[program]), 126, why);
+    }
+    assert!(!touched.exists());
     let limited = "ulimit -n 70; exec \"$@\"";
     let job = role(&["launcher", "-n", "40", "true"]);
     let mut command = Command::new("sh");
     ends_with(
-        command.args(["-c", limited, "sh"]).args(job),
+        command.args(["-c", limited, "sh"]).args(&job),
         125,
         "the limit is 70",
+    );
+    // What the limits on processes and address space refuse says which limit to raise.
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root becomes a user that has no processes yet");
+        return;
+    }
+    let copy = directory.path().join("launcher");
+    fs::copy(&job[0], &copy).expect("a copy that every user may run");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("a folder");
+    let mut words = vec!["--reuid", "54321", "--clear-groups", "prlimit", "--nproc=6"];
+    let copy = copy.to_str().expect("UTF-8");
+    words.push(copy);
+    words.extend(job[1..].iter().map(String::as_str));
+    ends_with(
+        Command::new("setpriv").args(words).current_dir("/"),
+        126,
+        "the user's limit on processes and threads is reached",
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
 use super::link::{Came, Link};
 use crate::launcher::local::Local;
 use crate::launcher::output;
-use crate::launcher::signals::Signals;
+use crate::launcher::signals::{Ends, Signals};
 use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
 use crate::launcher::{LaunchError, Spec, find};
@@ -45,7 +45,7 @@ pub fn agent() -> u8 {
     let mut link = match link {
         Ok(link) => link,
         Err(cause) => {
-            eprintln!("hydrant agent: it has no way to the launcher: {cause}");
+            complain(&format!("it has no way to the launcher: {cause}"));
             return ABANDONED;
         }
     };
@@ -54,8 +54,11 @@ pub fn agent() -> u8 {
         return ABANDONED;
     };
     let silence = Duration::from_millis(start.silence);
-    match begin(start) {
-        Ok((local, signals, pipes)) => {
+    let begun = Ends::hear()
+        .map_err(LaunchError::system("asking for the ends of children"))
+        .and_then(|ends| begin(start, &ends).map(|begun| (begun, ends)));
+    match begun {
+        Ok(((local, signals, pipes), _ends)) => {
             link.send(&Report::Begun);
             Agent::new(link, local, signals, pipes, silence).run()
         }
@@ -69,6 +72,11 @@ pub fn agent() -> u8 {
     }
 }
 
+/// Says what is wrong to whoever reads it, if anybody does.
+fn complain(why: &str) {
+    let _ = io::stderr().write_all(format!("hydrant agent: {why}\n").as_bytes());
+}
+
 /// What to start, from a launcher that lasts so long.
 fn first_order(link: &mut Link) -> Option<Start> {
     let until = Instant::now() + FIRST_WORD;
@@ -79,7 +87,7 @@ fn first_order(link: &mut Link) -> Option<Start> {
             Ok(Came::All) => {}
             Ok(Came::End) => return None,
             Err(why) => {
-                eprintln!("hydrant agent: the launcher broke the protocol: {why}");
+                complain(&format!("the launcher broke the protocol: {why}"));
                 return None;
             }
         }
@@ -98,7 +106,7 @@ fn first_order(link: &mut Link) -> Option<Start> {
 }
 
 /// Starts the ranks.
-fn begin(start: Start) -> Result<(Local, Signals, Pipes), LaunchError> {
+fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchError> {
     env::set_current_dir(OsString::from_vec(start.directory))
         .map_err(LaunchError::system("entering the working directory"))?;
     let mut spec = Spec::new(start.ranks, OsString::from_vec(start.program));
@@ -122,9 +130,11 @@ fn begin(start: Start) -> Result<(Local, Signals, Pipes), LaunchError> {
         ranks,
         signals,
         guard,
+        group,
         pipes,
-    } = start::start(&spec, &program, part, &mark)?;
-    Ok((Local::new(ranks, start.first, guard, None), signals, pipes))
+    } = start::start(&spec, &program, part, &mark, ends)?;
+    let local = Local::new(ranks, start.first, (guard, group), None);
+    Ok((local, signals, pipes))
 }
 
 struct Agent {
@@ -219,12 +229,11 @@ impl Agent {
                 ABANDONED
             }
             End::Finish(left) => {
-                let (left, _) = local.sweep(left);
+                let (behind, _) = local.sweep(left);
                 for mut output in outputs {
                     output.print_rest(&mut link);
                 }
-                let left = left as u64;
-                link.send(&Report::Done { left });
+                link.send(&Report::Done(behind));
                 say_all(&mut link, silence);
                 0
             }

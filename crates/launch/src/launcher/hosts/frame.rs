@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::launcher::supervise::Behind;
 use crate::launcher::{Bind, Ending, Prefix};
 
 /// What an agent says first. It names the version: launcher and agents are of one.
@@ -82,8 +83,8 @@ pub(super) enum Report {
     },
     /// The input was taken.
     Taken,
-    /// So many processes were left behind and are ended. The last word.
-    Done { left: u64 },
+    /// What became of what was left behind. The last word.
+    Done(Behind),
     /// The agent is there.
     Beat,
 }

@@ -7,7 +7,6 @@ use std::io::{self, IsTerminal, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,6 +15,7 @@ use rustix::process::Pid;
 
 use super::frame::{GREETING, Start};
 use super::link::Link;
+use crate::launcher::child::{Tie, tie_to};
 use crate::launcher::start::pid_of;
 use crate::launcher::{Remote, Spec, stdin};
 
@@ -23,23 +23,25 @@ use crate::launcher::{Remote, Spec, stdin};
 const OF_THIS_HOST: [&str; 2] = [crate::HOST_ID, "HYDRANT_RSH"];
 
 /// Starts the agent of a host: the remote shell's process, and the way to the agent.
-pub(super) fn start(remote: &Remote, host: &str) -> io::Result<(Pid, Link)> {
+pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, Link)> {
     let agent: Vec<OsString> = remote.agent.iter().map(|word| quote(word)).collect();
     // The shell that splits the setting into words lets it have quotes and variables.
     let mut script = OsString::from("exec ");
     script.push(&remote.shell);
     script.push(" \"$@\"");
-    let mut child = Command::new("/bin/sh")
+    let mut command = Command::new("/bin/sh");
+    command
         .arg("-c")
         .arg(script)
         .arg("sh")
         .arg(host)
         .arg(agent.join(OsStr::new(" ")))
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // Apart from the terminal's signals, which the launcher passes on in its own way.
-        .process_group(0)
-        .spawn()?;
+        .stdout(Stdio::piped());
+    // Apart from the terminal's signals, which the launcher passes on in its own way, and with
+    // none of them blocked: the ranks of the host would inherit that.
+    tie_to(&mut command, tie);
+    let mut child = command.spawn()?;
     let missing = || io::Error::other("the remote shell has no pipes");
     let to = child.stdin.take().ok_or_else(missing)?;
     let from = child.stdout.take().ok_or_else(missing)?;

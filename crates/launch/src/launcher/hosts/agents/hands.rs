@@ -1,6 +1,7 @@
 //! What the supervisor asks of agents.
 
 use std::io;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process_group};
@@ -9,7 +10,7 @@ use super::{Agent, Agents, PATIENCE};
 use crate::launcher::Ending;
 use crate::launcher::hosts::frame::{Order, Stream};
 use crate::launcher::signals::Signals;
-use crate::launcher::supervise::{Finished, Hands, Heard, HostFailure, Left, Whom};
+use crate::launcher::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
 
 impl Hands for Agents {
     fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
@@ -69,6 +70,11 @@ impl Hands for Agents {
         self.tell_all(&Order::Kill);
     }
 
+    fn give_up(&mut self) -> Vec<(u32, String)> {
+        // Hosts whose agents do not end their ranks fail.
+        Vec::new()
+    }
+
     fn resumed(&mut self) {
         for agent in &mut self.agents {
             agent.heard = Instant::now();
@@ -88,9 +94,16 @@ impl Hands for Agents {
             self.heard.clear();
             self.ended.clear();
         }
-        let left = (self.agents.iter())
-            .map(|agent| agent.done.unwrap_or(0) as usize)
-            .sum();
+        let mut behind = Behind::default();
+        for agent in &mut self.agents {
+            let host = &agent.host;
+            let of_host = agent.done.as_mut().map(mem::take).unwrap_or_default();
+            behind.ended = behind.ended.saturating_add(of_host.ended);
+            let strays = of_host.strays.into_iter();
+            behind
+                .strays
+                .extend(strays.map(|stray| format!("on host {host}, {stray}")));
+        }
         for (index, agent) in self.agents.iter_mut().enumerate() {
             for (stream, lines) in [Stream::Out, Stream::Err].into_iter().zip(&mut agent.lines) {
                 let mut text = Vec::new();
@@ -105,7 +118,8 @@ impl Hands for Agents {
             let why = format!("host {} {}", lost.host, lost.why);
             written = written.and(Err(io::Error::other(why)));
         }
-        Finished { left, written }
+        self.guard.dismiss();
+        Finished { behind, written }
     }
 }
 

@@ -15,10 +15,12 @@ use super::link::{Came, Link};
 use super::place;
 use super::printer::{Printer, Written};
 use super::shell::{self, Input};
+use crate::launcher::child::Tie;
+use crate::launcher::guard::{Charge, Guard};
 use crate::launcher::local::{ending, reap_children};
 use crate::launcher::output::Lines;
-use crate::launcher::signals::Signals;
-use crate::launcher::supervise::{Heard, HostFailure};
+use crate::launcher::signals::{Ends, Signals};
+use crate::launcher::supervise::{Behind, Heard, HostFailure};
 use crate::launcher::{Ending, LaunchError, Prefix, Spec};
 
 /// How long a host may take to answer at all.
@@ -41,6 +43,8 @@ const MAX_UNPRINTED: u64 = (2 * WINDOW) as u64;
 /// The agents of a job.
 pub(in crate::launcher) struct Agents {
     agents: Vec<Agent>,
+    /// Ends the remote shells where this process is killed.
+    guard: Guard,
     printer: Printer,
     /// Streams that nobody reads any more.
     deaf: [bool; 2],
@@ -81,8 +85,8 @@ struct Agent {
     heard: Instant,
     /// When it closed the link.
     closed: Option<Instant>,
-    /// It has said its last word: how many processes were left behind.
-    done: Option<u64>,
+    /// It has said its last word: what became of what was left behind.
+    done: Option<Behind>,
 }
 
 impl Agents {
@@ -91,13 +95,17 @@ impl Agents {
         spec: &Spec,
         program: &Path,
         name: &str,
+        ends: &Ends,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
-        let signals = Signals::hear().map_err(LaunchError::system("listening for signals"))?;
+        let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+        let guard = Guard::start(Charge::Shells(PATIENCE))
+            .map_err(LaunchError::system("starting the job's guard"))?;
         let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
         let input = Input::open().map_err(LaunchError::system("opening the input"))?;
         let mut all = Agents {
             agents: Vec::new(),
+            guard,
             printer,
             deaf: [false; 2],
             prefix: spec.prefix,
@@ -117,7 +125,12 @@ impl Agents {
             }
             let ranks = first..first + count;
             first = ranks.end;
-            let begun = shell::start(&spec.remote, &host.name);
+            let tie = Tie {
+                before: signals.before(),
+                care: all.guard.care(),
+                farewell: Signal::TERM,
+            };
+            let begun = shell::start(&spec.remote, &host.name, tie);
             let (shell, link) = begun.map_err(|source| LaunchError::NoShell {
                 host: host.name.clone(),
                 source,
@@ -317,7 +330,7 @@ impl Agents {
                 self.printer.print(stream, index, printed, text);
             }
             Report::Taken => self.hungry = index == 0,
-            Report::Done { left } => agent.done = Some(left),
+            Report::Done(behind) => agent.done = Some(behind),
             Report::Beat => {}
             Report::Line { rank, .. }
             | Report::Closed { rank }
@@ -418,7 +431,7 @@ impl Agents {
             // One that is stopped hears of it only when it goes on.
             let _ = kill_process_group(agent.shell, Signal::CONT);
         }
-        agent.done = Some(0);
+        agent.done = Some(Behind::default());
         self.failed.push(HostFailure {
             host: agent.host.clone(),
             ranks,

@@ -1,0 +1,126 @@
+//! The control group of a job, where this process may make one.
+//!
+//! A process leaves its session, its process group and its environment behind as it likes, but
+//! not its control group. Where there are control groups of version 2 and this user may make one
+//! below its own, the ranks begin in a group of the job's, which the kernel ends as a whole.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the group may take to be empty once all in it are killed.
+const GIVE_UP: Duration = Duration::from_secs(2);
+
+/// How often that is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// A control group of this process's own making.
+#[derive(Debug)]
+pub(super) struct Group {
+    path: PathBuf,
+    /// Whoever writes to it moves into the group.
+    door: OwnedFd,
+}
+
+impl Group {
+    /// Makes the group of `job`; none where there is no such thing or this user may not.
+    pub(super) fn make(job: &str) -> Option<Group> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let path = own(&mounts, &groups)?.join(job);
+        fs::create_dir(&path).ok()?;
+        let door = File::options().write(true).open(path.join("cgroup.procs"));
+        let can_kill = path.join("cgroup.kill").exists();
+        match door {
+            Ok(door) if can_kill => Some(Group {
+                path,
+                door: door.into(),
+            }),
+            _ => {
+                let _ = fs::remove_dir(&path);
+                None
+            }
+        }
+    }
+
+    /// Moves the calling process into it. Safe to call between fork and exec.
+    pub(super) fn enter(&self) {
+        // One that must stay where it is, is found in other ways.
+        let _ = rustix::io::write(&self.door, b"0");
+    }
+
+    /// How many processes are in it and the groups below.
+    pub(super) fn count(&self) -> usize {
+        count(&self.path)
+    }
+
+    /// Kills all in it, whatever user they have become.
+    pub(super) fn kill(&self) -> bool {
+        let kill = self.path.join("cgroup.kill");
+        let killed = File::options().write(true).open(kill);
+        killed.is_ok_and(|mut kill| kill.write_all(b"1").is_ok())
+    }
+
+    /// Kills all in it and removes it.
+    pub(super) fn end(&self) {
+        let killed = self.kill();
+        let begun = Instant::now();
+        while killed && !remove(&self.path) && begun.elapsed() < GIVE_UP {
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Where the group is that this process is in, from what the kernel says of itself.
+fn own(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let (root, at) = mounts.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut words = head.split(' ').skip(3);
+        let (root, at) = (words.next()?, words.next()?);
+        tail.starts_with("cgroup2 ").then_some((root, at))
+    })?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    // A container sees a part of the groups alone.
+    let below = Path::new(group).strip_prefix(root).ok()?;
+    Some(Path::new(at).join(below))
+}
+
+fn below(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path())
+}
+
+fn count(path: &Path) -> usize {
+    let here = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    here.lines().count() + below(path).map(|group| count(&group)).sum::<usize>()
+}
+
+/// Removes a group and those that ranks, such as launchers, made below it; whether it is gone.
+fn remove(path: &Path) -> bool {
+    for group in below(path) {
+        remove(&group);
+    }
+    fs::remove_dir(path).is_ok() || !path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_where_it_is_mounted() {
+        let v1 = "29 25 0:24 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+        let v2 =
+            |root| format!("{v1}30 25 0:25 {root} /sys/fs/cgroup rw,nosuid - cgroup2 none rw\n");
+        let groups = "4:memory:/x\n0::/user/a\n";
+        assert_eq!(own(&v2("/"), groups), Some("/sys/fs/cgroup/user/a".into()));
+        assert_eq!(own(&v2("/user"), groups), Some("/sys/fs/cgroup/a".into()));
+        assert_eq!(own(&v2("/other"), groups), None);
+        assert_eq!(own(v1, groups), None);
+        assert_eq!(own(&v2("/"), "4:memory:/x\n"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! The program of a process, run by the kernel or not at all.
+#![allow(
+    unsafe_code,
+    reason = "std offers no way to run a program without a shell's help"
+)]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{CString, OsStr, OsString, c_char};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::Command;
+use std::ptr;
+
+/// A program, its arguments and its environment, ready for the kernel.
+///
+/// [`Command`] runs programs as the C library's `execvp` does, which gives a file that the kernel
+/// cannot run to `/bin/sh`: a corrupt program then does whatever its bytes mean to a shell.
+pub(super) struct Image {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Image {
+    /// What `command`, whose program is a path, would run if it were spawned now.
+    pub(super) fn of(command: &Command) -> io::Result<Image> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => drop(variables.insert(name.into(), value.into())),
+                None => drop(variables.remove(name)),
+            }
+        }
+        let variables = variables.into_iter().map(|(name, value)| {
+            let mut variable = name.into_vec();
+            variable.push(b'=');
+            variable.extend(value.into_vec());
+            c_string(OsStr::from_bytes(&variable))
+        });
+        Ok(Image {
+            path: c_string(command.get_program())?,
+            arguments: words.map(c_string).collect::<io::Result<_>>()?,
+            environment: variables.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// Makes what is called between fork and exec to run it; that gives only why it could not.
+    pub(super) fn ready(self) -> impl FnMut() -> io::Error + Send + Sync + 'static {
+        let pointers = Pointers {
+            arguments: null_terminated(&self.arguments),
+            environment: null_terminated(&self.environment),
+        };
+        move || pointers.run(&self)
+    }
+}
+
+/// What the kernel reads: made before the fork, for nothing is allocated after it.
+struct Pointers {
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+}
+
+// SAFETY: they point into the strings of an image, which lies beside them and which nobody changes.
+unsafe impl Send for Pointers {}
+// SAFETY: as above; they are only read.
+unsafe impl Sync for Pointers {}
+
+impl Pointers {
+    fn run(&self, image: &Image) -> io::Error {
+        // SAFETY: the path is a C string, and both arrays are of pointers to C strings of
+        // `image`, with a null pointer at the end.
+        unsafe {
+            libc::execve(
+                image.path.as_ptr(),
+                self.arguments.as_ptr(),
+                self.environment.as_ptr(),
+            );
+        }
+        io::Error::last_os_error()
+    }
+}
+
+fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
+    let pointers = strings.iter().map(|string| string.as_ptr());
+    pointers.chain([ptr::null()]).collect()
+}
+
+fn c_string(word: &OsStr) -> io::Result<CString> {
+    CString::new(word.as_bytes()).map_err(|_| {
+        let why = format!("`{}` has a zero in it", word.display());
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    })
+}

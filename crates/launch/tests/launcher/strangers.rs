@@ -1,0 +1,213 @@
+//! Processes that got away from their launcher, and those that only look as if they were its own.
+
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::endings::child_named;
+use crate::harness::{begin, err, is_alive, send, shell, until};
+use crate::hosts::Shell;
+use crate::support::{HANG, role};
+
+/// A job whose rank 1 becomes another user when rank 0 fails, started by a root that may not end
+/// what others run, as if it were any other user; and the processes of its ranks.
+fn with_another_user(before: &str) -> (Child, Vec<String>) {
+    let script = "echo $$; [ $PMI_RANK = 0 ] && sleep 0.5 && exit 4; \
+                  exec setpriv --reuid 65534 --clear-groups sleep 604";
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        &format!("{before}; exec \"$@\""),
+        "sh",
+    ]);
+    command.args(["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]);
+    command.args(role(&[
+        "launcher", "-n", "2", "--grace", "0.1", "sh", "-c", script,
+    ]));
+    begin(&mut command, 2)
+}
+
+/// A rank that the launcher has no right to signal is named, and not waited for.
+pub(crate) fn another_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root becomes another user");
+        return;
+    }
+    // Where there are no control groups, nothing ends it.
+    let (mut child, pids) = with_another_user("umount -a -l -t cgroup2");
+    until(|| child.try_wait().expect("it is ours").is_some());
+    let stray = pids.iter().find(|pid| is_alive(pid)).expect("it goes on");
+    // It holds what the launcher's output was.
+    send("KILL", stray);
+    let output = child.wait_with_output().expect("an end");
+    let text = err(&output);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    let named = format!("rank 1 cannot be ended: process {stray} runs as user 65534");
+    assert!(text.contains(&named), "{text}");
+    assert!(!text.contains("left behind"), "{text}");
+    // The control group of the job ends it.
+    if has_groups() {
+        let (child, pids) = with_another_user("true");
+        let output = child.wait_with_output().expect("an end");
+        let text = err(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(!text.contains("cannot be ended"), "{text}");
+        until(|| pids.iter().all(|pid| !is_alive(pid)));
+    }
+}
+
+/// A process of its own group whose number is `pid`, which is free.
+fn stranger_with(pid: i32) -> Option<Child> {
+    let begun = Instant::now();
+    while begun.elapsed() < HANG {
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let mut stranger = Command::new("sleep")
+            .arg("605")
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a process");
+        if stranger.id() as i32 == pid {
+            return Some(stranger);
+        }
+        stranger.kill().expect("it is ours");
+        stranger.wait().expect("an end");
+    }
+    None
+}
+
+/// The number of a rank that ended may be somebody else's by the time the launcher is killed.
+pub(crate) fn reused_number() {
+    let script = "echo $PMI_RANK $$; [ $PMI_RANK = 1 ] && exit 0; exec sleep 606";
+    let (mut child, lines) = begin(&mut shell(&["-n", "2"], script), 2);
+    let pid_of = |rank: &str| -> i32 {
+        let line = lines.iter().find_map(|line| line.strip_prefix(rank));
+        line.expect("a line").trim().parse().expect("a pid")
+    };
+    let (running, ended) = (pid_of("0 "), pid_of("1 "));
+    until(|| !PathBuf::from(format!("/proc/{ended}")).exists());
+    let guard = child_named("hydrant-guard", child.id());
+    let stranger = stranger_with(ended);
+    child.kill().expect("it is ours");
+    assert_eq!(child.wait().expect("an end").signal(), Some(9));
+    until(|| !is_alive(&running.to_string()) && !is_alive(&guard));
+    let Some(mut stranger) = stranger else {
+        eprintln!("skipped: this user may not choose the numbers of processes");
+        return;
+    };
+    let lives = stranger.try_wait().expect("it is ours").is_none();
+    let _ = stranger.kill();
+    stranger.wait().expect("an end");
+    assert!(lives, "the guard killed a stranger");
+}
+
+/// The processes that have `variable` in their environment.
+fn with_variable(variable: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut words = environment.split(|&byte| byte == 0);
+            words.any(|word| word == variable.as_bytes()) && is_alive(pid)
+        })
+        .collect()
+}
+
+/// Killed at any moment of the start, a launcher leaves nothing.
+pub(crate) fn killed_at_the_start() {
+    let hosts = Shell::new();
+    let path = hosts.path();
+    let forking = "sleep 607 & setsid sleep 608 & exec sleep 609";
+    let slow = "sh -c 'sleep 610; exit 1' rsh";
+    let on_hosts = ["-n", "4", "--hosts", "a,b", "--rsh", &path];
+    let unreached = ["-n", "4", "--hosts", "a,b", "--rsh", slow];
+    for round in 0..30_u64 {
+        for options in [&["-n", "4"][..], &on_hosts, &unreached] {
+            let value = format!("{}.{round}.{}", std::process::id(), options.len());
+            let tag = format!(
+                "HYDRANT_TEST_START={value}.{}",
+                options.last().unwrap_or(&"")
+            );
+            let (name, value) = tag.split_once('=').expect("a variable");
+            let mut child = shell(options, forking)
+                .env(name, value)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("a launcher");
+            thread::sleep(Duration::from_millis(round * 5));
+            child.kill().expect("it is ours");
+            child.wait().expect("an end");
+            let begun = Instant::now();
+            while !with_variable(&tag).is_empty() {
+                assert!(
+                    begun.elapsed() < HANG,
+                    "{:?} outlive a launcher with {options:?}, killed after {} ms",
+                    with_variable(&tag),
+                    round * 5
+                );
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// What left its session and its environment behind is found by the job's control group.
+pub(crate) fn control_group() {
+    if !has_groups() {
+        eprintln!("skipped: this user may not make control groups (version 2) here");
+        return;
+    }
+    let script = "(setsid env -i sh -c 'trap \"\" TERM HUP; echo $$; while :; do sleep 1; done' &); \
+                  exec sleep 611";
+    let (mut child, pids) = begin(&mut shell(&["-n", "2"], script), 2);
+    let groups = groups_of(child.id());
+    assert!(groups.iter().all(|group| group.is_dir()), "{groups:?}");
+    child.kill().expect("it is ours");
+    child.wait().expect("an end");
+    until(|| pids.iter().all(|pid| !is_alive(pid)));
+    until(|| groups.iter().all(|group| !group.exists()));
+}
+
+/// Where control groups of version 2 are, and where this process is among them.
+fn own_group() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let at = mounts.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        tail.starts_with("cgroup2 ")
+            .then(|| head.split(' ').nth(4))?
+    })?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(PathBuf::from(at).join(group))
+}
+
+fn has_groups() -> bool {
+    let Some(probe) = own_group().map(|own| own.join(format!("probe-{}", std::process::id())))
+    else {
+        return false;
+    };
+    let made = fs::create_dir(&probe).is_ok() && probe.join("cgroup.kill").exists();
+    let _ = fs::remove_dir(&probe);
+    made
+}
+
+/// The groups of a launcher's jobs.
+fn groups_of(launcher: u32) -> Vec<PathBuf> {
+    let own = own_group().expect("it was there");
+    let head = format!("hydrant-{launcher}-");
+    let entries = fs::read_dir(own).expect("a folder").flatten();
+    let groups = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&head));
+    let groups: Vec<PathBuf> = groups.map(|entry| entry.path()).collect();
+    assert!(!groups.is_empty(), "the job has no group");
+    groups
+}
