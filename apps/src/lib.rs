@@ -12,11 +12,13 @@
 //! | [`shape`] | which numbers of ranks fit, and what to say of those that do not |
 //! | [`input`], [`seed`] | elements from a file or a seed, and results into a file |
 //! | [`matrix`], [`sort`] | the serial parts: kernels, schedules, checks |
+//! | [`buffer`] | memory to put from that lies the same in every run |
 //! | [`exchange`] | blocks from rank to rank by one-sided puts with signals |
 //! | [`together`] | one answer for all ranks |
 //! | [`report`], [`progress`] | what the user sees |
 
 pub mod bitonic;
+pub mod buffer;
 pub mod cannon;
 pub mod exchange;
 pub mod hammer;

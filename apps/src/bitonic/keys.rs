@@ -5,6 +5,7 @@ use std::path::Path;
 use hydrant::{Job, Result};
 
 use crate::{
+    buffer::Buffer,
     input::{self, InputError},
     program::Failure,
     seed::Seed,
@@ -55,8 +56,9 @@ impl Keys {
     ///
     /// # Errors
     /// As [`Job::scatter`].
-    pub(super) fn run(&self, job: &Job, run: usize) -> Result<Vec<i64>> {
-        let mut keys = vec![i64::MAX; run];
+    pub(super) fn run(&self, job: &Job, run: usize) -> Result<Buffer<i64>> {
+        let mut keys = Buffer::zeroed(run);
+        keys.fill(i64::MAX);
         match &self.source {
             Source::Seed(seed) => {
                 let start = job.rank().index() * run;

@@ -16,6 +16,7 @@ use hydrant::{Job, Op, Result};
 use serde::Serialize;
 
 use crate::{
+    buffer::Buffer,
     exchange::{Exchange, Hop, Putting},
     input,
     options::{Granularity, Outcome, Verify, positive},
@@ -124,17 +125,17 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
 fn sort_run(
     mut exchange: Exchange<'_, i64>,
     steps: &[CompareSplit],
-    mut mine: Vec<i64>,
+    mut mine: Buffer<i64>,
     clock: &mut Clock<'_>,
     progress: &Progress,
-) -> Result<(Vec<i64>, Putting)> {
+) -> Result<(Buffer<i64>, Putting)> {
     progress.phase("sorting");
     // A quick sort, with the pivots chosen against every bad case.
     clock.compute(sort::comparisons(mine.len()), || mine.sort_unstable());
     progress.advance(1);
     progress.phase("merging");
     let mut theirs = vec![0; mine.len()];
-    let mut kept = vec![0; mine.len()];
+    let mut kept = Buffer::zeroed(mine.len());
     for step in steps {
         clock.communicate(|| {
             exchange.send(&mine)?;

@@ -139,11 +139,7 @@ pub(super) fn gather(job: &Job, mesh: Mesh, mine: &Matrix, side: usize) -> Resul
     let mut whole = Matrix::zero(side);
     for (rank, elements) in job.ranks().zip(all.chunks(block * block)) {
         let (row, column) = corner(mesh, rank, block);
-        whole.set_block(
-            row,
-            column,
-            &Matrix::from_elements(block, elements.to_vec()),
-        );
+        whole.set_block(row, column, &Matrix::from_elements(block, elements));
     }
     Ok(whole)
 }

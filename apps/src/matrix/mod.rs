@@ -8,13 +8,16 @@ use std::path::Path;
 pub use check::{WrongProduct, compare, quick, serial_product};
 pub use multiply::{TILE, multiply_add, operations, tiles};
 
-use crate::input::{self, InputError};
+use crate::{
+    buffer::Buffer,
+    input::{self, InputError},
+};
 
 /// A square matrix of `f64`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     side: usize,
-    elements: Vec<f64>,
+    elements: Buffer<f64>,
 }
 
 impl Matrix {
@@ -25,7 +28,7 @@ impl Matrix {
     pub fn zero(side: usize) -> Self {
         Self {
             side,
-            elements: vec![0.0; side * side],
+            elements: Buffer::zeroed(side * side),
         }
     }
 
@@ -34,9 +37,10 @@ impl Matrix {
     /// # Panics
     /// If there is no memory for them.
     pub fn from_fn(side: usize, element: impl Fn(usize, usize) -> f64) -> Self {
-        let elements = (0..side * side)
-            .map(|index| element(index / side, index % side))
-            .collect();
+        let mut elements = Buffer::zeroed(side * side);
+        for (index, place) in elements.iter_mut().enumerate() {
+            *place = element(index / side, index % side);
+        }
         Self { side, elements }
     }
 
@@ -44,8 +48,9 @@ impl Matrix {
     ///
     /// # Panics
     /// If they are not `side` squared.
-    pub fn from_elements(side: usize, elements: Vec<f64>) -> Self {
+    pub fn from_elements(side: usize, elements: &[f64]) -> Self {
         assert_eq!(elements.len(), side * side);
+        let elements = Buffer::from(elements);
         Self { side, elements }
     }
 
@@ -73,7 +78,7 @@ impl Matrix {
                 side,
             });
         }
-        Ok(Self { side, elements })
+        Ok(Self::from_elements(side, &elements))
     }
 
     /// Rows, and columns.
@@ -93,7 +98,7 @@ impl Matrix {
 
     /// All elements, without the matrix.
     pub fn into_elements(self) -> Vec<f64> {
-        self.elements
+        self.elements.to_vec()
     }
 
     /// A row.

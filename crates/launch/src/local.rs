@@ -11,12 +11,7 @@ use crate::{Bootstrap, Error, check_key, check_rank, check_value};
 /// to come, return an error, for they can never be complete.
 pub fn local(n: u32) -> Vec<LocalBootstrap> {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State {
-            // So that no rank's thread allocates for all: where simulated ranks have their
-            // buffers depends on what their threads allocated before.
-            values: HashMap::with_capacity(16 * n as usize),
-            ..State::default()
-        }),
+        state: Mutex::default(),
         changed: Condvar::new(),
     });
     (0..n)

@@ -17,9 +17,11 @@
 //! what such a program does may differ from run to run. A thread that waits for another must
 //! not spin without calling the conduit: the other has no turn meanwhile.
 //!
-//! One thing is the real machine's: where buffers from the heap lie. What they cost to register
-//! follows from the pages they touch, which may be one more in another run. Segments begin on a
-//! page.
+//! One thing is the real machine's: where buffers from the heap and the stack lie. What they cost
+//! to register follows from the pages, and the buckets, that they touch, which may be one more in
+//! another run. Segments, and so symmetric memory, begin at a boundary of 2 MiB. A program whose
+//! buffers from the heap do so, too, has the same figures in every run and on every machine:
+//! Hydrant's own programs and experiments take care of that.
 //!
 //! # Deadlocks
 //!

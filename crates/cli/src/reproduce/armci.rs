@@ -6,7 +6,7 @@ use std::time::Duration;
 use hydrant::{Job, Rank, Result, Strategy};
 use hydrant_sim::Profile;
 
-use super::job::{FIRST, MB, PAGE, SECOND, Setup, bandwidth, memory, timed};
+use super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
 use super::part::{Part, Picture, Sheet};
 use super::pindown::crossover;
 use super::{ReproduceError, Scope};
@@ -266,7 +266,9 @@ fn direct(job: &Job, sizes: &[usize], rounds: usize) -> Result<Vec<(usize, Durat
     let source = memory(job, largest as u64)?;
     let mut times = Vec::new();
     if job.rank() == FIRST {
-        let mut into = vec![0_u8; largest];
+        let mut into = vec![0_u8; largest + SPARE];
+        let start = aligned(&into);
+        let into = &mut into[start..];
         for &size in sizes {
             source.get(SECOND, 0, &mut into[..size])?;
             let time = timed(job, || {

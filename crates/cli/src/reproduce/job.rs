@@ -180,9 +180,15 @@ impl Random {
     }
 }
 
-/// A place in a buffer, of which the first page boundary counts as its beginning.
+/// As much longer a buffer is made, for its [`aligned`] part to be as long as wanted. No
+/// experiment has larger buckets.
+pub(crate) const SPARE: usize = 2 << 20;
+
+/// A place in a buffer, of which the first boundary of [`SPARE`] bytes counts as its beginning.
+/// Where the heap put it would count otherwise: what it costs to register follows from the pages,
+/// and the buckets, that it touches.
 pub(crate) fn aligned(buffer: &[u8]) -> usize {
-    buffer.as_ptr().align_offset(PAGE)
+    buffer.as_ptr().align_offset(SPARE)
 }
 
 /// Memory of so many bytes on every rank.

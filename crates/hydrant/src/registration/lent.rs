@@ -217,9 +217,17 @@ impl Lent {
     /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
     /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
     pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
-        if self.follows {
-            return run.end();
+        match self.follows {
+            true => run.end(),
+            false => self.known_until(geometry, run),
         }
+    }
+
+    /// The first bucket of a run of which no byte is of the segment's allocations or of an exposed
+    /// buffer; its end, if there is none. What is registered ahead of need goes no further. What
+    /// lies behind a buffer of the program's may be anything: if it counted, a simulated job's
+    /// time would depend on what happens to be mapped there.
+    pub(super) fn known_until(&self, geometry: Geometry, run: Run) -> u64 {
         let state = self.state();
         let mut bucket = run.first;
         while bucket < run.end() {

@@ -27,12 +27,13 @@ impl Core {
         welcome: Run,
     ) -> Result<Registered, Refusal> {
         let geometry = registration.geometry;
-        // What is registered beside the need may outlive the operation: it must not go unseen.
+        // What is registered beside the need may outlive the operation: it must not go unseen, and
+        // it must not be chance.
         let around = Run {
             first: need.end(),
             count: welcome.end() - need.end(),
         };
-        let end = (registration.lent).lasts_until(geometry, around);
+        let end = (registration.lent).known_until(geometry, around);
         let welcome = Run {
             first: need.first,
             count: end - need.first,

@@ -129,8 +129,15 @@ impl Guest {
         Some(slot)
     }
 
-    fn slots(&self) -> impl Iterator<Item = u32> {
-        (self.attached.values()).flat_map(|attached| (0..attached.times).map(|_| attached.slot))
+    /// The records of its grants, as often as it holds them; in an order that does not follow from
+    /// where memory lies.
+    fn slots(&self) -> Vec<u32> {
+        let attached = self.attached.values();
+        let mut slots: Vec<u32> = attached
+            .flat_map(|attached| (0..attached.times).map(|_| attached.slot))
+            .collect();
+        slots.sort_unstable();
+        slots
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use hydrant::{Job, Result, Strategy};
 
 use super::LIMITS;
-use crate::reproduce::job::{FIRST, MB, PAGE, Random, SECOND, Setup, memory, timed};
+use crate::reproduce::job::{
+    FIRST, MB, PAGE, Random, SECOND, SPARE, Setup, aligned, memory, timed,
+};
 use crate::reproduce::{ReproduceError, Scope};
 
 /// A put that takes longer than that, and than its bytes take, waited for memory to be
@@ -72,7 +74,8 @@ impl Load {
             let mut points = Vec::new();
             if job.rank() == FIRST {
                 let spare = 2 * self.bytes.max(PAGE) * self.at_once;
-                let source = vec![1_u8; setup.maxvictim as usize];
+                let source = vec![1_u8; setup.maxvictim as usize + SPARE];
+                let source = &source[aligned(&source)..][..setup.maxvictim as usize];
                 let places = (source.len() - spare).max(self.bytes) / self.bytes;
                 let mut random = Random::new(1);
                 let mut touched = 0;
@@ -90,12 +93,12 @@ impl Load {
                     let fresh = random.shuffled(touched / stride, slots / stride);
                     touched = slots;
                     let fresh: Vec<usize> = fresh.into_iter().map(|at| at * stride).collect();
-                    self.puts(job, &target, &source, places, &fresh, &mut random)?;
+                    self.puts(job, &target, source, places, &fresh, &mut random)?;
                     let measured: Vec<usize> =
                         (0..self.puts).map(|_| random.below(slots)).collect();
                     let hits = job.counters().hits;
                     let (time, unpinned) =
-                        self.puts(job, &target, &source, places, &measured, &mut random)?;
+                        self.puts(job, &target, source, places, &measured, &mut random)?;
                     let part = |count: u64| 100.0 * count as f64 / self.puts as f64;
                     points.push(Point {
                         mb: mb as f64,

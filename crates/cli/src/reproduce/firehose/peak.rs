@@ -6,7 +6,7 @@ use super::LIMITS;
 use super::random::{BANDWIDTH, MACHINE, NO_UNPIN, Outcome, UNPIN, picture};
 use crate::plot::{self, Kind, Panel, Series};
 use crate::reproduce::Scope;
-use crate::reproduce::job::{FIRST, MB, PAGE, SECOND, Setup, aligned, bandwidth, memory, timed};
+use crate::reproduce::job::{FIRST, MB, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
 use crate::reproduce::part::{Part, Sheet};
 use crate::units;
 
@@ -33,7 +33,7 @@ pub(in crate::reproduce) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
             let target = memory(job, largest as u64)?;
             let mut points = Vec::new();
             if job.rank() == FIRST {
-                let source = vec![1_u8; largest + PAGE];
+                let source = vec![1_u8; largest + SPARE];
                 let source = &source[aligned(&source)..];
                 for &size in &sizes {
                     let put = || target.put(SECOND, 0, &source[..size]);

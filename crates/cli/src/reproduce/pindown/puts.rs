@@ -5,7 +5,7 @@ use std::time::Duration;
 use hydrant::{Job, Result, Strategy, Symmetric};
 
 use crate::reproduce::job::{
-    FIRST, MB, PAGE, Random, SECOND, Setup, aligned, lifted, memory, timed,
+    FIRST, MB, PAGE, Random, SECOND, SPARE, Setup, aligned, lifted, memory, timed,
 };
 use crate::reproduce::{ReproduceError, Scope};
 
@@ -67,7 +67,7 @@ fn puts(
     both: bool,
     count: usize,
 ) -> Result<Duration> {
-    let pool = vec![1_u8; POOL + PAGE];
+    let pool = vec![1_u8; POOL + SPARE];
     let pool = &pool[aligned(&pool)..];
     let (mut near, mut far) = (Buffers::new(size), Buffers::new(size));
     let mut put = |hit: bool| {
@@ -150,7 +150,8 @@ pub(super) fn copying_stream(scope: &Scope<'_>) -> Outcome<Vec<(f64, Duration)>>
         let target = memory(job, MB + PAGE as u64)?;
         let mut rows = Vec::new();
         if job.rank() == FIRST {
-            let from = vec![1_u8; MB as usize];
+            let from = vec![1_u8; MB as usize + SPARE];
+            let from = &from[aligned(&from)..];
             for &size in &sizes {
                 let count = (total / size).clamp(4, 400);
                 let time = timed(job, || {
