@@ -263,6 +263,15 @@ pub enum Error {
     #[error("rank {0} is lost: its process ended while others still needed it")]
     PeerLost(Rank),
 
+    /// This rank takes no part in the job any more, though it goes on: a peer got something from
+    /// it that follows no rule and gave it up, or another thread of it called
+    /// [`Job::abort`](crate::Job::abort).
+    #[error(
+        "rank {0}, this one, takes no part any more: it aborted, or sent a peer what follows no \
+         rule, as when its memory is overwritten (the peer says what)"
+    )]
+    Expelled(Rank),
+
     /// A setting has a value that it cannot have.
     #[error("{name}={value} is not valid: expected {expected}")]
     Setting {

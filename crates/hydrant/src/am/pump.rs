@@ -84,6 +84,7 @@ impl Sink for Pump<'_> {
     fn malformed(&mut self, error: Error) {
         self.core.tally.one(Count::Malformed);
         tracing::error!(%error, "a message was thrown away");
+        self.core.faults.note(error);
     }
 }
 

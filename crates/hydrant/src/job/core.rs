@@ -8,6 +8,7 @@ use std::{
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 
+use super::faults::Faults;
 use crate::{
     Error, Rank, Result, Settings,
     am::Engine,
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) conduit: Box<dyn Conduit>,
     pub(crate) settings: Settings,
     pub(crate) tally: Arc<Tally>,
+    /// What peers did wrong.
+    pub(crate) faults: Faults,
     pub(crate) progress: Progress,
     pub(crate) pending: Pending,
     pub(crate) am: Engine,
@@ -67,6 +70,7 @@ impl Core {
             memory: Registry::new(settings.heap),
             atomics,
             tally,
+            faults: Faults::default(),
             settings,
             conduit,
             bootstrap: Mutex::new(bootstrap),

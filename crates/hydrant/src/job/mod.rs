@@ -3,6 +3,7 @@
 mod builder;
 mod core;
 mod ending;
+mod faults;
 mod hosts;
 mod network;
 mod threads;

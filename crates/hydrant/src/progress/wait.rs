@@ -109,14 +109,10 @@ impl Core {
             if changes != Some(now) {
                 changes = Some(now);
                 self.look_for_ended(now);
-                if let Some(lost) = self.lost(on, what) {
-                    // What it did before it ended still counts.
+                if let Some(cause) = self.in_vain(on, what) {
+                    // What was done before the end still counts.
                     self.poll();
-                    return if done() {
-                        Ok(())
-                    } else {
-                        Err(Error::PeerLost(lost))
-                    };
+                    return if done() { Ok(()) } else { Err(cause) };
                 }
             }
             if delivered > 0 {
@@ -165,6 +161,23 @@ impl Core {
         {
             self.conduit.wake(rank);
         }
+    }
+
+    /// Why what is waited for will not happen.
+    fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
+        if matches!(on, On::Nobody | On::Served(_)) {
+            return None;
+        }
+        // Peers do nothing more for a rank that they count as lost.
+        if self.is_lost_itself() {
+            return Some(Error::Expelled(self.rank));
+        }
+        self.lost(on, what).map(Error::PeerLost)
+    }
+
+    /// Whether this rank is lost to the others, though it goes on.
+    pub(crate) fn is_lost_itself(&self) -> bool {
+        self.conduit.standing(self.rank) == Standing::Lost
     }
 
     /// A rank that is waited on and will not do what is waited for.

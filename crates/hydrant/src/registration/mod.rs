@@ -178,10 +178,13 @@ impl Core {
                 return;
             }
             known.0 = changes;
+            // To a rank that is lost itself nobody gives back what it lent them, and nobody
+            // answers.
+            let alone = self.is_lost_itself();
             let new: Vec<Rank> = (0..self.size)
                 .map(Rank)
                 .filter(|rank| *rank != self.rank && !known.1.contains(rank))
-                .filter(|rank| self.conduit.standing(*rank) != Standing::Present)
+                .filter(|rank| alone || self.conduit.standing(*rank) != Standing::Present)
                 .collect();
             known.1.extend(&new);
             new

@@ -1,0 +1,52 @@
+//! What peers did wrong: the cause of a loss that follows from it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Core;
+use crate::{Error, Rank};
+
+/// The first rule that each peer broke.
+#[derive(Default)]
+pub(crate) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
+
+impl Faults {
+    fn all(&self) -> MutexGuard<'_, Vec<hydrant_conduit::Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the first of each peer, so that no peer can fill the memory.
+    pub(crate) fn note(&self, error: hydrant_conduit::Error) {
+        let mut all = self.all();
+        if let hydrant_conduit::Error::Malformed { peer, .. } = &error
+            && !all.iter().any(|known| is_of(known, *peer))
+        {
+            all.push(error);
+        }
+    }
+
+    /// The cause of a loss, if this rank knows it: what `lost`, or else the rank that was lost
+    /// before all others, for whose sake others gave up, did.
+    fn of(&self, lost: Rank, first: Option<Rank>) -> Option<hydrant_conduit::Error> {
+        let all = self.all();
+        let of = |rank| all.iter().find(|known| is_of(known, rank)).cloned();
+        of(lost).or_else(|| first.and_then(of))
+    }
+}
+
+impl Core {
+    /// What a rank's body failed with, or, where that is the loss of a peer, why that was lost.
+    pub(super) fn cause_of(&self, error: Error) -> Error {
+        let Error::PeerLost(lost) = error else {
+            return error;
+        };
+        if self.is_lost_itself() {
+            return Error::Expelled(self.rank);
+        }
+        let cause = self.faults.of(lost, self.conduit.first_lost());
+        cause.map_or(error, Error::Conduit)
+    }
+}
+
+fn is_of(error: &hydrant_conduit::Error, rank: Rank) -> bool {
+    matches!(error, hydrant_conduit::Error::Malformed { peer, .. } if *peer == rank)
+}
