@@ -222,6 +222,12 @@ pub trait Sink {
     fn complete(&mut self, ticket: Ticket, result: Result<(), Error>);
     /// A peer broke a rule; nothing of its message was delivered.
     fn malformed(&mut self, error: Error);
+    /// Sends what the layer above found no room for; whether some of it still finds none. Asked by
+    /// [`Conduit::compute`], when there may be room: a poll or a wait belongs to that layer, which
+    /// then sees to this itself.
+    fn send_waiting(&mut self) -> bool {
+        false
+    }
 }
 
 /// Who is about to sleep.

@@ -85,11 +85,17 @@ impl Call<'_> {
             self.charge(time);
             self.sync();
             self.deliver(sink);
+            self.outside(|| sink.send_waiting());
             return;
         }
         let mut end = self.clock() + time;
         loop {
             self.sync();
+            let before = self.clock();
+            let stuck = self.outside(|| sink.send_waiting());
+            if host.processors == 1 {
+                end += self.clock() - before;
+            }
             if self.clock() >= end {
                 break;
             }
@@ -103,7 +109,10 @@ impl Call<'_> {
                 }
                 continue;
             }
-            self.begin_wait(Wait::Computing);
+            self.begin_wait(match stuck {
+                true => Wait::ComputingForRoom,
+                false => Wait::Computing,
+            });
             self.rest(Some(end));
             self.end_wait();
         }

@@ -75,6 +75,8 @@ pub(crate) enum Wait {
     Polling,
     /// For the end of a computation, or a message that interrupts it.
     Computing,
+    /// As [`Computing`](Self::Computing), or for room for messages that are to be sent meanwhile.
+    ComputingForRoom,
 }
 
 /// What may end a wait.
@@ -102,6 +104,7 @@ impl News {
         match (wait, self) {
             (Wait::Polling, news) => news == News::Polled,
             (Wait::Computing, news) => news == News::Message,
+            (Wait::ComputingForRoom, news) => matches!(news, News::Message | News::Room),
             (Wait::Sleep(_), News::Wake) => true,
             (Wait::Sleep(Nap), _) | (_, News::Polled) => false,
             (Wait::Sleep(_), News::Message | News::Complete) => true,

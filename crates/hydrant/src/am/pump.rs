@@ -86,6 +86,13 @@ impl Sink for Pump<'_> {
         tracing::error!(%error, "a message was thrown away");
         self.core.faults.note(error);
     }
+
+    fn send_waiting(&mut self) -> bool {
+        if self.core.is_stuck() {
+            self.core.flush();
+        }
+        self.core.is_stuck()
+    }
 }
 
 impl Core {

@@ -5,6 +5,7 @@
 //! computes, the service thread answers, looks on briefly, and blocks.
 
 mod pending;
+mod room;
 mod service;
 mod wait;
 
@@ -44,6 +45,8 @@ pub(crate) struct Progress {
     parked: AtomicBool,
     park: Mutex<()>,
     unpark: Condvar,
+    /// The service thread sleeps, and not for [room].
+    service_rests: AtomicBool,
     stopped: AtomicBool,
     /// How long a waiting thread spins.
     pub(crate) spin: Duration,
@@ -65,6 +68,7 @@ impl Progress {
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),
+            service_rests: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             spin,
             crowded: ranks_here > cores,

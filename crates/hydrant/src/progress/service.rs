@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// did so lately. A peer that waits for an answer does not wait so long: it
 /// [wakes](super::wait) us.
 const NAP: Duration = Duration::from_millis(1);
-/// As long as the application looks after messages each nap is twice as long as the one before, up
+/// As long as the application looks after messages, and none waits for room, each nap is twice as long as the one before, up
 /// to this: each takes a core from it, and costs what several messages do.
 const LONGEST_NAP: Duration = Duration::from_millis(32);
 /// How long the thread looks on for more before it blocks. An application thread that has lost its
@@ -40,13 +40,23 @@ fn serve(core: &Core) {
     let mut nap = NAP;
     while !progress.is_stopped() {
         let begun = Instant::now();
-        core.conduit
-            .wait(Sleeper::Nap, Some(nap), &mut || progress.is_stopped());
+        if core.is_stuck() {
+            nap = NAP;
+        }
+        progress.service_rests(nap > NAP);
+        core.conduit.wait(Sleeper::Nap, Some(nap), &mut || {
+            progress.is_stopped() || nap > NAP && core.is_stuck()
+        });
+        progress.service_rests(false);
         let woken = begun.elapsed() < nap;
         nap = if progress.asleep.load(Relaxed) > 0 {
-            // A sleeping application thread is woken by messages itself.
+            // A sleeping application thread is woken by messages itself, and by room.
             progress.park_service();
             nap
+        } else if core.is_stuck() && !woken {
+            // The application may have looked a moment ago, and compute by now.
+            watch_over(core);
+            NAP
         } else if progress.attended() != seen && !woken {
             longer(nap)
         } else if progress.is_inside() {
@@ -94,7 +104,15 @@ fn watch_over(core: &Core) {
         if quiet < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {
-            core.conduit.wait(Sleeper::Service, None, &mut || !alone());
+            let sleeper = match core.is_stuck() {
+                true => Sleeper::Room,
+                false => Sleeper::Service,
+            };
+            progress.service_rests(sleeper == Sleeper::Service);
+            core.conduit.wait(sleeper, None, &mut || {
+                !alone() || core.would_sleep_past_room(sleeper)
+            });
+            progress.service_rests(false);
             quiet_since = None;
         }
     }

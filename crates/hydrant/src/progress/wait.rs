@@ -136,7 +136,9 @@ impl Core {
                     let mut ended = false;
                     self.conduit.wait(sleeper, asleep, &mut || {
                         ended = ended || done();
-                        ended || changes != Some(self.conduit.changes())
+                        ended
+                            || changes != Some(self.conduit.changes())
+                            || self.would_sleep_past_room(sleeper)
                     });
                     self.progress.enter();
                     self.progress.awake();

@@ -1,6 +1,9 @@
 //! Messages to peers, in the order in which they were decided.
 
-use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+};
 
 use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
@@ -43,18 +46,26 @@ impl Outbox {
 }
 
 impl Core {
-    /// Sends what there is room for.
+    /// Sends what there is room for. Whoever finds no room need not come back for it: one of the
+    /// rank's threads does, as [`look_after_stuck`](Self::look_after_stuck) sees to.
     pub(crate) fn flush(&self) {
         let Some(registration) = &self.registration else {
             return;
         };
+        if self.send_waiting(registration) {
+            self.look_after_stuck();
+        }
+    }
+
+    /// Sends what there is room for; whether messages wait for room now that none did before.
+    fn send_waiting(&self, registration: &Registration) -> bool {
         let mut outbox = lock(&registration.outbox);
+        let mut stuck = false;
         let Outbox {
             queues,
             waiting,
             bytes,
         } = &mut *outbox;
-        registration.stuck.store(false, Relaxed);
         waiting.retain(|peer| {
             let Some(queue) = queues.get_mut(peer) else {
                 return false;
@@ -80,7 +91,7 @@ impl Core {
                 };
                 match self.conduit.send(to, &message) {
                     Ok(Sent::Full) => {
-                        registration.stuck.store(true, Relaxed);
+                        stuck = true;
                         return true;
                     }
                     Ok(Sent::Yes) => self.tally.one(Count::RegistrationMessages),
@@ -91,6 +102,9 @@ impl Core {
             }
             false
         });
+        // Changed with the outbox held, so that it says what the last who sent has found.
+        let was_stuck = registration.stuck.swap(stuck, SeqCst);
+        stuck && !was_stuck
     }
 
     /// Whether messages wait for room.

@@ -1,0 +1,227 @@
+//! Ranks that compute for long and leave messages to others: what they owe their peers leaves when
+//! there is room for it, not when they next call Hydrant. A test that fails does so by its guard
+//! against hanging.
+
+#[path = "support/mixed.rs"]
+mod mixed;
+#[path = "support/pinned.rs"]
+mod pinned;
+#[path = "support/simulated.rs"]
+mod simulated;
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant::{Handler, Job, JobBuilder, Rank, Result, Strategy};
+use pinned::good;
+
+/// Longer than anything here takes on a busy machine.
+const HANG: Duration = Duration::from_secs(20);
+
+/// Requests that fill a ring of [`jobs`].
+const SLOTS: u32 = 8;
+
+/// Jobs of ranks with little to register and little room for messages, on every network where
+/// memory must be registered.
+fn jobs() -> [JobBuilder; 2] {
+    [pinned::builder(), mixed::builder()].map(|builder| {
+        (builder.heap(16 << 20).m(64 << 12).maxvictim(32 << 12)).ring_slots(SLOTS as usize)
+    })
+}
+
+/// Computes, without a call to Hydrant, until `over`.
+fn compute_until(over: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !over() {
+        assert!(
+            begun.elapsed() < HANG,
+            "nothing comes while this rank computes"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Leaves no room for messages to `rank` for a while: `slow` sleeps for so many milliseconds as its
+/// argument says.
+fn leave_no_room(job: &Job, rank: Rank, slow: Handler) -> Result<()> {
+    job.request_short(rank, slow, &[300])?;
+    (1..SLOTS).try_for_each(|_| job.request_short(rank, slow, &[0]))
+}
+
+fn slow(job: &Job) -> Result<Handler> {
+    job.handler(|_, args, _| thread::sleep(Duration::from_millis(args[0])))
+}
+
+/// The service thread answers a peer, finds no room, and has to come back.
+#[test]
+fn an_answer_that_found_no_room_leaves_when_there_is() {
+    for (builder, in_scope) in jobs()
+        .into_iter()
+        .zip([false, true])
+        .chain(jobs().into_iter().zip([true, false]))
+    {
+        let put = AtomicBool::new(false);
+        good(builder.run_local(2, |job| {
+            let field = job.alloc::<u8>(1 << 20)?;
+            let slow = slow(job)?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                // The service thread is to be the one that looks after messages here.
+                thread::sleep(Duration::from_millis(100));
+                leave_no_room(job, Rank(1), slow)?;
+                compute_until(|| put.load(SeqCst));
+            } else {
+                // Until the slow handler runs, in the service thread.
+                thread::sleep(Duration::from_millis(200));
+                let data = vec![1; 200_000];
+                if in_scope {
+                    job.scope(|s| s.put(&field, Rank(0), 0, &data).map(drop))?;
+                } else {
+                    field.put(Rank(0), 0, &data)?;
+                }
+                put.store(true, SeqCst);
+            }
+            job.barrier()
+        }));
+    }
+}
+
+/// The application finds no room, and computes.
+#[test]
+fn a_request_that_found_no_room_leaves_when_there_is() {
+    for builder in jobs() {
+        let arrived = AtomicBool::new(false);
+        good(builder.run_local(2, |job| {
+            let field = job.alloc::<u8>(1 << 20)?;
+            let slow = slow(job)?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                // Looking after messages for a while makes the naps of the service thread long.
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(200) {
+                    job.poll();
+                }
+                leave_no_room(job, Rank(1), slow)?;
+                let put = field.put_nb(Rank(1), 0, vec![1; 200_000])?;
+                compute_until(|| arrived.load(SeqCst));
+                put.wait()?;
+            } else {
+                compute_until(|| matches!(field.local().and_then(|own| own.load(199_999)), Ok(1)));
+                arrived.store(true, SeqCst);
+            }
+            job.barrier()
+        }));
+    }
+}
+
+/// One thread of the application sleeps when another finds no room, and computes.
+#[test]
+fn a_sleeper_sends_what_another_thread_had_no_room_for() {
+    for builder in jobs() {
+        let arrived = AtomicBool::new(false);
+        good(builder.run_local(2, |job| {
+            let field = job.alloc::<u8>(1 << 20)?;
+            let over = job.alloc::<u64>(1)?;
+            let slow = slow(job)?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                thread::scope(|threads| {
+                    let waits = threads.spawn(|| job.wait_until(&over, 0, |word| word == 1));
+                    thread::sleep(Duration::from_millis(100));
+                    leave_no_room(job, Rank(1), slow)?;
+                    let put = field.put_nb(Rank(1), 0, vec![1; 200_000])?;
+                    compute_until(|| arrived.load(SeqCst));
+                    over.atomic_store(Rank(0), 0, 1)?;
+                    put.wait()?;
+                    waits.join().expect("a wait does not panic").map(drop)
+                })?;
+            } else {
+                compute_until(|| matches!(field.local().and_then(|own| own.load(199_999)), Ok(1)));
+                arrived.store(true, SeqCst);
+            }
+            job.barrier()
+        }));
+    }
+}
+
+/// Three threads of a rank want everything of one that computes.
+#[test]
+fn many_threads_are_served_by_a_rank_that_computes() {
+    const THREADS: usize = 3;
+    for strategy in [Strategy::Bounce, Strategy::Firehose] {
+        let busy = AtomicU32::new(THREADS as u32);
+        let builder = pinned::builder().registration(strategy);
+        good(
+            builder
+                .heap(4 << 20)
+                .m(64 << 12)
+                .maxvictim(32 << 12)
+                .run_local(2, |job| {
+                    let field = job.alloc::<u8>(3 << 20)?;
+                    job.barrier()?;
+                    if job.rank() == Rank(1) {
+                        compute_until(|| busy.load(SeqCst) == 0);
+                        return job.barrier();
+                    }
+                    thread::scope(|threads| {
+                        for number in 0..THREADS {
+                            let (field, busy) = (&field, &busy);
+                            threads.spawn(move || {
+                                for round in 0..300 {
+                                    ask_for(field, round, number << 20)
+                                        .expect("a peer that computes serves");
+                                }
+                                busy.fetch_sub(1, SeqCst);
+                            });
+                        }
+                    });
+                    job.barrier()
+                }),
+        );
+    }
+}
+
+/// One operation of some kind and length on the memory of rank 1, from `at` on.
+fn ask_for(field: &hydrant::Symmetric<u8>, round: usize, at: usize) -> Result<()> {
+    let len = 1 + round * 7919 % 160_000;
+    match round % 4 {
+        0 => field.put(Rank(1), at, &vec![1; len]),
+        1 => field.get(Rank(1), at, &mut vec![1; len]),
+        2 => field.get_nb(Rank(1), at, len)?.wait().map(drop),
+        _ => field.put_nb(Rank(1), at, vec![1; len])?.wait().map(drop),
+    }
+}
+
+/// The same in virtual time, in which a rank is served while it computes, too. Computing takes
+/// seconds there, a put some milliseconds.
+#[test]
+fn an_answer_that_found_no_room_leaves_in_virtual_time() {
+    let builder = simulated::on("myrinet-gm-armci")
+        .m(64 << 12)
+        .maxvictim(32 << 12);
+    let ended = good(builder.run_local(2, |job| {
+        let field = job.alloc::<u8>(1 << 20)?;
+        let noted = job.handler(|_, _, _| {})?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            let payload = vec![0; job.limits().max_medium];
+            for _ in 0..16 {
+                job.request_medium(Rank(1), noted, &[], &payload)?;
+            }
+            job.compute(10_000_000_000);
+        } else {
+            let data = vec![1; 200_000];
+            job.scope(|s| s.put(&field, Rank(0), 0, &data).map(drop))?;
+        }
+        let ended = job.now();
+        job.barrier()?;
+        Ok(ended)
+    }));
+    assert!(
+        ended[1] < ended[0],
+        "the put waited for the end of the computation: {ended:?}"
+    );
+}
