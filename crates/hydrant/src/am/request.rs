@@ -147,10 +147,7 @@ pub(super) fn check_long<T: Pod>(
     if handler.job != core.id {
         return Err(Error::ForeignHandle { what: "handler" });
     }
-    if memory.block().job != core.id {
-        return Err(Error::ForeignHandle { what: "memory" });
-    }
-    Ok(())
+    core.check_memory(memory.block())
 }
 
 /// The arguments of a long message: the user's, the index and the number of elements.

@@ -13,7 +13,7 @@ use crate::{
     Error, Rank, Result, Settings,
     am::Engine,
     counters::Tally,
-    memory::Registry,
+    memory::{Block, Registry},
     progress::{self, Pending, Progress},
     registration::Registration,
     rma::atomics::Way,
@@ -103,6 +103,16 @@ impl Core {
                 rank,
                 size: self.size,
             })
+        }
+    }
+
+    /// # Errors
+    /// [`Error::ForeignHandle`] for memory of another job, which another conduit reaches.
+    pub(crate) fn check_memory(&self, block: &Block) -> Result<()> {
+        if block.job == self.id {
+            Ok(())
+        } else {
+            Err(Error::ForeignHandle { what: "memory" })
         }
     }
 

@@ -106,7 +106,8 @@ impl<'scope> Scope<'scope, '_> {
     /// Begins to put `data` into the part of `rank`, from element `index` on.
     ///
     /// # Errors
-    /// As [`Symmetric::put`].
+    /// As [`Symmetric::put`]; [`Error::ForeignHandle`](crate::Error::ForeignHandle) for memory of
+    /// another job than the scope's.
     pub fn put<T: Pod>(
         &'scope self,
         memory: &Symmetric<T>,
@@ -115,6 +116,7 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
+        self.core.check_memory(block)?;
         if block.part(rank)?.mapped.is_some() {
             memory.put(rank, index, data)?;
             return Ok(self.keep(Posted::Done));
@@ -132,7 +134,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Begins to get elements of `rank`, from element `index` on, into `data`.
     ///
     /// # Errors
-    /// As [`Symmetric::get`].
+    /// As [`Symmetric::get`], and as [`put`](Self::put).
     pub fn get<T: Pod>(
         &'scope self,
         memory: &Symmetric<T>,
@@ -141,6 +143,7 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
+        self.core.check_memory(block)?;
         if block.part(rank)?.mapped.is_some() {
             memory.get(rank, index, data)?;
             return Ok(self.keep(Posted::Done));

@@ -201,3 +201,41 @@ fn taken_back() {
         }));
     }
 }
+
+/// A scope belongs to a job, and so does memory: of two jobs that go on at once, too.
+#[test]
+fn in_a_scope_of_another_job() {
+    local(2, |outer| {
+        let f = Fixture::new(outer)?;
+        if outer.rank() == Rank(0) {
+            // With a rank more than the other has.
+            good(builder().run_local(3, |inner| {
+                let theirs = Fixture::new(inner)?;
+                if inner.rank() == Rank(0) {
+                    for rank in inner.ranks() {
+                        let mut into = [7; 2];
+                        refused!(
+                            outer.scope(|s| s.put(&theirs.memory, rank, 0, &[1, 2]).map(drop)),
+                            Error::ForeignHandle { what: "memory" },
+                            "another job"
+                        );
+                        refused!(
+                            outer.scope(|s| s.get(&theirs.memory, rank, 0, &mut into).map(drop)),
+                            Error::ForeignHandle { what: "memory" },
+                            "another job"
+                        );
+                        let pointer = theirs.memory.pointer(rank, 0)?;
+                        refused!(
+                            outer.scope(|s| s.put_to(pointer, &[1, 2]).map(drop)),
+                            Error::ForeignHandle { .. },
+                            "another job"
+                        );
+                        assert_eq!(into, [7; 2]);
+                    }
+                }
+                theirs.check(inner)
+            }));
+        }
+        f.check(outer)
+    });
+}
