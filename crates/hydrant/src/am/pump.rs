@@ -134,8 +134,19 @@ fn run<'a>(
 /// Runs something of the user's as a handler; a panic becomes its message.
 #[inline]
 fn catch<R>(act: impl FnOnce() -> R) -> Result<R, String> {
-    panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act)))
-        .map_err(|cause| text(&*cause))
+    panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act))).map_err(said)
+}
+
+/// What a panic said. The payload is the user's, and so is what happens when it is dropped: a panic
+/// there must not unwind into the thread that polls, which may wait for something quite different.
+fn said(cause: Box<dyn Any + Send>) -> String {
+    let said = text(&*cause);
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(|| drop(cause))));
+    if let Err(another) = dropped {
+        // Dropping that may panic, too, and so on without end.
+        std::mem::forget(another);
+    }
+    said
 }
 
 fn text(cause: &(dyn Any + Send)) -> String {

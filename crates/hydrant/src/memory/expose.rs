@@ -25,7 +25,7 @@ impl Loan {
     /// waited for here, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     fn end(&self) -> bool {
-        self.core.unlend(self.key)
+        self.core.to_the_end(|| self.core.unlend(self.key))
     }
 }
 

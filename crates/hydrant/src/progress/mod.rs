@@ -4,6 +4,7 @@
 //! after messages itself and leaves the service thread asleep; while the application
 //! computes, the service thread answers, looks on briefly, and blocks.
 
+mod guard;
 mod pending;
 mod room;
 mod service;
@@ -87,14 +88,9 @@ impl Progress {
     /// An application thread is inside a call that may keep it busy for long, as where the
     /// network does its work in the call that posts it.
     #[inline]
-    pub(crate) fn enter(&self) {
+    pub(crate) fn enter(&self) -> Inside<'_> {
         self.mark(|marks| marks | 1);
-    }
-
-    /// It is no longer, or goes to sleep there.
-    #[inline]
-    pub(crate) fn leave(&self) {
-        self.mark(|marks| marks & !1);
+        Inside(self)
     }
 
     /// Whether messages are to be looked after now that an operation of so many bytes was waited
@@ -133,23 +129,18 @@ impl Progress {
         self.stopped.load(SeqCst)
     }
 
-    /// An application thread goes to sleep, or comes back.
-    fn fall_asleep(&self) {
+    /// An application thread goes to sleep, until it drops what it gets.
+    fn fall_asleep(&self) -> Asleep<'_> {
         self.asleep.fetch_add(1, SeqCst);
         // Then it looks once more; who did what it waits for looks for sleepers after that.
         fence(SeqCst);
+        Asleep(self)
     }
 
     /// Whether an application thread sleeps, or has not yet seen what was done before this.
     pub(crate) fn has_sleepers(&self) -> bool {
         fence(SeqCst);
         self.asleep.load(Relaxed) > 0
-    }
-
-    fn awake(&self) {
-        if self.asleep.fetch_sub(1, SeqCst) == 1 && self.parked.load(SeqCst) {
-            self.unpark_service();
-        }
     }
 
     fn unpark_service(&self) {
@@ -168,6 +159,32 @@ impl Progress {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         self.parked.store(false, SeqCst);
+    }
+}
+
+/// An application thread is inside a call, until this is dropped: it leaves, goes to sleep there or
+/// unwinds.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Progress);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.mark(|marks| marks & !1);
+    }
+}
+
+/// An application thread sleeps, until this is dropped, by a thread that unwinds, too: as long as
+/// one sleeps the service thread does nothing.
+#[must_use]
+struct Asleep<'a>(&'a Progress);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        let progress = self.0;
+        if progress.asleep.fetch_sub(1, SeqCst) == 1 && progress.parked.load(SeqCst) {
+            progress.unpark_service();
+        }
     }
 }
 

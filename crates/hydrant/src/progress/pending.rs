@@ -163,8 +163,9 @@ impl Core {
         })
     }
 
-    /// Waits until the operation is complete. Does not return before, whatever happens: its
-    /// memory is in use until then. Conduits end the operations with a lost peer.
+    /// Waits until the operation is complete. Does not return before, whatever happens, nor
+    /// [unwind](Self::to_the_end): its memory is in use until then. Conduits end the operations
+    /// with a lost peer.
     pub(crate) fn finish(&self, posted: Posted) -> Result<()> {
         match posted {
             Posted::Pending(ticket) => self.finish_one(On::Nobody, ticket),
@@ -175,9 +176,11 @@ impl Core {
     /// As [`finish`](Self::finish); `on` tells who may have to do something for it.
     pub(crate) fn finish_one(&self, on: On<'_>, ticket: Ticket) -> Result<()> {
         let mut outcome = None;
-        self.wait(on, For::Message, || {
-            outcome = self.pending.take(ticket);
-            outcome.is_some()
+        self.to_the_end(|| {
+            self.wait(on, For::Message, || {
+                outcome = self.pending.take(ticket);
+                outcome.is_some()
+            })
         })?;
         outcome.unwrap_or(Ok(())).map_err(Into::into)
     }

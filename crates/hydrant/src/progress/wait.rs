@@ -69,14 +69,13 @@ impl Core {
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
         self.progress.attend();
-        self.progress.enter();
-        let delivered = self.poll();
-        self.progress.leave();
-        delivered
+        let _inside = self.progress.enter();
+        self.poll()
     }
 
     /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
-    /// said yes it is not asked again.
+    /// said yes it is not asked again. It does not panic: conduits ask it in the midst of their
+    /// sleep.
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
@@ -85,17 +84,15 @@ impl Core {
         if done() {
             return Ok(());
         }
-        self.progress.enter();
-        let waited = self.wait_long(on, what, &mut done);
-        self.progress.leave();
-        waited
+        self.wait_long(on, what, &mut done)
     }
 
     fn wait_long<F: FnMut() -> bool>(&self, on: On<'_>, what: For, done: &mut F) -> Result<()> {
         let mut patience = Patience::new(self);
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
-        let asleep = deaf.then_some(UNHEARD);
+        let timeout = deaf.then_some(UNHEARD);
+        let mut inside = self.progress.enter();
         loop {
             self.progress.attend();
             let mut delivered = 0;
@@ -125,8 +122,8 @@ impl Core {
                 Rest::Sleep => {
                     self.nudge(on);
                     self.tally.one(Count::Sleeps);
-                    self.progress.leave();
-                    self.progress.fall_asleep();
+                    drop(inside);
+                    let asleep = self.progress.fall_asleep();
                     let sleeper = match what {
                         _ if self.is_stuck() => Sleeper::Room,
                         For::Room => Sleeper::Room,
@@ -134,14 +131,14 @@ impl Core {
                         For::Message | For::Flag => Sleeper::Application,
                     };
                     let mut ended = false;
-                    self.conduit.wait(sleeper, asleep, &mut || {
+                    self.conduit.wait(sleeper, timeout, &mut || {
                         ended = ended || done();
                         ended
                             || changes != Some(self.conduit.changes())
                             || self.would_sleep_past_room(sleeper)
                     });
-                    self.progress.enter();
-                    self.progress.awake();
+                    inside = self.progress.enter();
+                    drop(asleep);
                     if ended {
                         return Ok(());
                     }

@@ -142,10 +142,10 @@ impl Core {
             (self.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
             let keys = (hit.remote_key, hit.local_key);
             let taken = own.is_taken(put);
-            self.progress.enter();
+            let inside = self.progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until its flight is over.
             let posted = unsafe { self.hand_over::<WAITS>(rank, remote, own.at, len, put, keys) };
-            self.progress.leave();
+            drop(inside);
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
                     let flight = Flight::new(Some(hit), own.bounced, lease);
@@ -196,11 +196,11 @@ impl Core {
         let left = operation.put && bounced.is_some();
         self.posted(ticket, Flight::new(None, bounced, lease), left);
         let mut begun = Ok(());
-        self.progress.enter();
+        let inside = self.progress.enter();
         self.step(registration, &[], |engine, out| {
             begun = engine.begin(operation, out);
         });
-        self.progress.leave();
+        drop(inside);
         if let Err(cause) = begun {
             if let Some(flight) = self.pending.forget(ticket) {
                 self.land(flight, false);

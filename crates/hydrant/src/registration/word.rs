@@ -77,19 +77,21 @@ impl Core {
 
     fn change(&self, rank: Rank, place: Remote, operation: Atomic, flight: Flight) -> Result<u64> {
         let mut was = 0;
-        // SAFETY: `was` stays until `finish` returns, which it does only when the operation is
-        // complete.
-        let posted = unsafe { (self.conduit).atomic(rank, place, operation, &raw mut was) };
-        match posted {
-            Ok(hydrant_conduit::Posted::Pending(ticket)) => {
-                self.posted(ticket, flight, false);
-                self.finish(hydrant_conduit::Posted::Pending(ticket))?;
+        self.to_the_end(|| {
+            // SAFETY: `was` stays until `finish` returns, which it does only when the operation is
+            // complete.
+            let posted = unsafe { (self.conduit).atomic(rank, place, operation, &raw mut was) };
+            match posted {
+                Ok(hydrant_conduit::Posted::Pending(ticket)) => {
+                    self.posted(ticket, flight, false);
+                    self.finish(hydrant_conduit::Posted::Pending(ticket))
+                }
+                done => {
+                    self.land(flight, done.is_ok());
+                    Ok(done.map(drop)?)
+                }
             }
-            done => {
-                self.land(flight, done.is_ok());
-                let _ = done?;
-            }
-        }
+        })?;
         Ok(was)
     }
 

@@ -90,7 +90,7 @@ impl Job {
 impl Drop for AnywhereLoan {
     fn drop(&mut self) {
         if let Some(key) = self.key
-            && !self.core.unlend_steady(key)
+            && !self.core.to_the_end(|| self.core.unlend_steady(key))
         {
             let cause = Error::InHandler {
                 what: "the end of a loan",

@@ -46,8 +46,10 @@ impl Transfer {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let posted = std::mem::replace(&mut self.posted, Posted::Done);
-        self.core.finish(posted)
+        let outcome = self.core.finish(self.posted);
+        // Not before: whoever drops the handle sees by this that the buffer is free.
+        self.posted = Posted::Done;
+        outcome
     }
 }
 

@@ -12,8 +12,10 @@ impl Core {
         progress::may_wait("a put that goes through the network")?;
         if let Some(registration) = &self.registration {
             let (from, len) = (data.as_ptr().cast_mut(), data.len());
-            // SAFETY: `data` is borrowed until this returns, and a put only reads it.
-            return unsafe { self.do_far(registration, rank, to, from, len, true) };
+            return self.to_the_end(|| {
+                // SAFETY: `data` is borrowed until this returns, and a put only reads it.
+                unsafe { self.do_far(registration, rank, to, from, len, true) }
+            });
         }
         // SAFETY: `data` is borrowed until `finish` returns, which it does only when the
         // operation is complete. No key of this crate's safe API is `Key::ANY`.
@@ -26,8 +28,10 @@ impl Core {
         progress::may_wait("a get that goes through the network")?;
         if let Some(registration) = &self.registration {
             let (to, len) = (data.as_mut_ptr(), data.len());
-            // SAFETY: `data` is borrowed mutably until this returns.
-            return unsafe { self.do_far(registration, rank, from, to, len, false) };
+            return self.to_the_end(|| {
+                // SAFETY: `data` is borrowed mutably until this returns.
+                unsafe { self.do_far(registration, rank, from, to, len, false) }
+            });
         }
         // SAFETY: `data` is borrowed mutably until `finish` returns, which it does only when
         // the operation is complete.
@@ -42,14 +46,18 @@ impl Core {
     pub(crate) unsafe fn begin_write(&self, rank: Rank, to: Remote, data: &[u8]) -> Result<Posted> {
         let (from, len) = (data.as_ptr().cast_mut(), data.len());
         if let Some(registration) = &self.registration {
-            // SAFETY: handed on; a put only reads `from`.
-            return unsafe { self.begin_far(registration, rank, to, from, len, true) };
+            return self.to_the_end(|| {
+                // SAFETY: handed on; a put only reads `from`.
+                unsafe { self.begin_far(registration, rank, to, from, len, true) }
+            });
         }
         self.tally.one(Count::Indirect);
-        // SAFETY: handed on.
-        let posted = unsafe { self.conduit.write(rank, to, from, len, Key::ANY)? };
-        self.note(posted);
-        Ok(posted)
+        self.to_the_end(|| {
+            // SAFETY: handed on.
+            let posted = unsafe { self.conduit.write(rank, to, from, len, Key::ANY)? };
+            self.note(posted);
+            Ok(posted)
+        })
     }
 
     /// Begins a read.
@@ -64,14 +72,18 @@ impl Core {
     ) -> Result<Posted> {
         let (to, len) = (data.as_mut_ptr(), data.len());
         if let Some(registration) = &self.registration {
-            // SAFETY: handed on.
-            return unsafe { self.begin_far(registration, rank, from, to, len, false) };
+            return self.to_the_end(|| {
+                // SAFETY: handed on.
+                unsafe { self.begin_far(registration, rank, from, to, len, false) }
+            });
         }
         self.tally.one(Count::Indirect);
-        // SAFETY: handed on.
-        let posted = unsafe { self.conduit.read(rank, from, to, len, Key::ANY)? };
-        self.note(posted);
-        Ok(posted)
+        self.to_the_end(|| {
+            // SAFETY: handed on.
+            let posted = unsafe { self.conduit.read(rank, from, to, len, Key::ANY)? };
+            self.note(posted);
+            Ok(posted)
+        })
     }
 
     fn note(&self, posted: Posted) {

@@ -94,7 +94,7 @@ impl Job {
             _env: PhantomData,
         };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
-        let completed = scope.end();
+        let completed = scope.core.to_the_end(|| scope.end());
         match outcome {
             Ok(result) => result.and_then(|result| completed.map(|()| result)),
             Err(cause) => panic::resume_unwind(cause),

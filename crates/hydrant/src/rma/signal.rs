@@ -1,7 +1,10 @@
 //! Puts that say when they have arrived, and waiting for that (OpenSHMEM's put with signal
 //! and wait-until).
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::atomic::Ordering::{AcqRel, Acquire, Release},
+};
 
 use bytemuck::Pod;
 
@@ -73,6 +76,9 @@ impl Job {
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::InHandler`];
     /// [`Error::PeerLost`] if some rank ends first.
+    ///
+    /// # Panics
+    /// If `enough` does.
     pub fn wait_until(
         &self,
         signals: &Symmetric<u64>,
@@ -80,19 +86,27 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
         progress::may_wait("wait_until")?;
-        if signals.block().job != self.core().id {
-            return Err(Error::ForeignHandle { what: "memory" });
-        }
+        self.core().check_memory(signals.block())?;
         let part = signals.block().part(self.rank())?;
         let offset = signals.offset(at, 1)?;
         // The own part is always mapped, and whoever changes the word, a processor sees it.
         let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
         let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
         let mut value = 0;
+        let mut panicked = None;
         self.core().wait(On::Anyone, For::Memory, || {
             value = word.load(Acquire);
-            enough(value)
+            // It is asked while the conduit puts this thread to sleep: it ends the wait in good
+            // order, and unwinds out of here.
+            let said = panic::catch_unwind(AssertUnwindSafe(|| enough(value)));
+            said.unwrap_or_else(|cause| {
+                panicked = Some(cause);
+                true
+            })
         })?;
-        Ok(value)
+        match panicked {
+            None => Ok(value),
+            Some(cause) => panic::resume_unwind(cause),
+        }
     }
 }
