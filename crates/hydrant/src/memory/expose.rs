@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // registers memory whose lifetime the guard or its scope keeps
 
-use std::{marker::PhantomData, ptr::NonNull, sync::Arc};
+use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull, sync::Arc};
 
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
@@ -29,6 +29,39 @@ impl Loan {
     }
 }
 
+/// A buffer that a guard owns, freed when dropped. It is kept by a pointer: a `Box` says that it
+/// is the only way to its memory, again each time it is moved, and then the pointers by which the
+/// window, the conduit and peers reach it would be void.
+struct Owned<T> {
+    buffer: NonNull<[T]>,
+}
+
+// SAFETY: it owns the elements, as a `Box` does.
+unsafe impl<T: Send> Send for Owned<T> {}
+// SAFETY: the same.
+unsafe impl<T: Sync> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    fn new(buffer: Vec<T>) -> Self {
+        Self {
+            buffer: NonNull::from(Box::leak(buffer.into_boxed_slice())),
+        }
+    }
+
+    fn into_box(self) -> Box<[T]> {
+        let owned = ManuallyDrop::new(self);
+        // SAFETY: `new` leaked a box, and this, which is not dropped, was its only owner.
+        unsafe { Box::from_raw(owned.buffer.as_ptr()) }
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: `new` leaked a box, and this was its only owner.
+        drop(unsafe { Box::from_raw(self.buffer.as_ptr()) });
+    }
+}
+
 /// A buffer that peers may put to and get from, through its [`pointer`](Self::pointer).
 ///
 /// Dropping the guard revokes every access and returns when none is under way.
@@ -38,7 +71,7 @@ pub struct Exposed<'a, T: Pod> {
     loan: Loan,
     window: Window,
     len: usize,
-    owned: Option<Box<[T]>>,
+    owned: Option<Owned<T>>,
     _buffer: PhantomData<&'a mut [T]>,
 }
 
@@ -52,10 +85,10 @@ impl Job {
     /// # Errors
     /// [`Error::ZeroSized`], [`Error::Conduit`] if there are too many.
     pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
-        let mut buffer = buffer.into_boxed_slice();
+        let owned = Owned::new(buffer);
         // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
-        let mut exposed = unsafe { Exposed::new(self.core(), &mut buffer)? };
-        exposed.owned = Some(buffer);
+        let mut exposed = unsafe { Exposed::new(self.core(), owned.buffer)? };
+        exposed.owned = Some(owned);
         Ok(exposed)
     }
 }
@@ -64,14 +97,15 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// # Safety
     /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
     /// window reads or writes it.
-    pub(crate) unsafe fn new(core: &Arc<Core>, buffer: &mut [T]) -> Result<Self> {
+    pub(crate) unsafe fn new(core: &Arc<Core>, buffer: NonNull<[T]>) -> Result<Self> {
         if size_of::<T>() == 0 {
             let what = std::any::type_name::<T>();
             return Err(Error::ZeroSized { what });
         }
         let len = buffer.len();
-        let bytes = size_of_val(buffer);
-        let base = NonNull::from(buffer).cast::<u8>();
+        // As many as the slice has, which is a `usize`.
+        let bytes = len * size_of::<T>();
+        let base = buffer.cast::<u8>();
         // SAFETY: the caller's promise covers the registration's whole life.
         let key = unsafe { core.lend(base.as_ptr(), bytes)? };
         Ok(Self {
@@ -130,7 +164,7 @@ impl<T: Pod> Exposed<'static, T> {
             self.loan.end(),
             "an exposed buffer was taken back in a handler"
         );
-        self.owned.take().unwrap_or_default()
+        self.owned.take().map(Owned::into_box).unwrap_or_default()
     }
 }
 
@@ -139,5 +173,28 @@ impl<T: Pod> Drop for Exposed<'_, T> {
         if !self.loan.end() {
             std::mem::forget(self.owned.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Peers write by a pointer that was taken before the guard was moved to where it is kept.
+    /// (Says something under Miri, which follows where pointers come from.)
+    #[test]
+    fn an_owned_buffer_may_be_moved_while_others_reach_it() {
+        let owned = Owned::new(vec![1_u64; 4]);
+        let peer = owned.buffer.cast::<u64>();
+        let kept = Some(owned);
+        // SAFETY: within the buffer, which nobody else uses now.
+        unsafe { peer.add(2).write(7) };
+        let moved = kept;
+        // SAFETY: the same.
+        unsafe { peer.add(3).write(8) };
+        let back = moved.map(Owned::into_box);
+        assert_eq!(back.as_deref(), Some([1, 1, 7, 8].as_slice()));
+        drop(Owned::new(vec![5_u64; 4]));
+        drop(Owned::<u64>::new(Vec::new()));
     }
 }

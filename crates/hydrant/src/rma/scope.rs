@@ -5,6 +5,7 @@
 use std::{
     marker::PhantomData,
     panic::{self, AssertUnwindSafe},
+    ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -207,7 +208,7 @@ impl<'scope> Scope<'scope, '_> {
     pub fn expose<T: Pod>(&'scope self, buffer: &'scope mut [T]) -> Result<Exposed<'scope, T>> {
         // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
         // ends, even if the guard was leaked.
-        let exposed = unsafe { Exposed::new(&self.core, buffer)? };
+        let exposed = unsafe { Exposed::new(&self.core, NonNull::from(buffer))? };
         let mut loans = self.loans.lock().unwrap_or_else(PoisonError::into_inner);
         loans.push(exposed.key());
         Ok(exposed)
