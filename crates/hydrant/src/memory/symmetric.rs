@@ -113,14 +113,16 @@ impl<T: Pod> Symmetric<T> {
     /// This rank's part as a slice.
     ///
     /// # Errors
-    /// [`Error::Freed`], [`Error::JobOver`].
+    /// [`Error::Freed`], [`Error::JobOver`]; [`Error::Misaligned`] for elements aligned to more
+    /// than the segments are, which is a page at least: only the place in the segment is chosen
+    /// for the type.
     ///
     /// # Safety
     /// While the slice lives no rank writes to this part, and it is not freed.
     #[allow(unsafe_code)] // a promise that only the caller can make
     pub unsafe fn local_slice(&self) -> Result<&[T]> {
         let at = self.local_start()?;
-        // SAFETY: mapped as long as `self.block`, aligned by allocation, and any bytes are a
+        // SAFETY: mapped as long as `self.block`, aligned, as was checked, and any bytes are a
         // `Pod`; nobody writes meanwhile, says the caller.
         Ok(unsafe { std::slice::from_raw_parts(at, self.len) })
     }
@@ -128,7 +130,7 @@ impl<T: Pod> Symmetric<T> {
     /// This rank's part as a slice to write to.
     ///
     /// # Errors
-    /// [`Error::Freed`], [`Error::JobOver`].
+    /// As [`local_slice`](Self::local_slice).
     ///
     /// # Safety
     /// While the slice lives nobody else reads or writes this part, other threads and
@@ -143,6 +145,14 @@ impl<T: Pod> Symmetric<T> {
     fn local_start(&self) -> Result<*mut T> {
         let part = self.block.part(self.block.rank)?;
         let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
-        Ok(mapped.window.as_ptr().cast())
+        let start: *mut T = mapped.window.as_ptr().cast();
+        if !start.is_aligned() {
+            return Err(Error::Misaligned {
+                offset: start.addr() as u64,
+                align: align_of::<T>(),
+                what: std::any::type_name::<T>(),
+            });
+        }
+        Ok(start)
     }
 }

@@ -105,6 +105,45 @@ fn aligned_as_asked() {
     });
 }
 
+/// An element aligned to more than anything that segments are sure to be.
+#[derive(Clone, Copy)]
+#[repr(C, align(4_194_304))]
+struct Vast([u8; 4 * MIB]);
+
+// SAFETY: bytes, and no padding.
+#[allow(unsafe_code)]
+unsafe impl bytemuck::Zeroable for Vast {}
+// SAFETY: the same.
+#[allow(unsafe_code)]
+unsafe impl bytemuck::Pod for Vast {}
+
+/// A slice is aligned for its elements, or there is none.
+#[test]
+#[allow(unsafe_code)] // to see the address
+fn slices_of_elements_aligned_to_more_than_segments() {
+    local(3, |job| {
+        let memory = job.alloc::<Vast>(2)?;
+        let at = memory.local()?.as_ptr();
+        // SAFETY: nobody writes to it, and the slices are dropped at once.
+        let starts = unsafe {
+            [
+                memory.local_slice().map(<[Vast]>::as_ptr),
+                memory.local_slice_mut().map(|slice| slice.as_ptr()),
+            ]
+        };
+        for start in starts {
+            match start {
+                Ok(start) => assert!(start.is_aligned() && start == at),
+                Err(Error::Misaligned { align, .. }) => {
+                    assert!(align == 4 * MIB && !at.is_aligned());
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        job.free(memory)
+    });
+}
+
 #[test]
 fn huge_pages_if_there_are_any() {
     local(2, |job| {
