@@ -35,7 +35,6 @@ impl Handler {
 /// What a rank knows of active messages.
 pub(crate) struct Engine {
     handlers: Box<[OnceLock<HandlerFn>]>,
-    next: Mutex<usize>,
     pub(super) calls: Calls,
     failures: Mutex<VecDeque<Error>>,
 }
@@ -44,7 +43,6 @@ impl Engine {
     pub(crate) fn new() -> Self {
         Self {
             handlers: (0..MAX_HANDLERS).map(|_| OnceLock::new()).collect(),
-            next: Mutex::new(0),
             calls: Calls::default(),
             failures: Mutex::default(),
         }
@@ -55,16 +53,22 @@ impl Engine {
         self.handlers.get(usize::from(number))?.get()
     }
 
-    fn register(&self, handler: HandlerFn) -> Result<u16> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = || Error::TooManyHandlers {
-            limit: MAX_HANDLERS,
-        };
-        let slot = self.handlers.get(*next).ok_or_else(full)?;
-        let number = *next as u16;
-        slot.set(handler).map_err(|_| full())?;
-        *next += 1;
-        Ok(number)
+    /// The number of the next handler. It is used up by one that all ranks registered: one that
+    /// is refused may be refused on some of them alone.
+    fn next_number(&self) -> Result<u16> {
+        let free = self.handlers.iter().position(|slot| slot.get().is_none());
+        free.map(|number| number as u16)
+            .ok_or(Error::TooManyHandlers {
+                limit: MAX_HANDLERS,
+            })
+    }
+
+    fn register(&self, number: u16, handler: HandlerFn) -> Result<()> {
+        let slot = self.handlers.get(usize::from(number));
+        slot.and_then(|slot| slot.set(handler).ok())
+            .ok_or(Error::TooManyHandlers {
+                limit: MAX_HANDLERS,
+            })
     }
 
     /// Keeps a failure for the next [`Job::am_quiet`].
@@ -95,8 +99,9 @@ impl Job {
     ) -> Result<Handler> {
         progress::may_wait("handler")?;
         let core = self.core();
-        let number = core.am.register(Box::new(handler))?;
-        let numbers = (self.world()).all_gather_records(Operation::Handler, &u64::from(number))?;
+        let affair = self.world().affair(Operation::Handler)?;
+        let number = core.am.next_number()?;
+        let numbers = affair.all_gather(&u64::from(number))?;
         for (rank, other) in self.ranks().zip(numbers) {
             if other != u64::from(number) {
                 return Err(Error::CollectiveMismatch {
@@ -108,6 +113,9 @@ impl Job {
                 });
             }
         }
+        core.am.register(number, Box::new(handler))?;
+        // Only now may a peer send to it.
+        affair.barrier()?;
         Ok(Handler {
             number,
             job: core.id,

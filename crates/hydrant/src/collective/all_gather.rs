@@ -22,16 +22,6 @@ impl Team {
         )
     }
 
-    /// What every member gave for one of the job's own affairs, by member.
-    pub(crate) fn all_gather_records<T: Pod>(
-        &self,
-        operation: Operation,
-        mine: &T,
-    ) -> Result<Vec<T>> {
-        let _turn = self.enter(operation.name(), IDLE)?;
-        self.records(operation, mine)
-    }
-
     /// What every member gave, by member, as part of a collective.
     pub(super) fn records<T: Pod>(&self, operation: Operation, mine: &T) -> Result<Vec<T>> {
         let mine = std::slice::from_ref(mine);

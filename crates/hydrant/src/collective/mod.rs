@@ -40,6 +40,7 @@
 //! collective used take no memory. So some 50 teams of 4 can be at once, or 15 of 64. When
 //! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
+mod affair;
 mod agree;
 mod all_gather;
 mod all_to_all;
@@ -62,6 +63,7 @@ mod split;
 mod team;
 mod tree;
 
+pub(crate) use affair::Affair;
 pub(crate) use far::stored;
 pub(crate) use header::Operation;
 pub use op::{Op, Reducible};

@@ -6,7 +6,11 @@ use bytemuck::Pod;
 
 use super::{Block, SYSTEM, Symmetric, heap::Heap};
 use crate::{
-    Error, Job, Rank, Result, collective::Operation, counters::Count, job::Core, progress,
+    Error, Job, Rank, Result,
+    collective::{Affair, Operation},
+    counters::Count,
+    job::Core,
+    progress,
 };
 
 /// Whether an allocation lies in huge pages.
@@ -94,6 +98,7 @@ impl Job {
         let huge = options.huge != HugePages::No;
         let align = if huge { align.max(HUGE) } else { align };
         let core = self.core();
+        let affair = self.world().affair(Operation::Alloc)?;
         let number = core.memory.next_number();
         let mut ticket = Ticket {
             bytes: wanted.map_or(u64::MAX, |bytes| bytes as u64),
@@ -109,11 +114,11 @@ impl Job {
         if let Some((offset, len)) = place {
             commit(core, SYSTEM + offset, len, options.huge, &mut ticket);
         }
-        let verdict = self.agree(&ticket);
+        let verdict = agree(&affair, core.rank, &ticket);
         match (verdict, place) {
             (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
-                if let Err(cause) = core.register_block(self.world(), SYSTEM + offset, bytes) {
+                if let Err(cause) = core.register_block(&affair, SYSTEM + offset, bytes) {
                     // All or none: what this rank registered is given up like the memory.
                     core.unregister_block(SYSTEM + offset, bytes)?;
                     core.conduit.decommit(SYSTEM + offset, footprint);
@@ -147,11 +152,10 @@ impl Job {
         progress::may_wait("free")?;
         let core = self.core();
         let block = memory.block();
-        if block.job != core.id {
-            return Err(Error::ForeignHandle { what: "memory" });
-        }
+        core.check_memory(block)?;
         block.check()?;
-        let numbers = (self.world()).all_gather_records(Operation::Free, &block.number)?;
+        let affair = self.world().affair(Operation::Free)?;
+        let numbers = affair.all_gather(&block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
             if *number != block.number {
                 return Err(Error::CollectiveMismatch {
@@ -173,59 +177,58 @@ impl Job {
             .give(block.offset - SYSTEM, block.footprint);
         count(core);
         // Only now may the place be allocated anew and be written to by a peer.
-        self.barrier()
+        affair.barrier()
     }
+}
 
-    /// Whether every rank asked for the same and got it.
-    fn agree(&self, mine: &Ticket) -> Result<()> {
-        let own = self.rank();
-        let tickets = (self.world()).all_gather_records(Operation::Alloc, mine)?;
-        for (rank, ticket) in tickets.iter().enumerate() {
-            let asks = |ticket: &Ticket| {
-                let Ticket {
-                    bytes,
-                    align,
-                    huge,
-                    number,
-                    ..
-                } = *ticket;
-                (bytes, align, huge, number)
+/// Whether every rank asked for the same and got it.
+fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket) -> Result<()> {
+    let tickets = affair.all_gather(mine)?;
+    for (rank, ticket) in tickets.iter().enumerate() {
+        let asks = |ticket: &Ticket| {
+            let Ticket {
+                bytes,
+                align,
+                huge,
+                number,
+                ..
+            } = *ticket;
+            (bytes, align, huge, number)
+        };
+        if asks(ticket) != asks(mine) {
+            let wants = |t: &Ticket| {
+                format!(
+                    "wants {} bytes aligned to {} as allocation {}",
+                    t.bytes, t.align, t.number
+                )
             };
-            if asks(ticket) != asks(mine) {
-                let wants = |t: &Ticket| {
-                    format!(
-                        "wants {} bytes aligned to {} as allocation {}",
-                        t.bytes, t.align, t.number
-                    )
-                };
-                return Err(Error::CollectiveMismatch {
-                    operation: "alloc",
-                    rank: Rank(rank as u32),
-                    theirs: wants(ticket),
-                    own,
-                    ours: wants(mine),
-                });
-            }
-        }
-        for (rank, ticket) in tickets.iter().enumerate() {
-            let remedy = match ticket.outcome {
-                outcome::DONE => continue,
-                outcome::HEAP_FULL => "raise HYDRANT_HEAP",
-                outcome::NO_MEMORY => "the system has no more",
-                outcome::NO_HUGE => {
-                    "in huge pages; see /sys/kernel/mm/transparent_hugepage/shmem_enabled"
-                }
-                _ => "the system refused; see the log",
-            };
-            return Err(Error::OutOfMemory {
+            return Err(Error::CollectiveMismatch {
+                operation: "alloc",
                 rank: Rank(rank as u32),
-                wanted: ticket.bytes,
-                available: ticket.available,
-                remedy,
+                theirs: wants(ticket),
+                own,
+                ours: wants(mine),
             });
         }
-        Ok(())
     }
+    for (rank, ticket) in tickets.iter().enumerate() {
+        let remedy = match ticket.outcome {
+            outcome::DONE => continue,
+            outcome::HEAP_FULL => "raise HYDRANT_HEAP",
+            outcome::NO_MEMORY => "the system has no more",
+            outcome::NO_HUGE => {
+                "in huge pages; see /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+            }
+            _ => "the system refused; see the log",
+        };
+        return Err(Error::OutOfMemory {
+            rank: Rank(rank as u32),
+            wanted: ticket.bytes,
+            available: ticket.available,
+            remedy,
+        });
+    }
+    Ok(())
 }
 
 /// Gets real memory under the place, and notes on the ticket how that went.

@@ -17,8 +17,8 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct Blocks {
     live: HashMap<u64, Arc<Block>>,
-    /// The next allocation's number: the same at every rank.
-    next: u64,
+    /// The last allocation's number: the same at every rank.
+    last: u64,
     closed: bool,
 }
 
@@ -34,16 +34,17 @@ impl Registry {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the next allocation, used up.
+    /// The number of the next allocation. It is used up by one that all ranks made: one that is
+    /// refused may be refused on some of them alone.
     pub(super) fn next_number(&self) -> u64 {
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        blocks.next += 1;
-        blocks.next
+        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        blocks.last + 1
     }
 
     pub(super) fn insert(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         blocks.live.insert(block.number, Arc::clone(block));
+        blocks.last = block.number;
     }
 
     pub(super) fn remove(&self, number: u64) {
@@ -60,7 +61,7 @@ impl Registry {
         match blocks.live.get(&number) {
             Some(block) => Ok(Arc::clone(block)),
             None if blocks.closed => Err(Error::JobOver),
-            None if number != 0 && number <= blocks.next => Err(Error::Freed),
+            None if number != 0 && number <= blocks.last => Err(Error::Freed),
             None => Err(Error::ForgedPointer {
                 why: "no allocation has its number",
             }),

@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
 
 use super::{Registration, lock};
-use crate::{Error, Rank, Result, Team, collective::Operation, job::Core};
+use crate::{Error, Rank, Result, collective::Affair, job::Core};
 
 /// What a rank tells of a registration of its part.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -24,7 +24,12 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Registration`] that names the limit, on every rank.
-    pub(crate) fn register_block(&self, team: &Team, offset: usize, len: usize) -> Result<()> {
+    pub(crate) fn register_block(
+        &self,
+        affair: &Affair<'_>,
+        offset: usize,
+        len: usize,
+    ) -> Result<()> {
         let Some(registration) = &self.registration else {
             return Ok(());
         };
@@ -48,7 +53,7 @@ impl Core {
                 count: grant.map_or(0, |grant| grant.run.count),
                 key: grant.map_or(0, |grant| grant.key),
             };
-            let records = team.all_gather_records(Operation::Alloc, &mine)?;
+            let records = affair.all_gather(&mine)?;
             if let Some(failed) = records.iter().position(|record| record.of == 0) {
                 return Err(pinned.err().unwrap_or_else(|| {
                     Error::other(format!("rank {failed} could not register its part"))

@@ -1,6 +1,6 @@
 //! Ranks that disagree, and ranks that are gone.
 
-use hydrant::{Error, Rank};
+use hydrant::{Error, Rank, Result};
 
 use crate::{
     fixture::Fixture,
@@ -116,4 +116,46 @@ fn jobs_that_end_in_good_order() {
             end.unwrap();
         }
     }
+}
+
+/// What was refused, for whatever reason and on whatever ranks, leaves no trace in what comes after.
+#[test]
+fn what_comes_after_a_refusal_is_numbered_alike() {
+    local(2, |job| {
+        let f = Fixture::new(job)?;
+        let odd = job.rank() == Rank(0);
+        let alloc = || job.alloc::<u64>(4).map(drop);
+        let handler = || job.handler(|_, _, _| {}).map(drop);
+        let (first, second): (&dyn Fn() -> Result<()>, &dyn Fn() -> Result<()>) =
+            (&alloc, &handler);
+        for refused in [first, second] {
+            // The other rank called something else.
+            let outcome = if odd { refused() } else { job.barrier() };
+            refused!(outcome, Error::CollectiveMismatch { .. }, "disagree");
+            // The other rank knows of nothing.
+            if odd {
+                job.barrier_notify(None)?;
+                refused!(refused(), Error::OutOfTurn { .. }, "out of turn");
+                job.barrier_wait(None)?;
+            } else {
+                job.barrier()?;
+            }
+        }
+        // Of the others, too, nothing was kept.
+        refused!(
+            job.alloc::<u64>(if odd { 8 } else { 4 }),
+            Error::CollectiveMismatch { .. },
+            "disagree"
+        );
+        refused!(
+            job.alloc::<u64>(1 << 40),
+            Error::OutOfMemory { .. },
+            "HYDRANT_HEAP"
+        );
+        let memory = job.alloc::<u64>(4)?;
+        memory.put_value(job.right(), 0, 1 + u64::from(job.rank().0))?;
+        job.barrier()?;
+        assert_eq!(memory.local()?.load(0)?, 1 + u64::from(job.left().0));
+        f.check(job)
+    });
 }
