@@ -1,6 +1,6 @@
 //! The contract every network keeps.
 
-#![allow(unsafe_code)] // declares unsafe methods; there is no unsafe block here
+#![allow(unsafe_code)] // declares an unsafe trait; its one unsafe block hands a call on
 
 use std::time::Duration;
 
@@ -280,7 +280,29 @@ impl Door {
 ///
 /// All calls may come from any thread. A conduit never calls back into its caller but
 /// through the [`Sink`] given to [`poll`](Self::poll).
-pub trait Conduit: Send + Sync {
+///
+/// # Safety
+/// What safe code of the layer above may do with memory rests on safe methods, too. An implementor
+/// promises:
+///
+/// 1. **The end of an operation.** Once [`write`](Self::write), [`read`](Self::read) or
+///    [`atomic`](Self::atomic) gave [`Posted::Done`] or an error, or the [`Sink`] was told that its
+///    ticket is [complete](Sink::complete), the conduit touches the local memory of the operation no
+///    more. No two operations under way have the same ticket, and no ticket is complete that was
+///    not given. The same holds of all operations of a rank that lives in virtual time once its
+///    own [`standing`](Self::standing) is not [`Present`](Standing::Present).
+/// 2. **Extents.** Peers reach own memory outside the segment only under a [`Key`] in force, within
+///    the extent that it names and as its [`Access`] permits, or under [`Key::ANY`]. A key names
+///    one extent and, once [`deregister`](Self::deregister) has returned, nothing: nothing is
+///    touched under it then, nor under its like.
+/// 3. **The segment.** Under [`Key::SEGMENT`] nothing but the segment of the peer is reached, whose
+///    length [`Caps::segment`] says. [`window`](Self::window) gives that memory, the same one in
+///    each call, and [`decommit`](Self::decommit) changes nothing but what lies in the part named.
+/// 4. **Who is who.** [`rank`](Self::rank), [`size`](Self::size) and [`caps`](Self::caps) say the
+///    same in each call, and `rank` is below `size`.
+///
+/// A conduit that hands every call on to another keeps what that one promises.
+pub unsafe trait Conduit: Send + Sync {
     /// This process.
     fn rank(&self) -> Rank;
 

@@ -200,7 +200,12 @@ fn exchange(bootstrap: &mut dyn Bootstrap, near: &dyn Conduit) -> Result<Box<[u6
         .collect()
 }
 
-impl Conduit for Mixed {
+// SAFETY: 1. Either conduit does so, and `Mates::ticket` tells the tickets of the near one apart.
+//         2. Extents are the far conduit's.
+//         3. Segments are the near one's; the far one reaches them as extents of its own or, by
+//            `place`, only within them.
+//         4. They are the far one's, and capabilities and mates that do not change.
+unsafe impl Conduit for Mixed {
     fn rank(&self) -> Rank {
         self.far.rank()
     }

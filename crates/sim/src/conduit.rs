@@ -80,7 +80,13 @@ impl Sim {
     }
 }
 
-impl Conduit for Sim {
+// SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its flight
+//            lands, which ends it, under its number; `end_flights` takes those of a rank along.
+//         2. Data lands only where the registry of its owner opens a key for it, which checks range
+//            and access; keys are counted up, and one that was removed opens nothing.
+//         3. `window` is the rank's segment, and `segment_part` checks what is decommitted.
+//         4. They come from the fixed part of the world.
+unsafe impl Conduit for Sim {
     fn rank(&self) -> Rank {
         self.rank
     }

@@ -126,7 +126,13 @@ impl Smp {
     }
 }
 
-impl Conduit for Smp {
+// SAFETY: 1. The kernel and windows copy before a call returns; a transfer by messages is taken out
+//            of the open ones before its end is told, under a ticket counted up.
+//         2. `transfer` enters an extent by a hazard and checks its range; `deregister` revokes the
+//            handle, which counts its entry's grants, and waits for the hazards that name it.
+//         3. Windows are checked parts of the mapping; `segment_part` checks what is decommitted.
+//         4. All four come from `shared`, which does not change.
+unsafe impl Conduit for Smp {
     fn rank(&self) -> Rank {
         self.shared.rank
     }

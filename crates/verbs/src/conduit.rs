@@ -157,7 +157,12 @@ impl Shared {
     }
 }
 
-impl Conduit for Verbs {
+// SAFETY: 1. An operation ends by its completion, or when its queue pair is in the error state and
+//            its work was flushed; then the NIC is done with it. Tickets are counted up.
+//         2. The NIC checks key, range and access, and deregisters before `deregister` returns.
+//         3. `window` is the one segment, and what is decommitted is checked to lie in it.
+//         4. They come from `shared`, which does not change.
+unsafe impl Conduit for Verbs {
     fn rank(&self) -> Rank {
         self.shared.rank
     }

@@ -222,7 +222,8 @@ impl JobBuilder {
     }
 
     /// Puts a conduit of the program's own between each rank and the network: to watch what
-    /// goes by, or to see how a job does on a network that offers less.
+    /// goes by, or to see how a job does on a network that offers less. What memory safety rests
+    /// on, its author promises with `unsafe impl Conduit`.
     pub fn through(
         mut self,
         layer: impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + Send + Sync + 'static,

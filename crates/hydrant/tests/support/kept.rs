@@ -132,7 +132,9 @@ impl Layer {
     }
 }
 
-impl Conduit for Layer {
+// SAFETY: every call is handed on to a conduit that keeps the contract; what a write takes along is
+// the layer's own memory for as long as the layer lives.
+unsafe impl Conduit for Layer {
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -126,7 +126,10 @@ impl Layer {
     }
 }
 
-impl Conduit for Layer {
+// SAFETY: every call is handed on to a conduit that keeps the contract, but for atomic operations:
+// those are done when their call returns, under tickets that no other operation has, and on words
+// of extents in force alone.
+unsafe impl Conduit for Layer {
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -36,7 +36,8 @@ pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
         .collect()
 }
 
-impl Conduit for Veiled {
+// SAFETY: every call is handed on to a conduit that keeps the contract, which may map less.
+unsafe impl Conduit for Veiled {
     fn window(&self, peer: Rank) -> Option<&Window> {
         (self.0.window(peer)).filter(|_| peer == self.0.rank())
     }

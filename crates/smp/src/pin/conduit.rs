@@ -223,7 +223,13 @@ impl Pinned {
     }
 }
 
-impl Conduit for Pinned {
+// SAFETY: 1. An asker forgets an operation before it keeps the event of its end, under a ticket
+//            counted up; what the own rank does is done when the call returns.
+//         2. The NIC's thread moves data only from and to pages of the table, which checks key,
+//            range and access, and waits for who uses an extent before it is gone.
+//         3. `window` is the one segment, and `segment_part` checks what is decommitted.
+//         4. They come from the core and from `caps`, which do not change.
+unsafe impl Conduit for Pinned {
     fn rank(&self) -> Rank {
         self.core.rank()
     }
