@@ -504,6 +504,15 @@ pub unsafe trait Conduit: Send + Sync {
     /// Tells the peers that this rank ends: in good order, or not.
     fn leave(&self, orderly: bool);
 
+    /// Puts a peer out of the job, because a message of it follows no rule of the layer above: it is
+    /// [lost](Standing::Lost) to all from now on, to itself as well, as if its process had ended.
+    ///
+    /// Where ranks are threads of one program in virtual time this does nothing: the message was
+    /// thrown away, and the program is to be mended.
+    fn expel(&self, peer: Rank) {
+        let _ = peer;
+    }
+
     /// Time since the job started, on the clock of the conduit.
     fn now(&self) -> Duration;
 

@@ -18,17 +18,52 @@ struct Borrowed(NonNull<dyn Conduit>);
 // SAFETY: a conduit may be called from any thread.
 unsafe impl Send for Borrowed {}
 
-/// Requests of the conduit's own kinds, with arguments that these do not have.
-const MALFORMED: Message<'static> = Message {
-    kind: Message::KINDS,
-    tag: 7,
-    args: &[1, 2],
-    payload: &[3],
-};
+const fn request(
+    kind: u8,
+    tag: u16,
+    args: &'static [u64],
+    payload: &'static [u8],
+) -> Message<'static> {
+    Message {
+        kind,
+        tag,
+        args,
+        payload,
+    }
+}
+
+/// Messages that no rank sends, each with what is wrong with it.
+const MALFORMED: [(&str, Message<'static>); 7] = [
+    (
+        "arguments that the conduit's kind does not have",
+        request(Message::KINDS, 7, &[1, 2], &[3]),
+    ),
+    (
+        "a kind that nobody has",
+        request(Message::KINDS - 1, 0, &[], &[]),
+    ),
+    ("an answer as a request", request(2, 0, &[1], &[])),
+    (
+        "a store into no team's scratch",
+        request(3, 0, &[u64::MAX, 1], &[1]),
+    ),
+    (
+        "an atomic operation without arguments",
+        request(4, 0, &[], &[]),
+    ),
+    (
+        "a registration message that is none",
+        request(5, 0, &[], &[255, 1, 2]),
+    ),
+    (
+        "the end of a loan that nobody asked for",
+        request(6, 2, &[77], &[]),
+    ),
+];
 
 /// How three or more ranks end whose rank 1 sends such a thing to rank 0, while all of them wait
 /// for each other again and again.
-fn ends(kind: ConduitKind, hosts: u32, ranks: u32) -> Vec<Error> {
+fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec<Error> {
     let conduits = std::sync::Arc::new(Mutex::new(HashMap::new()));
     let job = builder()
         .conduit(kind)
@@ -53,7 +88,7 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32) -> Vec<Error> {
             let place = conduits.lock().expect("no panic inside")[&Rank(1)];
             // SAFETY: the job keeps its conduit, in its box, as long as this body runs.
             let conduit = unsafe { place.0.as_ref() };
-            assert!(conduit.send(Rank(0), &MALFORMED).is_ok());
+            assert!(conduit.send(Rank(0), message).is_ok());
         }
         for round in 0.. {
             memory.put(job.right(), 0, &vec![round; 100_000])?;
@@ -67,16 +102,18 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32) -> Vec<Error> {
 }
 
 fn expelled(kind: ConduitKind, hosts: u32, ranks: u32) {
-    let ends = ends(kind, hosts, ranks);
-    for (rank, end) in ends.iter().enumerate() {
-        let fits = match rank {
-            // Which knows what was wrong.
-            0 => matches!(end, Error::Conduit(Fault::Malformed { peer: Rank(1), .. })),
-            1 => matches!(end, Error::Expelled(Rank(1))),
-            // Rank 1, or who gave up for its sake just before.
-            _ => matches!(end, Error::PeerLost(_)),
-        };
-        assert!(fits, "rank {rank}: {end}");
+    for (what, message) in MALFORMED {
+        let ends = ends(kind.clone(), hosts, ranks, &message);
+        for (rank, end) in ends.iter().enumerate() {
+            let fits = match rank {
+                // Which knows what was wrong.
+                0 => matches!(end, Error::Conduit(Fault::Malformed { peer: Rank(1), .. })),
+                1 => matches!(end, Error::Expelled(Rank(1))),
+                // Rank 1, or who gave up for its sake just before.
+                _ => matches!(end, Error::PeerLost(_)),
+            };
+            assert!(fits, "{what}: rank {rank}: {end}");
+        }
     }
 }
 

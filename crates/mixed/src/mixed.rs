@@ -394,6 +394,14 @@ unsafe impl Conduit for Mixed {
         self.near.leave(orderly);
     }
 
+    fn expel(&self, peer: Rank) {
+        // The far conduit joins all ranks, so all hear of it.
+        self.far.expel(peer);
+        if let Some(mate) = self.mates.near(peer) {
+            self.near.expel(mate);
+        }
+    }
+
     fn now(&self) -> Duration {
         self.near.now()
     }

@@ -357,6 +357,10 @@ unsafe impl Conduit for Smp {
         self.shared.wake_all();
     }
 
+    fn expel(&self, peer: Rank) {
+        self.shared.expel(peer);
+    }
+
     fn now(&self) -> Duration {
         self.shared.started.elapsed()
     }

@@ -474,6 +474,11 @@ unsafe impl Conduit for Verbs {
         self.shared.standings.changes()
     }
 
+    fn expel(&self, peer: Rank) {
+        let why = "a message of it follows no rule";
+        self.shared.commands.give(Command::Lose(peer, why));
+    }
+
     fn leave(&self, orderly: bool) {
         let shared = &*self.shared;
         if shared.left.swap(true, SeqCst) {

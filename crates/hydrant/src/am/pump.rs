@@ -83,8 +83,16 @@ impl Sink for Pump<'_> {
 
     fn malformed(&mut self, error: Error) {
         self.core.tally.one(Count::Malformed);
-        tracing::error!(%error, "a message was thrown away");
+        tracing::error!(%error, "a message was thrown away, and its sender is expelled");
+        let sender = match &error {
+            Error::Malformed { peer, .. } => Some(*peer),
+            _ => None,
+        };
+        // Before the loss can be seen: whoever is told of it asks what it follows from.
         self.core.faults.note(error);
+        if let Some(sender) = sender {
+            self.core.conduit.expel(sender);
+        }
     }
 
     fn send_waiting(&mut self) -> bool {

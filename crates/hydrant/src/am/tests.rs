@@ -71,28 +71,3 @@ fn a_call_of_an_unknown_function_returns_the_error() {
         job.barrier()
     });
 }
-
-/// Messages that follow no rule are counted and thrown away.
-#[test]
-fn malformed_messages_change_nothing() {
-    local(|job| {
-        let send = |kind, args: &[u64]| {
-            let message = hydrant_conduit::Message {
-                kind,
-                tag: 0,
-                args,
-                payload: &[1, 2, 3],
-            };
-            job.core().request(job.right(), &message)
-        };
-        for odd in kind::FAILURE..hydrant_conduit::Message::KINDS {
-            send(odd, &[])?;
-            send(odd, &[1, 2, 3])?;
-        }
-        job.am_quiet()?;
-        job.barrier()?;
-        let messages = 2 * u64::from(hydrant_conduit::Message::KINDS - kind::FAILURE);
-        assert_eq!(job.counters().malformed, messages);
-        job.barrier()
-    });
-}

@@ -68,7 +68,7 @@ impl Core {
         tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
     ) {
         let Todo { actions, said } = todo;
-        let sends = {
+        let (sends, greedy) = {
             let mut engine = lock(&registration.engine);
             tell(&mut engine, said);
             let mut outbox = lock(&registration.outbox);
@@ -81,8 +81,11 @@ impl Core {
                 }
                 _ => true,
             });
-            !outbox.is_empty()
+            (!outbox.is_empty(), outbox.take_greedy())
         };
+        if let Some(greedy) = greedy {
+            self.malformed(greedy, "it asks and takes no answers");
+        }
         if sends {
             // First of all: peers work while this rank registers.
             self.flush();

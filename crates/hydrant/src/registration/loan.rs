@@ -72,9 +72,10 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether the question is a new one.
+    /// Whether there is a question to be sent: nobody knows yet, nor asked before. So a buffer of
+    /// which a lease is known is not asked for, and no answer about it comes after it went.
     fn ask(&mut self, name: (Rank, u64)) -> bool {
-        let new = !self.asked.contains_key(&name);
+        let new = !self.asked.contains_key(&name) && !self.leases.contains_key(&name);
         if new {
             self.asked.insert(name, false);
         }
@@ -95,12 +96,21 @@ impl Known {
         }
     }
 
-    /// A buffer goes: the lease by which it was found.
-    fn gone(&mut self, name: (Rank, u64)) -> Option<Lease> {
-        if let Some(gone) = self.asked.get_mut(&name) {
-            *gone = true;
+    /// A buffer goes: the lease by which it was found, if it was.
+    ///
+    /// # Errors
+    /// This rank never asked for it, or was told so before.
+    fn gone(&mut self, name: (Rank, u64)) -> Result<Option<Lease>, ()> {
+        if let Some(lease) = self.leases.remove(&name) {
+            return Ok(Some(lease));
         }
-        self.leases.remove(&name)
+        match self.asked.get_mut(&name) {
+            Some(gone) if !*gone => {
+                *gone = true;
+                Ok(None)
+            }
+            _ => Err(()),
+        }
     }
 
     /// A peer has ended.
@@ -325,8 +335,9 @@ impl Core {
             }
             GONE => {
                 match registration.change_known(|known| known.gone((from, key))) {
-                    Some(lease) => self.let_go(Some(lease)),
-                    None => self.let_last_go(from, key),
+                    Ok(Some(lease)) => self.let_go(Some(lease)),
+                    Ok(None) => self.let_last_go(from, key),
+                    Err(()) => return false,
                 }
                 true
             }
@@ -348,5 +359,37 @@ impl Core {
     pub(super) fn forget_loans(&self, registration: &Registration, peer: Rank) {
         registration.lent.without(peer);
         registration.change_known(|known| known.without(peer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: (Rank, u64) = (Rank(1), 7);
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_is_none() {
+        let mut known = Known::default();
+        assert!(known.ask(NAME));
+        assert!(!known.ask(NAME), "it was asked before");
+        assert!(known.gone(NAME).expect("it was asked for").is_none());
+        assert!(known.gone(NAME).is_err(), "it was said before");
+        assert!(known.answered(NAME, (0x1000, 10)));
+        assert!(known.leases.is_empty());
+        assert!(!known.answered(NAME, (0x1000, 10)), "nobody asked again");
+    }
+
+    #[test]
+    fn what_is_known_is_not_asked_for() {
+        let mut known = Known::default();
+        assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
+        assert!(!known.ask(NAME));
+        let lease = known.leases[&NAME].clone();
+        let found = known.gone(NAME).expect("it was known").expect("a lease");
+        assert!(found.end().is_none(), "it is held");
+        assert_eq!(lease.end(), Some(NAME));
+        assert!(known.ask(NAME) && known.answered(NAME, NOWHERE));
+        assert!(known.leases.is_empty() && known.asked.is_empty());
     }
 }

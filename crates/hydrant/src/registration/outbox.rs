@@ -20,24 +20,72 @@ pub(super) enum Letter {
     Loan { tag: u16, key: u64 },
 }
 
-/// What waits to be sent. Bounded by the operations under way, here and at peers, and by the
-/// buffers that are exposed.
+/// Answers to one peer that may wait. An honest one takes answers before it asks for more than its
+/// ring of requests holds.
+const MOST_ANSWERS: usize = 1 << 16;
+
+/// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
+/// and by [`MOST_ANSWERS`].
 #[derive(Default)]
 pub(super) struct Outbox {
     /// By peer. Those of peers that were sent anything stay, for what is sent next.
-    queues: FxHashMap<u32, VecDeque<Letter>>,
+    queues: FxHashMap<u32, Queue>,
     /// Peers for which something waits.
     waiting: Vec<u32>,
+    /// A peer that asks and takes no answers.
+    greedy: Option<u32>,
     bytes: Vec<u8>,
+}
+
+impl Letter {
+    /// Whether the peer asked for it.
+    fn is_answer(&self) -> bool {
+        use Message::{Fetched, Granted, Pulled, Revoked, Stored};
+        match self {
+            Letter::Engine(message, _) => matches!(
+                message,
+                Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
+            ),
+            // A peer is told of a loan once for each question of its own or of this rank.
+            Letter::Loan { .. } => false,
+        }
+    }
+}
+
+/// What waits to be sent to one peer.
+#[derive(Default)]
+struct Queue {
+    letters: VecDeque<Letter>,
+    /// How many of them are answers.
+    answers: usize,
+}
+
+impl Queue {
+    fn pop(&mut self) {
+        let sent = self.letters.pop_front();
+        self.answers -= usize::from(sent.is_some_and(|letter| letter.is_answer()));
+    }
 }
 
 impl Outbox {
     pub(super) fn push(&mut self, to: u32, letter: Letter) {
         let queue = self.queues.entry(to).or_default();
-        if queue.is_empty() {
+        if letter.is_answer() {
+            if queue.answers == MOST_ANSWERS {
+                self.greedy = Some(to);
+                return;
+            }
+            queue.answers += 1;
+        }
+        if queue.letters.is_empty() {
             self.waiting.push(to);
         }
-        queue.push_back(letter);
+        queue.letters.push_back(letter);
+    }
+
+    /// A peer that asks and takes no answers, once.
+    pub(super) fn take_greedy(&mut self) -> Option<Rank> {
+        self.greedy.take().map(Rank)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,12 +113,13 @@ impl Core {
             queues,
             waiting,
             bytes,
+            ..
         } = &mut *outbox;
         waiting.retain(|peer| {
             let Some(queue) = queues.get_mut(peer) else {
                 return false;
             };
-            while let Some(letter) = queue.front_mut() {
+            while let Some(letter) = queue.letters.front_mut() {
                 let to = Rank(*peer);
                 let (kind, tag, key) = match letter {
                     Letter::Engine(message, data) => {
@@ -98,7 +147,7 @@ impl Core {
                     // The peer is gone; who waits for it is told by its standing.
                     Err(_) => {}
                 }
-                queue.pop_front();
+                queue.pop();
             }
             false
         });
@@ -196,5 +245,37 @@ impl Core {
         let window = self.conduit.window(self.rank)?;
         let offset = usize::try_from(addr.checked_sub(base)?).ok()?;
         Some((window, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_no_answers_is_found_and_own_questions_do_not_count() {
+        let mut outbox = Outbox::default();
+        let question = || Letter::Engine(Message::Recall { count: 1 }, Data::None);
+        let answer = || {
+            let (id, refused) = (1, None);
+            Letter::Engine(Message::Stored { id, refused }, Data::None)
+        };
+        for _ in 0..2 * MOST_ANSWERS {
+            outbox.push(3, question());
+        }
+        for _ in 0..MOST_ANSWERS {
+            outbox.push(3, answer());
+        }
+        assert_eq!(outbox.take_greedy(), None);
+        outbox.push(4, answer());
+        outbox.push(3, answer());
+        assert_eq!(outbox.take_greedy(), Some(Rank(3)));
+        assert_eq!(outbox.take_greedy(), None);
+        let queue = outbox.queues.get_mut(&3).expect("it is waiting");
+        assert_eq!(queue.letters.len(), 3 * MOST_ANSWERS);
+        while !queue.letters.is_empty() {
+            queue.pop();
+        }
+        assert_eq!(queue.answers, 0);
     }
 }

@@ -277,6 +277,10 @@ unsafe impl Conduit for Layer {
         self.inner.changes()
     }
 
+    fn expel(&self, peer: Rank) {
+        self.inner.expel(peer);
+    }
+
     fn leave(&self, orderly: bool) {
         self.inner.leave(orderly);
     }

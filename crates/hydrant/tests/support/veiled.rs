@@ -143,6 +143,10 @@ unsafe impl Conduit for Veiled {
         self.0.changes()
     }
 
+    fn expel(&self, peer: Rank) {
+        self.0.expel(peer);
+    }
+
     fn leave(&self, orderly: bool) {
         self.0.leave(orderly);
     }

@@ -360,6 +360,10 @@ unsafe impl Conduit for Pinned {
         self.core.smp.leave(orderly);
     }
 
+    fn expel(&self, peer: Rank) {
+        self.core.smp.expel(peer);
+    }
+
     fn now(&self) -> Duration {
         self.core.smp.now()
     }
