@@ -183,7 +183,7 @@ fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
         extent_bytes: nic.limits.region_bytes,
         inline: 0,
         atomics: Place::code_of(nic.limits.atomics),
-        _rest: 0,
+        datagrams_key: post.key(),
     }
 }
 

@@ -31,12 +31,13 @@ pub(crate) struct Place {
     pub(crate) inline: u32,
     /// Whether its NIC has atomic operations: see [`Place::code_of`].
     pub(crate) atomics: u32,
-    pub(crate) _rest: u32,
+    /// What a datagram shows so that its NIC takes it.
+    pub(crate) datagrams_key: u32,
 }
 
 impl Place {
     /// Changes with what ranks say to each other.
-    pub(crate) const VERSION: u32 = 3;
+    pub(crate) const VERSION: u32 = 4;
 
     /// What it says of atomic operations, for a NIC.
     pub(crate) fn code_of(atomics: Option<Atomicity>) -> u32 {

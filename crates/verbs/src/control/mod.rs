@@ -150,7 +150,7 @@ impl Control {
             self.obey(command);
         }
         self.shared.post.arm()?;
-        self.listen()?;
+        let more = self.listen()?;
         let now = Instant::now();
         self.say_again(now);
         self.look_after_peers(now);
@@ -163,6 +163,7 @@ impl Control {
             self.watch.next(),
             Some(self.stalls.next()),
             self.stop,
+            more.then_some(now),
         ];
         let timeout = (until.into_iter().flatten().min())
             .map(|until| until.saturating_duration_since(now))
@@ -223,11 +224,11 @@ impl Control {
         }
     }
 
-    /// Hears what peers say.
-    fn listen(&mut self) -> std::io::Result<()> {
+    /// Hears what peers say; whether there may be more of it.
+    fn listen(&mut self) -> std::io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
-        shared
+        let more = shared
             .post
             .take(shared.secret, |kind, datagram| heard.push((kind, datagram)))?;
         for (kind, datagram) in heard {
@@ -284,7 +285,7 @@ impl Control {
                 }
             }
         }
-        Ok(())
+        Ok(more)
     }
 
     fn say(&self, to: Rank, datagram: Datagram) {

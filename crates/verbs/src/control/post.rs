@@ -1,4 +1,8 @@
 //! The queue pair for datagrams. They may get lost; who needs an answer asks again.
+//!
+//! Its key is drawn by its rank, which tells it to the job's ranks alone. So NICs drop what strangers
+//! send before it takes a buffer, or breaks the queue pair by its length; and what guesses the key
+//! still lacks the job's secret, which each datagram shows.
 
 #![allow(unsafe_code)] // lends parts of a buffer to the NIC
 
@@ -30,6 +34,7 @@ pub(crate) struct Post {
     pub(crate) channel: Arc<Channel>,
     buffer: Buffer,
     free: Mutex<Vec<u32>>,
+    key: u32,
     addresses: Box<[OnceLock<Address>]>,
     nic: Arc<Nic>,
 }
@@ -42,13 +47,15 @@ impl Post {
         let channel = Channel::new(nic)?;
         let sent = CompletionQueue::new(&channel, SENDS)?;
         let received = CompletionQueue::new(&channel, RECEIVES)?;
+        let key = draw_key()?;
         let post = Self {
-            pair: QueuePair::datagrams(nic, [&sent, &received], [SENDS, RECEIVES])?,
+            pair: QueuePair::datagrams(nic, [&sent, &received], [SENDS, RECEIVES], key)?,
             sent,
             received,
             channel,
             buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
             free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
+            key,
             addresses: (0..ranks).map(|_| OnceLock::new()).collect(),
             nic: Arc::clone(nic),
         };
@@ -60,6 +67,10 @@ impl Post {
 
     pub(crate) fn number(&self) -> u32 {
         self.pair.number
+    }
+
+    pub(crate) fn key(&self) -> u32 {
+        self.key
     }
 
     /// Sends a datagram, if there is room.
@@ -82,15 +93,14 @@ impl Post {
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
         // SAFETY: within the buffer; the slot was free, so that nobody else reads or writes it.
         unsafe { at.cast::<Datagram>().write_unaligned(*datagram) };
-        let (number, len) = (place.datagrams.into(), Datagram::BYTES as u64);
         let what = [
             at.expose_provenance() as u64,
-            number,
-            len,
+            Datagram::BYTES as u64,
             self.buffer.lkey().into(),
         ];
+        let whom = [place.datagrams, place.datagrams_key];
         // SAFETY: registered as long as the queue pair lives; free again at its completion.
-        let sent = unsafe { self.pair.send_datagram(slot.into(), what, address) };
+        let sent = unsafe { self.pair.send_datagram(slot.into(), what, address, whom) };
         if sent.is_err() {
             free.push(slot);
         }
@@ -112,15 +122,16 @@ impl Post {
         free.pop()
     }
 
-    /// Takes what came; for the one thread that looks after datagrams.
+    /// Takes what came, and no more at once than there are buffers; whether there may be more.
+    /// For the one thread that looks after datagrams, which has other things to do, too.
     pub(crate) fn take(
         &self,
         secret: [u8; 16],
         mut each: impl FnMut(Kind, Datagram),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut done = [blank(); 16];
-        let mut failed = false;
-        loop {
+        let (mut failed, mut taken) = (false, 0);
+        let more = loop {
             let count = self.received.poll(&mut done);
             for completion in &done[..count] {
                 if completion.status != crate::ffi::IBV_WC_SUCCESS {
@@ -140,11 +151,15 @@ impl Post {
                     each(kind, datagram);
                 }
             }
-            if count == 0 {
-                break;
+            taken += count;
+            if count == 0 || taken >= RECEIVES as usize {
+                break count != 0;
             }
+        };
+        if failed {
+            self.renew()?;
         }
-        if failed { self.renew() } else { Ok(()) }
+        Ok(more)
     }
 
     /// The queue pair failed, and will take nothing any more: soft-RoCE has it fail when there is
@@ -153,7 +168,7 @@ impl Post {
     fn renew(&self) -> io::Result<()> {
         tracing::debug!("the queue pair for datagrams failed: it is renewed");
         let mut free = self.free();
-        self.pair.renew()?;
+        self.pair.renew(self.key)?;
         let mut done = [blank(); 16];
         while self.sent.poll(&mut done) + self.received.poll(&mut done) > 0 {}
         *free = (RECEIVES..RECEIVES + SENDS).collect();
@@ -176,4 +191,11 @@ impl Post {
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
         self.free.lock()
     }
+}
+
+/// A key that nobody guesses; the highest bit would say that it is the system's.
+fn draw_key() -> io::Result<u32> {
+    let mut key = [0; 4];
+    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u32::from_ne_bytes(key) & (u32::MAX >> 1))
 }

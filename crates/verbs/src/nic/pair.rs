@@ -15,8 +15,6 @@ use crate::{
     place::Place,
 };
 
-/// The key of datagrams: not a secret, only what tells ours from others'.
-const QKEY: u32 = 0x1de0_9a47;
 /// What a receiver without a buffer asks its sender to wait: code 12, 0.64 ms.
 const RECEIVER_NOT_READY: u8 = 12;
 
@@ -81,28 +79,29 @@ impl QueuePair {
         Ok(pair)
     }
 
-    /// A queue pair for datagrams, ready.
+    /// A queue pair for datagrams that show this key, ready.
     pub(crate) fn datagrams(
         nic: &Arc<Nic>,
         [sends, receives]: [&Arc<CompletionQueue>; 2],
         depths: [u32; 2],
+        key: u32,
     ) -> io::Result<Self> {
         let queues = (Arc::clone(sends), Arc::clone(receives), None);
         let pair = Self::new(nic, queues, ffi::IBV_QPT_UD, depths, 0)?;
-        pair.ready()?;
+        pair.ready(key)?;
         Ok(pair)
     }
 
     /// Makes a queue pair for datagrams as it was at first, under its number: nothing is posted
     /// to it.
-    pub(crate) fn renew(&self) -> io::Result<()> {
+    pub(crate) fn renew(&self, key: u32) -> io::Result<()> {
         self.modify(in_state(ffi::IBV_QPS_RESET), ffi::IBV_QP_STATE)?;
-        self.ready()
+        self.ready(key)
     }
 
-    fn ready(&self) -> io::Result<()> {
+    fn ready(&self, key: u32) -> io::Result<()> {
         let attr = ibv_qp_attr {
-            qkey: QKEY,
+            qkey: key,
             ..self.initial()
         };
         self.modify(attr, INITIAL | ffi::IBV_QP_QKEY)?;
@@ -255,15 +254,16 @@ impl QueuePair {
         check(unsafe { ffi::ibv_post_recv(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
-    /// Sends a datagram.
+    /// Sends a datagram to the queue pair with that number and key.
     ///
     /// # Safety
     /// As [`SharedQueue::post`].
     pub(crate) unsafe fn send_datagram(
         &self,
         id: u64,
-        [addr, number, len, lkey]: [u64; 4],
+        [addr, len, lkey]: [u64; 3],
         to: &Address,
+        [number, key]: [u32; 2],
     ) -> io::Result<()> {
         let mut piece = piece(addr, len as u32, lkey as u32);
         // SAFETY: integers, pointers that may be null, unions of them.
@@ -274,8 +274,8 @@ impl QueuePair {
         request.opcode = ffi::IBV_WR_SEND;
         request.send_flags = ffi::IBV_SEND_SIGNALED;
         request.wr.ud.ah = to.as_ptr();
-        request.wr.ud.remote_qpn = number as u32;
-        request.wr.ud.remote_qkey = QKEY;
+        request.wr.ud.remote_qpn = number;
+        request.wr.ud.remote_qkey = key;
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair and the address exist, the list has one entry.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
