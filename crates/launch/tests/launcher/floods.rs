@@ -12,7 +12,7 @@ use crate::support::run;
 
 /// The address space of the launcher, in KiB: many times what it needs, and less than what a flood
 /// brings in a second.
-const SPACE: u32 = 600_000;
+const SPACE: u32 = 400_000;
 
 /// The command with that much memory at most.
 fn bounded(command: &Command) -> Command {

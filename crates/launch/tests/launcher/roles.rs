@@ -134,7 +134,7 @@ fn lying_agent(arguments: &[String]) -> ExitCode {
         "beats" => frame(&[9]).repeat(10_000),
         // It takes no answer to what its rank says.
         "lines" => frame(&[&[2, 0, 13][..], b"cmd=get_maxes"].concat()).repeat(1000),
-        "prints" => frame(&[&[6, 0, 0, 0x80, 0x80, 1][..], &[b'x'; 1 << 14]].concat()),
+        "prints" => frame(&[&[6, 0, 0, 0x80, 0x80, 1][..], &[b'x'; 1 << 14]].concat()).repeat(64),
         other => panic!("no such lie: {other}"),
     };
     let mut out = std::io::stdout().lock();
