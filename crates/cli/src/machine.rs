@@ -1,8 +1,9 @@
 //! What this machine offers and where it sets limits, read from the kernel.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use hydrant_conduit::memory::group_limit;
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use serde_json::{Map, Value, json};
@@ -100,7 +101,7 @@ impl Machine {
             bytes.map_or_else(|| "unknown".to_owned(), |bytes| units::bytes(bytes as f64))
         };
         let memory = format!("{} ({} available)", in_words(total), in_words(available));
-        let cgroup = cgroup_limit();
+        let cgroup = group_limit();
         let pools = reserved_huge_pages();
         let cores = format!(
             "{} allowed of {} present",
@@ -317,41 +318,6 @@ fn ptrace_scope() -> String {
     }
 }
 
-/// The tightest memory limit on the way from our control group to the root, of either version.
-fn cgroup_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let least = groups
-        .lines()
-        .filter_map(limit_files)
-        .flatten()
-        .filter_map(|file| {
-            let text = fs::read_to_string(file).ok()?;
-            text.trim().parse::<u64>().ok()
-        });
-    // Version 1 says "none" by the largest multiple of a page.
-    least.min().filter(|limit| *limit < i64::MAX as u64 / 2)
-}
-
-/// The files that may hold a limit, for one line of `/proc/self/cgroup`.
-fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, group) = (parts.next()?, parts.next()?);
-    let (root, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        list if list.split(',').any(|name| name == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-        }
-        _ => return None,
-    };
-    let group = Path::new(group.trim_start_matches('/'));
-    Some(
-        group
-            .ancestors()
-            .map(|part| Path::new(root).join(part).join(file))
-            .collect(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,22 +347,5 @@ mod tests {
     fn mode_in_brackets_is_the_chosen_one() {
         assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
         assert_eq!(chosen("nonsense"), None);
-    }
-
-    #[test]
-    fn limits_are_looked_for_up_to_the_root_of_both_versions() {
-        let files = limit_files("0::/a/b").unwrap();
-        let names: Vec<&str> = files.iter().map(|file| file.to_str().unwrap()).collect();
-        assert_eq!(
-            names,
-            [
-                "/sys/fs/cgroup/a/b/memory.max",
-                "/sys/fs/cgroup/a/memory.max",
-                "/sys/fs/cgroup/memory.max"
-            ]
-        );
-        assert_eq!(limit_files("4:cpuacct,memory:/x").unwrap().len(), 2);
-        assert!(limit_files("3:cpuset:/").is_none());
-        assert!(limit_files("nonsense").is_none());
     }
 }

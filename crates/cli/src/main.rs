@@ -11,6 +11,7 @@ mod run;
 mod table;
 mod units;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,7 +63,8 @@ fn status<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hydrant: {error}");
+            // Who does not read it gets the status all the same.
+            let _ = io::stderr().write_all(format!("hydrant: {error}\n").as_bytes());
             ExitCode::FAILURE
         }
     }

@@ -1,14 +1,20 @@
 //! `hydrant run`: starts the ranks of a job, on this host or on several.
 
+use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hydrant::ConduitKind;
+use hydrant::{ConduitKind, Settings, Strategy};
 use hydrant_launch::launcher::{self, Bind, DEFAULT_SHELL, Host, MAX_RANKS, Prefix, Spec};
+
+/// The status of a job that could not be started.
+const NOT_STARTED: u8 = 125;
 
 /// Start the ranks of a job, on this host or on several
 ///
@@ -24,7 +30,12 @@ use hydrant_launch::launcher::{self, Bind, DEFAULT_SHELL, Host, MAX_RANKS, Prefi
 /// below holds for all hosts together.
 ///
 /// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
-/// then have the grace to end by themselves. Nothing that a rank starts outlives the job.
+/// then have the grace to end by themselves. What ranks start ends with the job.
+///
+/// Ranks get SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 when this command does. After
+/// SIGTERM or SIGHUP they have the grace to end, and are killed then; the second SIGINT, SIGTERM,
+/// SIGHUP or SIGQUIT kills them at once. A rank that became another user, and that this user may
+/// not kill, is named and left behind.
 ///
 /// Exit status: 0 when all ranks end with 0; the first failing rank's status, which is 128 + N
 /// for signal N; 124 after --timeout; 125 when the job could not be started, 126 when the program
@@ -37,13 +48,13 @@ pub(crate) struct Arguments {
     ranks: u32,
 
     /// Which network joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only where
-    /// it is registered), or sim:PROFILE for one in virtual time
+    /// it is registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
     #[arg(long, value_name = "NAME")]
     conduit: Option<ConduitKind>,
 
     /// How memory is registered where the network needs that
     #[arg(long, value_name = "STRATEGY")]
-    registration: Option<String>,
+    registration: Option<Strategy>,
 
     /// What stands before each line of output: `rank` as in `[3] `, or `none` to leave it untouched
     #[arg(long, value_name = "WHAT", default_value_t)]
@@ -98,10 +109,14 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         set("HYDRANT_CONDUIT", conduit.to_string());
     }
     if let Some(strategy) = arguments.registration {
-        set("HYDRANT_REGISTRATION", strategy);
+        set("HYDRANT_REGISTRATION", strategy.to_string());
     }
     if simulated {
         set("HYDRANT_SIM_RANKS", arguments.ranks.to_string());
+    }
+    if let Err(error) = check_settings(&spec.environment) {
+        tell(&error);
+        return ExitCode::from(NOT_STARTED);
     }
     // All ranks of a simulated job have one output.
     spec.prefix = if simulated {
@@ -125,20 +140,33 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let hydrant = arguments.remote_hydrant.unwrap_or(own);
     spec.remote.agent = vec![hydrant.into(), "agent".into()];
     spec.remote.silence = arguments.host_silence;
-    // In one piece: the ranks write to the same place meanwhile.
-    let mut report = |event| {
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("hydrant run: {event}\n").as_bytes(),
-        );
-    };
-    match launcher::run(&spec, &mut report) {
+    match launcher::run(&spec, &mut |event| tell(&event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("hydrant run: {error}");
+            tell(&error);
             ExitCode::from(error.status())
         }
     }
+}
+
+/// Tells the user something, if anybody reads it: the status is the job's all the same.
+fn tell(what: &dyn fmt::Display) {
+    // In one piece: the ranks write to the same place meanwhile.
+    let line = format!("hydrant run: {what}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Refuses, once for all ranks, settings that each of them would refuse.
+fn check_settings(of_ranks: &[(OsString, OsString)]) -> Result<(), hydrant::Error> {
+    let rows = Settings::new().rows();
+    let of_ranks = of_ranks.iter().cloned();
+    // What the ranks are given beside it comes after the environment, and wins.
+    let all: BTreeMap<OsString, OsString> = env::vars_os().chain(of_ranks).collect();
+    let known = rows.iter().filter_map(|row| {
+        let value = all.get(OsStr::new(row.name))?;
+        Some((row.name.to_owned(), value.to_string_lossy().into_owned()))
+    });
+    Settings::from_vars(known).map(drop)
 }
 
 /// Runs the ranks of this host for a launcher on another.
@@ -151,7 +179,7 @@ fn shell_in_force() -> Option<OsString> {
     env::var_os("HYDRANT_RSH").filter(|shell| !shell.is_empty())
 }
 
-/// What the environment says to the ranks; whether it makes sense is for them to say.
+/// What the environment says to the ranks, if it makes sense.
 fn conduit_in_force() -> Option<ConduitKind> {
     env::var("HYDRANT_CONDUIT").ok()?.trim().parse().ok()
 }

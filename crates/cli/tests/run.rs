@@ -130,3 +130,67 @@ fn settings_are_variables_of_the_ranks() {
     let unknown = ["--conduit", "pigeon", "-n", "1", "true"];
     fails(&unknown, 2, "or sim:PROFILE");
 }
+
+#[test]
+fn bad_settings_are_refused_once_and_before_any_rank_begins() {
+    let refused = |name: &str, value: &str, options: &[&str], message: &str| {
+        let directory = std::env::temp_dir().join(format!("hydrant-begun-{}", std::process::id()));
+        let script = format!("touch {}", directory.display());
+        let output = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+            .args(["run", "-n", "4"])
+            .args(options)
+            .args(["sh", "-c", &script])
+            .env(name, value)
+            .output()
+            .expect("the command runs");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(message), "no `{message}` in {text}");
+        assert!(!directory.exists(), "a rank began");
+    };
+    refused("HYDRANT_HEAP", "lots", &[], "HYDRANT_HEAP=lots");
+    refused("HYDRANT_CONDUIT", "tcp", &[], "HYDRANT_CONDUIT=tcp");
+    let options = ["--conduit", "smp+pin"];
+    refused("HYDRANT_BUCKET", "7", &options, "HYDRANT_BUCKET=7");
+    // What the command line says stands in for what the environment says.
+    let output = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .args(["run", "-n", "1", "--conduit", "smp", "true"])
+        .env("HYDRANT_CONDUIT", "tcp")
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success());
+    fails(&["-n", "1", "--registration", "hope", "true"], 2, "hope");
+}
+
+#[test]
+fn help_names_every_conduit() {
+    let output = hydrant(&["--help"]);
+    let text = out(&output);
+    for conduit in ["auto", "smp", "smp+pin", "verbs", "sim:PROFILE"] {
+        assert!(text.contains(conduit), "no {conduit} in {text}");
+    }
+}
+
+#[test]
+fn nobody_need_read_what_goes_wrong() {
+    for (arguments, status) in [
+        (&["run", "-n", "1", "no-such-program"][..], 127),
+        (&["run", "-n", "2", "sh", "-c", "exit 7"], 7),
+        (
+            &["run", "-n", "2", "--prefix", "none", "sh", "-c", "exit 7"],
+            7,
+        ),
+        (&["reproduce", "no-such-paper"], 2),
+    ] {
+        // A pipe that nobody reads, so that a write is an error.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+            .args(arguments)
+            .stderr(writer)
+            .status()
+            .expect("the command runs");
+        assert_eq!(ended.code(), Some(status), "{arguments:?}");
+    }
+}

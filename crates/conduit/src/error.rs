@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::Rank;
+use crate::{Rank, memory::remedy};
 
 /// Why a conduit could not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -136,7 +136,7 @@ impl Error {
         }
         Self::System {
             what,
-            cause: cause.to_string(),
+            cause: format!("{cause}{}", remedy(&cause)),
         }
     }
 

@@ -7,8 +7,9 @@ mod launcher;
 mod support;
 
 use std::{
-    env,
+    env, fs,
     io::Write,
+    os::unix::fs::PermissionsExt,
     process::{Command, ExitCode, Output},
 };
 
@@ -21,6 +22,9 @@ fn main() -> ExitCode {
         ("alone_is_a_job_of_one", alone),
         ("unusable_launchers_name_the_fix", unusable_launchers),
         ("too_much_memory_is_refused", too_much_memory),
+        ("limits_that_refuse_say_how_to_raise_them", limits),
+        ("memory_limits_of_control_groups_count", control_group),
+        ("no_abort_is_a_success", abort_alone),
         ("programs_that_fail_decide_the_status", failing_programs),
     ];
     let tests = tests
@@ -36,6 +40,8 @@ fn role(role: &str, arguments: &[String]) -> ExitCode {
             println!("rank {} of {}", job.rank(), job.size());
             job.barrier()
         }),
+        "take" => hydrant::run(|job| job.alloc::<u8>(256 << 20).map(drop)),
+        "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
         "fail" => hydrant::run(|job| fail(job, &arguments[0])),
         _ => panic!("no role {role}"),
@@ -71,10 +77,10 @@ fn run(role: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut words = support::role(role).into_iter();
     let mut command = Command::new(words.next().expect("the program"));
     command.args(words);
-    output(command, variables)
+    output(&mut command, variables)
 }
 
-fn output(mut command: Command, variables: &[(&str, &str)]) -> Output {
+fn output(command: &mut Command, variables: &[(&str, &str)]) -> Output {
     for (name, _) in env::vars().filter(|(name, _)| {
         ["PMI", "SLURM", "OMPI", "HYDRANT"]
             .iter()
@@ -183,7 +189,58 @@ fn failing_programs() {
         ("panic", 101, "the program's own panic"),
         ("exit", 9, "rank 1 is lost"),
     ] {
-        let ended = output(launcher::command(3, &["fail", how]), &[]);
+        let ended = output(&mut launcher::command(3, &["fail", how]), &[]);
         assert_says(&ended, status, &[says]);
     }
+}
+
+/// Runs a role of `binary` as the last words of a command.
+fn run_under(words: &[&str], binary: &str, role: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args([binary, "--role", role]);
+    output(command.current_dir("/"), variables)
+}
+
+fn limits() {
+    let binary = support::role(&[])[0].clone();
+    let output = run_under(&["prlimit", "--as=300000000"], &binary, "greet", &[]);
+    let limit = "the address space of this process is limited to 300000000 bytes";
+    assert_says(&output, 1, &["mapping", limit, "ulimit -v"]);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root becomes a user that has no processes yet");
+        return;
+    }
+    // The folder of the binary is not every user's.
+    let copy = env::temp_dir().join(format!("hydrant-rank-{}", std::process::id()));
+    fs::copy(&binary, &copy).expect("a copy");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("the copy");
+    let user = ["setpriv", "--reuid", "54322", "--clear-groups"];
+    let words = [&user[..], &["prlimit", "--nproc=1"]].concat();
+    let output = run_under(&words, copy.to_str().expect("UTF-8"), "greet", &[]);
+    fs::remove_file(&copy).expect("the copy");
+    let limit = "the 1 processes and threads of the user (ulimit -u)";
+    assert_says(&output, 1, &["thread", limit]);
+}
+
+fn control_group() {
+    let group = format!("/sys/fs/cgroup/memory/hydrant-test-{}", std::process::id());
+    let limit = format!("{group}/memory.limit_in_bytes");
+    if fs::create_dir(&group).is_err() || fs::write(limit, "100M").is_err() {
+        let _ = fs::remove_dir(&group);
+        eprintln!("skipped: this user may not make a control group (version 1) for memory");
+        return;
+    }
+    let enter = format!("echo $$ >{group}/cgroup.procs; exec \"$@\"");
+    let binary = support::role(&[])[0].clone();
+    let variables = [("HYDRANT_HEAP", "1G"), ("HYDRANT_CONDUIT", "smp")];
+    let words = ["sh", "-c", &enter, "sh"];
+    let output = run_under(&words, &binary, "take", &variables);
+    let removed = fs::remove_dir(&group);
+    // Refused before the kernel kills for it.
+    assert_says(&output, 1, &["268435456 bytes"]);
+    removed.expect("nobody is in it");
+}
+
+fn abort_alone() {
+    assert_says(&run(&["abort"], &[]), 1, &[]);
 }

@@ -5,13 +5,12 @@
 use std::{
     any::Any,
     ffi::c_void,
-    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use hydrant_conduit::{Error, Window};
+use hydrant_conduit::{Error, Window, memory::group_room};
 use rustix::{
     fs::{self, FallocateFlags, FlockOperation, MemfdFlags, SealFlags},
     mm::{self, Advice, MapFlags, ProtFlags},
@@ -387,7 +386,7 @@ impl Drop for Turn<'_> {
 /// what the control group leaves, if that is less.
 pub(crate) fn available_memory() -> u64 {
     let system = meminfo().unwrap_or(u64::MAX);
-    system.min(cgroup_room().unwrap_or(u64::MAX))
+    system.min(group_room().unwrap_or(u64::MAX))
 }
 
 fn meminfo() -> Option<u64> {
@@ -397,19 +396,6 @@ fn meminfo() -> Option<u64> {
         .find(|line| line.starts_with("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib << 10)
-}
-
-/// What the control group (version 2) of this process leaves.
-fn cgroup_room() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let number = |name: &str| -> io::Result<Option<u64>> {
-        let file = format!("/sys/fs/cgroup{path}/{name}");
-        Ok(std::fs::read_to_string(file)?.trim().parse().ok())
-    };
-    let limit = number("memory.max").ok()??;
-    let used = number("memory.current").ok()??;
-    Some(limit.saturating_sub(used))
 }
 
 /// Bytes of the mapping that begins at `addr` which are mapped by huge pages.

@@ -1,19 +1,65 @@
 //! How much memory a process may pin.
 
-use std::fs;
+use std::{fmt::Write, fs, io};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::group_limit;
 
 /// The bytes that this process may pin by `RLIMIT_MEMLOCK`; none if the limit does not hold for
 /// it, as for one with `CAP_IPC_LOCK`.
 pub fn memlock() -> Option<u64> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current?;
+    let limit = getrlimit(Resource::Memlock).current?;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     (!may_lock(&status)).then_some(limit)
 }
 
-/// The bytes that all ranks of this host together may pin: half of the memory.
+/// The bytes that all ranks of this host together may pin: half of the memory, or of what a
+/// control group lets them have of it.
 pub fn pinnable() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    total(&meminfo).unwrap_or(1 << 30) / 2
+    let total = total(&meminfo).unwrap_or(1 << 30);
+    total.min(group_limit().unwrap_or(u64::MAX)) / 2
+}
+
+/// What the system's words for a refusal do not say: which limits of this process it may have
+/// been, and how they are raised. Nothing, or what follows those words.
+pub fn remedy(cause: &io::Error) -> String {
+    let limit = |resource| getrlimit(resource).current;
+    let address_space = limit(Resource::As);
+    let processes = limit(Resource::Nproc);
+    match cause.raw_os_error() {
+        Some(libc::ENOMEM) => for_memory(address_space),
+        Some(libc::EAGAIN) => for_threads(address_space, processes),
+        _ => String::new(),
+    }
+}
+
+fn for_memory(address_space: Option<u64>) -> String {
+    address_space.map_or_else(String::new, |bytes| {
+        format!(
+            "; the address space of this process is limited to {bytes} bytes: raise that (ulimit -v), \
+             or ask for less memory"
+        )
+    })
+}
+
+fn for_threads(address_space: Option<u64>, processes: Option<u64>) -> String {
+    let mut limits = Vec::new();
+    if let Some(count) = processes {
+        limits.push(format!(
+            "{count} processes and threads of the user (ulimit -u)"
+        ));
+    }
+    if let Some(bytes) = address_space {
+        limits.push(format!("{bytes} bytes of address space (ulimit -v)"));
+    }
+    let mut text = String::from("; a limit was reached: raise ");
+    for limit in &limits {
+        let _ = write!(text, "the {limit}, or ");
+    }
+    text.push_str("what the control group allows (pids.max)");
+    text
 }
 
 /// Whether `CAP_IPC_LOCK` (14) is among the effective capabilities.
@@ -45,5 +91,26 @@ mod tests {
             Some(16 << 20)
         );
         assert!(pinnable() > 0);
+    }
+
+    #[test]
+    fn limits_that_hold_are_named_with_how_to_raise_them() {
+        assert_eq!(for_memory(None), "");
+        assert!(for_memory(Some(7)).contains("limited to 7 bytes: raise that (ulimit -v)"));
+        let both = for_threads(Some(7), Some(3));
+        assert!(
+            both.contains("3 processes and threads of the user (ulimit -u)"),
+            "{both}"
+        );
+        assert!(
+            both.contains("7 bytes of address space (ulimit -v)"),
+            "{both}"
+        );
+        let neither = for_threads(None, None);
+        assert!(
+            !neither.contains("ulimit") && neither.contains("pids.max"),
+            "{neither}"
+        );
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::ENOENT)), "");
     }
 }

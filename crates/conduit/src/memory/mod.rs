@@ -7,13 +7,15 @@
 
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 
+mod cgroup;
 mod copy;
 mod limits;
 mod place;
 mod segment;
 mod window;
 
-pub use limits::{memlock, pinnable};
+pub use cgroup::{group_limit, group_room};
+pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
 pub use segment::Segment;
 pub use window::{Fault, Line, Window, Word32};

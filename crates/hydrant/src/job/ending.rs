@@ -1,6 +1,10 @@
 //! How a rank leaves.
 
-use std::{sync::Arc, thread::JoinHandle};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    thread::JoinHandle,
+};
 
 use super::{Core, Job};
 use crate::Result;
@@ -45,6 +49,12 @@ pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, end: End)
         }
     }
     if core.settings.counters {
-        eprintln!("counters of rank {}\n{}", core.rank, core.tally.snapshot());
+        let counters = format!(
+            "counters of rank {}\n{}\n",
+            core.rank,
+            core.tally.snapshot()
+        );
+        // Nobody may read it, which is no reason to panic.
+        let _ = io::stderr().write_all(counters.as_bytes());
     }
 }

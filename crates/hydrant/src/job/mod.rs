@@ -143,8 +143,10 @@ impl Job {
     }
 
     /// Ends the whole job with `status`, now: peers are told, the launcher is told, this
-    /// process exits.
+    /// process exits. Of a status beyond 255 the system keeps the last eight bits; where those
+    /// are 0 it is 1, so that no failure becomes a success.
     pub fn abort(&self, status: i32) -> ! {
+        let status = i32::from(hydrant_launch::exit_status(status));
         self.core.abort(status);
         process::exit(status)
     }

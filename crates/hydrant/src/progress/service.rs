@@ -1,7 +1,7 @@
 //! The service thread.
 
 use std::{
-    hint, io,
+    hint,
     sync::Arc,
     thread,
     thread::JoinHandle,
@@ -10,7 +10,7 @@ use std::{
 
 use hydrant_conduit::Sleeper;
 
-use crate::{Error, Result, counters::Count, job::Core};
+use crate::{Result, counters::Count, job::Core};
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,7 +31,9 @@ pub(crate) fn start_service(core: &Arc<Core>) -> Result<JoinHandle<()>> {
     thread::Builder::new()
         .name(format!("hydrant-serve-{}", core.rank))
         .spawn(move || serve(&core))
-        .map_err(|cause: io::Error| Error::other(cause))
+        .map_err(|cause| {
+            hydrant_conduit::Error::system("starting the service thread", cause).into()
+        })
 }
 
 fn serve(core: &Core) {

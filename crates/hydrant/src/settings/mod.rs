@@ -10,7 +10,12 @@ mod conduit;
 mod size;
 mod table;
 
-use std::{collections::BTreeMap, env, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env,
+    io::{self, Write},
+    time::Duration,
+};
 
 use hydrant_launch::Kind;
 use hydrant_smp::Foreign;
@@ -216,7 +221,9 @@ impl Settings {
             .min_by_key(|known| table::distance(known, name))
             .unwrap_or_default();
         // Not by the log: most programs have no subscriber for it.
-        eprintln!("hydrant: warning: {name} is not a setting; did you mean {near}?");
+        let warning = format!("hydrant: warning: {name} is not a setting; did you mean {near}?\n");
+        // Nobody may read it, which is no reason to panic.
+        let _ = io::stderr().write_all(warning.as_bytes());
     }
 
     /// Every setting: its value in force, where it came from and what it means.
