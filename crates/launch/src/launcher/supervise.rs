@@ -154,6 +154,9 @@ struct Supervisor<'a, H> {
     stage: Stage,
     /// The status of the first failure.
     status: Option<u8>,
+    /// Failures of ranks that ended while the one that said it was failing first had not yet:
+    /// they are told after its own, whose status is the job's.
+    early: Vec<(u32, Ending)>,
     deadline: Option<Instant>,
     /// The signals that were passed on.
     passed_on: Vec<Signal>,
@@ -175,6 +178,7 @@ pub(super) fn supervise(
         report,
         stage: Stage::Running,
         status: None,
+        early: Vec::new(),
         // A limit beyond what a clock can hold is none.
         deadline: spec
             .timeout
@@ -309,6 +313,17 @@ impl<H: Hands> Supervisor<'_, H> {
         for (rank, ending) in ended {
             self.rank_ended(rank, ending);
         }
+        let first = self.server.failing();
+        if first.is_none_or(|first| !self.hands.running().contains(&first)) {
+            self.tell_early();
+        }
+    }
+
+    /// Tells of the failures that waited for the first one, if any did.
+    fn tell_early(&mut self) {
+        for (rank, ending) in std::mem::take(&mut self.early) {
+            self.tell_failure(rank, ending);
+        }
     }
 
     fn is_first_to_fail(&self, rank: u32) -> bool {
@@ -345,9 +360,26 @@ impl<H: Hands> Supervisor<'_, H> {
         if ending.status() == 0 {
             return;
         }
+        self.begin_grace();
+        if self.is_before_the_first(rank, ending) {
+            self.early.push((rank, ending));
+        } else {
+            self.tell_failure(rank, ending);
+        }
+    }
+
+    /// Whether a rank that said it was failing has yet to end, and this one ended because of that.
+    fn is_before_the_first(&self, rank: u32, ending: Ending) -> bool {
+        let first = self.server.failing().filter(|first| *first != rank);
+        self.status.is_none()
+            && matches!(ending, Ending::Exited(_))
+            && first.is_some_and(|first| self.hands.running().contains(&first))
+    }
+
+    /// Counts a failure, and tells of it.
+    fn tell_failure(&mut self, rank: u32, ending: Ending) {
         let first = self.status.is_none();
         self.status.get_or_insert(ending.status());
-        self.begin_grace();
         // That the ranks obey a signal of the user's is no news after the first.
         let obeyed = self
             .passed_on
@@ -414,6 +446,8 @@ impl<H: Hands> Supervisor<'_, H> {
         if self.is_ending() {
             return;
         }
+        // From here on ranks end by the launcher's doing, which is nobody's failure.
+        self.tell_early();
         self.stage = Stage::Terminating(Instant::now() + TERM_GRACE);
         self.hands.signal(Signal::TERM);
         // One that is stopped hears of it only when it goes on.
@@ -425,6 +459,7 @@ impl<H: Hands> Supervisor<'_, H> {
         if matches!(self.stage, Stage::Killing(_) | Stage::GivenUp) || running.is_empty() {
             return;
         }
+        self.tell_early();
         (self.report)(Event::Killing(running));
         self.hands.kill();
         self.stage = Stage::Killing(Instant::now() + GIVE_UP);

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::harness::{begin, ends_with, err, is_alive, out, send, shell, until};
+use crate::harness::{begin, ends_with, err, is_alive, launch_role, out, send, shell, until};
 use crate::support::run;
 
 pub(crate) fn first_failure() {
@@ -28,6 +28,28 @@ pub(crate) fn first_failure() {
         err(&output)
     );
     ends_with(&mut shell(&["-n", "3"], "exit 0"), 0, "");
+}
+
+/// However long the rank that failed first takes to end.
+pub(crate) fn late_failure() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let said = directory.path().join("said");
+    let said = said.to_str().expect("UTF-8");
+    let output = ends_with(
+        &mut launch_role(&["-n", "2", "--grace", "60"], &["fail-late", said]),
+        9,
+        "rank 1 ended with status 9; it was the first to fail, and the job's status is 9",
+    );
+    let text = err(&output);
+    assert!(text.contains("rank 0 ended with status 1\n"), "{text}");
+    // Unless it does not end at all.
+    let said = directory.path().join("said-again");
+    let said = said.to_str().expect("UTF-8");
+    ends_with(
+        &mut launch_role(&["-n", "2", "--grace", "0.05"], &["fail-late", said]),
+        1,
+        "rank 0 ended with status 1; it was the first to fail",
+    );
 }
 
 pub(crate) fn killed_rank() {

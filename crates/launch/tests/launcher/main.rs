@@ -23,6 +23,10 @@ fn main() -> ExitCode {
         test("ranks_exchange", serving::ranks_exchange),
         test("a_program_of_mpich_runs", serving::mpich_program),
         test("the_first_failure_is_the_status", endings::first_failure),
+        test(
+            "a_failure_is_the_first_however_late_it_ends",
+            endings::late_failure,
+        ),
         test("a_killed_rank_is_the_status", endings::killed_rank),
         test("ranks_that_go_on_are_ended_after_the_grace", endings::grace),
         test("ranks_that_ignore_sigterm_are_killed", endings::stubborn),

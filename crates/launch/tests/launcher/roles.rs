@@ -19,6 +19,7 @@ pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "launcher" => launcher_role(arguments),
         "agent" => ExitCode::from(launcher::agent()),
         "leave" => finish(leave()),
+        "fail-late" => fail_late(&arguments[0]),
         "say" => say(arguments),
         "flood" => flood(arguments),
         "lying-agent" => lying_agent(arguments),
@@ -80,6 +81,21 @@ pub(crate) fn leave() -> Result<String, Error> {
     }
     me.fence()?;
     Ok("the fence was complete".into())
+}
+
+/// Rank 1 says that it is failing and takes long to end; rank 0 fails at once because of it.
+pub(crate) fn fail_late(said: &str) -> ExitCode {
+    let mut me = join(Kind::Auto).expect("a launcher");
+    if me.rank() == 1 {
+        me.put(hydrant_launch::FAILING, b"1").expect("an answer");
+        fs::write(said, "").expect("a file");
+        thread::sleep(Duration::from_millis(500));
+        return ExitCode::from(9);
+    }
+    while fs::metadata(said).is_err() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    ExitCode::from(1)
 }
 
 /// Sends the arguments as they are on PMI_FD and prints the answer, or waits for its end.
