@@ -241,13 +241,18 @@ impl Call<'_> {
             "the program deadlocks: at {:?} of virtual time every rank waits and nothing is under way",
             crate::time::duration(self.now)
         );
-        for actor in &self.turns.actors {
+        let mut actors: Vec<&Actor> = self.turns.actors.iter().collect();
+        actors.sort_by_key(|actor| actor.rank);
+        for actor in actors {
             if let (Phase::Waiting | Phase::Ready | Phase::Running, Some((wait, _))) =
                 (actor.phase, actor.waits.last())
             {
                 let since = crate::time::duration(actor.clock);
                 text += &format!("\n  rank {} since {since:?}: {wait:?}", actor.rank);
             }
+        }
+        for rank in self.turns.missing() {
+            text += &format!("\n  rank {rank} never called");
         }
         for rank in 0..self.ranks.len() {
             for (peer, unhandled, kept, held) in self.open_business(rank) {

@@ -12,10 +12,12 @@
 //! the turn, inside the conduit and outside, until it looks at what others did: `poll`, `wait`,
 //! `handled`, `deregister`, a `send` that finds no room. Everything earlier then happens first.
 //! `send`, `write`, `read` and `register` only advance the caller's clock. Real time has no
-//! meaning: a thread that has the turn may compute for hours. One that *sleeps* outside the
-//! conduit (joins a thread, waits for a lock) loses it after some 20 ms until it calls again;
-//! what such a program does may differ from run to run. A thread that waits for another must
-//! not spin without calling the conduit: the other has no turn meanwhile.
+//! meaning: a thread that has the turn may compute for hours. One that *waits* outside the
+//! conduit for another thread (joins it, wants its lock) loses the turn, once no thread of the
+//! process runs, until it calls again; what such a program does may differ from run to run. A thread
+//! that looks at memory until another changes it must look by way of the conduit, or call
+//! [`glance`](hydrant_conduit::Conduit::glance): the other has no turn meanwhile. The job begins
+//! when every rank has called once, however late one starts.
 //!
 //! One thing is the real machine's: where buffers from the heap and the stack lie. What they cost
 //! to register follows from the pages, and the buckets, that they touch, which may be one more in

@@ -210,11 +210,10 @@ impl State {
                 Cargo::Reply(_) => {}
                 // Its own data left with it; nothing comes back to its memory.
                 Cargo::Write(_) if flight.from == rank && flight.to != rank => continue,
-                Cargo::Write(_) | Cargo::Ask(_) if flight.from != rank => {
-                    self.complete(flight.from, id, Err(lost));
-                }
-                Cargo::Answer(_) if flight.to != rank => self.complete(flight.to, id, Err(lost)),
-                Cargo::Write(_) | Cargo::Ask(_) | Cargo::Answer(_) => {}
+                // Whoever began it hears of its end, that rank itself included: a handle may outlive
+                // the job, and waits for nothing else.
+                Cargo::Write(_) | Cargo::Ask(_) => self.complete(flight.from, id, Err(lost)),
+                Cargo::Answer(_) => self.complete(flight.to, id, Err(lost)),
             }
             self.flights.remove(&id);
         }

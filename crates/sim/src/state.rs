@@ -234,6 +234,7 @@ impl State {
             let _ = fixed.first_lost.compare_exchange(0, word, SeqCst, SeqCst);
         }
         fixed.changes.fetch_add(1, SeqCst);
+        self.turns.came(rank);
         self.ranks[rank].registry.clear();
         self.ranks[rank].statistics.registered = 0;
         self.end_flights(rank);

@@ -141,9 +141,11 @@ pub(crate) struct Turns {
     ready: BTreeSet<(Time, usize, ActorId)>,
     waiting: usize,
     pub(crate) running: Option<ActorId>,
-    /// Whether the game is on: every rank has called once, or the watchdog gave up on that.
+    /// Whether the game is on: every rank has called once, or ended, or the watchdog found that
+    /// nobody is about to.
     pub(crate) open: bool,
-    joined: usize,
+    /// Of each rank, whether it has.
+    came: Vec<bool>,
     /// Counts up with every call, for the watchdog.
     pub(crate) calls: u64,
 }
@@ -158,7 +160,7 @@ impl Turns {
             waiting: 0,
             running: None,
             open: false,
-            joined: 0,
+            came: vec![false; ranks],
             calls: 0,
         }
     }
@@ -187,24 +189,30 @@ impl Turns {
                 self.actors.len() - 1
             }
         };
-        if self.of_rank[rank].is_empty() {
-            self.joined += 1;
-            self.open |= self.joined == self.of_rank.len();
-        }
+        self.came(rank);
         self.of_rank[rank].push(id);
         self.calls += 1;
         id
     }
 
-    /// An actor's thread ended. The rank stays one that joined.
+    /// A rank called, or ended: nobody has to wait for it before the game begins.
+    pub(crate) fn came(&mut self, rank: usize) {
+        self.came[rank] = true;
+        self.open |= self.came.iter().all(|came| *came);
+    }
+
+    /// The ranks that did neither.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
+        (self.came.iter().enumerate())
+            .filter(|(_, came)| !**came)
+            .map(|(rank, _)| rank)
+    }
+
+    /// An actor's thread ended. The rank stays one that came.
     pub(crate) fn retire(&mut self, id: ActorId) {
         self.drop_turn(id, Phase::Ended);
         let rank = self.actors[id].rank;
         self.of_rank[rank].retain(|other| *other != id);
-        if self.of_rank[rank].is_empty() {
-            // A later thread of it is not a new rank.
-            self.joined -= 1;
-        }
         self.actors[id].waits.clear();
         self.free.push(id);
     }
@@ -261,8 +269,14 @@ impl Turns {
         !self.ready.is_empty()
     }
 
+    /// Whether a thread is outside that might call. One that waits as another rank's cannot: so it
+    /// is with the handles of several ranks in one thread, once their job is over.
     pub(crate) fn anyone_away(&self) -> bool {
-        (self.of_rank.iter().flatten()).any(|id| self.actors[*id].phase == Phase::Away)
+        let actors = || (self.of_rank.iter().flatten()).map(|id| &self.actors[*id]);
+        let waits = |seat: &Arc<Seat>| {
+            actors().any(|actor| actor.phase == Phase::Waiting && Arc::ptr_eq(&actor.seat, seat))
+        };
+        actors().any(|actor| actor.phase == Phase::Away && !waits(&actor.seat))
     }
 
     /// The bits of a rank's bell: who waits now, or is about to.
@@ -277,10 +291,16 @@ impl Turns {
         })
     }
 
-    pub(crate) fn waiters(&self) -> Vec<ActorId> {
-        (self.of_rank.iter().flatten().copied())
+    /// Nothing will ever end a wait: those who wait get the turn, and are to say so.
+    pub(crate) fn strand(&mut self) {
+        let all: Vec<ActorId> = (self.of_rank.iter().flatten().copied())
             .filter(|id| self.actors[*id].phase == Phase::Waiting)
-            .collect()
+            .collect();
+        for id in all {
+            self.actors[id].stranded = true;
+            let clock = self.actors[id].clock;
+            self.make_ready(id, clock);
+        }
     }
 
     /// Tells the actors of a rank; those whose waits end are ready from `time` on.

@@ -181,6 +181,8 @@ impl World {
             return false;
         }
         state.end(&self.fixed, rank.index(), false);
+        // Perhaps it was the last that the others waited for.
+        self.pass_on(state);
         true
     }
 

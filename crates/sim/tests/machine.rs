@@ -4,7 +4,15 @@
 
 mod support;
 
-use std::{panic, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    panic,
+    panic::AssertUnwindSafe,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
 use hydrant_conduit::{
     Access, Conduit, Error, Key, Message, Posted, Rank, Remote, Sent, Sleeper, Standing, Window,
@@ -471,6 +479,102 @@ fn a_thread_that_blocks_outside_loses_its_turn() {
             payload: &[],
         };
         assert_eq!(me.conduit.send(Rank(0), &message).unwrap(), Sent::Yes);
+    });
+}
+
+/// Rank 0 does something in real time while it has the turn, and rank 1 wants it.
+fn has_the_turn(outside: impl Fn() + Sync) {
+    let world = world("ideal", 2, 1, Faults::default());
+    let done = AtomicBool::new(false);
+    each(&world, |me| {
+        let first = me.rank() == Rank(0);
+        me.nap_until(Duration::from_millis(if first { 1 } else { 2 }));
+        if first {
+            outside();
+            done.store(true, SeqCst);
+        } else {
+            assert!(done.load(SeqCst), "rank 0 lost its turn");
+        }
+        me.meet();
+    });
+}
+
+#[test]
+fn a_thread_that_waits_for_one_at_work_keeps_its_turn() {
+    has_the_turn(|| {
+        let lock = Mutex::new(());
+        std::thread::scope(|scope| {
+            let held = lock.lock().unwrap();
+            let child = scope.spawn(|| drop(lock.lock()));
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(50) {
+                std::hint::spin_loop();
+            }
+            drop(held);
+            child.join().unwrap();
+            let worker = scope.spawn(|| {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(300) {
+                    std::hint::spin_loop();
+                }
+            });
+            worker.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_thread_that_sleeps_in_real_time_keeps_its_turn() {
+    has_the_turn(|| std::thread::sleep(Duration::from_millis(300)));
+}
+
+#[test]
+fn nobody_begins_without_a_rank_that_is_late() {
+    let world = world("ideal", 2, 1, Faults::default());
+    let late = AtomicBool::new(false);
+    each(&world, |me| {
+        if me.rank() == Rank(1) {
+            std::thread::sleep(Duration::from_secs(4));
+            late.store(true, SeqCst);
+        }
+        me.nap(Duration::from_micros(1));
+        assert!(late.load(SeqCst), "rank {} began", me.rank());
+    });
+}
+
+#[test]
+fn a_rank_that_ends_before_it_called_is_not_waited_for() {
+    let world = world("ideal", 2, 1, Faults::default());
+    let (here, gone) = (world.conduit(Rank(0)), world.conduit(Rank(1)));
+    drop(gone);
+    here.wait(Sleeper::Nap, Some(Duration::from_micros(1)), &mut || false);
+    assert_eq!(here.standing(Rank(1)), Standing::Lost);
+    here.leave(true);
+}
+
+#[test]
+fn what_a_rank_began_before_it_left_ends() {
+    let world = world("connectx", 2, 1, Faults::default());
+    each(&world, |me| {
+        let window = Window::private(1 << 20);
+        let places = me.publish(&window, Access::ReadWrite, 0);
+        if me.rank() == Rank(1) {
+            me.nap(Duration::from_millis(10));
+            return;
+        }
+        let own = places[0].key;
+        let write = me.post(Rank(1), places[1], &window, 1 << 20, own).unwrap();
+        // SAFETY: the window stays until both are complete.
+        let read = unsafe { (me.conduit).read(Rank(1), places[1], window.as_ptr(), 1 << 20, own) };
+        let Ok(Posted::Pending(read)) = read else {
+            panic!("{read:?}");
+        };
+        me.conduit.leave(true);
+        let log = &mut Log::default();
+        // However they end.
+        let _ = me.finish(log, write);
+        let error = me.finish(log, read).unwrap_err();
+        assert!(matches!(error, Error::PeerLost(Rank(0))), "{error}");
     });
 }
 
