@@ -523,6 +523,11 @@ pub unsafe trait Conduit: Send + Sync {
         let _ = (operations, sink);
     }
 
+    /// The caller looks at memory that others change. In virtual time that takes a moment, and what
+    /// is earlier happens first; nothing is delivered. Does nothing in real time, where memory
+    /// changes by itself.
+    fn glance(&self) {}
+
     /// The layer above copied so many bytes in memory, beside what messages carry: those are
     /// copied once where they are sent and once where they are received, and that is counted
     /// already. Does nothing in real time, as [`compute`](Self::compute).

@@ -9,3 +9,5 @@ mod atomics;
 mod handlers;
 #[path = "memory/paging.rs"]
 mod paging;
+#[path = "rma/virtual_time.rs"]
+mod virtual_time;

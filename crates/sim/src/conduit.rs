@@ -374,6 +374,12 @@ unsafe impl Conduit for Sim {
         call.compute(operation.0.saturating_mul(operations), sink);
     }
 
+    fn glance(&self) {
+        let mut call = self.call();
+        call.charge(self.world.fixed.profile.host().poll.0);
+        call.sync();
+    }
+
     fn copied(&self, bytes: usize) {
         let time = self.world.fixed.profile.host().copying(bytes);
         self.call().charge(time);

@@ -12,6 +12,9 @@ use crate::{Error, Rank, Result, counters::Tally, job::Core};
 const LIVE: u8 = 0;
 const FREED: u8 = 1;
 const OVER: u8 = 2;
+/// Alive where time is virtual. What is mapped is not reached directly then: time would stand still
+/// for a program that looks at its memory again and again until it changes.
+const SIMULATED: u8 = 3;
 
 /// A symmetric allocation as one rank sees it.
 ///
@@ -97,7 +100,11 @@ impl Block {
             parts,
             words,
             core: Arc::downgrade(core),
-            state: AtomicU8::new(LIVE),
+            state: AtomicU8::new(if core.progress.virtual_time {
+                SIMULATED
+            } else {
+                LIVE
+            }),
         })
     }
 
@@ -132,7 +139,7 @@ impl Block {
     #[inline]
     fn part_in<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
         if self.state.load(Relaxed) != LIVE {
-            return Err(self.ended());
+            self.check_slowly()?;
         }
         match parts.get(rank.index()) {
             Some(part) => Ok(part),
@@ -146,8 +153,32 @@ impl Block {
         if self.state.load(Relaxed) == LIVE {
             Ok(())
         } else {
-            Err(self.ended())
+            self.check_slowly()
         }
+    }
+
+    #[cold]
+    fn check_slowly(&self) -> Result<()> {
+        match self.state.load(Relaxed) {
+            LIVE | SIMULATED => Ok(()),
+            _ => Err(self.ended()),
+        }
+    }
+
+    /// Called before own memory is looked at: in virtual time that takes a moment, in which others
+    /// may change it.
+    pub(crate) fn glance(&self) {
+        if self.is_simulated()
+            && let Some(core) = self.core.upgrade()
+        {
+            core.conduit.glance();
+        }
+    }
+
+    /// Whether a look at it lets time pass.
+    #[inline]
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.state.load(Relaxed) == SIMULATED
     }
 
     /// The job.
@@ -199,13 +230,18 @@ impl Block {
     /// # Errors
     /// [`Error::Freed`] if it is already, [`Error::JobOver`].
     pub(super) fn free(&self) -> Result<()> {
-        self.state
-            .compare_exchange(LIVE, FREED, Relaxed, Relaxed)
-            .map(|_| ())
-            .map_err(|_| self.ended())
+        self.end_as(FREED).map_err(|()| self.ended())
     }
 
     pub(super) fn close(&self) {
-        let _ = self.state.compare_exchange(LIVE, OVER, Relaxed, Relaxed);
+        let _ = self.end_as(OVER);
+    }
+
+    fn end_as(&self, state: u8) -> std::result::Result<(), ()> {
+        let from = |alive| (self.state).compare_exchange(alive, state, Relaxed, Relaxed);
+        from(LIVE)
+            .or_else(|_| from(SIMULATED))
+            .map(drop)
+            .map_err(drop)
     }
 }

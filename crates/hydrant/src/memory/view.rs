@@ -1,12 +1,15 @@
 //! Direct access to memory that peers reach too.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, sync::LazyLock};
 
 use bytemuck::Pod;
 use hydrant_conduit::Window;
 
 use super::check_range;
 use crate::{Error, Rank, Result, memory::Block};
+
+/// Of no bytes.
+static NOTHING: LazyLock<Window> = LazyLock::new(|| Window::private(0));
 
 /// Elements of the own part, or of a part that is mapped here, for reading and writing
 /// while peers may do the same.
@@ -16,6 +19,8 @@ use crate::{Error, Rank, Result, memory::Block};
 /// barriers, signals and messages.
 pub struct View<'a, T> {
     window: &'a Window,
+    /// The same, for loads; empty where they take time, which is virtual, and so go the slow way.
+    loads: &'a Window,
     len: usize,
     /// Whose memory it is, and whom to wake there.
     owner: Option<(&'a Block, Rank)>,
@@ -24,8 +29,10 @@ pub struct View<'a, T> {
 
 impl<'a, T: Pod> View<'a, T> {
     pub(super) fn new(window: &'a Window, len: usize, owner: Option<(&'a Block, Rank)>) -> Self {
+        let simulated = owner.is_some_and(|(block, _)| block.is_simulated());
         Self {
             window,
+            loads: if simulated { &NOTHING } else { window },
             len,
             owner,
             _elements: PhantomData,
@@ -59,6 +66,15 @@ impl<'a, T: Pod> View<'a, T> {
     #[inline]
     pub fn load(&self, index: usize) -> Result<T> {
         check_range(index, 1, self.len)?;
+        match self.loads.load(index * size_of::<T>()) {
+            Ok(element) => Ok(element),
+            Err(_) => self.load_slowly(index),
+        }
+    }
+
+    #[cold]
+    fn load_slowly(&self, index: usize) -> Result<T> {
+        self.glance();
         (self.window.load(index * size_of::<T>())).map_err(|_| self.outside(index, 1))
     }
 
@@ -83,6 +99,7 @@ impl<'a, T: Pod> View<'a, T> {
         if self.window.overlaps(offset, bytes.len(), bytes) {
             return Err(overlap(bytes));
         }
+        self.glance();
         (self.window.read(offset, bytes)).map_err(|_| self.outside(index, into.len()))
     }
 
@@ -107,6 +124,7 @@ impl<'a, T: Pod> View<'a, T> {
     pub fn to_vec(&self) -> Vec<T> {
         let mut elements = vec![T::zeroed(); self.len];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
+        self.glance();
         // In bounds: the window holds `len` elements.
         let _ = self.window.read(0, bytes);
         elements
@@ -123,6 +141,16 @@ impl<'a, T: Pod> View<'a, T> {
             .map_err(|()| self.outside(range.start, count))?;
         self.touched();
         Ok(())
+    }
+
+    /// Called before a look at it.
+    #[inline]
+    fn glance(&self) {
+        if let Some((block, _)) = self.owner
+            && block.is_simulated()
+        {
+            block.glance();
+        }
     }
 
     /// Wakes who waits for this memory to change.

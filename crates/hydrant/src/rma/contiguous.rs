@@ -133,6 +133,7 @@ impl<T: Pod> Symmetric<T> {
         let Some(mapped) = &part.mapped else {
             return block.core()?.read(rank, place(block, offset), bytes);
         };
+        block.glance();
         (mapped.window.read(offset, bytes)).map_err(|_| self.outside(index, count))
     }
 

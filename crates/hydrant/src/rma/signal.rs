@@ -94,6 +94,11 @@ impl Job {
         let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
         let mut value = 0;
         let mut panicked = None;
+        if self.core().progress.virtual_time {
+            // A program may ask again and again for what is so already, and nothing else would let
+            // time pass.
+            self.core().conduit.glance();
+        }
         self.core().wait(On::Anyone, For::Memory, || {
             value = word.load(Acquire);
             // It is asked while the conduit puts this thread to sleep: it ends the wait in good

@@ -271,6 +271,10 @@ unsafe impl Conduit for Layer {
         self.inner.compute(operations, sink);
     }
 
+    fn glance(&self) {
+        self.inner.glance();
+    }
+
     fn copied(&self, bytes: usize) {
         self.inner.copied(bytes);
     }
