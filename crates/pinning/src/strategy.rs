@@ -187,7 +187,7 @@ pub(crate) enum Remote {
 /// What becomes of the far side's registration after an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// It stays for good and nobody says anything.
+    /// It stays for good and nobody says anything, until the memory goes.
     Keep,
     /// It may be given up when room is needed.
     Release,

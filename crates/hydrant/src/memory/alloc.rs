@@ -98,6 +98,8 @@ impl Job {
         let huge = options.huge != HugePages::No;
         let align = if huge { align.max(HUGE) } else { align };
         let core = self.core();
+        // No bucket is in two allocations: one's end takes nothing of the other's registration.
+        let align = align.max(core.bucket());
         let affair = self.world().affair(Operation::Alloc)?;
         let number = core.memory.next_number();
         let mut ticket = Ticket {

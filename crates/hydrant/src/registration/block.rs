@@ -4,8 +4,8 @@
 use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
 
-use super::{Registration, lock};
-use crate::{Error, Rank, Result, collective::Affair, job::Core};
+use super::lock;
+use crate::{Error, Result, collective::Affair, job::Core};
 
 /// What a rank tells of a registration of its part.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -36,13 +36,21 @@ impl Core {
         if len == 0 {
             return Ok(());
         }
-        let base = self.segment_of(registration, self.rank)?;
-        self.begin_to_last(registration, base + offset as u64, len as u64)?;
-        (registration.lent).allocate(base + offset as u64, len as u64);
+        let addr = self.segment_of(registration, self.rank)? + offset as u64;
+        // An allocation begins where a bucket does, unless buckets are larger than what segments
+        // are aligned to; then what lies beside it is registered with it.
+        if !addr.is_multiple_of(registration.geometry.bucket()) {
+            self.begin_to_last(registration, addr, len as u64)?;
+        }
         if registration.strategy() != Strategy::PinEverything {
+            (registration.lent).allocate(addr, len as u64);
             return Ok(());
         }
-        let pinned = self.pin(registration, base + offset as u64, len as u64);
+        // Own operations register nothing of it as long as it is not lent: what is pinned is
+        // pinned for itself, and does not go with its neighbours.
+        let pinned = self.pin(registration, addr, len as u64);
+        (registration.lent).allocate(addr, len as u64);
+        let most = len as u64 / registration.geometry.bucket() + 2;
         let grants: &[Grant] = pinned.as_deref().unwrap_or_default();
         let mut round = 0;
         loop {
@@ -70,7 +78,7 @@ impl Core {
                         key: record.key,
                         writable: true,
                     };
-                    engine.add_static(rank as u32, &[grant])?;
+                    engine.add_static(rank as u32, &[grant], most)?;
                 }
             }
             drop(engine);
@@ -81,28 +89,15 @@ impl Core {
         }
     }
 
-    /// Makes sure that no peer has the own part of an allocation registered, nor this rank.
+    /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
+    /// peers that were told of it forget it.
     pub(crate) fn unregister_block(&self, offset: usize, len: usize) -> Result<()> {
         let Some(registration) = &self.registration else {
             return Ok(());
         };
-        if registration.strategy() == Strategy::PinEverything {
-            self.forget_block(registration, offset, len);
-        }
         let base = self.segment_of(registration, self.rank)?;
         (registration.lent).free(base + offset as u64);
         self.take_back(registration, base + offset as u64, len as u64);
         Ok(())
-    }
-    /// The others' parts are not registered for good any more.
-    fn forget_block(&self, registration: &Registration, offset: usize, len: usize) {
-        for rank in (0..self.size).map(Rank).filter(|rank| *rank != self.rank) {
-            // Where that is not known nothing of it is, either.
-            if let Some(base) = registration.base(rank)
-                && let Ok(run) = registration.geometry.span(base + offset as u64, len as u64)
-            {
-                lock(&registration.engine).forget(rank.0, run);
-            }
-        }
     }
 }

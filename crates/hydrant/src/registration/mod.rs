@@ -166,6 +166,12 @@ impl Registration {
 }
 
 impl Core {
+    /// Bytes of which memory is registered together; 1 where it is not registered.
+    pub(crate) fn bucket(&self) -> usize {
+        let geometry = self.registration.as_ref().map(|it| it.geometry);
+        geometry.map_or(1, |geometry| geometry.bucket() as usize)
+    }
+
     /// Standings have changed: what ended ranks held is given back, and what waits for them
     /// fails.
     pub(crate) fn look_for_ended(&self, changes: u64) {

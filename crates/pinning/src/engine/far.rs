@@ -327,6 +327,11 @@ impl Far {
         true
     }
 
+    /// Whether the peer takes memory back that is not given back yet.
+    pub(super) fn is_revoked(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
     fn shut(&mut self, run: Run) {
         if self.shut.contains_key(&run.first) {
             return;
@@ -367,7 +372,8 @@ impl Far {
 
     /// Revocations that nothing of mine stands in the way of any more; what is given back for
     /// them is owed.
-    pub(super) fn take_revoked(&mut self) -> Vec<u64> {
+    /// `loose`: what operations of mine use that is in no table.
+    pub(super) fn take_revoked(&mut self, loose: &[Run]) -> Vec<u64> {
         if self.shut.is_empty() && self.doomed.is_empty() {
             return Vec::new();
         }
@@ -384,7 +390,7 @@ impl Far {
                 .is_some_and(|(_, (end, _))| *end > run.first);
             let used = (shut.range(..run.end()).next_back())
                 .is_some_and(|(_, it)| it.run.end() > run.first);
-            let stays = comes || used;
+            let stays = comes || used || loose.iter().any(|it| it.overlaps(*run));
             if !stays {
                 over.push(*id);
             }
@@ -410,29 +416,28 @@ impl Far {
     /// A registration that was there from the start: it costs no firehose and stays.
     pub(super) fn add_static(&mut self, grant: &Grant) {
         self.sweep();
-        let extent = Extent {
-            key: grant.key,
-            base: grant.run.first,
-            end: grant.run.end(),
-            writable: grant.writable,
-        };
-        for bucket in grant.run.buckets() {
-            // What is there already is as good.
-            if self.editor.insert(bucket, &extent, 0).is_ok() {
-                self.statics.insert(extent.base);
+        let mut bucket = grant.run.first;
+        while bucket < grant.run.end() {
+            if self.editor.get(bucket).is_some() {
+                // What is there already is as good.
+                bucket += 1;
+                continue;
             }
-        }
-    }
-
-    /// Forgets registrations that were there from the start. Operations under way keep theirs
-    /// until they are done.
-    pub(super) fn forget(&mut self, run: Run) {
-        for extent in extents_in(&self.editor, run) {
-            if self.statics.contains(&extent.first) {
-                self.shut(extent);
+            // An extent of its own, so that what is found by its first bucket is all of it.
+            let free = self.gap(bucket, grant.run.end());
+            let extent = Extent {
+                key: grant.key,
+                base: free.first,
+                end: free.end(),
+                writable: grant.writable,
+            };
+            for bucket in free.buckets() {
+                if self.editor.insert(bucket, &extent, 0).is_ok() {
+                    self.statics.insert(extent.base);
+                }
             }
+            bucket = free.end();
         }
-        self.sweep();
     }
 
     /// `held`: references by record.

@@ -282,7 +282,7 @@ impl Engine {
             });
             holds
         } else {
-            self.local.keep(claim, out)
+            self.keep_for(from, claim, out)
         };
         self.stats.refused += refused.len() as u64;
         let lent = self.lend(from, wanted.borrow);
@@ -306,6 +306,43 @@ impl Engine {
             }
         }
         self.local.settle(out);
+    }
+
+    /// Hands what a claim holds to a peer that never gives anything back by itself: it has one
+    /// reference on each extent, until the memory goes and it says that it uses none of it, or it
+    /// is gone. Without that, one's memory going would take the extent from under transfers to
+    /// its neighbours.
+    fn keep_for(&mut self, peer: u32, claim: u64, out: &mut Vec<Action>) -> Vec<Hold> {
+        let holds = self.local.attach(claim);
+        for hold in &holds {
+            let extent = self.local.extent(hold.slot);
+            let new = (self.guests).change(peer, |guest| {
+                let new = !guest.attached.contains_key(&extent);
+                if new {
+                    guest.arrive(extent, hold.slot);
+                }
+                new
+            });
+            if !new {
+                self.local.detach(hold.slot, false, out);
+            }
+        }
+        holds
+    }
+
+    /// A peer uses nothing any more of what it was let keep of a run.
+    pub(super) fn forget_kept(&mut self, peer: u32, run: Run, out: &mut Vec<Action>) {
+        let Some(guest) = self.guests.get(peer) else {
+            return;
+        };
+        let attached = guest.attached.keys().filter(|kept| kept.overlaps(run));
+        let mut kept: Vec<Run> = attached.copied().collect();
+        kept.sort_unstable();
+        for extent in kept {
+            if let Some(slot) = self.guests.change(peer, |guest| guest.leave(extent)) {
+                self.local.detach(slot, false, out);
+            }
+        }
     }
 
     /// Answers a move, or the part of it that tells how its ride went.

@@ -407,22 +407,24 @@ impl Engine {
         self.pump(out);
     }
 
-    /// Memory of a peer that is registered for good.
+    /// Memory of a peer that is registered for good, until the peer [takes it
+    /// back](Self::revoke).
     ///
     /// # Errors
-    /// [`Error::NoPeer`], [`Error::PeerLost`].
-    pub fn add_static(&mut self, peer: u32, grants: &[Grant]) -> Result<(), Error> {
+    /// [`Error::NoPeer`], [`Error::PeerLost`]; [`Error::Malformed`] for more buckets than `most`,
+    /// or such that there are none.
+    pub fn add_static(&mut self, peer: u32, grants: &[Grant], most: u64) -> Result<(), Error> {
         self.check_peer(peer)?;
+        let fits = |grant: &Grant| grant.run.is_sane() && grant.run.count <= most;
+        if !grants.iter().all(fits) {
+            return Err(Error::Malformed {
+                peer,
+                what: "a registration of more memory than there is",
+            });
+        }
         let far = self.far(peer);
         grants.iter().for_each(|grant| far.add_static(grant));
         Ok(())
-    }
-
-    /// Memory of a peer that was registered for good and is not any more.
-    pub fn forget(&mut self, peer: u32, run: Run) {
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.forget(run);
-        }
     }
 
     fn check_peer(&self, peer: u32) -> Result<(), Error> {

@@ -423,13 +423,13 @@ impl Engine {
             return;
         }
         match self.policy.remote {
-            Remote::Handshake(After::Keep) => {}
             Remote::Handshake(after) => {
-                for holds in holds.chunks(MAX_LIST) {
+                for holds in holds.chunks(MAX_LIST).filter(|_| after != After::Keep) {
                     let runs = holds.iter().map(|hold| hold.run).collect();
                     let unpin = after == After::Unpin;
                     self.send(peer, Message::Release { runs, unpin }, out);
                 }
+                self.answer_revocations(peer, out);
             }
             _ => {
                 self.far(peer).drop_holds(&holds);

@@ -1,7 +1,7 @@
 //! Memory that goes: firehoses on it are asked back, and it is deregistered when nobody uses it.
 
-use super::Engine;
-use crate::{Action, Message, Run, wire::MAX_LIST};
+use super::{Engine, Remote};
+use crate::{Action, Message, Run, strategy::After, wire::MAX_LIST};
 
 #[derive(Debug)]
 pub(super) struct Revocation {
@@ -17,7 +17,12 @@ impl Engine {
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
         let reach = self.local.reach(run);
-        let waits_for = self.guests_with(reach);
+        let waits_for = match self.local.is_pinned(reach) {
+            // All were told of it and nobody asks before using it; that they forget it first is
+            // why a key that is theirs still is in force.
+            true => self.peers_left(),
+            false => self.guests_with(reach),
+        };
         for peer in &waits_for {
             self.send(*peer, Message::Revoke { id, run: reach }, out);
         }
@@ -27,7 +32,7 @@ impl Engine {
             waits_for,
         };
         self.revocations.insert(id, revocation);
-        self.local.give_up(run, out);
+        self.local.withdraw(run, out);
         self.pump(out);
     }
 
@@ -46,7 +51,13 @@ impl Engine {
         run: Run,
         out: &mut Vec<Action>,
     ) -> Result<(), &'static str> {
-        if !self.far(from).doom(id, run) {
+        let Some(far) = self.fars.get_mut(&from) else {
+            // Nothing of it was ever used here.
+            let runs = Vec::new();
+            self.send(from, Message::Revoked { id, runs }, out);
+            return Ok(());
+        };
+        if !far.doom(id, run) {
             return Err("more revocations at once than there can be");
         }
         self.firehoses_free(from, out);
@@ -68,7 +79,18 @@ impl Engine {
             .filter(|revocation| revocation.waits_for.contains(&from))
             .ok_or("the end of a revocation that was not asked for")?;
         revocation.waits_for.retain(|peer| *peer != from);
+        if self.policy.remote == Remote::Handshake(After::Keep) {
+            // Nobody else says what of it is not used any more.
+            let reach = revocation.reach;
+            self.forget_kept(from, reach, out);
+            self.local.settle(out);
+        }
         Ok(())
+    }
+
+    fn peers_left(&self) -> Vec<u32> {
+        let all = (0..self.config.ranks).filter(|peer| *peer != self.config.rank);
+        all.filter(|peer| !self.lost.contains(peer)).collect()
     }
 
     pub(super) fn revocations_without(&mut self, peer: u32) {
@@ -79,10 +101,17 @@ impl Engine {
 
     /// Answers a peer's revocations that nothing here stands in the way of.
     pub(super) fn answer_revocations(&mut self, peer: u32, out: &mut Vec<Action>) {
-        let Some(far) = self.fars.get_mut(&peer) else {
+        let Some(far) = self.fars.get(&peer) else {
             return;
         };
-        for id in far.take_revoked() {
+        // What operations were granted for themselves is in no table.
+        let pieces = self.pieces.values().filter(|_| far.is_revoked());
+        let loose: Vec<Run> = (pieces.filter(|piece| piece.peer == peer))
+            .flat_map(|piece| &piece.reach.holds)
+            .filter(|hold| hold.slot.is_none())
+            .map(|hold| hold.run)
+            .collect();
+        for id in self.far(peer).take_revoked(&loose) {
             // What is given back goes before the answer, and the last of it with the answer.
             let owed = &mut self.far(peer).owed;
             let runs = owed.split_off(owed.len().saturating_sub(MAX_LIST));

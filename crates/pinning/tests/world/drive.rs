@@ -7,7 +7,7 @@ use hydrant_pinning::{
     Verdict, wire::Move,
 };
 
-use super::{Event, Revoking, Transfer, World, model::Known, nic::Registration, plan::Step};
+use super::{Event, Revoking, Then, Transfer, World, model::Known, nic::Registration, plan::Step};
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
@@ -38,6 +38,7 @@ impl World {
                 pages,
                 unmap,
             } => self.revoke(rank, page, pages, unmap),
+            Step::Lend { rank, page, pages } => self.lend(rank, page, pages),
             Step::Restore(rank) => {
                 let rank = usize::from(rank) % self.ranks.len();
                 if self.ranks[rank].revoking.is_empty() {
@@ -162,19 +163,15 @@ impl World {
         len: u64,
     ) {
         let own = &self.ranks[rank];
-        let busy = own.revoking.values().any(|it| {
-            let (addr, bytes) = own.memory.span(it.run);
-            super::model::overlap(addr, bytes, local, len.max(1))
-        });
+        let goes = |it: &Revoking| super::model::overlap(it.addr, it.len, local, len.max(1));
+        let busy = own.revoking.values().any(goes);
         if busy || own.memory.may(local, len, !put).is_err() {
             return;
         }
         let theirs = &self.ranks[peer];
         let may = theirs.memory.may(remote, len, put).is_ok();
         let lent = theirs.memory.may_peer(remote, len, put).is_ok();
-        let unsure = theirs.lost
-            || Some(peer) == self.hostile
-            || (self.keeps() && !theirs.revoking.is_empty());
+        let unsure = theirs.lost || Some(peer) == self.hostile;
         let mut known = Known {
             rank,
             peer,
@@ -271,7 +268,7 @@ impl World {
         }
     }
 
-    /// Whether registrations at a peer are used without being held.
+    /// Whether nobody says what of a peer's registrations is not used any more.
     fn keeps(&self) -> bool {
         self.plan.strategy == Strategy::Rendezvous { unpin: false }
     }
@@ -487,14 +484,16 @@ impl World {
                         .expect("it was asked for");
                     let own = &mut self.ranks[rank];
                     assert!(!own.nic.touches(it.run), "{:?} is registered still", it.run);
-                    if it.unmap {
-                        let (addr, len) = own.memory.span(it.run);
-                        own.memory.unmap(addr, len);
+                    match it.then {
+                        Then::Lend => {
+                            own.memory.anew(it.addr, it.len);
+                            own.memory.lend(it.addr, it.len, true);
+                        }
+                        Then::Unmap => own.memory.unmap(it.addr, it.len),
+                        Then::Stay => {}
                     }
-                    if !self.plan.follows {
-                        let (addr, len) = own.memory.span(it.run);
-                        own.memory.make_last(addr, len, false);
-                    }
+                    let lasts = self.plan.follows || it.then == Then::Lend;
+                    own.memory.make_last(it.addr, it.len, lasts);
                 }
                 other => panic!("{other:?}"),
             }
@@ -697,7 +696,7 @@ impl World {
             }
             match far_side() {
                 Ok(()) => {}
-                Err(why) if self.keeps() || Some(peer) == self.hostile => return access(&why),
+                Err(why) if Some(peer) == self.hostile => return access(&why),
                 // The asker of a pull keeps no rule: its keys are worth nothing.
                 Err(why) => panic!("far side of {it:?}: {why}"),
             }
@@ -822,13 +821,15 @@ impl World {
                 if self.ranks[rank].kept == Some(run) {
                     return;
                 }
-                self.ranks[rank].pinned.push(run);
                 if matches!(
                     self.plan.strategy,
                     Strategy::PinEverything | Strategy::Firehose
                 ) {
                     for other in (0..self.ranks.len()).filter(|other| *other != rank) {
-                        let added = self.ranks[other].engine.add_static(rank as u32, &grants);
+                        let added =
+                            self.ranks[other]
+                                .engine
+                                .add_static(rank as u32, &grants, run.count);
                         assert!(added.is_ok() || self.ranks[rank].lost || self.ranks[other].lost);
                     }
                 }
@@ -847,46 +848,59 @@ impl World {
             return;
         }
         let (addr, len) = own.memory.range(page, pages);
+        let then = if unmap { Then::Unmap } else { Then::Stay };
+        self.take_back(rank, addr, len, then);
+    }
+
+    fn lend(&mut self, rank: u16, page: u16, pages: u16) {
+        let rank = usize::from(rank) % self.ranks.len();
+        let own = &self.ranks[rank];
+        if own.lost || Some(rank) == self.hostile {
+            return;
+        }
+        let Some((addr, len)) = own.memory.unlent(page, pages) else {
+            return;
+        };
+        let goes = |it: &Revoking| super::model::overlap(it.addr, it.len, addr, len);
+        if own.revoking.values().any(goes) {
+            return;
+        }
+        for known in self.book.known.values_mut() {
+            known.must_fail &= known.peer != rank;
+        }
+        self.take_back(rank, addr, len, Then::Lend);
+    }
+
+    /// Takes pages back, unless the rank uses them itself.
+    fn take_back(&mut self, rank: usize, addr: u64, len: u64, then: Then) {
+        use super::model::overlap;
+        let own = &self.ranks[rank];
         let geometry = own.engine.limits().geometry;
         let run = geometry.span(addr, len).expect("it is in memory");
-        let (addr, len) = own.memory.span(run);
-        let used_here = |known: &Known| {
-            known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
-        };
+        let used_here =
+            |known: &Known| known.rank == rank && overlap(known.local, known.len, addr, len);
         if self.book.known.values().any(used_here)
             || own.pinning.values().any(|pinning| pinning.overlaps(run))
             || own.revoking.len() > 3
         {
             return;
         }
-        // What was told to all beforehand is forgotten by all beforehand.
-        let extents = own.nic.keys.values().filter(|it| it.run.overlaps(run));
-        let reach: Vec<Run> = extents.map(|it| it.run).collect();
-        let kept = |it: &Run| reach.iter().any(|extent| extent.overlaps(*it)) || it.overlaps(run);
-        if own.pinned.iter().any(kept) {
-            if self.book.known.values().any(|known| known.peer == rank) {
-                return;
-            }
-            for other in 0..self.ranks.len() {
-                for extent in &reach {
-                    self.ranks[other].engine.forget(rank as u32, *extent);
-                }
-            }
-        }
-        let keeps = self.keeps();
-        for known in self
-            .book
-            .known
-            .values_mut()
-            .filter(|known| known.peer == rank)
-        {
-            known.may_fail |= keeps || super::model::overlap(known.remote, known.len, addr, len);
+        for known in self.book.known.values_mut() {
+            known.may_fail |= known.peer == rank && overlap(known.remote, known.len, addr, len);
         }
         let id = self.name();
-        self.note(&("revoke", rank, id, run));
+        self.note(&("revoke", rank, id, run, then));
         let own = &mut self.ranks[rank];
-        own.memory.lend(addr, len, false);
-        own.revoking.insert(id, Revoking { run, unmap });
+        let revoking = Revoking {
+            run,
+            addr,
+            len,
+            then,
+        };
+        own.revoking.insert(id, revoking);
+        if then != Then::Lend {
+            own.memory.lend(addr, len, false);
+        }
         let mut out = Vec::new();
         own.engine.revoke(id, run, &mut out);
         self.perform(rank, out, &[]);

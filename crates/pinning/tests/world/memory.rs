@@ -170,6 +170,16 @@ impl Memory {
         }
     }
 
+    /// Some of the pages from one on that are lent to nobody.
+    pub(crate) fn unlent(&self, page: u16, pages: u16) -> Option<(u64, u64)> {
+        let all = self.pages.len();
+        let start = usize::from(page) % all;
+        let first = (start..all).find(|page| !self.lent[*page])?;
+        let end = (first..all).find(|page| self.lent[*page]).unwrap_or(all);
+        let count = (1 + usize::from(pages) % (all / 3 + 1)).min(end - first);
+        Some((self.base + (first * PAGE) as u64, (count * PAGE) as u64))
+    }
+
     /// Whether all bytes last.
     pub(crate) fn lasts(&self, addr: u64, len: u64) -> bool {
         (self.pages_of(addr, len)).is_some_and(|pages| self.lasts[pages].iter().all(|it| *it))
@@ -217,6 +227,13 @@ impl Memory {
             .map_or(&[], |pages| &self.mapped[pages])
     }
 
+    /// Pages are mapped as at first.
+    pub(crate) fn anew(&mut self, addr: u64, len: u64) {
+        if let Some(pages) = self.pages_of(addr, len) {
+            self.pages[pages.clone()].copy_from_slice(&self.first[pages]);
+        }
+    }
+
     pub(crate) fn unmap(&mut self, addr: u64, len: u64) {
         if let Some(pages) = self.pages_of(addr, len) {
             self.pages[pages].fill(Page::Unmapped);
@@ -234,7 +251,8 @@ impl Memory {
             for page in pages {
                 let first = (self.base + (page * PAGE) as u64) / self.bucket;
                 if self.bucket == PAGE as u64 || !stays(Run { first, count: 1 }) {
-                    self.lasts[page] = self.lasted[page];
+                    // What was lent since goes on lasting until it is taken back.
+                    self.lasts[page] |= self.lasted[page];
                 }
             }
         }

@@ -34,17 +34,27 @@ pub(crate) struct Rank {
     pub(crate) knows_lost: BTreeSet<u32>,
     /// Revocations under way.
     pub(crate) revoking: BTreeMap<u64, Revoking>,
-    /// Memory pinned for good.
-    pub(crate) pinned: Vec<Run>,
     pub(crate) pinning: BTreeMap<u64, Run>,
     /// Memory of its own, which no operation names, that is registered from the start.
     pub(crate) kept: Option<Run>,
 }
 
-/// Memory that is being taken back.
+/// Memory that is being taken back: some pages, whose buckets others may have pages of.
 pub(crate) struct Revoking {
     pub(crate) run: Run,
-    pub(crate) unmap: bool,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    pub(crate) then: Then,
+}
+
+/// What becomes of memory that was taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    Stay,
+    Unmap,
+    /// It is lent, and lasts from then on: what was registered of its buckets before may show
+    /// other pages.
+    Lend,
 }
 
 /// Something under way outside of engines and channels.
@@ -141,7 +151,6 @@ impl World {
                 lost: false,
                 knows_lost: BTreeSet::new(),
                 revoking: BTreeMap::new(),
-                pinned: Vec::new(),
                 pinning: BTreeMap::new(),
                 kept: None,
             })

@@ -146,6 +146,12 @@ pub(crate) enum Step {
         pages: u16,
         unmap: bool,
     },
+    /// Pages that were taken back are lent once more, whatever lies beside them.
+    Lend {
+        rank: u16,
+        page: u16,
+        pages: u16,
+    },
     /// Memory is as it was at first once more.
     Restore(u16),
     Pin {
@@ -182,6 +188,8 @@ pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
         pages,
         unmap,
     });
+    let lend = (any::<u16>(), any::<u16>(), any::<u16>());
+    let lend = lend.prop_map(|(rank, page, pages)| Step::Lend { rank, page, pages });
     let pin = (any::<u16>(), any::<u16>(), any::<u16>());
     let pin = pin.prop_map(|(rank, bucket, buckets)| Step::Pin {
         rank,
@@ -193,8 +201,9 @@ pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
         60 => any::<u16>().prop_map(Step::Advance),
         10 => any::<u16>().prop_map(Step::Flush),
         3 => Just(Step::Drain),
-        2 => revoke,
-        2 => any::<u16>().prop_map(Step::Restore),
+        3 => revoke,
+        3 => lend,
+        1 => any::<u16>().prop_map(Step::Restore),
         1 => pin,
         2 => any::<u8>().prop_map(Step::FailRegistrations),
         1 => any::<bool>().prop_map(Step::FailTransfers),
@@ -224,7 +233,12 @@ impl Step {
                 pages: half(draw(1 << 16)),
                 unmap: draw(2) == 0,
             },
-            940..965 => Step::Restore(half(draw(1 << 16))),
+            940..955 => Step::Lend {
+                rank: half(draw(1 << 16)),
+                page: half(draw(1 << 16)),
+                pages: half(draw(1 << 16)),
+            },
+            955..965 => Step::Restore(half(draw(1 << 16))),
             965..970 => Step::Pin {
                 rank: half(draw(1 << 16)),
                 bucket: half(draw(1 << 16)),

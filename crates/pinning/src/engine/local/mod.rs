@@ -404,6 +404,17 @@ impl Local {
         }
     }
 
+    /// Whether some extent of a run was pinned for good, and all peers were told so.
+    pub(super) fn is_pinned(&self, run: Run) -> bool {
+        let extents = extents_in(&self.editor, run);
+        (extents.iter()).any(|extent| self.kept.contains_key(&extent.first))
+    }
+
+    /// The whole extent of a record.
+    pub(super) fn extent(&self, slot: u32) -> Run {
+        run_of(&self.editor.extent(slot))
+    }
+
     /// The extents that a claim holds.
     pub(super) fn extents(&self, claim: &Claim) -> Vec<Run> {
         let extents = claim.holds.iter().map(|hold| self.editor.extent(hold.slot));
@@ -411,12 +422,19 @@ impl Local {
     }
 
     /// Gives up everything of a run, what was kept for good, too: at once if nobody holds it,
-    /// else it is to be tried again when something was given back.
+    /// else it is to be tried again when something was given back. No peer uses what was kept.
     pub(super) fn give_up(&mut self, run: Run, out: &mut Vec<Action>) {
         for extent in extents_in(&self.editor, run) {
             if let Some(slot) = self.kept.remove(&extent.first) {
                 self.detach(slot, false, out);
             }
+        }
+        self.withdraw(run, out);
+    }
+
+    /// Gives up what nobody holds of a run, and lets nobody new hold the rest.
+    pub(super) fn withdraw(&mut self, run: Run, out: &mut Vec<Action>) {
+        for extent in extents_in(&self.editor, run) {
             if let Some(slot) = self.editor.get(extent.first)
                 && !self.evict(slot, out)
             {
