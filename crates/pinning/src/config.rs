@@ -137,6 +137,7 @@ impl Config {
             geometry,
             share,
             victims: victims.min(total),
+            sure: if self.borrowing { share / 8 } else { share },
             peers_total: geometry.buckets_in(self.m),
             total,
             max_extent: geometry.buckets_in(self.max_extent).max(1),
@@ -156,6 +157,9 @@ pub struct Limits {
     pub geometry: Geometry,
     /// F = floor(M / (P × (ranks − 1))): firehoses that each peer owns.
     pub share: u64,
+    /// Firehoses for which each peer finds room whatever others keep: all it owns, but an eighth
+    /// of them where the rest may have been lent to others.
+    pub sure: u64,
     /// MAXVICTIM.
     pub victims: u64,
     /// M.

@@ -71,6 +71,52 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_one_borrowed_and_keeps_others_have_what_is_sure(
+        ranks in 3..6_u32,
+        share in 1..40_u64,
+        victims in 1..40_u64,
+        adaptive in any::<bool>(),
+    ) {
+        let pair = pair().plan;
+        let memory = 2 * share * u64::from(ranks);
+        let plan = Plan { ranks, share, victims, adaptive, memory, borrowing: true, ..pair };
+        let mut world = World::new(plan).with_hostile();
+        let target = ranks as usize - 1;
+        world.grab(target);
+        let theirs = world.ranks[target].engine.attached_by(0);
+        prop_assert!(share < 4 || theirs > share, "it was lent nothing: {theirs} of {share}");
+        let sure = world.ranks[target].engine.limits().sure;
+        let (page, base) = (PAGE as u64, world.ranks[target].memory.base());
+        let mut places = 0..memory;
+        let mut begun = 0;
+        for rank in 1..target {
+            let near = world.ranks[rank].memory.base();
+            let mut here = 0;
+            // As many again as it owns are put all the same.
+            while here < 2 * share {
+                let Some(at) = places.next() else {
+                    break;
+                };
+                let far = base + at * page;
+                if world.ranks[target].memory.may(far, page, true).is_err() {
+                    continue;
+                }
+                world.start(rank, target, true, near, far, page);
+                world.drain();
+                here += 1;
+                begun += 1;
+                let (attached, _) = world.ranks[rank].engine.firehoses(target as u32);
+                prop_assert!(attached >= here.min(sure), "{attached} of {here}, {sure} sure");
+            }
+        }
+        prop_assert_eq!((world.book.served, world.book.known.len()), (begun, 0));
+    }
+}
+
 /// Seconds for which the long runs go on: `HYDRANT_SOAK`.
 fn seconds() -> u64 {
     let set = std::env::var("HYDRANT_SOAK").ok();

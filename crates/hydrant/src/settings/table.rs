@@ -109,7 +109,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_BORROW",
-        meaning: "whether a peer may borrow the part of M that others do not use",
+        meaning: "whether a peer may borrow the part of M that others do not use; each is then sure of an eighth of its own share",
         unit: None,
         set: |s, text| switch(text).map(|on| s.registration.borrowing = on),
         show: |s| shown(s.registration.borrowing),

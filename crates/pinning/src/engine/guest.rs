@@ -18,21 +18,34 @@ pub(super) struct Guests {
     peers: FxHashMap<u32, Guest>,
     /// What they attached or were lent, whichever is more.
     used: u64,
+    /// Buckets that each peer is sure to find, whatever others were lent and keep.
+    sure: u64,
+    /// Buckets beyond those that peers attached, or are about to.
+    above: u64,
     /// Who was lent how many.
     borrowers: BTreeSet<(u64, u32)>,
 }
 
 impl Guests {
+    pub(super) fn new(sure: u64) -> Self {
+        Self {
+            sure,
+            ..Self::default()
+        }
+    }
+
     fn get(&self, peer: u32) -> Option<&Guest> {
         self.peers.get(&peer)
     }
 
     fn change<T>(&mut self, peer: u32, change: impl FnOnce(&mut Guest) -> T) -> T {
         let guest = self.peers.entry(peer).or_default();
-        let before = (guest.used(), guest.lent);
+        let sure = self.sure;
+        let before = (guest.used(), guest.lent, guest.above(sure));
         let outcome = change(guest);
-        let after = (guest.used(), guest.lent);
+        let after = (guest.used(), guest.lent, guest.above(sure));
         self.used = self.used - before.0 + after.0;
+        self.above = self.above - before.2 + after.2;
         if before.1 != after.1 {
             self.borrowers.remove(&(before.1, peer));
             if after.1 > 0 {
@@ -61,6 +74,12 @@ impl Guests {
         }
         let used = self.peers.values().map(Guest::used).sum();
         agree("buckets used or lent", self.used, used)?;
+        let above = self
+            .peers
+            .values()
+            .map(|guest| guest.above(self.sure))
+            .sum();
+        agree("buckets beyond what is sure", self.above, above)?;
         let borrowers = self.peers.values().filter(|guest| guest.lent > 0);
         agree("borrowers", self.borrowers.len(), borrowers.count())?;
         Ok(slots)
@@ -75,6 +94,7 @@ impl Guests {
     fn remove(&mut self, peer: u32) -> Option<Guest> {
         let guest = self.peers.remove(&peer)?;
         self.used -= guest.used();
+        self.above -= guest.above(self.sure);
         self.borrowers.remove(&(guest.lent, peer));
         Some(guest)
     }
@@ -106,6 +126,10 @@ struct Attached {
 impl Guest {
     fn used(&self) -> u64 {
         self.buckets.max(self.lent)
+    }
+
+    fn above(&self, sure: u64) -> u64 {
+        (self.buckets + self.asked).saturating_sub(sure)
     }
 
     fn arrive(&mut self, run: Run, slot: u32) {
@@ -177,7 +201,11 @@ impl Engine {
         }
         self.take_back(from, &wanted.releases, false, out)?;
         let count = wanted.needs.iter().map(|need| need.welcome.count).sum();
-        let why = match self.admits(from, count)? {
+        let admitted = self.admits(from, count)?;
+        if !admitted {
+            self.call_back(from, count, out);
+        }
+        let why = match admitted {
             true => verdict.objection().or(self.holds_back(&wanted)),
             false => Some(Refusal::Limit),
         };
@@ -228,6 +256,10 @@ impl Engine {
 
     /// Whether a peer may have so many buckets more. Of firehoses it knows how many it owns;
     /// without them, more than could ever be registered are refused, and it copies.
+    ///
+    /// What a peer was lent it may keep, whatever it is asked. So nobody gets more than is
+    /// [sure](Limits::sure) unless so much is left for each of the others: they find it
+    /// there, and for what is more they copy until it is given back.
     fn admits(&self, peer: u32, count: u64) -> Result<bool, &'static str> {
         let (has, most_lent) = (self.guests.get(peer)).map_or((0, 0), |guest| {
             (guest.buckets + guest.asked, guest.most_lent)
@@ -238,7 +270,10 @@ impl Engine {
         if has + count > self.limits.share + most_lent {
             return Err("a move for more firehoses than the peer owns");
         }
-        Ok(true)
+        let Guests { sure, above, .. } = self.guests;
+        let more = (has + count).saturating_sub(sure) - has.saturating_sub(sure);
+        let peers = u64::from(self.config.ranks - 1);
+        Ok(more == 0 || peers * sure + above + more <= self.limits.peers_total)
     }
 
     /// Memory that is being taken back is attached to nobody; what is near it may be copied.
@@ -404,7 +439,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Lends what other peers leave unused, but for an eighth of M that stays for newcomers.
+    /// Lends what other peers leave unused, but for an eighth of M that stays for newcomers; what
+    /// is lent is no promise that there is room when it is used.
     fn lend(&mut self, to: u32, wish: u64) -> u64 {
         if wish == 0 || !self.config.borrowing {
             return 0;

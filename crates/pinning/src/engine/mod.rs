@@ -161,7 +161,7 @@ impl Engine {
             hot: Arc::new(hot),
             local,
             fars: FxHashMap::default(),
-            guests: Guests::default(),
+            guests: Guests::new(limits.sure),
             ops: FxHashMap::default(),
             pieces: FxHashMap::default(),
             legs: FxHashMap::default(),

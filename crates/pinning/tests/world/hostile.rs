@@ -36,6 +36,33 @@ impl World {
         queue.push_back(bytes);
     }
 
+    /// The hostile rank attaches what it can at another and borrows what it can, and gives
+    /// nothing back.
+    pub(crate) fn grab(&mut self, target: usize) {
+        let hostile = self.hostile.expect("there is one");
+        let first = self.ranks[target].memory.base() / self.plan.bucket();
+        let all = self.plan.memory;
+        // What it was lent it knows only after it asked.
+        for bucket in (0..all).chain(0..all) {
+            let run = Run {
+                first: first + bucket,
+                count: 1,
+            };
+            let bytes = self.with_data(&Message::Move(Move {
+                id: 1 + bucket,
+                write: true,
+                hold: true,
+                borrow: u64::MAX,
+                releases: Vec::new(),
+                needs: vec![Need { run, welcome: run }],
+                ride: None,
+            }));
+            let queue = self.channels.entry((hostile, target)).or_default();
+            queue.push_back(bytes);
+            self.drain();
+        }
+    }
+
     /// A message to the hostile rank: it answers it, more or less.
     pub(crate) fn misanswer(&mut self, from: usize, bytes: &[u8]) {
         let Ok((message, _)) = Message::decode(bytes) else {
