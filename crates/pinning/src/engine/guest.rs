@@ -194,6 +194,11 @@ impl Engine {
         if wanted.needs.is_empty() {
             return Err("a move that needs nothing");
         }
+        // What is counted here once is not to be attached twice.
+        let apart = |pair: &[Need]| pair[0].welcome.end() <= pair[1].welcome.first;
+        if !wanted.needs.windows(2).all(apart) {
+            return Err("a move whose needs overlap, or are not in order");
+        }
         if let Some(ride) = wanted.ride
             && (wanted.needs.len() != 1 || ride.len as usize > self.config.ride)
         {

@@ -6,6 +6,9 @@ use crate::{
     wire::{Need, Place},
 };
 
+/// Pulls of one peer being answered at once; what is more it copies.
+const MOST: usize = 1 << 10;
+
 /// A pull being answered.
 #[derive(Debug)]
 pub(super) struct Pull {
@@ -39,7 +42,8 @@ impl Engine {
             .and_then(|len| geometry.span(addr, len).ok())
             .filter(|run| run.count > 0)
             .ok_or("a pull of no memory")?;
-        let cannot = run.count > self.limits.total || self.is_going(run);
+        let theirs = self.pulls.values().filter(|pull| pull.from == from);
+        let cannot = run.count > self.limits.total || self.is_going(run) || theirs.count() >= MOST;
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
             self.send(from, Message::Pulled { id, refused }, out);

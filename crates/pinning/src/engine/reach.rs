@@ -223,6 +223,13 @@ impl Engine {
         {
             return Err("an answer that grants buckets twice");
         }
+        if (asked.refused.iter().chain(&granted.refused))
+            .map(|(run, _)| run.count)
+            .sum::<u64>()
+            > asked.needs.iter().map(|need| need.welcome.count).sum()
+        {
+            return Err("an answer that refuses buckets twice");
+        }
         if granted.ride.is_some() && asked.rider.is_none() {
             return Err("an answer with data that was not asked for");
         }

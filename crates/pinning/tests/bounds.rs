@@ -1,0 +1,130 @@
+//! What a peer can make an engine note down, or attach, by messages that no honest one sends.
+
+use hydrant_pinning::{
+    Action, Config, Engine, Error, Message, Operation, Own, Refusal, Run, Verdict,
+    wire::{Grant, Granted, Move, Need, Place},
+};
+
+const PAGE: u64 = 4096;
+
+fn engine() -> Engine {
+    Engine::new(Config::firehose_paper(0, 2)).expect("the paper's")
+}
+
+fn run(first: u64, count: u64) -> Run {
+    Run { first, count }
+}
+
+fn is_malformed(engine: &mut Engine, message: Message) -> bool {
+    let mut out = Vec::new();
+    let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+    matches!(outcome, Err(Error::Malformed { peer: 1, .. }))
+}
+
+fn wish(needs: &[(Run, Run)]) -> Message {
+    let needs = needs.iter().map(|(run, welcome)| Need {
+        run: *run,
+        welcome: *welcome,
+    });
+    Message::Move(Move {
+        id: 1,
+        write: true,
+        hold: true,
+        needs: needs.collect(),
+        ..Move::default()
+    })
+}
+
+#[test]
+fn what_is_counted_once_is_not_attached_twice() {
+    let (narrow, wide) = (run(7, 1), run(0, 64));
+    assert!(is_malformed(
+        &mut engine(),
+        wish(&[(run(0, 1), wide), (narrow, narrow)])
+    ));
+    assert!(is_malformed(
+        &mut engine(),
+        wish(&[(narrow, narrow), (run(3, 1), run(3, 1))])
+    ));
+    let apart = wish(&[(narrow, narrow), (run(8, 1), run(8, 9))]);
+    assert!(!is_malformed(&mut engine(), apart));
+}
+
+#[test]
+fn an_answer_in_parts_without_end_is_malformed() {
+    let mut engine = engine();
+    let operation = Operation {
+        id: 1,
+        peer: 1,
+        put: true,
+        local: PAGE,
+        remote: 100 * PAGE,
+        len: 8,
+        own: Own::Lasting,
+        copied: false,
+    };
+    let mut out = Vec::new();
+    engine.begin(operation, &mut out).expect("a peer");
+    let asked = out.iter().find_map(|action| match action {
+        Action::Send {
+            message: Message::Move(wanted),
+            ..
+        } => Some(wanted.id),
+        _ => None,
+    });
+    let part = Message::Granted(Granted {
+        id: asked.expect("a move"),
+        last: false,
+        refused: vec![(run(100, 1), Refusal::Limit)],
+        ..Granted::default()
+    });
+    assert!(!is_malformed(&mut engine, part.clone()));
+    assert!(is_malformed(&mut engine, part));
+}
+
+#[test]
+fn pulls_beyond_what_is_noted_down_are_refused() {
+    let mut engine = engine();
+    let mut refused = 0;
+    for id in 0..5_000 {
+        let pull = Message::Pull {
+            id,
+            from: PAGE,
+            to: vec![Place {
+                key: 1,
+                addr: PAGE,
+                len: 8,
+            }],
+        };
+        let mut out = Vec::new();
+        let outcome = engine.message(1, pull, Verdict::Fine, &mut out);
+        outcome.expect("an honest rank may ask so much");
+        // What is pulled is never registered here.
+        refused += (out.iter())
+            .filter(|action| {
+                let answer = Message::Pulled {
+                    id,
+                    refused: Some(Refusal::Limit),
+                };
+                matches!(action, Action::Send { message, .. } if *message == answer)
+            })
+            .count();
+    }
+    assert!(refused > 3_000, "{refused}");
+    assert!(engine.entries() < 5_000, "{}", engine.entries());
+}
+
+#[test]
+fn no_more_is_registered_for_good_than_there_is() {
+    let mut engine = engine();
+    let grant = |run| Grant {
+        run,
+        key: 1,
+        writable: true,
+    };
+    for wrong in [run(0, 1 << 39), run(u64::MAX, 2), run(5, 0)] {
+        let told = engine.add_static(1, &[grant(wrong)], 16);
+        assert!(matches!(told, Err(Error::Malformed { .. })), "{wrong:?}");
+    }
+    assert_eq!(engine.add_static(1, &[grant(run(5, 16))], 16), Ok(()));
+}
