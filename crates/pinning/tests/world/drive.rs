@@ -362,8 +362,15 @@ impl World {
         }
         let lasts = match message {
             Message::Move(wanted) => {
+                // Whoever means memory that went by now, though others last in its bucket, is
+                // not to have that registered.
+                let went = |known: &Known| {
+                    (known.rank, known.peer) == (from, rank)
+                        && !memory.lasts(known.remote, known.len)
+                };
                 let mut needs = wanted.needs.iter();
-                needs.all(|need| memory.lasts_everywhere(need.run))
+                (self.plan.pages == 1 || !self.book.known.values().any(went))
+                    && needs.all(|need| memory.lasts_everywhere(need.run))
             }
             Message::Pull { from, to, .. } => {
                 let len = to.iter().map(|place| place.len);
