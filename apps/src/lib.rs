@@ -3,7 +3,8 @@
 //! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are what
 //! Firehose was measured with (§4.3, table 3). They are ordinary programs: whatever they
 //! do, a user's program can do too. [`hammer`] is a third one, for tests of faults: its ranks access
-//! each other's memory all the time and check all they read. The first two are made of these modules:
+//! each other's memory all the time and check all they read. [`torture`] is a fourth: everything
+//! that the API can do, in random order, checked. The first two are made of these modules:
 //!
 //! | | |
 //! |---|---|
@@ -23,6 +24,7 @@ pub mod cannon;
 pub mod exchange;
 pub mod hammer;
 pub mod input;
+mod kernel;
 pub mod matrix;
 pub mod options;
 pub mod program;
@@ -32,3 +34,4 @@ pub mod seed;
 pub mod shape;
 pub mod sort;
 pub mod together;
+pub mod torture;

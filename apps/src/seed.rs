@@ -28,6 +28,31 @@ impl Seed {
     }
 }
 
+/// A stream of random numbers, drawn one after the other.
+#[derive(Debug)]
+pub(crate) struct Dice(Seed, u64);
+
+impl Dice {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self(seed, 0)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.1 += 1;
+        self.0.bits(self.1)
+    }
+
+    /// A number below `limit`, or 0.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    /// Once in so many times.
+    pub(crate) fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+}
+
 /// The output function of SplitMix64 (Steele, Lea and Flood, 2014), a bijection.
 pub fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

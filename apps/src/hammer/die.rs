@@ -14,7 +14,8 @@ use clap::ValueEnum;
 use hydrant::Job;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::{kernel, say};
+use super::say;
+use crate::kernel;
 
 /// When a rank dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -6,8 +6,8 @@
 
 use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
 
-use super::{Dice, die::Phase, log::Log};
-use crate::seed::mix;
+use super::{die::Phase, log::Log};
+use crate::seed::{Dice, mix};
 
 /// Slots that a rank has in each area of each other rank, and words of a slot.
 const SLOTS: usize = 24;

@@ -12,7 +12,8 @@ use std::{
 use hydrant::{Error, Job, Rank, Result};
 use serde::Serialize;
 
-use super::{die::Phase, kernel};
+use super::die::Phase;
+use crate::kernel;
 
 /// Operations between two looks at what is pinned.
 const SAMPLE: u64 = 16;

@@ -7,8 +7,8 @@ use std::sync::{
 
 use hydrant::{Function, Handler, Job, Rank, Result};
 
-use super::{Dice, die::Phase, log::Log};
-use crate::seed::mix;
+use super::{die::Phase, log::Log};
+use crate::seed::{Dice, mix};
 
 /// Messages sent in a row, and words of payload, at most.
 const ROW: usize = 8;

@@ -10,8 +10,7 @@
 mod die;
 mod field;
 mod finish;
-mod kernel;
-mod log;
+pub(crate) mod log;
 mod messages;
 mod report;
 mod targets;
@@ -28,7 +27,10 @@ use std::{
 use clap::Parser;
 use hydrant::{Error, Job, Rank, Result};
 
-use crate::{options::Format, seed::Seed};
+use crate::{
+    options::Format,
+    seed::{Dice, Seed},
+};
 use die::{Phase, Situation};
 use field::{Field, Which};
 use log::Log;
@@ -168,7 +170,7 @@ fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
             let after = Duration::from_secs_f64(arguments.at);
             threads.spawn(move || die::kill_self_in(situation, job, &working, after));
         }
-        let mut dice = Dice(Seed::new(arguments.seed, u64::from(job.rank().0)), 0);
+        let mut dice = Dice::new(Seed::new(arguments.seed, u64::from(job.rank().0)));
         let begun = Instant::now();
         let mut until = begun + Duration::from_secs_f64(arguments.seconds);
         let mut mourned = 0;
@@ -220,21 +222,5 @@ impl Stop<'_> {
             self.1 = Instant::now();
         }
         is_due && self.0.is_some_and(Path::exists)
-    }
-}
-
-/// A stream of random numbers.
-#[derive(Debug)]
-pub(crate) struct Dice(Seed, u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.1 += 1;
-        self.0.bits(self.1)
-    }
-
-    /// A number below `limit`, or 0.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
     }
 }

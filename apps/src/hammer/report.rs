@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Arguments, kernel,
+    Arguments,
     log::{Log, Loss, Tally, kind},
     targets::Case,
 };
-use crate::options::Format;
+use crate::{kernel, options::Format};
 
 /// One rank's story.
 #[derive(Debug, Clone, Serialize)]

@@ -1,0 +1,327 @@
+//! All that the API can do, at random, from several threads of every rank at once, each result
+//! checked against a serial model or a pattern that says for itself what it is: what `cargo xtask
+//! soak` runs for as long as wished.
+//!
+//! | | is checked by |
+//! |---|---|
+//! | [`region`]: puts and gets by every way | a serial model that the one thread that writes keeps |
+//! | [`lender`], [`guest`]: buffers lent and taken back, pointers gone stale | words that name owner, buffer and writer |
+//! | [`words`]: atomic operations | sums, and a serial model |
+//! | [`calls`]: messages, calls | numbers and patterns |
+//! | [`collectives`]: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
+//! | [`anywhere`]: memory by its address | a serial model |
+//! | [`watch`]: hangs | an operation that takes a minute ends the process |
+//!
+//! A seed repeats what is tried, though not, but in virtual time, how it falls together.
+
+mod anywhere;
+mod calls;
+mod collectives;
+mod guest;
+mod hand;
+mod lender;
+mod region;
+mod report;
+mod stamp;
+mod watch;
+mod words;
+
+use std::{
+    io::Write,
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use hydrant::{Error, Job, Rank, Result, Symmetric};
+
+use crate::options::Format;
+use anywhere::{Anywhere, Places};
+use calls::{Calls, Handlers};
+use collectives::Collectives;
+use guest::Guest;
+use hand::{Crew, Hand, Tally, is_simulated, locked};
+use lender::Lender;
+use region::Region;
+use report::Report;
+use words::Words;
+
+/// Things that the first thread does between two things that all ranks do, at most.
+const ROUND: usize = 24;
+
+/// Does all that can be done at random, and checks it.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "torture", version)]
+pub struct Arguments {
+    /// How long to go on
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 3.0,
+        conflicts_with = "rounds"
+    )]
+    seconds: f64,
+
+    /// How many things all ranks do together, instead of a time
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<u64>,
+
+    /// What everything is drawn from
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+
+    /// Threads of each rank; one in virtual time
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
+    threads: u8,
+
+    /// Leak handles and guards at times; what they hold stays pinned until the process ends
+    #[arg(long)]
+    leak: bool,
+
+    /// How long an operation may take before it counts as a hang
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    patience: f64,
+
+    /// How to print what became of each rank
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Joins the job and works; the status is 0 if everything was right, 1 if anything was not, 3 if
+/// a rank was lost and nothing else was wrong, and 4 if an operation never ended.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(usage) => {
+            let _ = usage.print();
+            return ExitCode::from(u8::from(usage.use_stderr()) * 2);
+        }
+    };
+    watch::start(Duration::from_secs_f64(arguments.patience), arguments.seed);
+    let told = Mutex::new(Vec::new());
+    let ended = hydrant::run(|job| {
+        let (tally, outcome) = work(job, &arguments);
+        locked(&told).push(Report::new(job, &arguments, tally, &outcome));
+        outcome
+    });
+    let mut told = std::mem::take(&mut *locked(&told));
+    if told.is_empty() {
+        let cause = ended.err().map(|cause| cause.to_string());
+        eprintln!("torture: {}", cause.unwrap_or_default());
+        return ExitCode::FAILURE;
+    }
+    // In virtual time all ranks are of this process.
+    told.sort_by_key(|report| report.rank);
+    let cause = ended.as_ref().err();
+    told.iter_mut().for_each(|report| report.note_after(cause));
+    let text: String = told.iter().map(|report| report.text(&arguments)).collect();
+    // One write, for the ranks share the output.
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    let bad = told
+        .iter()
+        .find(|report| report.status() != ExitCode::SUCCESS);
+    match (bad, printed) {
+        (_, Err(_)) => ExitCode::FAILURE,
+        (None, _) => ExitCode::SUCCESS,
+        (Some(report), _) => report.status(),
+    }
+}
+
+/// What all threads of a rank share.
+struct Shared {
+    region: Symmetric<u8>,
+    board: Symmetric<u64>,
+    words: words::Memory,
+    handlers: Handlers,
+    places: Places,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    /// Collective.
+    fn new(job: &Job, crew: Crew) -> Result<Self> {
+        Ok(Self {
+            region: job.alloc(crew.workers() * region::BYTES)?,
+            board: job.alloc(crew.workers() * lender::RECORD)?,
+            words: words::Memory::new(job, crew)?,
+            handlers: Handlers::new(job, crew)?,
+            places: Places::new(job, crew)?,
+            stop: AtomicBool::new(false),
+        })
+    }
+}
+
+/// A thread with all that it works on.
+struct Worker<'job> {
+    hand: Hand<'job>,
+    region: Region,
+    lender: Lender,
+    guest: Guest,
+    words: Words,
+    calls: Calls,
+    anywhere: Anywhere,
+}
+
+impl<'job> Worker<'job> {
+    fn new(hand: Hand<'job>, shared: &Shared) -> Self {
+        Self {
+            region: Region::new(&shared.region, &hand),
+            lender: Lender::new(&shared.board),
+            guest: Guest::new(&shared.board, &hand),
+            words: Words::new(&shared.words, hand.crew),
+            calls: Calls::new(&shared.handlers, hand.crew),
+            anywhere: Anywhere::new(&shared.places),
+            hand,
+        }
+    }
+
+    /// One thing, drawn at random.
+    fn step(&mut self) -> Result<()> {
+        let hand = &mut self.hand;
+        match hand.dice.below(100) {
+            0..36 => self.region.step(hand),
+            36..60 => self.guest.step(hand),
+            60..70 => self.lender.step(hand),
+            70..80 => self.words.step(hand),
+            80..90 => self.calls.step(hand, &mut self.region),
+            90..95 => self.anywhere.step(hand),
+            95..98 => {
+                hand.compute();
+                Ok(())
+            }
+            _ => hand.must("quiet", Job::quiet).map(drop),
+        }
+    }
+
+    /// Until it is enough, or a rank is lost.
+    fn work(&mut self, shared: &Shared) -> Result<()> {
+        while !shared.stop.load(Relaxed) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// When no thread does anything new any more.
+    fn check(&mut self) -> Result<()> {
+        self.region.check_all(&mut self.hand)?;
+        self.words.check_own(&mut self.hand)?;
+        self.calls.check_all(&mut self.hand)?;
+        self.lender.finish(&mut self.hand)?;
+        self.anywhere.finish();
+        Ok(())
+    }
+}
+
+fn work(job: &Job, arguments: &Arguments) -> (Tally, Result<()>) {
+    let mut tally = Tally::default();
+    let outcome = torture(job, arguments, &mut tally);
+    (tally, outcome)
+}
+
+fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+    let crew = Crew {
+        ranks: job.size() as usize,
+        threads: match is_simulated(job) {
+            true => 1,
+            false => usize::from(arguments.threads),
+        },
+        leaks: arguments.leak,
+    };
+    if crew.workers() >= stamp::OWNER {
+        let most = stamp::OWNER - 1;
+        return Err(Error::other(format!(
+            "all ranks have more than {most} threads"
+        )));
+    }
+    let shared = Shared::new(job, crew)?;
+    let mut collectives = Collectives::new(job, arguments.seed)?;
+    let hand = |thread| Hand::new(job, crew, thread, arguments.seed);
+    let mut first = Worker::new(hand(0), &shared);
+    eprintln!(
+        "torture: rank {} is process {}",
+        job.rank(),
+        std::process::id()
+    );
+    job.barrier()?;
+
+    let (mut others, mut outcome) = (Vec::new(), Ok(()));
+    thread::scope(|threads| {
+        let spawn = |thread| {
+            let (shared, hand) = (&shared, hand(thread));
+            threads.spawn(move || {
+                let mut worker = Worker::new(hand, shared);
+                let ended = worker.work(shared);
+                (worker, ended)
+            })
+        };
+        let spawned: Vec<_> = (1..crew.threads).map(spawn).collect();
+        outcome = lead(&mut first, &mut collectives, arguments);
+        shared.stop.store(true, Relaxed);
+        for thread in spawned {
+            match thread.join() {
+                Ok((worker, ended)) => {
+                    others.push(worker);
+                    if outcome.is_ok() {
+                        outcome = ended;
+                    }
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let outcome = outcome.and_then(|()| finish(job, &shared, &mut first, &mut others));
+    tally.add(first.hand.tally);
+    for worker in others {
+        tally.add(worker.hand.tally);
+    }
+    if outcome.is_ok() {
+        tally.confirm();
+    }
+    outcome
+}
+
+/// The first thread: its own work, and what all ranks do together. The first rank says when it is
+/// enough.
+fn lead(first: &mut Worker, collectives: &mut Collectives, arguments: &Arguments) -> Result<()> {
+    let begun = Instant::now();
+    let mut rounds = 0;
+    loop {
+        for _ in 0..first.hand.dice.below(ROUND) {
+            first.step()?;
+        }
+        collectives.step(&mut first.hand)?;
+        rounds += 1;
+        let enough = match arguments.rounds {
+            Some(count) => rounds >= count,
+            None => begun.elapsed().as_secs_f64() >= arguments.seconds,
+        };
+        let mut said = [u64::from(enough)];
+        first
+            .hand
+            .attempt("broadcast", |job| job.broadcast(Rank(0), &mut said))?;
+        if said == [1] {
+            return Ok(());
+        }
+    }
+}
+
+/// Looks at everything once more, when all threads of all ranks have stopped.
+fn finish(job: &Job, shared: &Shared, first: &mut Worker, others: &mut [Worker]) -> Result<()> {
+    first.hand.attempt("barrier", Job::barrier)?;
+    let mut added = first.words.added.clone();
+    for worker in others.iter() {
+        let pairs = added.iter_mut().zip(&worker.words.added);
+        pairs.for_each(|(sum, other)| *sum += other);
+    }
+    words::check_sums(&mut first.hand, &shared.words, added)?;
+    first.check()?;
+    for worker in others {
+        worker.check()?;
+    }
+    job.barrier()
+}

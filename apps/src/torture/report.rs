@@ -1,0 +1,150 @@
+//! What became of a rank, for people and for programs.
+
+use std::process::ExitCode;
+
+use hydrant::{Error, Job, Result};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Arguments, hand::Tally};
+use crate::{hammer::log::kind, kernel, options::Format};
+
+/// A rank was lost.
+const LOST: u8 = 3;
+
+/// One rank's story.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Report {
+    program: &'static str,
+    pub(crate) rank: u32,
+    ranks: u32,
+    seed: u64,
+    /// Whether handles and guards were leaked.
+    leaked: bool,
+    /// Operations by name, and of all names.
+    counts: Vec<(String, u64)>,
+    operations: u64,
+    checks: u64,
+    wrong: u64,
+    /// What was wrong first.
+    sentences: Vec<String>,
+    /// The operation that took longest, in seconds.
+    longest: f64,
+    longest_what: String,
+    lost: Option<u32>,
+    /// Registrations, and those that the system refused.
+    registrations: u64,
+    refused: u64,
+    /// Bytes registered at most, and the limit if one was set.
+    registered_most: u64,
+    registered_limit: Option<u64>,
+    /// Kilobytes pinned: the most that was seen, and after the job.
+    pinned_most: u64,
+    pinned_after: u64,
+    /// All that was done and seen, as one number, and when it was over. Only where time is
+    /// virtual do they say anything.
+    trace: u64,
+    nanoseconds: u64,
+    /// Why the job ended before it was over.
+    failure: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        job: &Job,
+        arguments: &Arguments,
+        tally: Tally,
+        outcome: &Result<()>,
+    ) -> Self {
+        let lost = match outcome {
+            Err(Error::PeerLost(rank)) => Some(rank.0),
+            _ => None,
+        };
+        let stats = job.registration();
+        let settings = &job.settings().registration;
+        let bucket = settings.bucket.unwrap_or(4096) as u64;
+        let mut report = Self {
+            program: "torture",
+            rank: job.rank().0,
+            ranks: job.size(),
+            seed: arguments.seed,
+            leaked: arguments.leak,
+            operations: tally.operations.values().sum(),
+            counts: tally.operations.into_iter().collect(),
+            checks: tally.checks,
+            wrong: tally.wrong,
+            sentences: tally.sentences,
+            longest: tally.longest.as_secs_f64(),
+            longest_what: tally.longest_what,
+            lost,
+            registrations: job.counters().registrations,
+            refused: stats.map_or(0, |stats| stats.local.failed),
+            registered_most: stats.map_or(0, |stats| stats.local.peak * bucket),
+            registered_limit: settings.m.zip(settings.maxvictim).map(|(m, v)| m + v),
+            pinned_most: tally.pinned_most,
+            pinned_after: 0,
+            trace: tally.trace,
+            nanoseconds: u64::try_from(job.now().as_nanos()).unwrap_or(u64::MAX),
+            failure: (outcome.as_ref().err()).map(|cause| format!("{}: {cause}", kind(cause))),
+        };
+        if super::hand::is_simulated(job) {
+            // Of the real time nothing may be said, or no two runs say the same.
+            report.longest = 0.0;
+            report.longest_what.clear();
+            report.pinned_most = 0;
+        } else {
+            (report.trace, report.nanoseconds) = (0, 0);
+        }
+        report
+    }
+
+    /// The job is over.
+    pub(crate) fn note_after(&mut self, ended: Option<&Error>) {
+        self.pinned_after = kernel::pinned();
+        if let Some(cause) = ended {
+            let failure = || format!("{}: {cause}", kind(cause));
+            self.failure.get_or_insert_with(failure);
+        }
+    }
+
+    pub(crate) fn status(&self) -> ExitCode {
+        let is_right = self.wrong == 0 && (self.leaked || self.pinned_after == 0);
+        match (is_right, self.lost.is_some(), self.failure.is_some()) {
+            (true, false, false) => ExitCode::SUCCESS,
+            (true, true, _) => ExitCode::from(LOST),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    pub(crate) fn text(&self, arguments: &Arguments) -> String {
+        match arguments.format {
+            Format::Json => format!("{}\n", json!(self)),
+            Format::Table => self.table(),
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut rows = vec![
+            ("seed", self.seed.to_string()),
+            ("operations", self.operations.to_string()),
+            ("checks", self.checks.to_string()),
+            ("wrong", self.wrong.to_string()),
+            (
+                "longest wait",
+                format!("{:.3} s, {}", self.longest, self.longest_what),
+            ),
+            ("registrations", self.registrations.to_string()),
+            ("  refused", self.refused.to_string()),
+            ("pinned", format!("{} KiB at most", self.pinned_most)),
+            ("  afterwards", format!("{} KiB", self.pinned_after)),
+        ];
+        rows.extend(self.lost.map(|rank| ("lost", format!("rank {rank}"))));
+        rows.extend(self.failure.clone().map(|cause| ("failure", cause)));
+        rows.extend(self.sentences.iter().map(|it| ("wrong", it.clone())));
+        let mut text = format!("torture, rank {} of {}\n", self.rank, self.ranks);
+        for (name, value) in rows {
+            text += &format!("  {name:<28}{value}\n");
+        }
+        text
+    }
+}

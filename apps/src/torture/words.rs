@@ -1,0 +1,174 @@
+//! Words that are changed atomically: some by all threads at once, whose sums must come out, and
+//! some by one thread alone, which knows what they must be.
+
+use hydrant::{Job, Op, Rank, Result, Symmetric};
+
+use super::hand::{Crew, Hand};
+
+/// Words that all add to, and words that a thread has to itself, at each rank.
+const SHARED: usize = 4;
+const OWN: usize = 3;
+
+/// The memory, one of each for all threads of a rank.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    wide: Symmetric<u64>,
+    narrow: Symmetric<u32>,
+    float: Symmetric<f64>,
+    own: Symmetric<u64>,
+}
+
+impl Memory {
+    /// Collective.
+    pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
+        Ok(Self {
+            wide: job.alloc(SHARED)?,
+            narrow: job.alloc(SHARED)?,
+            float: job.alloc(SHARED)?,
+            own: job.alloc(crew.workers() * OWN)?,
+        })
+    }
+}
+
+/// What a thread added, and what its own words must be.
+pub(crate) struct Words {
+    memory: Memory,
+    /// By kind, rank and word.
+    pub(crate) added: Vec<u64>,
+    own: Vec<u64>,
+}
+
+/// The kinds of shared words.
+const KINDS: usize = 3;
+
+impl Words {
+    pub(crate) fn new(memory: &Memory, crew: Crew) -> Self {
+        Self {
+            memory: memory.clone(),
+            added: vec![0; KINDS * crew.ranks * SHARED],
+            own: vec![0; crew.ranks * OWN],
+        }
+    }
+
+    pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
+        let target = hand.draw_rank();
+        match hand.dice.below(3) {
+            0 => self.add(hand, target),
+            _ => self.change(hand, target),
+        }
+    }
+
+    fn add(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
+        let (kind, at) = (hand.dice.below(KINDS), hand.dice.below(SHARED));
+        let (value, fetches) = (hand.dice.below(1000), hand.dice.one_in(2));
+        let what = format!("add of {value} to word {at} of kind {kind} of rank {target}");
+        let Memory {
+            wide,
+            narrow,
+            float,
+            ..
+        } = &self.memory;
+        let added = hand.must(&what, |_| match (kind, fetches) {
+            (0, true) => wide.fetch_add(target, at, value as u64).map(drop),
+            (0, false) => wide.add(target, at, value as u64),
+            (1, true) => narrow.fetch_add(target, at, value as u32).map(drop),
+            (1, false) => narrow.add(target, at, value as u32),
+            (_, true) => float.fetch_add(target, at, value as f64).map(drop),
+            (_, false) => float.add(target, at, value as f64),
+        })?;
+        if added.is_some() {
+            let ranks = hand.crew.ranks;
+            self.added[(kind * ranks + target.index()) * SHARED + at] += value as u64;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
+        let at = hand.dice.below(OWN);
+        let index = hand.worker * OWN + at;
+        let (expected, value) = (self.own[target.index() * OWN + at], hand.dice.next());
+        let (own, kind) = (&self.memory.own, hand.dice.below(8));
+        let what = format!("atomic {kind} on own word {index} of rank {target}");
+        // What it must find, and what it leaves.
+        let (found, left) = match kind {
+            0 => (hand.must(&what, |_| own.swap(target, index, value))?, value),
+            1 => {
+                let swap = |_: &_| own.compare_swap(target, index, expected, value);
+                (hand.must(&what, swap)?, value)
+            }
+            2 => {
+                let other = expected ^ (value | 1);
+                let swap = |_: &_| own.compare_swap(target, index, other, value);
+                (hand.must(&what, swap)?, expected)
+            }
+            3 => {
+                let and = |_: &_| own.fetch_and(target, index, value);
+                (hand.must(&what, and)?, expected & value)
+            }
+            4 => {
+                let or = |_: &_| own.fetch_or(target, index, value);
+                (hand.must(&what, or)?, expected | value)
+            }
+            5 => {
+                let xor = |_: &_| own.fetch_xor(target, index, value);
+                (hand.must(&what, xor)?, expected ^ value)
+            }
+            6 => {
+                let store = |_: &_| own.atomic_store(target, index, value);
+                (hand.must(&what, store)?.map(|()| expected), value)
+            }
+            _ => {
+                let load = |_: &_| own.atomic_load(target, index);
+                (hand.must(&what, load)?, expected)
+            }
+        };
+        if let Some(found) = found {
+            hand.check(found == expected, || {
+                format!("{what}: it was {found:#x} instead of {expected:#x}")
+            });
+            self.own[target.index() * OWN + at] = left;
+        }
+        Ok(())
+    }
+
+    /// Checks the thread's own words.
+    pub(crate) fn check_own(&self, hand: &mut Hand) -> Result<()> {
+        for target in hand.job.ranks() {
+            for at in 0..OWN {
+                let index = hand.worker * OWN + at;
+                let load = |_: &_| self.memory.own.atomic_load(target, index);
+                let expected = self.own[target.index() * OWN + at];
+                if let Some(found) = hand.must("check of an own word", load)? {
+                    hand.check(found == expected, || {
+                        format!("word {index} of rank {target} is {found:#x}, not {expected:#x}")
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks the sums of all ranks, when nobody adds any more. Collective.
+pub(crate) fn check_sums(hand: &mut Hand, memory: &Memory, mut added: Vec<u64>) -> Result<()> {
+    hand.attempt("all_reduce of what was added", |job| {
+        job.all_reduce(&mut added, Op::Sum)
+    })?;
+    let (ranks, own) = (hand.crew.ranks, hand.job.rank());
+    for (kind, sums) in added.chunks(ranks * SHARED).enumerate() {
+        for at in 0..SHARED {
+            let sum = sums[own.index() * SHARED + at];
+            let found = hand.attempt("sum", |_| match kind {
+                0 => memory.wide.atomic_load(own, at),
+                1 => memory.narrow.atomic_load(own, at).map(u64::from),
+                _ => memory.float.atomic_load(own, at).map(|sum| sum as u64),
+            })?;
+            // Words of 32 bits wrap.
+            let sum = if kind == 1 { sum & 0xffff_ffff } else { sum };
+            hand.check(found == sum, || {
+                format!("all added {sum} to word {at} of kind {kind}, which is {found}")
+            });
+        }
+    }
+    Ok(())
+}
