@@ -1,7 +1,8 @@
-//! One rank of a job, killed at some moment in some situation. `cargo xtask kill-loop` does
-//! this a hundred times.
+//! One rank of a job, killed at some moment: in some situation, on some conduit and by some
+//! strategy, or while the job starts. `cargo xtask kill-loop` does this a hundred times.
 //!
-//! `HYDRANT_TEST_SEED` repeats one.
+//! `HYDRANT_TEST_SEED` repeats one, `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`, `smp+pin`,
+//! `mixed` (two hosts that are pretended) or, where there is a device, `verbs`.
 
 #[path = "../../hydrant/tests/support/left_behind.rs"]
 mod left_behind;
@@ -13,85 +14,221 @@ mod situations;
 mod support;
 
 use std::{
-    env,
+    env, fs,
     process::{Command, ExitCode},
     thread,
     time::Duration,
 };
 
+use hydrant::Strategy;
 use left_behind::Trace;
 use running::{Running, fields};
 use rustix::process::{Pid, Signal, kill_process};
+use situations::Situation;
 
 const RANKS: u64 = 4;
+const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
+/// Conduits times strategies.
+const TURNS: usize = CONDUITS.len() * 10;
+/// One kill in so many is during the start.
+const STARTS: u64 = 4;
+/// Seconds that survivors have to end by themselves: they must not need them.
+const GRACE: &str = "40";
 
 fn main() -> ExitCode {
     let test = support::test("kill_loop_once".to_owned(), kill_one).with_ignored_flag(true);
     support::main(|_, arguments| situations::rank(arguments), vec![test])
 }
 
+/// Who is killed, when and where.
+#[derive(Debug)]
+struct Case {
+    /// Counts through conduits and strategies.
+    turn: usize,
+    conduit: String,
+    strategy: Strategy,
+    situation: Situation,
+    victim: u64,
+    /// After all are ready, or after the launcher was started.
+    delay: Duration,
+    starting: bool,
+}
+
+impl Case {
+    fn draw(seed: u64) -> Self {
+        let mut left = seed;
+        let mut below = |limit: u64| {
+            let drawn = left % limit;
+            left /= limit;
+            drawn
+        };
+        let situation = situations::ALL[below(997) as usize % situations::ALL.len()];
+        let victim = below(RANKS);
+        // Paging is for NICs that page, which are simulated.
+        let all = Strategy::ALL.into_iter();
+        let strategies: Vec<_> = all.filter(|it| *it != Strategy::Paging).collect();
+        let chosen = env::var("HYDRANT_TEST_CONDUIT").ok();
+        let turn = below(TURNS as u64) as usize;
+        let conduit = CONDUITS[turn % CONDUITS.len()].to_owned();
+        let strategy = strategies[turn / CONDUITS.len() % strategies.len()];
+        let starting = below(STARTS) == 0;
+        Self {
+            turn,
+            conduit: chosen.unwrap_or(conduit),
+            strategy,
+            situation,
+            victim,
+            delay: Duration::from_micros(below(60_000) * if starting { 3 } else { 1 }),
+            starting,
+        }
+    }
+
+    fn command(&self, token: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));
+        let ranks = RANKS.to_string();
+        command.args(["run", "-n", &ranks, "--prefix", "none", "--grace", GRACE]);
+        match self.conduit.as_str() {
+            "mixed" => command.envs([
+                ("HYDRANT_CONDUIT", "auto"),
+                ("HYDRANT_PRETEND_HOSTS", "2"),
+                ("HYDRANT_FAR", "smp+pin"),
+            ]),
+            conduit => command.env("HYDRANT_CONDUIT", conduit),
+        };
+        command.env("HYDRANT_REGISTRATION", self.strategy.name());
+        // What is registered for good needs room for all of it.
+        if self.strategy != Strategy::PinEverything {
+            command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
+        }
+        let (situation, victim) = (self.situation.name(), self.victim.to_string());
+        command.args(support::role(&["lost", &situation, &victim, token]));
+        command
+    }
+}
+
 fn kill_one() {
     let seed = match env::var("HYDRANT_TEST_SEED") {
         Ok(seed) => seed.parse().expect("HYDRANT_TEST_SEED is a number"),
-        Err(_) => fresh_seed(),
+        Err(_) => fresh_seed(env::var("NEXTEST_STRESS_CURRENT").ok()),
     };
-    let situation = situations::ALL[(seed % 997) as usize % situations::ALL.len()];
-    let victim = seed / 997 % RANKS;
-    let delay = Duration::from_micros(seed / (997 * RANKS) % 60_000);
-    println!("seed {seed}: {situation:?}, rank {victim} killed after {delay:?}");
-
+    let case = Case::draw(seed);
+    println!("seed {seed}: {case:?}");
     let token = format!("kill-loop-{}-{seed}", std::process::id());
-    let mut trace = Trace::before(&token);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hydrant"));
-    command.args(["run", "-n", &RANKS.to_string(), "--prefix", "none"]);
-    command.args(support::role(&[
-        "lost",
-        &situation.name(),
-        &victim.to_string(),
-        &token,
-    ]));
-    let mut job = Running::start(command);
+    let trace = Trace::before(&token);
+    match case.starting {
+        true => kill_starting(&case, &token, trace),
+        false => kill_ready(&case, &token, trace),
+    }
+}
+
+/// Kills a rank of a job that is in its situation.
+fn kill_ready(case: &Case, token: &str, mut trace: Trace) {
+    let mut job = Running::start(case.command(token));
     let ready = job.expect("ready", RANKS as usize);
     ready.iter().for_each(|rank| trace.note_rank(&rank[1]));
-    thread::sleep(delay);
-    let named = |rank: &&Vec<String>| rank[0] == victim.to_string();
+    thread::sleep(case.delay);
+    let named = |rank: &&Vec<String>| rank[0] == case.victim.to_string();
     let pid = &ready.iter().find(named).expect("the victim is ready")[1];
     let pid = pid.parse().ok().and_then(Pid::from_raw);
     let killed = running::now();
     kill_process(pid.expect("a process id"), Signal::KILL).expect("the victim is killed");
 
     let (status, printed) = job.end();
+    assert_told(case, killed, &printed);
+    assert_eq!(status, 128 + 9, "the status is the killed rank's");
+    if case.conduit == "smp" {
+        trace.assert_one_file();
+    }
+    trace.assert_nothing_left();
+}
+
+/// Kills a rank of a job that is starting, or has just started.
+fn kill_starting(case: &Case, token: &str, trace: Trace) {
+    let job = Running::start(case.command(token));
+    thread::sleep(case.delay);
+    let pid = (0..10_000).find_map(|_| {
+        let found = rank_of(token, case.victim);
+        if found.is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        found
+    });
+    let killed = running::now();
+    kill_process(pid.expect("the victim is started"), Signal::KILL).expect("it is killed");
+    let (status, printed) = job.end();
+    assert_told(case, killed, &printed);
+    assert_eq!(status, 128 + 9, "the status is the killed rank's");
+    trace.assert_nothing_left();
+}
+
+/// Every survivor was told of the victim. Of a job that did not begin the first that is told may
+/// end the others.
+fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
     let told: Vec<_> = (printed.iter())
         .filter_map(|line| fields(line, "lost"))
         .collect();
-    assert_eq!(
-        told.len() as u64,
-        RANKS - 1,
-        "not every survivor was told of a loss:\n{all}"
-    );
     for rank in &told {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
-        println!(
-            "rank {} was told after {:?}",
-            rank[0],
-            at.saturating_sub(killed)
-        );
+        let after = at.saturating_sub(killed);
+        println!("rank {} was told after {after:?}", rank[0]);
         assert_eq!(
             rank[1],
-            victim.to_string(),
+            case.victim.to_string(),
             "rank {} was told of another:\n{all}",
             rank[0]
         );
     }
-    assert_eq!(status, 128 + 9, "the status is the killed rank's:\n{all}");
-    trace.assert_nothing_left();
+    if !case.starting {
+        assert_eq!(
+            told.len() as u64,
+            RANKS - 1,
+            "not every survivor was told of a loss:\n{all}"
+        );
+        return;
+    }
+    let victim = format!("rank {}", case.victim);
+    let errors = printed.iter().filter(|line| line.starts_with("error "));
+    let (named, others): (Vec<_>, Vec<_>) = errors.partition(|line| line.contains(&victim));
+    assert!(
+        others.is_empty(),
+        "a survivor was told of something else:\n{all}"
+    );
+    assert!(
+        !named.is_empty() || !told.is_empty(),
+        "no survivor was told:\n{all}"
+    );
 }
 
-fn fresh_seed() -> u64 {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
-        .expect("the kernel gives random bytes");
-    // Few digits, to be typed again.
-    u64::from_le_bytes(bytes) % 1_000_000_000
+/// The process of a rank of the job with that token in its arguments.
+fn rank_of(token: &str, rank: u64) -> Option<Pid> {
+    let wanted = format!("PMI_RANK={rank}");
+    let has = |path: String, what: &str| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes
+            .split(|byte| *byte == 0)
+            .any(|it| it == what.as_bytes())
+    };
+    let all = fs::read_dir("/proc").expect("/proc is mounted");
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut ranks = pids.filter(|pid| {
+        has(format!("/proc/{pid}/cmdline"), token) && has(format!("/proc/{pid}/environ"), &wanted)
+    });
+    ranks.next().and_then(Pid::from_raw)
+}
+
+/// A seed of chance; of a run that is one of many, for the next conduit and strategy in turn.
+fn fresh_seed(turn: Option<String>) -> u64 {
+    let turn = turn.and_then(|turn| turn.parse::<usize>().ok());
+    loop {
+        let mut bytes = [0; 8];
+        rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+            .expect("the kernel gives random bytes");
+        // Few digits, to be typed again, and enough for all that is drawn from it.
+        let seed = u64::from_le_bytes(bytes) % 100_000_000_000;
+        let place = Case::draw(seed).turn;
+        if turn.is_none_or(|turn| turn % TURNS == place) {
+            return seed;
+        }
+    }
 }

@@ -90,5 +90,6 @@ fn kill_one(situation: &str) {
         );
     }
     assert_eq!(status, 128 + 9, "the status is the killed rank's:\n{all}");
+    trace.assert_one_file();
     trace.assert_nothing_left();
 }

@@ -40,10 +40,14 @@ impl Trace {
             .extend(inodes.filter_map(|line| Some(line.split_whitespace().nth(4)?.to_owned())));
     }
 
+    /// Fails the test unless the ranks that were noted share one file.
+    pub(crate) fn assert_one_file(&self) {
+        assert_eq!(self.memory.len(), 1, "the ranks of a host share one file");
+    }
+
     /// Fails the test unless everything of the job goes away: its processes, the memory they
     /// shared, files and sockets. Other jobs may run meanwhile; they come and go.
     pub(crate) fn assert_nothing_left(&self) {
-        assert_eq!(self.memory.len(), 1, "the ranks of a host share one file");
         let started = Instant::now();
         loop {
             let left = self.left();

@@ -3,7 +3,12 @@
 //! Each is a role: `lost SITUATION VICTIM TOKEN`. Every rank prints `ready RANK PID` when it
 //! is there, and every survivor `lost RANK VICTIM TIME` when it is told.
 
-use std::{io::Write, process::ExitCode, thread, time::Duration};
+use std::{
+    io::Write,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
 
 use hydrant::{Error, Foreign, GlobalPtr, Handler, Job, Rank, Result, Signal, Symmetric};
 
@@ -42,12 +47,16 @@ pub(crate) enum Situation {
     Lends,
     /// The same by messages.
     LendsMessages,
+    /// All compute without a call between accesses to the victim's buffer.
+    Computes,
+    /// The victim computes without a call, for good.
+    ComputesForGood,
 }
 
 pub(crate) use Situation::*;
 
 /// All of them.
-pub(crate) const ALL: [Situation; 16] = [
+pub(crate) const ALL: [Situation; 18] = [
     Calls,
     WaitsForCall,
     Floods,
@@ -64,6 +73,8 @@ pub(crate) const ALL: [Situation; 16] = [
     ForeignMessages,
     Lends,
     LendsMessages,
+    Computes,
+    ComputesForGood,
 ];
 
 impl Situation {
@@ -195,6 +206,8 @@ fn play(situation: Situation, job: &Job, scene: &Scene, victim: Rank) -> Result<
                 scene.memory.signal(job.right(), 0, Signal::Add(1))?;
                 job.wait_until(&scene.memory, 0, |count| count >= round)?;
             }
+            Computes if is_victim => compute(round),
+            ComputesForGood if is_victim => compute(20),
             Lends | LendsMessages if is_victim => access_all(job, scene)?,
             _ if is_victim => sleep_for_good(),
 
@@ -217,6 +230,10 @@ fn play(situation: Situation, job: &Job, scene: &Scene, victim: Rank) -> Result<
             }
             ForeignMemory | ForeignMessages => access(job, scene.published(victim)?)?,
             Lends | LendsMessages => lend(job, scene, victim)?,
+            Computes | ComputesForGood => {
+                compute(round);
+                access(job, scene.published(victim)?)?;
+            }
         }
     }
 }
@@ -225,6 +242,14 @@ fn access(job: &Job, pointer: GlobalPtr<u64>) -> Result<()> {
     let mut data = vec![7; BUFFER];
     job.put_to(pointer, &data)?;
     job.get_from(pointer, &mut data)
+}
+
+/// Keeps a core busy for some milliseconds, without a call.
+fn compute(round: u64) {
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(round % 21) {
+        std::hint::spin_loop();
+    }
 }
 
 /// The victim's part in [`Situation::Lends`]: at the buffers of all, wherever they are lent.
