@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, instructions, models, runners, verbs};
+use crate::{cargo, deny, instructions, models, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -36,6 +36,8 @@ pub(crate) enum Check {
     Miri,
     /// Ranks started by the real mpiexec.hydra and mpirun
     Launchers,
+    /// All that the API can do, at random and checked, on every conduit (docs/faults.md)
+    Soak(soak::Arguments),
     /// A rank is killed in mid-flight, again and again, and nothing is left behind
     KillLoop {
         /// How many times
@@ -62,6 +64,7 @@ impl Check {
             Check::Instructions,
             Check::Miri,
             Check::Launchers,
+            Check::Soak(soak::Arguments::default()),
             Check::KillLoop {
                 times: DEFAULT_KILLS,
             },
@@ -83,6 +86,7 @@ impl Check {
             Check::Instructions => "instructions",
             Check::Miri => "miri",
             Check::Launchers => "launchers",
+            Check::Soak(_) => "soak",
             Check::KillLoop { .. } => "kill-loop",
         }
     }
@@ -92,7 +96,9 @@ impl Check {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
             Check::Clippy => &[Tool::Cc, Tool::Clippy],
-            Check::Doc | Check::Build | Check::DocTests | Check::Loom => &[Tool::Cc],
+            Check::Doc | Check::Build | Check::DocTests | Check::Loom | Check::Soak(_) => {
+                &[Tool::Cc]
+            }
             Check::Deny => &[Tool::CargoDeny],
             Check::Unit => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
@@ -139,6 +145,8 @@ impl Check {
             Check::Instructions => instructions::compare(),
             Check::Miri => models::miri(),
             Check::Launchers => runners::launchers(),
+            // The machine is the business of `verbs`.
+            Check::Soak(_) => soak::short(),
             Check::KillLoop { times } => runners::kill_loop(*times),
         }
     }

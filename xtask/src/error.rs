@@ -41,6 +41,12 @@ pub(crate) enum Error {
         /// The table, and a sentence for each.
         problems: Vec<String>,
     },
+    /// The torture found something wrong.
+    #[error("not all was right:{}", lines(.problems))]
+    Soak {
+        /// The table, and what was wrong, with the commands that repeat it.
+        problems: Vec<String>,
+    },
     /// The command was content, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
@@ -65,7 +71,10 @@ impl Error {
     /// Whether the check was refused its means, rather than run and found wanting.
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
-            Error::Failed { .. } | Error::Counts { .. } | Error::Faults { .. } => false,
+            Error::Failed { .. }
+            | Error::Counts { .. }
+            | Error::Faults { .. }
+            | Error::Soak { .. } => false,
             Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }

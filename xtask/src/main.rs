@@ -15,6 +15,7 @@ mod models;
 mod report;
 mod runners;
 mod setup;
+mod soak;
 mod test;
 mod tool;
 mod verbs;
@@ -30,6 +31,8 @@ use crate::report::Format;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let rows = match cli.task {
+        // By hand it has a table of its own.
+        Task::Check(Check::Soak(arguments)) => return soak::report(&arguments, cli.format),
         Task::Check(check) => vec![check.report()],
         Task::Setup => vec![setup::report()],
         Task::Test => test::report_all(),

@@ -1,0 +1,451 @@
+//! One run: what is tried, and what came of it.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+
+use super::kind::Kind;
+use super::program;
+use crate::command::{at_root, typed};
+
+/// Ranks of a job.
+const RANKS: u64 = 4;
+/// So little to register that moves and evictions happen all the time.
+const LIMITS: [(&str, &str); 2] = [("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")];
+/// One run in so many is one in which a rank is killed, and one in so many leaks handles.
+const KILLS: u64 = 3;
+const LEAKS: u64 = 4;
+/// Seconds that survivors have to end by themselves: longer than what counts as a hang.
+const GRACE: &str = "90";
+/// Longer than any job takes beyond its time; there to end a hang.
+const HANG: Duration = Duration::from_secs(150);
+/// What `torture` exits with if a rank was lost and nothing else was wrong.
+const LOST: i32 = 3;
+/// What a launcher exits with for a rank that was killed.
+const KILLED: i32 = 128 + 9;
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    kind: Kind,
+    strategy: &'static str,
+    pub(super) seed: u64,
+}
+
+impl Trial {
+    /// All of it follows from the seed; the next seed has the next strategy.
+    pub(super) fn draw(kind: Kind, seed: u64) -> Self {
+        let strategies = kind.strategies();
+        Self {
+            kind,
+            strategy: strategies[seed as usize % strategies.len()],
+            seed,
+        }
+    }
+
+    /// Whether it is run twice, to the same end.
+    pub(super) fn repeats(&self) -> bool {
+        self.kind == Kind::Sim
+    }
+
+    /// When a rank is killed, if one is: from before it is started until long after.
+    fn kill(&self) -> Option<(u64, Duration)> {
+        let kills = self.kind != Kind::Sim && self.seed % KILLS == KILLS - 1;
+        let drawn = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        // Half of them during the start.
+        let most = if drawn & 1 == 0 { 120 } else { 1500 };
+        let most = if self.kind == Kind::Verbs {
+            most * 4
+        } else {
+            most
+        };
+        kills.then(|| {
+            (
+                (drawn >> 1) % RANKS,
+                Duration::from_millis((drawn >> 8) % most),
+            )
+        })
+    }
+
+    fn leaks(&self) -> bool {
+        self.seed.is_multiple_of(LEAKS)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = at_root(&program("hydrant").to_string_lossy());
+        command.envs(self.kind.settings(self.seed));
+        command.env("HYDRANT_REGISTRATION", self.strategy);
+        // What is registered for good needs room for all of it.
+        if self.strategy != "pin-everything" {
+            command.envs(LIMITS);
+        }
+        let ranks = RANKS.to_string();
+        command.args(["run", "--prefix", "none", "--grace", GRACE, "-n", &ranks]);
+        command.arg(program("torture"));
+        match self.kind {
+            Kind::Sim => command.args(["--rounds", "40"]),
+            _ => command.args(["--seconds", "2"]),
+        };
+        command.args(["--format", "json", "--seed", &self.seed.to_string()]);
+        if self.leaks() {
+            command.arg("--leak");
+        }
+        command
+    }
+
+    /// As one would type it to repeat the run.
+    pub(super) fn typed(&self) -> String {
+        let command = typed(&self.command());
+        match self.kill() {
+            None => command,
+            Some((rank, after)) => format!("{command}   (rank {rank} killed after {after:?})"),
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) operations: u64,
+    pub(super) checks: u64,
+    pub(super) killed: bool,
+    /// The longest that an operation took, in seconds.
+    pub(super) longest: f64,
+    /// All that the ranks wrote to their standard output.
+    pub(super) said: String,
+    pub(super) problems: Vec<String>,
+}
+
+/// A run under way.
+pub(super) struct Job {
+    child: Child,
+    begun: Instant,
+    out: JoinHandle<String>,
+    err: JoinHandle<String>,
+    mark: String,
+}
+
+impl Job {
+    pub(super) fn start(trial: &Trial) -> io::Result<Self> {
+        // In the environment of every process of the job, by which they are found.
+        let mark = format!("HYDRANT_TEST_SOAK={}-{}", std::process::id(), trial.seed);
+        let (name, value) = mark.split_once('=').unwrap_or_default();
+        let mut command = trial.command();
+        command.env(name, value).process_group(0);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+        Ok(Self {
+            child,
+            begun: Instant::now(),
+            out,
+            err,
+            mark,
+        })
+    }
+
+    pub(super) fn end(mut self, trial: &Trial) -> Outcome {
+        let mut outcome = Outcome::default();
+        let victim = trial.kill().and_then(|(rank, after)| {
+            thread::sleep(after.saturating_sub(self.begun.elapsed()));
+            let killed = kill_rank(&self.mark, rank).then_some(rank);
+            outcome.killed = killed.is_some();
+            killed
+        });
+        let status = self.wait(&mut outcome);
+        // Whoever still has the output open would be waited for in vain.
+        let left = self.left();
+        for (pid, name) in &left {
+            outcome
+                .problems
+                .push(format!("{name} was left behind as process {pid}"));
+            if let Some(pid) = Pid::from_raw(*pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        let (out, err) = (self.out.join(), self.err.join());
+        let (said, err) = (out.unwrap_or_default(), err.unwrap_or_default());
+        outcome.judge(&said, victim, status);
+        if !outcome.problems.is_empty() {
+            let complaints = err.lines().filter(|line| !line.contains("is process"));
+            outcome
+                .problems
+                .extend(complaints.take(12).map(str::to_owned));
+        }
+        outcome.said = said;
+        outcome
+    }
+
+    /// Waits for the launcher, and ends a job that hangs.
+    fn wait(&mut self, outcome: &mut Outcome) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if self.begun.elapsed() < HANG => thread::sleep(Duration::from_millis(5)),
+                _ => break,
+            }
+        }
+        outcome
+            .problems
+            .push(format!("it did not end within {HANG:?}"));
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.child.wait().ok()
+    }
+
+    /// Processes of the job that are still there though it is over; they may take a moment.
+    fn left(&self) -> Vec<(i32, String)> {
+        let since = Instant::now();
+        loop {
+            let left = processes(&self.mark);
+            if left.is_empty() || since.elapsed() > Duration::from_secs(10) {
+                return left;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether the ranks say what they must.
+    fn judge(&mut self, said: &str, victim: Option<u64>, status: Option<ExitStatus>) {
+        let lines = said.lines().filter(|line| line.starts_with('{'));
+        let ranks: Vec<Value> = lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        // Who was told of a loss leaves, and is lost to the others then.
+        let has_left = |lost: u64| {
+            let told = ranks.iter().find(|rank| rank["rank"] == lost);
+            victim.is_some() && told.is_some_and(|rank| rank["lost"].is_u64())
+        };
+        for rank in &ranks {
+            self.add(rank, victim, has_left);
+        }
+        let code = status.and_then(|status| status.code());
+        let right = match victim {
+            None => code == Some(0),
+            // It may have been over before.
+            Some(_) => [Some(0), Some(KILLED), Some(LOST)].contains(&code) || ranks.is_empty(),
+        };
+        if !right && self.problems.is_empty() {
+            self.problems.push(format!("it ended with {status:?}"));
+        }
+        if victim.is_none() && ranks.len() as u64 != RANKS && self.problems.is_empty() {
+            self.problems
+                .push(format!("{} of {RANKS} ranks told their story", ranks.len()));
+        }
+    }
+
+    fn add(&mut self, rank: &Value, victim: Option<u64>, has_left: impl Fn(u64) -> bool) {
+        if let Some(story) = rank["hung"].as_str() {
+            self.problems
+                .push(format!("an operation never ended:\n{story}"));
+            return;
+        }
+        let number = |field: &str| rank[field].as_u64().unwrap_or(0);
+        self.operations += number("operations");
+        self.checks += number("checks");
+        self.longest = self.longest.max(rank["longest"].as_f64().unwrap_or(0.0));
+        let name = &rank["rank"];
+        let mut problem = |what: String| self.problems.push(format!("rank {name} {what}"));
+        if number("wrong") > 0 {
+            problem(format!("found {} things wrong", number("wrong")));
+        }
+        if number("pinned_after") > 0 && rank["leaked"] != true {
+            problem(format!(
+                "had {} KiB pinned after the job",
+                number("pinned_after")
+            ));
+        }
+        if let Some(limit) = rank["registered_limit"].as_u64()
+            && number("registered_most") > limit
+        {
+            problem(format!(
+                "registered {} bytes of {limit}",
+                number("registered_most")
+            ));
+        }
+        let lost = rank["lost"].as_u64();
+        if let Some(lost) = lost
+            && Some(lost) != victim
+            && !has_left(lost)
+        {
+            problem(format!("was told that {lost} was lost, not {victim:?}"));
+        }
+        if let (Some(failure), true) = (rank["failure"].as_str(), lost.is_none()) {
+            problem(format!("failed: {failure}"));
+        }
+    }
+}
+
+/// Where two texts differ first.
+pub(super) fn first_difference(one: &str, other: &str) -> String {
+    let at = (one.bytes().zip(other.bytes())).position(|(one, other)| one != other);
+    let at = at.unwrap_or(one.len().min(other.len()));
+    let around = |text: &str| {
+        let bytes = &text.as_bytes()[at.saturating_sub(40).min(text.len())..];
+        String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned()
+    };
+    format!("`{}` and `{}`", around(one), around(other))
+}
+
+/// Kills a rank of the job with that mark, if it was started and has not ended.
+fn kill_rank(mark: &str, rank: u64) -> bool {
+    let is_rank = |pid: &i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let wanted = format!("PMI_RANK={rank}");
+        environ
+            .split(|byte| *byte == 0)
+            .any(|it| it == wanted.as_bytes())
+    };
+    let found = processes(mark)
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .find(is_rank);
+    let pid = found.and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+}
+
+/// The processes with that mark, and their names.
+fn processes(mark: &str) -> Vec<(i32, String)> {
+    let Ok(all) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let marked = |pid: &i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ
+            .split(|byte| *byte == 0)
+            .any(|it| it == mark.as_bytes())
+    };
+    let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    pids.filter(marked)
+        .map(|pid| (pid, name(pid).trim().to_owned()))
+        .collect()
+}
+
+/// Pages of the whole machine that drivers hold, where the kernel counts them.
+pub(super) fn pages_pinned() -> Option<i64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    let number = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<i64>().ok()
+    };
+    Some(number("nr_foll_pin_acquired")? - number("nr_foll_pin_released")?)
+}
+
+/// How many more there are than before, if that does not pass. Where other programs pin memory
+/// at the same time this says nothing, so only machines of our own are asked.
+pub(super) fn pages_left(before: Option<i64>) -> Option<i64> {
+    let before = before.filter(|_| std::env::var_os("VM_FOLDER").is_some())?;
+    let since = Instant::now();
+    loop {
+        let left = pages_pinned()? - before;
+        if left <= 0 || since.elapsed() > Duration::from_secs(5) {
+            return (left > 0).then_some(left);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn read(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(said: &str, victim: Option<u64>) -> Vec<String> {
+        let mut outcome = Outcome::default();
+        let status = std::process::Command::new("true").status().ok();
+        outcome.judge(said, victim, status);
+        outcome.problems
+    }
+
+    fn told(change: &str) -> String {
+        let ranks = (0..RANKS).map(|rank| {
+            let change = if rank == 2 { change } else { "" };
+            format!("{{\"rank\":{rank},\"wrong\":0,\"pinned_after\":0{change}}}\n")
+        });
+        ranks.collect()
+    }
+
+    #[test]
+    fn ranks_that_found_nothing_wrong_are_right() {
+        assert_eq!(judged(&told(""), None), Vec::<String>::new());
+        let lost = r#","lost":1,"failure":"PeerLost(1)""#;
+        assert_eq!(judged(&told(lost), Some(1)), Vec::<String>::new());
+        // Rank 3 is told of rank 2, which left as it was told of rank 1.
+        let both = told(lost).replace(
+            "\"rank\":3,",
+            "\"rank\":3,\"lost\":2,\"failure\":\"PeerLost(2)\",",
+        );
+        assert_eq!(judged(&both, Some(1)), Vec::<String>::new());
+        let problems = judged(&both, Some(0)).join("\n");
+        assert!(
+            problems.contains("rank 2 was told that 1 was lost"),
+            "{problems}"
+        );
+    }
+
+    #[test]
+    fn whatever_is_wrong_is_said() {
+        for (change, problem) in [
+            (r#","wrong":3"#, "found 3 things wrong"),
+            (r#","pinned_after":4"#, "4 KiB pinned"),
+            (
+                r#","registered_most":9,"registered_limit":8"#,
+                "9 bytes of 8",
+            ),
+            (r#","lost":1"#, "was told that 1 was lost, not None"),
+            (r#","failure":"Freed""#, "failed: Freed"),
+            (r#","hung":"rank 2""#, "never ended"),
+        ] {
+            let problems = judged(&told(change), None).join("\n");
+            assert!(problems.contains(problem), "{problem}: {problems}");
+        }
+        let three: String = told("")
+            .lines()
+            .take(3)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(judged(&three, None), ["3 of 4 ranks told their story"]);
+    }
+
+    #[test]
+    fn differences_are_shown_with_what_is_around_them() {
+        assert_eq!(
+            first_difference("same 1", "same 2"),
+            "`same 1` and `same 2`"
+        );
+        assert_eq!(first_difference("", "more"), "`` and `more`");
+    }
+
+    #[test]
+    fn processes_are_found_by_their_environment() {
+        let mark = format!("HYDRANT_TEST_SOAK=test-{}", std::process::id());
+        let (name, value) = mark.split_once('=').unwrap();
+        let mut sleep = Command::new("sleep");
+        let mut child = sleep.arg("60").env(name, value).spawn().unwrap();
+        assert_eq!(processes(&mark), [(child.id() as i32, "sleep".to_owned())]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(processes(&mark), []);
+    }
+}

@@ -1,0 +1,99 @@
+//! On what it is tried: conduits, and the strategies by which memory gets registered there.
+
+use clap::ValueEnum;
+
+/// A conduit, or two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Shared memory.
+    Smp,
+    /// Shared memory behind NICs that are played.
+    #[value(name = "smp+pin")]
+    Pinned,
+    /// Two hosts that are pretended.
+    Mixed,
+    /// A network in virtual time.
+    Sim,
+    /// Soft-RoCE, in a virtual machine.
+    Verbs,
+}
+
+/// The strategies of every NIC. `paging` is for those that page, which are simulated.
+const STRATEGIES: [&str; 10] = [
+    "firehose",
+    "bounce",
+    "rendezvous-unpin",
+    "rendezvous-no-unpin",
+    "on-demand",
+    "on-demand-leave-pinned",
+    "pipeline",
+    "pipeline-leave-pinned",
+    "pin-down",
+    "pin-everything",
+];
+const PAGING: &str = "paging";
+
+/// The machines that are simulated.
+pub(super) const PROFILES: [&str; 4] = ["ideal", "myrinet-gm", "clan-via", "connectx"];
+
+impl Kind {
+    pub(super) fn all() -> Vec<Self> {
+        Self::value_variants().to_vec()
+    }
+
+    /// Those that are tried on any machine.
+    pub(super) fn without_machine() -> Vec<Self> {
+        Self::all()
+            .into_iter()
+            .filter(|kind| *kind != Self::Verbs)
+            .collect()
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Smp => "smp",
+            Self::Pinned => "smp+pin",
+            Self::Mixed => "mixed",
+            Self::Sim => "sim",
+            Self::Verbs => "verbs",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What makes a job use it, as variables. Where there are several ways the seed chooses.
+    pub(super) fn settings(self, seed: u64) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Smp => {
+                // Buffers of the ranks' own are reached in two ways.
+                let foreign = ["process-vm", "messages"][seed as usize % 2];
+                vec![
+                    ("HYDRANT_CONDUIT", "smp".to_owned()),
+                    ("HYDRANT_SMP_FOREIGN", foreign.to_owned()),
+                ]
+            }
+            Self::Pinned | Self::Verbs => vec![("HYDRANT_CONDUIT", self.name().to_owned())],
+            Self::Mixed => vec![
+                ("HYDRANT_CONDUIT", "auto".to_owned()),
+                ("HYDRANT_PRETEND_HOSTS", "2".to_owned()),
+                ("HYDRANT_FAR", "smp+pin".to_owned()),
+            ],
+            Self::Sim => {
+                let profile = PROFILES[seed as usize / self.strategies().len() % PROFILES.len()];
+                vec![("HYDRANT_CONDUIT", format!("sim:{profile}"))]
+            }
+        }
+    }
+
+    /// The strategies to try in turn.
+    pub(super) fn strategies(self) -> Vec<&'static str> {
+        match self {
+            // Nothing is registered.
+            Self::Smp => vec!["firehose"],
+            Self::Sim => STRATEGIES.into_iter().chain([PAGING]).collect(),
+            _ => STRATEGIES.to_vec(),
+        }
+    }
+}

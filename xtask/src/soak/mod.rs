@@ -1,0 +1,287 @@
+//! `cargo xtask soak`: the torture, kills and repeated runs of `apps`' `torture`, on every conduit
+//! by every strategy, for as long as wished.
+//!
+//! Each run draws from a seed of its own, which is told if anything was wrong, with the command
+//! that repeats it. `docs/faults.md` has the table of a long one.
+
+mod job;
+mod kind;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, fs, io};
+
+use clap::Args;
+
+use crate::check::missing;
+use crate::command::{at_root, cargo, run, run_listening, succeeded, target_folder};
+use crate::error::Error;
+use crate::report::Format;
+use crate::vm;
+use job::{Job, Trial};
+use kind::Kind;
+use table::Row;
+
+/// For how long, on what, and from which seed on.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// How long it takes in all, divided among the conduits
+    #[arg(long, value_name = "MINUTES", default_value = "1", value_parser = minutes)]
+    minutes: Duration,
+
+    /// Only this conduit
+    #[arg(long, value_enum, value_name = "CONDUIT")]
+    only: Option<Kind>,
+
+    /// The seed of the first run; the clock's if not given
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+
+    /// Also write the table, as Markdown, to this file
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+
+    /// Use what is built, and the devices that are here: what this command runs in the machine
+    #[arg(long, hide = true)]
+    here: bool,
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self {
+            minutes: TIME_OF_TEST,
+            only: None,
+            seed: None,
+            markdown: None,
+            here: false,
+        }
+    }
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    (text.parse().ok())
+        .filter(|minutes| (0.01..=10_000.0).contains(minutes))
+        .map(|minutes: f64| Duration::from_secs_f64(minutes * 60.0))
+        .ok_or_else(|| "it is a number of minutes from 0.01 to 10000".to_owned())
+}
+
+/// What `cargo xtask test` spends on it, and `verbs` in the machine.
+const TIME_OF_TEST: Duration = Duration::from_secs(60);
+const TIME_OF_VERBS: Duration = Duration::from_secs(90);
+/// What a machine takes to boot at most, beyond the time it is given.
+const BOOT: f64 = 300.0;
+
+/// Runs it and prints the table: whether nothing was wrong.
+pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
+    match soak(arguments) {
+        Ok(rows) => {
+            print(&rows, format);
+            let written = (arguments.markdown.as_ref()).map(|file| {
+                fs::write(file, table::text(&rows)).map_err(vm::Error::file("write", file))
+            });
+            if let Some(Err(cause)) = written {
+                eprintln!("soak: {cause}");
+                return ExitCode::FAILURE;
+            }
+            match rows.iter().all(Row::is_clean) {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            }
+        }
+        Err(cause) => {
+            eprintln!("soak: {cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(rows: &[Row], format: Format) {
+    match format {
+        Format::Json => rows.iter().for_each(|row| println!("{}", row.json())),
+        Format::Table => {
+            print!("\n{}", table::text(rows));
+            for problem in rows.iter().flat_map(|row| &row.problems) {
+                println!("\n{problem}");
+            }
+        }
+    }
+}
+
+/// What every test run does, on all that needs no machine.
+pub(crate) fn short() -> Result<Vec<String>, Error> {
+    short_of(None, TIME_OF_TEST)
+}
+
+/// The same on RDMA, in a machine.
+pub(crate) fn short_of_verbs() -> Result<Vec<String>, Error> {
+    short_of(Some(Kind::Verbs), TIME_OF_VERBS)
+}
+
+fn short_of(only: Option<Kind>, time: Duration) -> Result<Vec<String>, Error> {
+    let kinds = match only {
+        Some(kind) => vec![kind],
+        None => Kind::without_machine(),
+    };
+    let rows = soak_on(&kinds, time, None, false)?;
+    let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
+    let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
+    match problems.is_empty() {
+        true => Ok(lines),
+        false => Err(Error::Soak {
+            problems: [lines, problems].concat(),
+        }),
+    }
+}
+
+fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
+    let kinds = match arguments.only {
+        Some(kind) => vec![kind],
+        None => Kind::all(),
+    };
+    let missing = missing(vm::TOOLS);
+    if kinds.contains(&Kind::Verbs) && !arguments.here && !missing.is_empty() {
+        // Now, rather than when all else is done.
+        return Err(Error::Missing { tools: missing });
+    }
+    soak_on(&kinds, arguments.minutes, arguments.seed, arguments.here)
+}
+
+fn soak_on(
+    kinds: &[Kind],
+    time: Duration,
+    seed: Option<u64>,
+    here: bool,
+) -> Result<Vec<Row>, Error> {
+    if !here {
+        run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
+    }
+    let seed = seed.unwrap_or_else(seed_of_clock);
+    let share = time / kinds.len() as u32;
+    let mut rows = Vec::new();
+    for kind in kinds {
+        rows.push(match kind {
+            Kind::Verbs if !here => in_machine(share, seed)?,
+            kind => soak_one(*kind, share, seed)?,
+        });
+    }
+    Ok(rows)
+}
+
+/// One conduit, for so long: a run by each strategy after the other.
+fn soak_one(kind: Kind, share: Duration, first: u64) -> Result<Row, Error> {
+    let mut row = Row::new(kind);
+    let begun = Instant::now();
+    let mut number = 0;
+    // Whatever was asked for, something is tried.
+    while number == 0 || begun.elapsed() < share {
+        let trial = Trial::draw(kind, first + number);
+        show(kind, begun, share, &row);
+        let before = job::pages_pinned();
+        for outcome in run_trial(&trial)? {
+            row.add(&trial, outcome);
+        }
+        if let Some(left) = job::pages_left(before) {
+            row.wrong(&trial, &format!("{left} pages were left pinned"));
+        }
+        number += 1;
+    }
+    row.seconds = begun.elapsed().as_secs_f64();
+    show(kind, begun, share, &row);
+    eprintln!();
+    Ok(row)
+}
+
+/// Runs it, twice at once where both must say the same.
+fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
+    let start = || {
+        Job::start(trial).map_err(|source| Error::NotRun {
+            command: trial.typed(),
+            source,
+        })
+    };
+    let first = start()?;
+    if !trial.repeats() {
+        return Ok(vec![first.end(trial)]);
+    }
+    // Each is the other's load.
+    let second = start()?;
+    let (first, mut second) = (first.end(trial), second.end(trial));
+    if first.said != second.said {
+        let differs = job::first_difference(&first.said, &second.said);
+        second
+            .problems
+            .push(format!("two runs of one seed differ: {differs}"));
+    }
+    Ok(vec![first, second])
+}
+
+/// Where it is, in one line that is written over.
+fn show(kind: Kind, begun: Instant, share: Duration, row: &Row) {
+    use io::{IsTerminal, Write};
+    const WIDTH: usize = 20;
+    let (done, all) = (begun.elapsed().as_secs_f64(), share.as_secs_f64());
+    let filled = ((done / all).min(1.0) * WIDTH as f64) as usize;
+    let bar: String = (0..WIDTH)
+        .map(|at| if at < filled { '#' } else { '.' })
+        .collect();
+    let wrong = row.problems.len();
+    let line = format!(
+        "{:<8} [{bar}] {done:5.0} of {all:.0} s, {} runs, {wrong} wrong",
+        kind.name(),
+        row.runs
+    );
+    let mut out = io::stderr();
+    let _ = match out.is_terminal() {
+        true => write!(out, "\r{line} "),
+        // A log needs no line for each run.
+        false if row.runs.is_multiple_of(20) => writeln!(out, "{line}"),
+        false => Ok(()),
+    };
+}
+
+/// RDMA, in a machine that runs this command.
+fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
+    let this = env::current_exe().map_err(|source| Error::NotRun {
+        command: "xtask vm".into(),
+        source,
+    })?;
+    let seconds = share.as_secs_f64();
+    let mut command = at_root("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(&this);
+    command.args([
+        "vm",
+        "--timeout",
+        &format!("{:.0}", seconds * 1.5 + BOOT),
+        "--",
+    ]);
+    command
+        .arg(&this)
+        .args(["soak", "--here", "--only", "verbs", "--format", "json"]);
+    command.args(["--minutes", &(seconds / 60.0).to_string()]);
+    command.args(["--seed", &seed.to_string()]);
+    let mut row = None;
+    let (command, status) = run_listening(command, |line| {
+        row = Row::from_json(line).or(row.take());
+    })?;
+    match row {
+        // It fails if anything was wrong, which the row says.
+        Some(row) => Ok(row),
+        None => {
+            succeeded(command.clone(), status, vec![])?;
+            Err(Error::NothingRan { command })
+        }
+    }
+}
+
+fn seed_of_clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // Few digits, to be typed again.
+    since.map_or(1, |since| since.as_secs() % 10_000_000 * 100)
+}
+
+/// Where a program that cargo built lies.
+fn program(name: &str) -> PathBuf {
+    target_folder().join("debug").join(name)
+}
