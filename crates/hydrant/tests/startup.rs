@@ -19,6 +19,7 @@ fn main() -> ExitCode {
     let tests: Vec<(&str, fn())> = vec![
         ("bad_settings_name_themselves", bad_settings),
         ("unknown_settings_are_warned_of", unknown_settings),
+        ("settings_without_effect_are_warned_of", unused_settings),
         ("alone_is_a_job_of_one", alone),
         ("unusable_launchers_name_the_fix", unusable_launchers),
         ("too_much_memory_is_refused", too_much_memory),
@@ -125,6 +126,20 @@ fn bad_settings() {
 fn unknown_settings() {
     let output = run(&["greet"], &[("HYDRANT_HAEP", "64M")]);
     assert_says(&output, 0, &["warning", "HYDRANT_HAEP", "HYDRANT_HEAP"]);
+}
+
+fn unused_settings() {
+    let pretended = [("HYDRANT_PRETEND_HOSTS", "2"), ("HYDRANT_FAR", "smp+pin")];
+    let timeout = [("HYDRANT_PEER_TIMEOUT", "1")];
+    let start = |variables: &[_]| output(launcher::command(2, &["greet"]), variables);
+    let warned = start(&[&pretended[..], &timeout].concat());
+    assert_says(&warned, 0, &["HYDRANT_PEER_TIMEOUT has no effect here"]);
+    for variables in [&pretended[..], &timeout] {
+        let output = start(variables);
+        assert_says(&output, 0, &[]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("no effect"), "{text}");
+    }
 }
 
 fn alone() {

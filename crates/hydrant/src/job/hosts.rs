@@ -58,7 +58,17 @@ fn far(
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
     match builder.settings.far {
-        FarKind::Pinned => network::pinned(builder, bootstrap, segment),
+        FarKind::Pinned => {
+            if bootstrap.rank() == 0 {
+                (builder.settings).warn_unused("HYDRANT_PEER_TIMEOUT", NOBODY_ASKS);
+            }
+            network::pinned(builder, bootstrap, segment)
+        }
         FarKind::Verbs => network::verbs(builder, bootstrap, segment),
     }
 }
+
+/// Why nobody is lost for being silent between pretended hosts. A peer there that is stopped can
+/// still touch the memory that all map when it goes on: it must not be counted as lost before.
+const NOBODY_ASKS: &str = "ranks of pretended hosts share a kernel, which says at once whose process \
+                           ended; one that is only stopped is waited for";

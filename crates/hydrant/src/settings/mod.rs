@@ -119,7 +119,8 @@ pub struct Settings {
     pub foreign: Foreign,
     /// What concerns RDMA NICs alone.
     pub verbs: VerbsSettings,
-    /// How long a rank of another host may answer nothing before it is lost; zero: for ever.
+    /// How long a rank of another host may answer nothing before it is lost; zero: for ever. Of
+    /// RDMA alone: between pretended hosts the kernel says whose process ended.
     pub peer_timeout: Duration,
     /// Whether counters are printed at the end.
     pub counters: bool,
@@ -213,6 +214,13 @@ impl Settings {
     /// Notes that the program itself set `name`.
     pub(crate) fn built(&mut self, name: &'static str) {
         self.origins.insert(name, Origin::Builder);
+    }
+
+    /// Warns that `name` does nothing in this job, if somebody set it.
+    pub(crate) fn warn_unused(&self, name: &'static str, why: &str) {
+        if self.origins.contains_key(name) {
+            eprintln!("hydrant: warning: {name} has no effect here: {why}");
+        }
     }
 
     fn warn_unknown(&self, name: &str) {

@@ -262,7 +262,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_PEER_TIMEOUT",
-        meaning: "seconds for which a rank of another host may answer nothing before it is lost; 0 is for ever",
+        meaning: "seconds for which a rank of another host may answer nothing before it is lost; 0 is for ever (verbs)",
         unit: Some("seconds"),
         set: |s, text| {
             number(text, 0, 86_400).map(|secs| s.peer_timeout = Duration::from_secs(secs as u64))
