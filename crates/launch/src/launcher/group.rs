@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,35 +22,40 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Group {
     path: PathBuf,
-    /// Whoever writes to it moves into the group.
-    door: OwnedFd,
+    /// Whoever writes to it moves into the group, once it is made.
+    door: OnceLock<OwnedFd>,
 }
 
 impl Group {
-    /// Makes the group of `job`; none where there is no such thing or this user may not.
-    pub(super) fn make(job: &str) -> Option<Group> {
+    /// Where the group of `job` would be; none where there is no such thing.
+    pub(super) fn plan(job: &str) -> Option<Group> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path = own(&mounts, &groups)?.join(job);
-        fs::create_dir(&path).ok()?;
-        let door = File::options().write(true).open(path.join("cgroup.procs"));
-        let can_kill = path.join("cgroup.kill").exists();
+        let door = OnceLock::new();
+        Some(Group { path, door })
+    }
+
+    /// Makes it, where this user may: the guard, who knows of it by then, is there to remove it.
+    pub(super) fn make(&self) {
+        if fs::create_dir(&self.path).is_err() {
+            return;
+        }
+        let procs = self.path.join("cgroup.procs");
+        let door = File::options().write(true).open(procs);
+        let can_kill = self.path.join("cgroup.kill").exists();
         match door {
-            Ok(door) if can_kill => Some(Group {
-                path,
-                door: door.into(),
-            }),
-            _ => {
-                let _ = fs::remove_dir(&path);
-                None
-            }
+            Ok(door) if can_kill => drop(self.door.set(door.into())),
+            _ => drop(fs::remove_dir(&self.path)),
         }
     }
 
     /// Moves the calling process into it. Safe to call between fork and exec.
     pub(super) fn enter(&self) {
-        // One that must stay where it is, is found in other ways.
-        let _ = rustix::io::write(&self.door, b"0");
+        if let Some(door) = self.door.get() {
+            // One that must stay where it is, is found in other ways.
+            let _ = rustix::io::write(door, b"0");
+        }
     }
 
     /// How many processes are in it and the groups below.

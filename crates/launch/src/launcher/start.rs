@@ -72,16 +72,12 @@ pub(super) fn start(
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
     let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
-    let group = Group::make(name).map(Arc::new);
+    let group = Group::plan(name).map(Arc::new);
     let charge = Charge::Ranks(name.to_owned(), group.clone());
-    let guard = match Guard::start(charge) {
-        Ok(guard) => guard,
-        Err(source) => {
-            group.iter().for_each(|group| group.end());
-            let doing = "starting the job's guard";
-            return Err(LaunchError::System { doing, source });
-        }
-    };
+    let guard = Guard::start(charge).map_err(LaunchError::system("starting the job's guard"))?;
+    if let Some(group) = &group {
+        group.make();
+    }
     let tie = Tie {
         before: signals.before(),
         care: guard.care(),

@@ -144,6 +144,7 @@ pub(crate) fn killed_at_the_start() {
                 .stderr(Stdio::null())
                 .spawn()
                 .expect("a launcher");
+            let launcher = child.id();
             thread::sleep(Duration::from_millis(round * 5));
             child.kill().expect("it is ours");
             child.wait().expect("an end");
@@ -156,6 +157,9 @@ pub(crate) fn killed_at_the_start() {
                     round * 5
                 );
                 thread::sleep(Duration::from_millis(2));
+            }
+            if has_groups() {
+                until(|| jobs_of(launcher).is_empty());
             }
         }
     }
@@ -201,13 +205,18 @@ fn has_groups() -> bool {
     made
 }
 
-/// The groups of a launcher's jobs.
+/// The groups of a launcher's job, which there are.
 fn groups_of(launcher: u32) -> Vec<PathBuf> {
+    let groups = jobs_of(launcher);
+    assert!(!groups.is_empty(), "the job has no group");
+    groups
+}
+
+/// The groups of a launcher's jobs.
+fn jobs_of(launcher: u32) -> Vec<PathBuf> {
     let own = own_group().expect("it was there");
     let head = format!("hydrant-{launcher}-");
     let entries = fs::read_dir(own).expect("a folder").flatten();
     let groups = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&head));
-    let groups: Vec<PathBuf> = groups.map(|entry| entry.path()).collect();
-    assert!(!groups.is_empty(), "the job has no group");
-    groups
+    groups.map(|entry| entry.path()).collect()
 }
