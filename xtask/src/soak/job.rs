@@ -443,7 +443,11 @@ mod tests {
         let (name, value) = mark.split_once('=').unwrap();
         let mut sleep = Command::new("sleep");
         let mut child = sleep.arg("60").env(name, value).spawn().unwrap();
-        assert_eq!(processes(&mark), [(child.id() as i32, "sleep".to_owned())]);
+        let expected = [(child.id() as i32, "sleep".to_owned())];
+        // The kernel lets the parent go on before it shows the child's environment.
+        while processes(&mark) != expected {
+            std::thread::yield_now();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(processes(&mark), []);
