@@ -4,11 +4,11 @@
 //!
 //! | | is checked by |
 //! |---|---|
-//! | [`region`]: puts and gets by every way | a serial model that the one thread that writes keeps |
-//! | [`lender`], [`guest`]: buffers lent and taken back, pointers gone stale | words that name owner, buffer and writer |
-//! | [`words`]: atomic operations | sums, and a serial model |
-//! | [`calls`]: messages, calls | numbers and patterns |
-//! | [`collectives`]: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
+//! | `region`: puts and gets by every way | a serial model that the one thread that writes keeps |
+//! | `lender`, `guest`: buffers lent and taken back, pointers gone stale | words that name owner, buffer and writer |
+//! | `words`: atomic operations | sums, and a serial model |
+//! | `calls`: messages, calls | numbers and patterns |
+//! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
 //! | [`anywhere`]: memory by its address | a serial model |
 //! | [`watch`]: hangs | an operation that takes a minute ends the process |
 //!

@@ -134,13 +134,6 @@ fn wake_service(bell: &AtomicU32) {
     wake_bits(bell, SERVICE);
 }
 
-/// Wakes whoever sleeps, if anybody shows that.
-pub(crate) fn wake_shown(bell: &AtomicU32) {
-    if bell.load(SeqCst) & SLEEPERS != 0 {
-        wake(bell);
-    }
-}
-
 /// Wakes every sleeper.
 pub(crate) fn wake(bell: &AtomicU32) {
     disarm(bell, SLEEPERS);

@@ -67,7 +67,7 @@ impl Back {
             });
             // Who fell asleep before did not ask to be told of room, and who polls here may be
             // about to compute.
-            bell::wake_shown(&shared.doors[shared.rank.index()].bell);
+            bell::wake(&shared.doors[shared.rank.index()].bell);
         }
     }
 

@@ -257,6 +257,10 @@ impl Shared {
     /// will read.
     #[cold]
     pub(crate) fn expel(&self, peer: Rank) {
+        // Whoever is lost itself has no say in who takes part.
+        if self.alive(self.rank).is_err() {
+            return;
+        }
         self.end(peer, standing::LOST);
         self.wake_all();
     }

@@ -5,7 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Ticket};
+use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Standing, Ticket};
 
 use super::{HandlerContext, call, failure, failure::Failure, kind};
 use crate::{Rank, collective, counters::Count, job::Core, progress, rma::atomics};
@@ -83,16 +83,20 @@ impl Sink for Pump<'_> {
 
     fn malformed(&mut self, error: Error) {
         self.core.tally.one(Count::Malformed);
-        tracing::error!(%error, "a message was thrown away, and its sender is expelled");
-        let sender = match &error {
-            Error::Malformed { peer, .. } => Some(*peer),
-            _ => None,
+        let Error::Malformed { peer: sender, .. } = error else {
+            tracing::error!(%error, "a message was thrown away");
+            return;
         };
+        // What a rank that has ended sent before may be about what was forgotten with it; and to a
+        // rank that is lost itself all others look as if they had.
+        if self.core.conduit.standing(sender) != Standing::Present || self.core.is_lost_itself() {
+            tracing::debug!(%error, "a message of a rank that has ended was thrown away");
+            return;
+        }
+        tracing::error!(%error, "a message was thrown away, and its sender is expelled");
         // Before the loss can be seen: whoever is told of it asks what it follows from.
         self.core.faults.note(error);
-        if let Some(sender) = sender {
-            self.core.conduit.expel(sender);
-        }
+        self.core.conduit.expel(sender);
     }
 
     fn send_waiting(&mut self) -> bool {

@@ -201,6 +201,7 @@ impl Core {
             begun = engine.begin(operation, out);
         });
         drop(inside);
+        self.take_answers(operation.len as usize);
         if let Err(cause) = begun {
             if let Some(flight) = self.pending.forget(ticket) {
                 self.land(flight, false);
@@ -218,6 +219,16 @@ impl Core {
             });
         }
         Ok(Begun::Told(ticket))
+    }
+
+    /// Whoever begins one operation after the other takes the peers' answers meanwhile: they wait
+    /// for room there, and a peer that never takes any is put out of the job.
+    fn take_answers(&self, len: usize) {
+        let takes =
+            !self.progress.virtual_time && crate::progress::may_wait("taking answers").is_ok();
+        if takes && self.progress.is_due(len) {
+            self.look_round();
+        }
     }
 
     /// How the own side of an operation stands, and where its data is: in a slot of the bounce

@@ -169,7 +169,10 @@ impl Lent {
     pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
         self.change(|state| {
             let Loan { lease, told } = state.exposed.remove(&key)?;
-            state.lasting.remove(&lease.place().0);
+            // An empty one may lie where another begins.
+            if let (start, 1..) = lease.place() {
+                state.lasting.remove(&start);
+            }
             let told: FxHashSet<Rank> = told.into_iter().filter(|rank| present(*rank)).collect();
             let ended = Ended {
                 lease,

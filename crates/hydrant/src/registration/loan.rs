@@ -151,7 +151,9 @@ impl Core {
             let _ = self.conduit.deregister(key);
             return true;
         };
-        let present = |rank| self.conduit.standing(rank) == Standing::Present;
+        // To a rank that is lost itself nobody answers.
+        let alone = self.is_lost_itself();
+        let present = |rank| !alone && self.conduit.standing(rank) == Standing::Present;
         let Some(ended) = registration.lent.end(key.0, present) else {
             return true;
         };
@@ -283,7 +285,12 @@ impl Core {
             registration.change_known(|known| known.asked.remove(&name));
         }
         waited?;
-        lease.ok_or_else(revoked)
+        lease.ok_or_else(|| match self.conduit.standing(rank) {
+            _ if self.is_lost_itself() => Error::Expelled(self.rank),
+            Standing::Present => revoked(),
+            // What was asked for was forgotten with the rank.
+            Standing::Left | Standing::Lost => Error::PeerLost(rank),
+        })
     }
 
     /// An access is over. The last one to a buffer that goes tells its owner.
@@ -346,12 +353,16 @@ impl Core {
         }
     }
 
-    /// A peer says where its buffer lies, or that it lies nowhere; `false` if nobody asked.
+    /// A peer says where its buffer lies, or that it lies nowhere; `false` if nobody asked, or if no
+    /// memory lies there.
     pub(crate) fn loan_answered(&self, delivery: &Delivery<'_>) -> bool {
         let (Some(registration), &[key, start, len]) = (&self.registration, delivery.args) else {
             return false;
         };
         let name = (delivery.from, key);
+        if (start, len) != NOWHERE && start.checked_add(len).is_none() {
+            return false;
+        }
         registration.change_known(|known| known.answered(name, (start, len)))
     }
 

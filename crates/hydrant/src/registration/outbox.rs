@@ -20,8 +20,8 @@ pub(super) enum Letter {
     Loan { tag: u16, key: u64 },
 }
 
-/// Answers to one peer that may wait. An honest one takes answers before it asks for more than its
-/// ring of requests holds.
+/// Answers to one peer that may wait before it is put out of the job. An honest one takes answers
+/// after every few operations that it begins (`Core::take_answers`).
 const MOST_ANSWERS: usize = 1 << 16;
 
 /// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
@@ -71,11 +71,10 @@ impl Outbox {
     pub(super) fn push(&mut self, to: u32, letter: Letter) {
         let queue = self.queues.entry(to).or_default();
         if letter.is_answer() {
-            if queue.answers == MOST_ANSWERS {
-                self.greedy = Some(to);
-                return;
-            }
             queue.answers += 1;
+            if queue.answers > MOST_ANSWERS {
+                self.greedy = Some(to);
+            }
         }
         if queue.letters.is_empty() {
             self.waiting.push(to);
@@ -83,7 +82,7 @@ impl Outbox {
         queue.letters.push_back(letter);
     }
 
-    /// A peer that asks and takes no answers, once.
+    /// A peer that asks and takes no answers.
     pub(super) fn take_greedy(&mut self) -> Option<Rank> {
         self.greedy.take().map(Rank)
     }
@@ -271,8 +270,9 @@ mod tests {
         outbox.push(3, answer());
         assert_eq!(outbox.take_greedy(), Some(Rank(3)));
         assert_eq!(outbox.take_greedy(), None);
+        assert!(outbox.queues[&4].answers == 1);
         let queue = outbox.queues.get_mut(&3).expect("it is waiting");
-        assert_eq!(queue.letters.len(), 3 * MOST_ANSWERS);
+        assert_eq!(queue.letters.len(), 3 * MOST_ANSWERS + 1);
         while !queue.letters.is_empty() {
             queue.pop();
         }

@@ -4,12 +4,15 @@
 #![allow(unsafe_code)] // names memory by its address, to see that this opens nothing else
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::Duration,
 };
 
-use hydrant::{Error, GlobalPtr, Job, Rank, Result, Strategy, Symmetric};
+use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric};
 
 use crate::support::{builder, good};
 
@@ -146,4 +149,73 @@ fn the_own_rank_is_waited_for_too() {
         }
         job.barrier()
     }));
+}
+
+/// A handler that takes a buffer back cannot wait for peers: it panics, and what peers may still
+/// use is never freed.
+#[test]
+fn what_a_handler_takes_back_is_leaked() {
+    good(builder().run_local(2, |job| {
+        let kept: Arc<Mutex<Option<Exposed<'static, u8>>>> = Arc::default();
+        let board = job.alloc::<GlobalPtr<u8>>(1)?;
+        let take = job.function({
+            let kept = Arc::clone(&kept);
+            move |_, ()| {
+                let lent = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+                lent.map_or(0, |lent| lent.take_back().len())
+            }
+        })?;
+        let lent = job.expose(vec![1_u8; 50_000])?;
+        let address = lent.view().as_ptr().addr();
+        board.put_value(job.left(), 0, lent.pointer(0)?)?;
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(lent);
+        job.barrier()?;
+        let theirs = board.local()?.load(0)?;
+        job.put_to(theirs, &[7; 50_000])?;
+        job.barrier()?;
+        let taken = job.call(job.right(), &take, &());
+        if job.registration().is_some() {
+            assert!(taken.is_err(), "peers cannot be waited for there");
+            job.barrier()?;
+            for _ in 0..100 {
+                let other = vec![2_u8; 50_000];
+                assert_ne!(other.as_ptr().addr(), address, "it was freed");
+            }
+        } else {
+            assert_eq!(taken?, 50_000);
+            job.barrier()?;
+        }
+        let late = job.put_to(theirs, &[8]);
+        assert!(matches!(late, Err(Error::Revoked { .. })), "{late:?}");
+        job.barrier()
+    }));
+}
+
+/// The owner ends before it says where its buffer lies.
+#[test]
+fn an_owner_that_is_lost_before_it_answers_is_named() {
+    let ends = builder().service(false).run_local(2, |job| {
+        let board = job.alloc::<GlobalPtr<u8>>(1)?;
+        let lent = job.expose(vec![1_u8; 100])?;
+        board.put_value(job.left(), 0, lent.pointer(0)?)?;
+        job.barrier()?;
+        if job.rank() == Rank(1) {
+            thread::sleep(Duration::from_millis(200));
+            // Its loan does not end before it does.
+            std::mem::forget(lent);
+            return Err(Error::Freed);
+        }
+        let theirs = board.local()?.load(0)?;
+        loop {
+            match job.put_to(theirs, &[7]) {
+                Ok(()) => thread::yield_now(),
+                failed => return failed,
+            }
+        }
+    });
+    assert!(
+        matches!(ends[0], Err(Error::PeerLost(Rank(1)))),
+        "{:?}",
+        ends[0]
+    );
 }

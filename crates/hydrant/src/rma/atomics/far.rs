@@ -116,11 +116,13 @@ pub(crate) fn asked(core: &Core, delivery: &Delivery<'_>, port: &mut dyn ReplyPo
         let what = "an atomic operation by a processor on a word that NICs change";
         return core.malformed(delivery.from, what);
     }
-    let answer = match core.memory.find(block) {
-        Err(_) => (UNKNOWN, 0),
-        Ok(block) => {
-            let part = block.part(core.rank).ok();
-            let old = (part.and_then(|part| part.mapped.as_ref()))
+    let block = core.memory.find(block).ok();
+    // It may be on its way out: then it has no part any more.
+    let found = (block.as_ref()).and_then(|block| Some((block, block.part(core.rank).ok()?)));
+    let answer = match found {
+        None => (UNKNOWN, 0),
+        Some((block, part)) => {
+            let old = (part.mapped.as_ref())
                 .zip(usize::try_from(offset).ok())
                 .and_then(|(own, at)| apply(&own.window, at, *kind, *verb, [value, expected]));
             let Some(old) = old else {
