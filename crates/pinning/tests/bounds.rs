@@ -1,7 +1,7 @@
 //! What a peer can make an engine note down, or attach, by messages that no honest one sends.
 
 use hydrant_pinning::{
-    Action, Config, Engine, Error, Message, Operation, Own, Refusal, Run, Verdict,
+    Action, Config, Engine, Error, Message, Operation, Own, Refusal, Region, Run, Verdict,
     wire::{Grant, Granted, Move, Need, Place},
 };
 
@@ -58,6 +58,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
         peer: 1,
         put: true,
         local: PAGE,
+        region: Region::default(),
         remote: 100 * PAGE,
         len: 8,
         own: Own::Lasting,
@@ -89,6 +90,7 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
     for id in 0..5_000 {
         let pull = Message::Pull {
             id,
+            region: Region::default(),
             from: PAGE,
             to: vec![Place {
                 key: 1,

@@ -17,6 +17,9 @@ use crate::memory::SYSTEM;
 /// Where memory lies, and its bytes.
 pub(super) type Place = (u64, u64);
 
+/// All addresses that there are.
+const EVERYTHING: Place = (0, 1 << (hydrant_pinning::BUCKET_BITS + 12));
+
 /// What peers may name here.
 pub(super) struct Lent {
     rank: Rank,
@@ -282,7 +285,7 @@ impl Lent {
     pub(super) fn covers(&self, to: Rank, region: Region, geometry: Geometry, run: Run) -> bool {
         let place = match Key(region.0) {
             Key::SEGMENT => Some(self.segment),
-            Key::ANY => return self.anywhere,
+            Key::ANY => self.anywhere.then_some(EVERYTHING),
             Key(key) => told(&self.state(), to, key),
         };
         let span = place.and_then(|(start, len)| geometry.span(start, len).ok());

@@ -49,6 +49,7 @@ impl World {
                 count: 1,
             };
             let bytes = self.with_data(&Message::Move(Move {
+                region: Region::default(),
                 id: 1 + bucket,
                 write: true,
                 hold: true,
