@@ -9,8 +9,8 @@
 //! | `words`: atomic operations | sums, and a serial model |
 //! | `calls`: messages, calls | numbers and patterns |
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
-//! | [`anywhere`]: memory by its address | a serial model |
-//! | [`watch`]: hangs | an operation that takes a minute ends the process |
+//! | `anywhere`: memory by its address | a serial model |
+//! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
 //! A seed repeats what is tried, though not, but in virtual time, how it falls together.
 
