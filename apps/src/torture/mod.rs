@@ -104,7 +104,15 @@ pub fn main() -> ExitCode {
     };
     watch::start(Duration::from_secs_f64(arguments.patience), arguments.seed);
     let told = Mutex::new(Vec::new());
-    let ended = hydrant::run(|job| {
+    let builder = match hydrant::log_to_stderr().and_then(|()| Job::builder()) {
+        // Ranks name each other's memory by its address, among other things.
+        Ok(builder) => builder.anywhere(true),
+        Err(cause) => {
+            eprintln!("torture: {cause}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = builder.run(|job| {
         let (tally, outcome) = work(job, &arguments);
         locked(&told).push(Report::new(job, &arguments, tally, &outcome));
         outcome
