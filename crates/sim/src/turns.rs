@@ -141,7 +141,7 @@ pub(crate) struct Turns {
     ready: BTreeSet<(Time, usize, ActorId)>,
     waiting: usize,
     pub(crate) running: Option<ActorId>,
-    /// Whether the game is on: every rank has called once, or ended, or the watchdog found that
+    /// Whether the game is on: every rank has wanted a turn, or ended, or the watchdog found that
     /// nobody is about to.
     pub(crate) open: bool,
     /// Of each rank, whether it has.
@@ -189,13 +189,12 @@ impl Turns {
                 self.actors.len() - 1
             }
         };
-        self.came(rank);
         self.of_rank[rank].push(id);
         self.calls += 1;
         id
     }
 
-    /// A rank called, or ended: nobody has to wait for it before the game begins.
+    /// A rank wants a turn, or ended: nobody has to wait for it before the game begins.
     pub(crate) fn came(&mut self, rank: usize) {
         self.came[rank] = true;
         self.open |= self.came.iter().all(|came| *came);
@@ -237,7 +236,13 @@ impl Turns {
         self.drop_turn(id, Phase::Ready);
         let actor = &mut self.actors[id];
         actor.clock = clock;
-        self.ready.insert((clock, actor.rank, id));
+        let rank = actor.rank;
+        self.ready.insert((clock, rank, id));
+        if !self.open {
+            // Only now, and not as soon as it has joined: the first turn is that of the earliest of
+            // all ranks, so all of them are to be in the queue when it is given.
+            self.came(rank);
+        }
     }
 
     /// The time of the earliest actor that could run.
@@ -318,5 +323,34 @@ impl Turns {
                 self.make_ready(id, clock);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_turn_is_given_when_every_rank_is_in_the_queue_for_it() {
+        let mut turns = Turns::new(2);
+        let [first, second] = [0, 1].map(|rank| turns.join(rank, Seat::here(), 0));
+        // The thread of the first lost its core on the way from joining to the queue.
+        turns.make_ready(second, 0);
+        assert!(
+            !turns.open,
+            "the second would begin, though the first is as early"
+        );
+        turns.make_ready(first, 0);
+        assert!(turns.open);
+        assert_eq!(turns.take_first(), Some(first));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_rank_that_ended_before_it_wanted_a_turn() {
+        let mut turns = Turns::new(2);
+        let second = turns.join(1, Seat::here(), 0);
+        turns.make_ready(second, 0);
+        turns.came(0);
+        assert!(turns.open);
     }
 }
