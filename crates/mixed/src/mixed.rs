@@ -389,6 +389,17 @@ unsafe impl Conduit for Mixed {
     }
 
     fn leave(&self, orderly: bool) {
+        if !orderly {
+            // This rank may give up for the sake of a mate, whose end the far conduit has not found
+            // yet: all are to hear of the mate's end first.
+            let ranks = (0..self.size()).map(Rank);
+            for (rank, mate) in ranks.filter_map(|rank| Some((rank, self.mates.near(rank)?))) {
+                let by_far = self.far.standing(rank);
+                if self.near.standing(mate) == Standing::Lost && by_far == Standing::Present {
+                    self.far.expel(rank);
+                }
+            }
+        }
         // In this order: who hears of it and leaves for its sake is heard of later by all.
         self.far.leave(orderly);
         self.near.leave(orderly);

@@ -89,11 +89,6 @@ impl Standings {
                 Standing::Left => LEFT,
                 Standing::Lost => LOST,
             };
-            if by_near == Some(Standing::Lost) && far.standing(rank) == Standing::Present {
-                // All are to hear of it by the far conduit, and before they hear of those who give
-                // up for its sake: this rank may be about to.
-                far.expel(rank);
-            }
             if now == LOST && self.first_lost().is_none() {
                 // Before anybody can see the loss. The far conduit knows all ranks, and so which
                 // of them was first; it may not have heard yet.
