@@ -19,6 +19,14 @@ pub(crate) enum Error {
         /// The lines of its own summary, where it has one.
         summary: Vec<String>,
     },
+    /// The command was content although tests failed, as nextest is that repeats one.
+    #[error("tests of `{command}` failed{}", lines(.summary))]
+    TestsFailed {
+        /// The command as one would type it.
+        command: String,
+        /// The lines of its own summary.
+        summary: Vec<String>,
+    },
     /// The command could not be started or listened to.
     #[error("`{command}` could not be run: {source}")]
     NotRun {
@@ -72,6 +80,7 @@ impl Error {
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
             Error::Failed { .. }
+            | Error::TestsFailed { .. }
             | Error::Counts { .. }
             | Error::Faults { .. }
             | Error::Soak { .. } => false,

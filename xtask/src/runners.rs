@@ -65,6 +65,9 @@ fn nextest(command: Command) -> Result<Vec<String>, Error> {
     if status.code() == Some(NEXTEST_NO_TESTS) {
         return Err(Error::NothingRan { command });
     }
+    if status.success() && summary.iter().any(|line| names_a_failure(line)) {
+        return Err(Error::TestsFailed { command, summary });
+    }
     succeeded(command, status, summary)
 }
 

@@ -161,8 +161,8 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
     trace.assert_nothing_left();
 }
 
-/// Every survivor was told of the victim. Of a job that did not begin the first that is told may
-/// end the others.
+/// Every survivor was told of the victim. Of a job that did not begin the first that is told ends
+/// the others, perhaps before it said so itself: then the launcher says why it did.
 fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
     let told: Vec<_> = (printed.iter())
@@ -172,12 +172,11 @@ fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
         let after = at.saturating_sub(killed);
         println!("rank {} was told after {after:?}", rank[0]);
-        assert_eq!(
-            rank[1],
-            case.victim.to_string(),
-            "rank {} was told of another:\n{all}",
-            rank[0]
-        );
+        let of_victim = rank[1] == case.victim.to_string();
+        // Between hosts a rank may use one that was told before it and gave up: that one is named.
+        let gave_up = told.iter().any(|other| other[0] == rank[1]);
+        let fits = of_victim || case.conduit == "mixed" && gave_up;
+        assert!(fits, "rank {} was told of another:\n{all}", rank[0]);
     }
     if !case.starting {
         assert_eq!(
@@ -194,8 +193,10 @@ fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
         others.is_empty(),
         "a survivor was told of something else:\n{all}"
     );
+    let reason = format!(": {victim} ended before the fence");
+    let by_launcher = printed.iter().any(|line| line.contains(&reason));
     assert!(
-        !named.is_empty() || !told.is_empty(),
+        !named.is_empty() || !told.is_empty() || by_launcher,
         "no survivor was told:\n{all}"
     );
 }
