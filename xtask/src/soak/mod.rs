@@ -122,7 +122,11 @@ pub(crate) fn short_of_verbs() -> Result<Vec<String>, Error> {
 fn short_of(only: Option<Kind>, time: Duration) -> Result<Vec<String>, Error> {
     let kinds = match only {
         Some(kind) => vec![kind],
-        None => Kind::without_machine(),
+        // Not in virtual time: two runs of one seed are to be the same there, and torture's are
+        // not yet. What is repeatable is tested beside the programs and the papers' experiments.
+        None => (Kind::without_machine().into_iter())
+            .filter(|kind| *kind != Kind::Sim)
+            .collect(),
     };
     let rows = soak_on(&kinds, time, None, false)?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
