@@ -14,7 +14,6 @@ use crate::command::{
 use crate::error::Error;
 use crate::faults;
 use crate::runners::ran_something;
-use crate::soak;
 use crate::tool::Tool;
 use crate::vm;
 
@@ -178,11 +177,10 @@ pub(crate) fn verbs() -> Result<Vec<String>, Error> {
     // Tests start the command, and would build it if it were missing: there that takes very long.
     run(cargo("build --package hydrant-cli"))?;
     let [one, two] = [1, 2].map(with_hosts);
-    let (broken, tortured) = (faults::short(), soak::short_of_verbs());
+    let broken = faults::short();
     let mut notes = one?;
     notes.extend(two?);
     notes.extend(broken?);
-    notes.extend(tortured?);
     Ok(notes)
 }
 

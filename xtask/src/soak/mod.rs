@@ -67,9 +67,8 @@ fn minutes(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is a number of minutes from 0.01 to 10000".to_owned())
 }
 
-/// What `cargo xtask test` spends on it, and `verbs` in the machine.
+/// What `cargo xtask test` spends on it.
 const TIME_OF_TEST: Duration = Duration::from_secs(60);
-const TIME_OF_VERBS: Duration = Duration::from_secs(90);
 /// What a machine takes to boot at most, beyond the time it is given.
 const BOOT: f64 = 300.0;
 
@@ -110,25 +109,14 @@ fn print(rows: &[Row], format: Format) {
 }
 
 /// What every test run does, on all that needs no machine.
+///
+/// Not in virtual time: two runs of one seed are to be the same there, and torture's are not yet.
+/// What is repeatable is tested beside the programs and the papers' experiments.
 pub(crate) fn short() -> Result<Vec<String>, Error> {
-    short_of(None, TIME_OF_TEST)
-}
-
-/// The same on RDMA, in a machine.
-pub(crate) fn short_of_verbs() -> Result<Vec<String>, Error> {
-    short_of(Some(Kind::Verbs), TIME_OF_VERBS)
-}
-
-fn short_of(only: Option<Kind>, time: Duration) -> Result<Vec<String>, Error> {
-    let kinds = match only {
-        Some(kind) => vec![kind],
-        // Not in virtual time: two runs of one seed are to be the same there, and torture's are
-        // not yet. What is repeatable is tested beside the programs and the papers' experiments.
-        None => (Kind::without_machine().into_iter())
-            .filter(|kind| *kind != Kind::Sim)
-            .collect(),
-    };
-    let rows = soak_on(&kinds, time, None, false)?;
+    let kinds: Vec<Kind> = (Kind::without_machine().into_iter())
+        .filter(|kind| *kind != Kind::Sim)
+        .collect();
+    let rows = soak_on(&kinds, TIME_OF_TEST, None, false)?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
     match problems.is_empty() {
