@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use hydrant_apps::torture::Heap;
+
+/// In virtual time two runs of one seed are the same, and so their buffers lie alike.
+#[global_allocator]
+static HEAP: Heap = Heap;
+
 fn main() -> ExitCode {
     hydrant_apps::torture::main()
 }

@@ -19,6 +19,7 @@ mod calls;
 mod collectives;
 mod guest;
 mod hand;
+mod heap;
 mod lender;
 mod region;
 mod report;
@@ -46,6 +47,7 @@ use calls::{Calls, Handlers};
 use collectives::Collectives;
 use guest::Guest;
 use hand::{Crew, Hand, Tally, is_simulated, locked};
+pub use heap::Heap;
 use lender::Lender;
 use region::Region;
 use report::Report;
@@ -232,6 +234,9 @@ fn work(job: &Job, arguments: &Arguments) -> (Tally, Result<()>) {
 }
 
 fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+    // Ranks begin in any order; after this one thread runs at a time.
+    job.barrier()?;
+    let _placed = is_simulated(job).then(|| heap::placed(job.rank(), job.size() as usize));
     let crew = Crew {
         ranks: job.size() as usize,
         threads: match is_simulated(job) {

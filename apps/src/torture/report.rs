@@ -28,7 +28,7 @@ pub(crate) struct Report {
     wrong: u64,
     /// What was wrong first.
     sentences: Vec<String>,
-    /// The operation that took longest, in seconds.
+    /// The operation that took longest, in seconds of the job's clock.
     longest: f64,
     longest_what: String,
     lost: Option<u32>,
@@ -88,9 +88,7 @@ impl Report {
             failure: (outcome.as_ref().err()).map(|cause| format!("{}: {cause}", kind(cause))),
         };
         if super::hand::is_simulated(job) {
-            // Of the real time nothing may be said, or no two runs say the same.
-            report.longest = 0.0;
-            report.longest_what.clear();
+            // Of the real machine nothing may be said, or no two runs say the same.
             report.pinned_most = 0;
         } else {
             (report.trace, report.nanoseconds) = (0, 0);

@@ -23,6 +23,9 @@ const KILLS: u64 = 3;
 const LEAKS: u64 = 4;
 /// Seconds that survivors have to end by themselves: longer than what counts as a hang.
 const GRACE: &str = "90";
+/// How long a driver may take to let go of the pages of processes that ended, and what is told of.
+const RELEASE: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(5);
 /// Longer than any job takes beyond its time; there to end a hang.
 const HANG: Duration = Duration::from_secs(150);
 /// What `torture` exits with if a rank was lost and nothing else was wrong.
@@ -335,6 +338,9 @@ fn processes(mark: &str) -> Vec<(i32, String)> {
 
 /// Pages of the whole machine that drivers hold, where the kernel counts them.
 pub(super) fn pages_pinned() -> Option<i64> {
+    // Each processor counts for itself, and adds that up when it has time. Reading this file, which
+    // only root may, has them all do so: else a job begins with what the last one let go, less.
+    let _ = fs::read("/proc/sys/vm/stat_refresh");
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     let number = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;
@@ -350,7 +356,11 @@ pub(super) fn pages_left(before: Option<i64>) -> Option<i64> {
     let since = Instant::now();
     loop {
         let left = pages_pinned()? - before;
-        if left <= 0 || since.elapsed() > Duration::from_secs(5) {
+        let waited = since.elapsed();
+        if left <= 0 || waited > RELEASE {
+            if waited > SOON {
+                eprintln!("soak: the last pinned pages went {waited:.1?} after the job");
+            }
             return (left > 0).then_some(left);
         }
         thread::sleep(Duration::from_millis(20));

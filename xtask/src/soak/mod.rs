@@ -109,14 +109,8 @@ fn print(rows: &[Row], format: Format) {
 }
 
 /// What every test run does, on all that needs no machine.
-///
-/// Not in virtual time: two runs of one seed are to be the same there, and torture's are not yet.
-/// What is repeatable is tested beside the programs and the papers' experiments.
 pub(crate) fn short() -> Result<Vec<String>, Error> {
-    let kinds: Vec<Kind> = (Kind::without_machine().into_iter())
-        .filter(|kind| *kind != Kind::Sim)
-        .collect();
-    let rows = soak_on(&kinds, TIME_OF_TEST, None, false)?;
+    let rows = soak_on(&Kind::without_machine(), TIME_OF_TEST, None, false)?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
     match problems.is_empty() {

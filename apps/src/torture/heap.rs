@@ -1,0 +1,222 @@
+//! The heap of a thread in virtual time: where its buffers lie follows from what it did before.
+//!
+//! What registering costs depends on the pages and buckets that a buffer touches, and on what was
+//! registered there before. The system's heap places a buffer by what all threads did before, in
+//! real time as well, and at other addresses in each run; so no two runs would be alike. Here each
+//! rank has a part of its own, as far from those of the others, and from a boundary of 2 MiB, in
+//! every run. Buffers share pages with their neighbours and lie where others did, as in any heap.
+
+#![allow(unsafe_code)] // is an allocator
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    ptr,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use hydrant::Rank;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+/// Address space of a rank's part, which begins at a multiple of it.
+const PART: usize = 256 << 20;
+/// The smallest block, and what every block is aligned to.
+const GRAIN: usize = 16;
+/// Sizes of blocks: four for each doubling.
+const CLASSES: usize = 4 * usize::BITS as usize;
+
+/// The allocator of a process: the system's, but for threads that are [`placed`].
+pub struct Heap;
+
+/// All parts.
+static PARTS: OnceLock<Parts> = OnceLock::new();
+
+thread_local! {
+    /// The part of the calling thread, from 1 on; 0 for the system's heap.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Parts {
+    /// Where the first one begins.
+    base: usize,
+    parts: Vec<Mutex<Part>>,
+}
+
+struct Part {
+    /// Bytes that were handed out once.
+    used: usize,
+    /// The last block of each size that was freed, 0 if there is none. Its first word is the
+    /// address of the one before.
+    free: [usize; CLASSES],
+}
+
+/// Until this is dropped, memory of the thread comes from its own part.
+pub(crate) struct Placed(());
+
+/// Has what the calling thread allocates from now on come from the part of a rank.
+///
+/// # Panics
+/// If the address space for it is refused, or if the ranks are others than in an earlier call.
+pub(crate) fn placed(rank: Rank, ranks: usize) -> Placed {
+    let parts = PARTS.get_or_init(|| Parts::new(ranks));
+    assert!(rank.index() < parts.parts.len(), "two jobs in one process");
+    OWN.set(rank.index() + 1);
+    Placed(())
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        OWN.set(0);
+    }
+}
+
+impl Parts {
+    fn new(ranks: usize) -> Self {
+        let (read_write, private) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        );
+        // SAFETY: it is mapped where nothing is.
+        let mapped =
+            unsafe { mmap_anonymous(ptr::null_mut(), (ranks + 1) * PART, read_write, private) };
+        let start = mapped.expect("there is address space").expose_provenance();
+        let empty = || Part {
+            used: 0,
+            free: [0; CLASSES],
+        };
+        Self {
+            base: start.next_multiple_of(PART),
+            parts: (0..ranks).map(|_| Mutex::new(empty())).collect(),
+        }
+    }
+
+    /// Which part an address is in.
+    fn of(&self, address: usize) -> Option<&Mutex<Part>> {
+        self.parts.get(address.checked_sub(self.base)? / PART)
+    }
+}
+
+impl Part {
+    /// A block of that class in the part that begins there; `None` if it is full.
+    fn take(&mut self, begin: usize, class: usize) -> Option<usize> {
+        let freed = self.free[class];
+        if freed != 0 {
+            // SAFETY: 1. It is a block of this part that nobody has. 2. Its first word was written
+            // by `give`.
+            self.free[class] = unsafe { *ptr::with_exposed_provenance::<usize>(freed) };
+            return Some(freed);
+        }
+        let block = begin + self.used;
+        let end = self.used.checked_add(size(class))?;
+        (end <= PART).then(|| {
+            self.used = end;
+            block
+        })
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// It is a block of that class that `take` gave, and nobody uses it any more.
+    unsafe fn give(&mut self, block: usize, class: usize) {
+        // SAFETY: the caller's promise; every block has room for a word.
+        unsafe { *ptr::with_exposed_provenance_mut::<usize>(block) = self.free[class] };
+        self.free[class] = block;
+    }
+}
+
+/// The class of the smallest blocks that have so many bytes.
+fn class(bytes: usize) -> usize {
+    let grains = bytes.div_ceil(GRAIN).max(1);
+    if grains <= 4 {
+        return grains - 1;
+    }
+    // The two bits behind the first one, rounded up.
+    let shift = (grains - 1).ilog2() - 2;
+    4 * shift as usize + ((grains - 1) >> shift)
+}
+
+/// Bytes of a block of that class.
+fn size(class: usize) -> usize {
+    match class {
+        0..4 => (class + 1) * GRAIN,
+        _ => ((class % 4 + 5) << (class / 4 - 1)) * GRAIN,
+    }
+}
+
+// SAFETY: 1. Blocks are handed out once until they are freed: each is either the next unused bytes
+// of a part, or off the list of free ones, under the part's lock. 2. They have the size of their
+// class, which is no less than what was asked for, and the alignment of a grain; what needs a larger
+// one is the system's. 3. A block goes back to where it came from, which its address says, and to
+// the class that it was taken from, which the layout says. 4. Nothing here allocates or unwinds:
+// the locks are futexes, and are never poisoned by a panic within.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let own = OWN.get();
+        if own != 0
+            && layout.align() <= GRAIN
+            && layout.size() < PART
+            && let Some(parts) = PARTS.get()
+        {
+            let begin = parts.base + (own - 1) * PART;
+            let part = parts.parts[own - 1].lock();
+            let block = part
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(begin, class(layout.size()));
+            if let Some(block) = block {
+                return ptr::with_exposed_provenance_mut(block);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let part = PARTS.get().and_then(|parts| parts.of(block.addr()));
+        let Some(part) = part else {
+            // SAFETY: the caller's promise; it is of no part.
+            return unsafe { System.dealloc(block, layout) };
+        };
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller's promise; `alloc` took it from here with the same layout.
+        unsafe { part.give(block.expose_provenance(), class(layout.size())) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_room_and_waste_little() {
+        assert_eq!(size(class(0)), GRAIN);
+        for bytes in (1..5000).chain([20_000, 65_535, 65_536, 65_537, PART - 1]) {
+            let room = size(class(bytes));
+            assert!(room >= bytes, "{bytes} bytes in {room}");
+            assert!(room <= bytes + bytes / 4 + GRAIN, "{bytes} bytes in {room}");
+            assert!(room.is_multiple_of(GRAIN), "{room}");
+        }
+        for it in 1..class(PART) {
+            assert!(size(it - 1) < size(it), "{it}");
+            assert_eq!(class(size(it)), it);
+        }
+    }
+
+    #[test]
+    fn blocks_are_taken_again_and_overlap_no_other() {
+        let parts = Parts::new(1);
+        let mut part = parts.parts[0].lock().unwrap();
+        let mut take = |part: &mut Part, bytes| part.take(parts.base, class(bytes)).unwrap();
+        let (first, second) = (take(&mut part, 100), take(&mut part, 100));
+        assert!(first.abs_diff(second) >= 100);
+        // SAFETY: they were just taken, and are used no more.
+        unsafe {
+            part.give(first, class(100));
+            part.give(second, class(100));
+        }
+        assert_eq!(take(&mut part, 100), second);
+        assert_eq!(take(&mut part, 97), first, "of the same class");
+        assert!(take(&mut part, 100) > second);
+        assert_eq!(part.take(parts.base, class(PART)), None, "it is full");
+    }
+}
