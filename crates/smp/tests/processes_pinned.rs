@@ -43,6 +43,7 @@ fn main() -> ExitCode {
             "target" => pinned::death::of_the_target(&conduit, &mut child),
             "asker" => pinned::death::of_the_asker(&conduit, &mut child),
             "copy_descriptors" => pinned::limits::descriptors(&conduit, &mut child),
+            "copy_few_descriptors" => pinned::limits::few_descriptors(&conduit, &mut child),
             "copy" => pinned::memory::between_processes(&conduit, &mut child),
             "copy_besieged" => {
                 let besiegers = (conduit.rank() == Rank(1)).then(Strangers::start);
@@ -76,6 +77,9 @@ fn main() -> ExitCode {
         }),
         Trial::test("the_limit_of_descriptors_is_named", || {
             orderly("copy_descriptors", 2)
+        }),
+        Trial::test("a_peer_takes_few_descriptors", || {
+            orderly("copy_few_descriptors", 3)
         }),
         Trial::test("a_system_without_io_uring_is_named", || {
             orderly("forbidden", 1)

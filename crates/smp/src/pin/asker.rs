@@ -349,8 +349,7 @@ impl Wires {
     fn call(&mut self, invitation: &Invitation, me: Rank) -> Result<bool, Error> {
         if !self.called {
             let (out, back) = (&self.out.pipe, &self.back.pipe);
-            let ends = [out.read.as_fd(), back.write.as_fd(), back.read.as_fd()];
-            match invitation.call(me, ends) {
+            match invitation.call(me, [out.ends.as_fd(), back.ends.as_fd()]) {
                 Ok(()) => self.called = true,
                 Err(cause) if cause.raw_os_error() == Some(libc::EMFILE) => {
                     return Err(Error::system("calling a peer's NIC", cause));
@@ -380,7 +379,7 @@ impl UnderWay {
     fn load(&self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Refusal> {
         let Operation { local, key, .. } = self.operation;
         if key != Key::ANY {
-            return core.table.push(key, self.span(at, bytes), &pipe.write);
+            return core.table.push(key, self.span(at, bytes), &pipe.ends);
         }
         // SAFETY: readable until the operation is complete, the contract of `Conduit::write`.
         let filled = unsafe { pipe.fill(local.0.wrapping_add(at), bytes) };
@@ -398,7 +397,7 @@ impl UnderWay {
     fn land(&mut self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
         if self.failed.is_none() {
             let span = self.span(at, bytes);
-            match core.table.pull(self.operation.key, span, &pipe.read) {
+            match core.table.pull(self.operation.key, span, &pipe.ends) {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
@@ -406,7 +405,7 @@ impl UnderWay {
                 Err(refusal) => self.fail(core.rank(), refusal),
             }
         }
-        pipe::discard(&pipe.read, bytes);
+        pipe::discard(&pipe.ends, bytes);
         Ok(())
     }
 

@@ -166,19 +166,19 @@ impl Pinned {
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
                         return Err(own(Refusal::BadAddress));
                     }
-                    table.pull(remote.key, far, &pipe.read).map_err(other)
+                    table.pull(remote.key, far, &pipe.ends).map_err(other)
                 }
                 Way::Out => {
-                    table.push(key, near, &pipe.write).map_err(own)?;
-                    table.pull(remote.key, far, &pipe.read).map_err(other)
+                    table.push(key, near, &pipe.ends).map_err(own)?;
+                    table.pull(remote.key, far, &pipe.ends).map_err(other)
                 }
                 Way::In => {
-                    table.push(remote.key, far, &pipe.write).map_err(other)?;
-                    table.pull(key, near, &pipe.read).map_err(own)
+                    table.push(remote.key, far, &pipe.ends).map_err(other)?;
+                    table.pull(key, near, &pipe.ends).map_err(own)
                 }
             };
             if let Err(error) = landed {
-                discard(&pipe.read, bytes);
+                discard(&pipe.ends, bytes);
                 return Err(error);
             }
             at += bytes;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Descriptors that a caller brings.
-pub(super) const WIRES: usize = 3;
+pub(super) const WIRES: usize = 2;
 const _: () = assert!(WIRES <= MOST_DESCRIPTORS);
 
 /// Where to call, and what to show there.
@@ -49,9 +49,9 @@ pub(super) struct Door(Callee);
 /// Somebody who wants to reach memory here.
 pub(super) struct Caller {
     pub(super) from: Rank,
-    /// What it writes comes out of the first; what it reads goes into the second. The third
-    /// keeps that one open. `None` if they did not all arrive: the kernel leaves out those for
-    /// which this process has no descriptors left.
+    /// What it writes comes out of the first pipe; what it reads goes into the second. `None` if
+    /// they did not both arrive: the kernel leaves out those for which this process has no
+    /// descriptors left.
     pub(super) wires: Option<[OwnedFd; WIRES]>,
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let card = Window::private(nic::BYTES);
         let door = Door::open(&card).unwrap();
         let pipe = rustix::pipe::pipe().unwrap();
-        let wires = [pipe.0.as_fd(), pipe.1.as_fd(), pipe.0.as_fd()];
+        let wires = [pipe.0.as_fd(), pipe.1.as_fd()];
         Invitation::read(&card).call(Rank(3), wires).unwrap();
         let caller = door.next().unwrap();
         assert_eq!(caller.from, Rank(3));
@@ -111,7 +111,7 @@ mod tests {
         let _door = Door::open(&card).unwrap();
         let pipe = rustix::pipe::pipe().unwrap();
         let invitation = Invitation::read(&card);
-        let call = || invitation.call(Rank(1), [pipe.0.as_fd(), pipe.1.as_fd(), pipe.0.as_fd()]);
+        let call = || invitation.call(Rank(1), [pipe.0.as_fd(), pipe.1.as_fd()]);
         let refused = (0..100_000).find_map(|_| call().err()).expect("no end");
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
     }

@@ -12,7 +12,10 @@ use std::{
 };
 
 use hydrant_conduit::{Error, memory::PAGE};
-use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with},
+};
 
 /// What a pipe is to hold. The system may give less: to users who have many, two pages.
 const WANTED: usize = 256 << 10;
@@ -20,10 +23,10 @@ const WANTED: usize = 256 << 10;
 /// Most bytes of a piece. Small enough to stay in a core's cache between going in and out.
 pub(super) const PIECE: usize = 64 << 10;
 
-/// A pipe. Both ends are held on each side, so that nobody is signalled when a peer dies.
+/// A pipe. Both ends are held on each side, so that nobody is signalled when a peer dies, and
+/// both are one descriptor, for each rank has pipes to all others.
 pub(super) struct Pipe {
-    pub(super) read: OwnedFd,
-    pub(super) write: OwnedFd,
+    pub(super) ends: OwnedFd,
     /// Pages it holds. A piece takes as many as it has, rounded up, wherever it begins.
     pages: usize,
 }
@@ -31,14 +34,17 @@ pub(super) struct Pipe {
 impl Pipe {
     pub(super) fn new() -> Result<Self, Error> {
         let failed = |cause| Error::system("making a pipe", cause);
-        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (read, write) = pipe_with(flags).map_err(failed)?;
+        let (read, _write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        // Only as a file can a pipe be opened for both; its ends are not needed then.
+        let path = format!("/proc/self/fd/{}", read.as_raw_fd());
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let ends = open(path, flags, Mode::empty())
+            .map_err(|cause| Error::system("opening a pipe by /proc/self/fd", cause))?;
         // As it is, if it cannot be larger.
-        let _ = fcntl_setpipe_size(&write, WANTED);
-        let pages = fcntl_getpipe_size(&write).map_err(failed)? / PAGE;
+        let _ = fcntl_setpipe_size(&ends, WANTED);
+        let pages = fcntl_getpipe_size(&ends).map_err(failed)? / PAGE;
         Ok(Self {
-            read,
-            write,
+            ends,
             pages: pages.max(1),
         })
     }
@@ -60,23 +66,23 @@ impl Pipe {
     /// `from` is readable for `len` bytes, or not mapped.
     pub(super) unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
         // SAFETY: the kernel reads at the address, or says EFAULT.
-        let count = unsafe { libc::write(self.write.as_raw_fd(), from.cast(), len) };
+        let count = unsafe { libc::write(self.ends.as_raw_fd(), from.cast(), len) };
         if usize::try_from(count) == Ok(len) {
             return true;
         }
         if let Ok(count) = usize::try_from(count) {
-            discard(&self.read, count);
+            discard(&self.ends, count);
         }
         false
     }
 }
 
 /// Throws away what is in a pipe: so many bytes, or fewer if there are no more.
-pub(super) fn discard(read: &OwnedFd, mut bytes: usize) {
+pub(super) fn discard(pipe: &OwnedFd, mut bytes: usize) {
     let mut sink = [0_u8; PAGE];
     while bytes > 0 {
         let most = bytes.min(PAGE);
-        match rustix::io::read(read, &mut sink[..most]) {
+        match rustix::io::read(pipe, &mut sink[..most]) {
             Ok(0) => return,
             Ok(count) => bytes -= count,
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
@@ -111,10 +117,10 @@ mod tests {
             sum += len;
         }
         assert!(sum > 0);
-        discard(&pipe.read, sum);
+        discard(&pipe.ends, sum);
         let mut byte = [0];
         assert!(
-            rustix::io::read(&pipe.read, &mut byte).is_err(),
+            rustix::io::read(&pipe.ends, &mut byte).is_err(),
             "not empty"
         );
         // SAFETY: page zero is never mapped.

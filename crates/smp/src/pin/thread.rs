@@ -175,7 +175,7 @@ impl Asking {
     }
 
     fn answer(&self, core: &Core, piece: &Piece) -> Answer {
-        let Some([out, back, _]) = &self.wires else {
+        let Some([out, back]) = &self.wires else {
             // The caller would wait for ever for pieces that nobody can fetch.
             let limit = getrlimit(Resource::Nofile).current;
             return Answer::NoDescriptors(limit.unwrap_or(u64::MAX));

@@ -132,6 +132,30 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     child.meet(|| _ = conduit.poll(log));
 }
 
+/// A rank that reaches all others, and is reached by them, has five descriptors for each: one that
+/// it watches the process by from the start, and two pipes each way.
+pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
+    let log = &mut Log::default();
+    let memory = Pages::new(1);
+    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let places = child.exchange(&told(memory.remote(key)));
+    let before = open_descriptors();
+    let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());
+    for peer in peers() {
+        let (there, peer) = (heard(&places[peer]), Rank(peer as u32));
+        log.put(conduit, peer, there, memory, key).expect("a put");
+        log.get(conduit, peer, there, memory, key).expect("a get");
+    }
+    child.meet(|| _ = conduit.poll(log));
+    assert_eq!(open_descriptors(), before + 4 * peers().count());
+    child.meet(|| _ = conduit.poll(log));
+}
+
+fn open_descriptors() -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("descriptors are listed");
+    all.count()
+}
+
 /// Opens what may be opened, and says that no more may be than are open now.
 fn take_all_descriptors() -> Vec<std::os::fd::OwnedFd> {
     let limit = Rlimit {
