@@ -175,7 +175,7 @@ struct Step {
 /// keep the other from being tried.
 pub(crate) fn verbs() -> Result<Vec<String>, Error> {
     // Tests start the command, and would build it if it were missing: there that takes very long.
-    run(cargo("build --package hydrant-cli"))?;
+    run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
     let [one, two] = [1, 2].map(with_hosts);
     let broken = faults::short();
     let mut notes = one?;
@@ -196,7 +196,26 @@ fn with_hosts(hosts: u32) -> Result<Vec<String>, Error> {
     for suite in SUITES.iter().filter(|it| it.hosts == hosts) {
         steps.push(suite.build()?);
     }
+    if hosts == 1 {
+        steps.push(soak()?);
+    }
     run_steps(hosts, &steps)
+}
+
+/// A minute of what [`crate::soak`] does for as long as wished.
+fn soak() -> Result<Step, Error> {
+    let this = env::current_exe().map_err(|source| Error::NotRun {
+        command: "xtask soak".into(),
+        source,
+    })?;
+    Ok(Step {
+        name: "soak".to_owned(),
+        script: format!(
+            "{} soak --here --only verbs --minutes 1",
+            quoted(&this.to_string_lossy())
+        ),
+        has_tests: false,
+    })
 }
 
 impl Suite {

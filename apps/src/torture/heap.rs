@@ -206,7 +206,7 @@ mod tests {
     fn blocks_are_taken_again_and_overlap_no_other() {
         let parts = Parts::new(1);
         let mut part = parts.parts[0].lock().unwrap();
-        let mut take = |part: &mut Part, bytes| part.take(parts.base, class(bytes)).unwrap();
+        let take = |part: &mut Part, bytes| part.take(parts.base, class(bytes)).unwrap();
         let (first, second) = (take(&mut part, 100), take(&mut part, 100));
         assert!(first.abs_diff(second) >= 100);
         // SAFETY: they were just taken, and are used no more.
