@@ -41,6 +41,8 @@ fn role(role: &str, arguments: &[String]) -> ExitCode {
             println!("rank {} of {}", job.rank(), job.size());
             job.barrier()
         }),
+        "greet_in_threads" => (Job::builder())
+            .and_then(|builder| builder.run_local(4, Job::barrier).into_iter().collect()),
         "take" => hydrant::run(|job| job.alloc::<u8>(256 << 20).map(drop)),
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
@@ -230,11 +232,18 @@ fn limits() {
     fs::copy(&binary, &copy).expect("a copy");
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("the copy");
     let user = ["setpriv", "--reuid", "54322", "--clear-groups"];
-    let words = [&user[..], &["prlimit", "--nproc=1"]].concat();
-    let output = run_under(&words, copy.to_str().expect("UTF-8"), "greet", &[]);
-    fs::remove_file(&copy).expect("the copy");
+    let start = |count: &str, role| {
+        let words = [&user[..], &["prlimit", count]].concat();
+        run_under(&words, copy.to_str().expect("UTF-8"), role, &[])
+    };
+    let output = start("--nproc=1", "greet");
     let limit = "the 1 processes and threads of the user (ulimit -u)";
     assert_says(&output, 1, &["thread", limit]);
+    // Two of the four would wait for the others.
+    let output = start("--nproc=3", "greet_in_threads");
+    fs::remove_file(&copy).expect("the copy");
+    let limit = "the 3 processes and threads of the user (ulimit -u)";
+    assert_says(&output, 1, &["threads of the ranks", limit]);
 }
 
 fn control_group() {

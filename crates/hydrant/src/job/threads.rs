@@ -1,6 +1,6 @@
 //! Jobs whose ranks are threads of this process.
 
-use std::{panic, thread};
+use std::{io, panic, sync::OnceLock, thread};
 
 use hydrant_launch::Bootstrap;
 
@@ -13,30 +13,44 @@ pub(super) fn run<R: Send>(
     n: u32,
     body: impl Fn(&Job) -> Result<R> + Sync,
 ) -> Vec<Result<R>> {
+    let refused = |error: &Error| (0..n).map(|_| Err(again(error))).collect();
     let network = match Network::here(builder, n) {
         Ok(network) => network,
-        Err(error) => return (0..n).map(|_| Err(again(&error))).collect(),
+        Err(error) => return refused(&error),
     };
-    let (body, network) = (&body, &network);
-    let ends: Vec<_> = thread::scope(|scope| {
-        let ranks: Vec<_> = hydrant_launch::local(n)
-            .into_iter()
-            .map(|mut bootstrap| {
-                scope.spawn(move || {
-                    let conduit = network.attach(builder, &mut bootstrap)?;
-                    let settings = builder.settings.clone();
-                    live(Core::new(conduit, Box::new(bootstrap), settings)?, body)
-                })
-            })
-            .collect();
-        ranks
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect()
-    });
-    (ends.into_iter())
-        .map(|end| end.unwrap_or_else(|cause| panic::resume_unwind(cause)))
-        .collect()
+    let live_as = |mut bootstrap| {
+        let conduit = network.attach(builder, &mut bootstrap)?;
+        let settings = builder.settings.clone();
+        live(Core::new(conduit, Box::new(bootstrap), settings)?, &body)
+    };
+    match all_at_once(hydrant_launch::local(n), live_as) {
+        Ok(ends) => (ends.into_iter())
+            .map(|end| end.unwrap_or_else(|cause| panic::resume_unwind(cause)))
+            .collect(),
+        Err(cause) => {
+            let doing = "starting the threads of the ranks";
+            refused(&hydrant_conduit::Error::system(doing, cause).into())
+        }
+    }
+}
+
+/// Does the same with each of them in a thread of its own, or, if not all threads could be started,
+/// with none: those that were would wait for the others.
+fn all_at_once<T: Send, R: Send>(
+    each: Vec<T>,
+    body: impl Fn(T) -> R + Sync,
+) -> io::Result<Vec<thread::Result<R>>> {
+    let (body, complete) = (&body, &OnceLock::<bool>::new());
+    thread::scope(|scope| {
+        let start = |it: T| {
+            let work = move || complete.wait().then(|| body(it));
+            thread::Builder::new().spawn_scoped(scope, work)
+        };
+        let threads: io::Result<Vec<_>> = each.into_iter().map(start).collect();
+        let _ = complete.set(threads.is_ok());
+        let ends = threads?.into_iter();
+        Ok(ends.filter_map(|it| it.join().transpose()).collect())
+    })
 }
 
 /// Runs all ranks of a job whose network is inside this process, which a launcher may have
