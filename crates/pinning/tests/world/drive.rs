@@ -1,7 +1,5 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
-use std::collections::BTreeSet;
-
 use hydrant_pinning::{
     Action, Data, Error, Message, Operation, Own, Refusal, Region, Registered, Run, Strategy,
     Verdict, wire::Move,
@@ -94,11 +92,19 @@ impl World {
         );
     }
 
-    fn things(&self) -> usize {
+    pub(super) fn things(&self) -> usize {
         self.events.len() + self.channels.values().filter(|it| !it.is_empty()).count()
     }
 
-    fn begin(&mut self, rank: u16, peer: u16, put: bool, local: u32, remote: u32, len: u32) {
+    pub(super) fn begin(
+        &mut self,
+        rank: u16,
+        peer: u16,
+        put: bool,
+        local: u32,
+        remote: u32,
+        len: u32,
+    ) {
         let all = self.ranks.len();
         let rank = usize::from(rank) % all;
         let peer = (rank + 1 + usize::from(peer) % (all - 1)) % all;
@@ -239,7 +245,7 @@ impl World {
     }
 
     /// How the own memory of an operation stands.
-    fn stands(&self, rank: usize, put: bool, local: u64, len: u64) -> Own {
+    pub(super) fn stands(&self, rank: usize, put: bool, local: u64, len: u64) -> Own {
         if put && len <= self.plan.inline && self.plan.strategy != Strategy::Paging {
             Own::Inline
         } else if self.ranks[rank].memory.lasts(local, len) {
@@ -250,13 +256,13 @@ impl World {
     }
 
     /// What the NIC takes along.
-    fn taken(&self, rank: usize, local: u64, len: u64) -> Vec<u8> {
+    pub(super) fn taken(&self, rank: usize, local: u64, len: u64) -> Vec<u8> {
         assert!(len <= self.plan.inline, "{len} bytes are too many");
         self.ranks[rank].memory.bytes(local, len).to_vec()
     }
 
     /// All memory that may come and go does, but for what operations of its own rank use.
-    fn remap(&mut self) {
+    pub(super) fn remap(&mut self) {
         let Self { ranks, book, .. } = self;
         for (rank, own) in ranks.iter_mut().enumerate() {
             own.memory.remap(|addr, len| {
@@ -269,11 +275,11 @@ impl World {
     }
 
     /// Whether nobody says what of a peer's registrations is not used any more.
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.plan.strategy == Strategy::Rendezvous { unpin: false }
     }
 
-    fn advance(&mut self, which: usize) {
+    pub(super) fn advance(&mut self, which: usize) {
         let things = self.things();
         if things == 0 {
             return;
@@ -329,7 +335,13 @@ impl World {
     }
 
     /// Whether what a message asks of own memory may be; data that it brings is stored.
-    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> Verdict {
+    pub(super) fn judge(
+        &mut self,
+        from: usize,
+        rank: usize,
+        message: &Message,
+        data: &[u8],
+    ) -> Verdict {
         if Some(from) != self.hostile {
             self.check_region(message, rank);
         }
@@ -387,7 +399,7 @@ impl World {
 
     /// What reaches own memory says for which operation, and asks for no bucket that has nothing
     /// of what that operation means.
-    fn check_region(&self, message: &Message, rank: usize) {
+    pub(super) fn check_region(&self, message: &Message, rank: usize) {
         let geometry = *self.ranks[rank].engine.limits();
         let geometry = geometry.geometry;
         let means = |region: &Region, addr: u64, len: u64| {
@@ -507,7 +519,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
+    pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         assert!(bytes.len() <= Message::MAX_BYTES, "{message:?}");
@@ -552,7 +564,7 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    pub(super) fn happen(&mut self, event: Event) {
         let of = match &event {
             Event::Transfer(transfer) => transfer.rank,
             Event::Registered { rank, .. }
@@ -642,7 +654,12 @@ impl World {
         self.perform(of, out, &[]);
     }
 
-    fn register(&mut self, rank: usize, need: Run, welcome: Run) -> Result<Registered, Refusal> {
+    pub(super) fn register(
+        &mut self,
+        rank: usize,
+        need: Run,
+        welcome: Run,
+    ) -> Result<Registered, Refusal> {
         if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
             return Err(Refusal::Exhausted);
         }
@@ -666,7 +683,7 @@ impl World {
         Ok(Registered { run, key, writable })
     }
 
-    fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
+    pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
         let (rank, peer) = (it.rank, it.peer as usize);
         let access = |why: &str| {
             Err(Error::Access {
@@ -726,7 +743,7 @@ impl World {
         Ok(())
     }
 
-    fn done(&mut self, rank: usize, op: u64, result: Result<(), Error>) {
+    pub(super) fn done(&mut self, rank: usize, op: u64, result: Result<(), Error>) {
         let known = self
             .book
             .known
@@ -759,278 +776,5 @@ impl World {
                 self.book.failed += 1;
             }
         }
-    }
-
-    /// Keeps as much registered from the start as a rank does that copies.
-    pub(crate) fn keep(&mut self, rank: usize) {
-        let limits = *self.ranks[rank].engine.limits();
-        let count = (limits.victims / 4).min(limits.max_extent);
-        if self.plan.follows || count == 0 {
-            return;
-        }
-        let memory = &self.ranks[rank].memory;
-        let first = (memory.base() + (1 << 29)) / self.plan.bucket();
-        let run = Run { first, count };
-        self.ranks[rank].kept = Some(run);
-        let id = self.name();
-        self.ranks[rank].pinning.insert(id, run);
-        let mut out = Vec::new();
-        self.ranks[rank].engine.keep(id, run, &mut out);
-        // It is done before anything else begins.
-        while !out.is_empty() {
-            self.perform(rank, std::mem::take(&mut out), &[]);
-            let Some(event) = self.events.pop() else {
-                break;
-            };
-            self.happen(event);
-        }
-        assert!(self.ranks[rank].pinning.is_empty(), "it was registered");
-    }
-
-    fn pin(&mut self, rank: u16, bucket: u16, buckets: u16) {
-        let rank = usize::from(rank) % self.ranks.len();
-        if self.ranks[rank].lost
-            || Some(rank) == self.hostile
-            || !self.ranks[rank].revoking.is_empty()
-        {
-            return;
-        }
-        let first = u64::from(bucket) % self.plan.memory;
-        let count = (1 + u64::from(buckets) % 3).min(self.plan.memory - first);
-        let run = Run {
-            first: self.ranks[rank].memory.base() / self.plan.bucket() + first,
-            count,
-        };
-        if !self.ranks[rank].memory.lasts_everywhere(run) {
-            return;
-        }
-        let id = self.name();
-        self.ranks[rank].pinning.insert(id, run);
-        let mut out = Vec::new();
-        self.ranks[rank].engine.pin(id, run, &mut out);
-        self.perform(rank, out, &[]);
-    }
-
-    fn pinned(
-        &mut self,
-        rank: usize,
-        id: u64,
-        result: Result<Vec<hydrant_pinning::wire::Grant>, Error>,
-    ) {
-        let run = self.ranks[rank]
-            .pinning
-            .remove(&id)
-            .expect("it was asked for");
-        match result {
-            Ok(grants) => {
-                let count: u64 = grants.iter().map(|grant| grant.run.count).sum();
-                assert!(count >= run.count, "{grants:?} for {run:?}");
-                if self.ranks[rank].kept == Some(run) {
-                    return;
-                }
-                if matches!(
-                    self.plan.strategy,
-                    Strategy::PinEverything | Strategy::Firehose
-                ) {
-                    for other in (0..self.ranks.len()).filter(|other| *other != rank) {
-                        let added =
-                            self.ranks[other]
-                                .engine
-                                .add_static(rank as u32, &grants, run.count);
-                        assert!(added.is_ok() || self.ranks[rank].lost || self.ranks[other].lost);
-                    }
-                }
-            }
-            Err(cause) => assert!(
-                matches!(cause, Error::PastLimit { .. } | Error::Unreachable { .. }),
-                "{cause}"
-            ),
-        }
-    }
-
-    fn revoke(&mut self, rank: u16, page: u16, pages: u16, unmap: bool) {
-        let rank = usize::from(rank) % self.ranks.len();
-        let own = &self.ranks[rank];
-        if own.lost || Some(rank) == self.hostile {
-            return;
-        }
-        let (addr, len) = own.memory.range(page, pages);
-        let then = if unmap { Then::Unmap } else { Then::Stay };
-        self.take_back(rank, addr, len, then);
-    }
-
-    fn lend(&mut self, rank: u16, page: u16, pages: u16) {
-        let rank = usize::from(rank) % self.ranks.len();
-        let own = &self.ranks[rank];
-        if own.lost || Some(rank) == self.hostile {
-            return;
-        }
-        let Some((addr, len)) = own.memory.unlent(page, pages) else {
-            return;
-        };
-        let goes = |it: &Revoking| super::model::overlap(it.addr, it.len, addr, len);
-        if own.revoking.values().any(goes) {
-            return;
-        }
-        for known in self.book.known.values_mut() {
-            known.must_fail &= known.peer != rank;
-        }
-        self.take_back(rank, addr, len, Then::Lend);
-    }
-
-    /// Takes pages back, unless the rank uses them itself.
-    fn take_back(&mut self, rank: usize, addr: u64, len: u64, then: Then) {
-        use super::model::overlap;
-        let own = &self.ranks[rank];
-        let geometry = own.engine.limits().geometry;
-        let run = geometry.span(addr, len).expect("it is in memory");
-        let used_here =
-            |known: &Known| known.rank == rank && overlap(known.local, known.len, addr, len);
-        if self.book.known.values().any(used_here)
-            || own.pinning.values().any(|pinning| pinning.overlaps(run))
-            || own.revoking.len() > 3
-        {
-            return;
-        }
-        for known in self.book.known.values_mut() {
-            known.may_fail |= known.peer == rank && overlap(known.remote, known.len, addr, len);
-        }
-        let id = self.name();
-        self.note(&("revoke", rank, id, run, then));
-        let own = &mut self.ranks[rank];
-        let revoking = Revoking {
-            run,
-            addr,
-            len,
-            then,
-        };
-        own.revoking.insert(id, revoking);
-        if then != Then::Lend {
-            own.memory.lend(addr, len, false);
-        }
-        let mut out = Vec::new();
-        own.engine.revoke(id, run, &mut out);
-        self.perform(rank, out, &[]);
-    }
-
-    fn lose(&mut self, rank: usize) {
-        let alive = self.ranks.iter().filter(|rank| !rank.lost).count();
-        if self.ranks[rank].lost || alive < 3 || Some(rank) == self.hostile {
-            return;
-        }
-        self.note(&("lost", rank));
-        self.ranks[rank].lost = true;
-        let late = self.draw(2) == 0;
-        self.channels
-            .retain(|(from, to), _| *to != rank && (late || *from != rank));
-        for known in self.book.known.values_mut() {
-            known.may_fail |= known.peer == rank;
-            known.must_fail &= known.peer != rank;
-        }
-        for other in (0..self.ranks.len()).filter(|other| *other != rank) {
-            self.events.push(Event::Lost {
-                rank: other,
-                who: rank as u32,
-            });
-        }
-    }
-
-    pub(crate) fn check(&self) {
-        for (rank, own) in self.ranks.iter().enumerate() {
-            if own.lost || Some(rank) == self.hostile {
-                continue;
-            }
-            if let Err(what) = own.engine.audit(&own.hits) {
-                panic!("rank {rank} at step {}: {what}", self.steps);
-            }
-            assert_eq!(own.engine.stats().local.registered, own.nic.buckets);
-            self.check_passing(rank);
-            for (peer, theirs) in self.ranks.iter().enumerate() {
-                if peer == rank || theirs.lost || Some(peer) == self.hostile {
-                    continue;
-                }
-                let (attached, credit) = own.engine.firehoses(peer as u32);
-                assert!(
-                    self.plan.borrowing || attached <= credit || own.engine.statics(peer as u32),
-                    "rank {rank} has {attached} firehoses to {peer} of {credit}"
-                );
-                if !own.knows_lost.contains(&(peer as u32)) && !self.keeps() {
-                    self.check_pair(rank, peer);
-                }
-            }
-        }
-    }
-
-    /// What may come and go is registered only while an operation is under way that uses some
-    /// of it.
-    fn check_passing(&self, rank: usize) {
-        let own = &self.ranks[rank];
-        for (key, it) in &own.nic.keys {
-            let (addr, len) = own.memory.span(it.run);
-            let uses = |known: &Known| {
-                known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
-            };
-            assert!(
-                own.kept == Some(it.run)
-                    || own.memory.lasts_everywhere(it.run)
-                    || !own.revoking.is_empty()
-                    || self.book.known.values().any(uses),
-                "key {key} of rank {rank} outlives its operation: {it:?}"
-            );
-        }
-    }
-
-    /// What a target counts as attached is what its asker has, or is on its way between them.
-    fn check_pair(&self, asker: usize, target: usize) {
-        let mut there = self.ranks[asker].engine.attached_at(target as u32);
-        let sum = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
-        let on_its_way = |from: usize, to: usize| {
-            let queue = self.channels.get(&(from, to)).into_iter().flatten();
-            queue.filter_map(|bytes| Message::decode(bytes).ok())
-        };
-        for (message, _) in on_its_way(asker, target) {
-            there += match message {
-                Message::Move(wanted) => sum(&wanted.releases),
-                Message::Release { runs, .. } | Message::Revoked { runs, .. } => sum(&runs),
-                _ => 0,
-            };
-        }
-        for (message, _) in on_its_way(target, asker) {
-            if let Message::Granted(granted) = message {
-                there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
-            }
-        }
-        let counted = self.ranks[target].engine.attached_by(asker as u32);
-        assert_eq!(counted, there, "what {asker} has attached at {target}");
-    }
-
-    fn check_end(&mut self) {
-        self.check();
-        let lost: BTreeSet<usize> = (0..self.ranks.len())
-            .filter(|it| self.ranks[*it].lost)
-            .collect();
-        let left: Vec<_> = (self.book.known.iter())
-            .filter(|(_, known)| !lost.contains(&known.rank))
-            .collect();
-        let first = left.first();
-        assert!(
-            left.is_empty(),
-            "{} operations are stuck: {first:?}\n{:#?}",
-            left.len(),
-            first.map(|(_, known)| &self.ranks[known.rank].engine)
-        );
-        for (rank, own) in self.ranks.iter().enumerate() {
-            if own.lost || Some(rank) == self.hostile {
-                continue;
-            }
-            assert_eq!(own.engine.busy(), 0);
-            assert!(
-                own.revoking.is_empty(),
-                "a revocation is stuck: {:#?}",
-                own.engine
-            );
-            assert!(own.pinning.is_empty());
-        }
-        self.book.known.clear();
     }
 }

@@ -4,11 +4,13 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod check;
 pub(crate) mod drive;
 pub(crate) mod hostile;
 pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod nic;
+pub(crate) mod owner;
 pub(crate) mod plan;
 
 use std::{

@@ -1,0 +1,108 @@
+//! What must hold after every step, and at the end.
+
+use std::collections::BTreeSet;
+
+use hydrant_pinning::{Message, Run};
+
+use super::{World, model::Known};
+
+impl World {
+    pub(crate) fn check(&self) {
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if own.lost || Some(rank) == self.hostile {
+                continue;
+            }
+            if let Err(what) = own.engine.audit(&own.hits) {
+                panic!("rank {rank} at step {}: {what}", self.steps);
+            }
+            assert_eq!(own.engine.stats().local.registered, own.nic.buckets);
+            self.check_passing(rank);
+            for (peer, theirs) in self.ranks.iter().enumerate() {
+                if peer == rank || theirs.lost || Some(peer) == self.hostile {
+                    continue;
+                }
+                let (attached, credit) = own.engine.firehoses(peer as u32);
+                assert!(
+                    self.plan.borrowing || attached <= credit || own.engine.statics(peer as u32),
+                    "rank {rank} has {attached} firehoses to {peer} of {credit}"
+                );
+                if !own.knows_lost.contains(&(peer as u32)) && !self.keeps() {
+                    self.check_pair(rank, peer);
+                }
+            }
+        }
+    }
+
+    /// What may come and go is registered only while an operation is under way that uses some
+    /// of it.
+    pub(super) fn check_passing(&self, rank: usize) {
+        let own = &self.ranks[rank];
+        for (key, it) in &own.nic.keys {
+            let (addr, len) = own.memory.span(it.run);
+            let uses = |known: &Known| {
+                known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
+            };
+            assert!(
+                own.kept == Some(it.run)
+                    || own.memory.lasts_everywhere(it.run)
+                    || !own.revoking.is_empty()
+                    || self.book.known.values().any(uses),
+                "key {key} of rank {rank} outlives its operation: {it:?}"
+            );
+        }
+    }
+
+    /// What a target counts as attached is what its asker has, or is on its way between them.
+    pub(super) fn check_pair(&self, asker: usize, target: usize) {
+        let mut there = self.ranks[asker].engine.attached_at(target as u32);
+        let sum = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
+        let on_its_way = |from: usize, to: usize| {
+            let queue = self.channels.get(&(from, to)).into_iter().flatten();
+            queue.filter_map(|bytes| Message::decode(bytes).ok())
+        };
+        for (message, _) in on_its_way(asker, target) {
+            there += match message {
+                Message::Move(wanted) => sum(&wanted.releases),
+                Message::Release { runs, .. } | Message::Revoked { runs, .. } => sum(&runs),
+                _ => 0,
+            };
+        }
+        for (message, _) in on_its_way(target, asker) {
+            if let Message::Granted(granted) = message {
+                there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
+            }
+        }
+        let counted = self.ranks[target].engine.attached_by(asker as u32);
+        assert_eq!(counted, there, "what {asker} has attached at {target}");
+    }
+
+    pub(super) fn check_end(&mut self) {
+        self.check();
+        let lost: BTreeSet<usize> = (0..self.ranks.len())
+            .filter(|it| self.ranks[*it].lost)
+            .collect();
+        let left: Vec<_> = (self.book.known.iter())
+            .filter(|(_, known)| !lost.contains(&known.rank))
+            .collect();
+        let first = left.first();
+        assert!(
+            left.is_empty(),
+            "{} operations are stuck: {first:?}\n{:#?}",
+            left.len(),
+            first.map(|(_, known)| &self.ranks[known.rank].engine)
+        );
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if own.lost || Some(rank) == self.hostile {
+                continue;
+            }
+            assert_eq!(own.engine.busy(), 0);
+            assert!(
+                own.revoking.is_empty(),
+                "a revocation is stuck: {:#?}",
+                own.engine
+            );
+            assert!(own.pinning.is_empty());
+        }
+        self.book.known.clear();
+    }
+}

@@ -1,0 +1,181 @@
+//! What ranks do with their own memory, and what is lost with a rank.
+
+use hydrant_pinning::{Error, Run, Strategy};
+
+use super::{Event, Revoking, Then, World, model::Known};
+
+impl World {
+    /// Keeps as much registered from the start as a rank does that copies.
+    pub(crate) fn keep(&mut self, rank: usize) {
+        let limits = *self.ranks[rank].engine.limits();
+        let count = (limits.victims / 4).min(limits.max_extent);
+        if self.plan.follows || count == 0 {
+            return;
+        }
+        let memory = &self.ranks[rank].memory;
+        let first = (memory.base() + (1 << 29)) / self.plan.bucket();
+        let run = Run { first, count };
+        self.ranks[rank].kept = Some(run);
+        let id = self.name();
+        self.ranks[rank].pinning.insert(id, run);
+        let mut out = Vec::new();
+        self.ranks[rank].engine.keep(id, run, &mut out);
+        // It is done before anything else begins.
+        while !out.is_empty() {
+            self.perform(rank, std::mem::take(&mut out), &[]);
+            let Some(event) = self.events.pop() else {
+                break;
+            };
+            self.happen(event);
+        }
+        assert!(self.ranks[rank].pinning.is_empty(), "it was registered");
+    }
+
+    pub(super) fn pin(&mut self, rank: u16, bucket: u16, buckets: u16) {
+        let rank = usize::from(rank) % self.ranks.len();
+        if self.ranks[rank].lost
+            || Some(rank) == self.hostile
+            || !self.ranks[rank].revoking.is_empty()
+        {
+            return;
+        }
+        let first = u64::from(bucket) % self.plan.memory;
+        let count = (1 + u64::from(buckets) % 3).min(self.plan.memory - first);
+        let run = Run {
+            first: self.ranks[rank].memory.base() / self.plan.bucket() + first,
+            count,
+        };
+        if !self.ranks[rank].memory.lasts_everywhere(run) {
+            return;
+        }
+        let id = self.name();
+        self.ranks[rank].pinning.insert(id, run);
+        let mut out = Vec::new();
+        self.ranks[rank].engine.pin(id, run, &mut out);
+        self.perform(rank, out, &[]);
+    }
+
+    pub(super) fn pinned(
+        &mut self,
+        rank: usize,
+        id: u64,
+        result: Result<Vec<hydrant_pinning::wire::Grant>, Error>,
+    ) {
+        let run = self.ranks[rank]
+            .pinning
+            .remove(&id)
+            .expect("it was asked for");
+        match result {
+            Ok(grants) => {
+                let count: u64 = grants.iter().map(|grant| grant.run.count).sum();
+                assert!(count >= run.count, "{grants:?} for {run:?}");
+                if self.ranks[rank].kept == Some(run) {
+                    return;
+                }
+                if matches!(
+                    self.plan.strategy,
+                    Strategy::PinEverything | Strategy::Firehose
+                ) {
+                    for other in (0..self.ranks.len()).filter(|other| *other != rank) {
+                        let added =
+                            self.ranks[other]
+                                .engine
+                                .add_static(rank as u32, &grants, run.count);
+                        assert!(added.is_ok() || self.ranks[rank].lost || self.ranks[other].lost);
+                    }
+                }
+            }
+            Err(cause) => assert!(
+                matches!(cause, Error::PastLimit { .. } | Error::Unreachable { .. }),
+                "{cause}"
+            ),
+        }
+    }
+
+    pub(super) fn revoke(&mut self, rank: u16, page: u16, pages: u16, unmap: bool) {
+        let rank = usize::from(rank) % self.ranks.len();
+        let own = &self.ranks[rank];
+        if own.lost || Some(rank) == self.hostile {
+            return;
+        }
+        let (addr, len) = own.memory.range(page, pages);
+        let then = if unmap { Then::Unmap } else { Then::Stay };
+        self.take_back(rank, addr, len, then);
+    }
+
+    pub(super) fn lend(&mut self, rank: u16, page: u16, pages: u16) {
+        let rank = usize::from(rank) % self.ranks.len();
+        let own = &self.ranks[rank];
+        if own.lost || Some(rank) == self.hostile {
+            return;
+        }
+        let Some((addr, len)) = own.memory.unlent(page, pages) else {
+            return;
+        };
+        let goes = |it: &Revoking| super::model::overlap(it.addr, it.len, addr, len);
+        if own.revoking.values().any(goes) {
+            return;
+        }
+        for known in self.book.known.values_mut() {
+            known.must_fail &= known.peer != rank;
+        }
+        self.take_back(rank, addr, len, Then::Lend);
+    }
+
+    /// Takes pages back, unless the rank uses them itself.
+    pub(super) fn take_back(&mut self, rank: usize, addr: u64, len: u64, then: Then) {
+        use super::model::overlap;
+        let own = &self.ranks[rank];
+        let geometry = own.engine.limits().geometry;
+        let run = geometry.span(addr, len).expect("it is in memory");
+        let used_here =
+            |known: &Known| known.rank == rank && overlap(known.local, known.len, addr, len);
+        if self.book.known.values().any(used_here)
+            || own.pinning.values().any(|pinning| pinning.overlaps(run))
+            || own.revoking.len() > 3
+        {
+            return;
+        }
+        for known in self.book.known.values_mut() {
+            known.may_fail |= known.peer == rank && overlap(known.remote, known.len, addr, len);
+        }
+        let id = self.name();
+        self.note(&("revoke", rank, id, run, then));
+        let own = &mut self.ranks[rank];
+        let revoking = Revoking {
+            run,
+            addr,
+            len,
+            then,
+        };
+        own.revoking.insert(id, revoking);
+        if then != Then::Lend {
+            own.memory.lend(addr, len, false);
+        }
+        let mut out = Vec::new();
+        own.engine.revoke(id, run, &mut out);
+        self.perform(rank, out, &[]);
+    }
+
+    pub(super) fn lose(&mut self, rank: usize) {
+        let alive = self.ranks.iter().filter(|rank| !rank.lost).count();
+        if self.ranks[rank].lost || alive < 3 || Some(rank) == self.hostile {
+            return;
+        }
+        self.note(&("lost", rank));
+        self.ranks[rank].lost = true;
+        let late = self.draw(2) == 0;
+        self.channels
+            .retain(|(from, to), _| *to != rank && (late || *from != rank));
+        for known in self.book.known.values_mut() {
+            known.may_fail |= known.peer == rank;
+            known.must_fail &= known.peer != rank;
+        }
+        for other in (0..self.ranks.len()).filter(|other| *other != rank) {
+            self.events.push(Event::Lost {
+                rank: other,
+                who: rank as u32,
+            });
+        }
+    }
+}
