@@ -32,7 +32,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
@@ -56,6 +56,12 @@ const SUITES: [Suite; 7] = [
         package: "hydrant",
         target: "native_atomics",
         only: "",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant",
+        target: "expelled",
+        only: "over_rdma",
     },
     Suite {
         hosts: 1,

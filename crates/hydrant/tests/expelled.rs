@@ -7,7 +7,7 @@ mod support;
 
 use std::{collections::HashMap, ptr::NonNull, sync::Mutex};
 
-use hydrant::{ConduitKind, Error, FarKind, Rank};
+use hydrant::{ConduitKind, Error, FarKind, Rank, settings};
 use hydrant_conduit::{Conduit, Error as Fault, Message};
 
 use support::builder;
@@ -131,4 +131,13 @@ fn where_memory_is_pinned() {
 fn from_a_host_of_its_own_and_another() {
     // Ranks 0 and 1 are on one host.
     expelled(ConduitKind::Auto, 2, 4);
+}
+
+#[test]
+fn over_rdma() {
+    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+        eprintln!("left out: {why}");
+        return;
+    }
+    expelled(ConduitKind::Verbs, 1, 3);
 }

@@ -475,8 +475,7 @@ unsafe impl Conduit for Verbs {
     }
 
     fn expel(&self, peer: Rank) {
-        let why = "a message of it follows no rule";
-        self.shared.commands.give(Command::Lose(peer, why));
+        self.shared.commands.give(Command::Expel(peer));
     }
 
     fn leave(&self, orderly: bool) {

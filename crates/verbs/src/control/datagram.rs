@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Leave,
     /// The answer to it.
     LeaveSeen,
-    /// A rank is lost.
+    /// A rank is lost; if it is the one that hears this: I cannot reach you.
     Lost,
     /// The answer to it.
     LostSeen,
@@ -32,9 +32,11 @@ pub(crate) enum Kind {
     Wake,
     /// The answer to it.
     Awake,
+    /// You sent me what follows no rule: I tell everybody that you are lost.
+    Expelled,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Connect,
     Kind::Accept,
     Kind::HowFar,
@@ -47,6 +49,7 @@ const KINDS: [Kind; 12] = [
     Kind::LostSeen,
     Kind::Wake,
     Kind::Awake,
+    Kind::Expelled,
 ];
 
 /// A datagram; what its kind does not use is zero.

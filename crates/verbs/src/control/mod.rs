@@ -20,7 +20,7 @@ use std::{
 
 use hydrant_conduit::{Error, Rank, Standing};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use datagram::Kind;
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Ask(Rank),
     /// A peer is lost, and why.
     Lose(Rank, &'static str),
+    /// A peer sent what follows no rule.
+    Expel(Rank),
     /// This rank ends, in good order or not.
     Leave(bool),
     /// A peer was told to wake its sleepers: it is told again until it says that it did.
@@ -102,6 +104,7 @@ pub(crate) fn start(
                 unseen: Unanswered::default(),
                 drowsy: Unanswered::default(),
                 news: Unanswered::default(),
+                expelled: FxHashSet::default(),
                 farewell: FAREWELL,
                 stuck: FxHashMap::default(),
                 stop: None,
@@ -123,6 +126,8 @@ struct Control {
     drowsy: Unanswered<u32, u32>,
     /// Ranks that do not know yet of another that it is lost: who, and which.
     news: Unanswered<(u32, u32), ()>,
+    /// Ranks that this one expelled.
+    expelled: FxHashSet<u32>,
     /// Since when connections to these could not be made.
     stuck: FxHashMap<u32, Instant>,
     /// How long to wait for answers at the end, and when to stop.
@@ -205,6 +210,10 @@ impl Control {
             Command::Connect(rank) => self.call(rank),
             Command::Ask(rank) => self.ask(rank),
             Command::Lose(rank, why) => self.lose(rank, why),
+            Command::Expel(rank) => {
+                self.expelled.insert(rank.0);
+                self.lose(rank, "a message of it follows no rule");
+            }
             Command::Leave(orderly) => {
                 if let (true, Some(patience)) = (orderly, self.watch.patience()) {
                     self.farewell = FAREWELL.max(patience);
@@ -240,6 +249,11 @@ impl Control {
                 self.say_lost(from, from);
                 continue;
             }
+            let accuses = matches!(kind, Kind::Lost | Kind::Expelled);
+            if accuses && shared.standings.of(from) == Standing::Lost {
+                // It says of others what they say of it, and nobody shall be lost for its sake.
+                continue;
+            }
             match kind {
                 Kind::Connect => self.answer(from, &datagram),
                 Kind::Accept => self.answered(from, &datagram),
@@ -266,6 +280,11 @@ impl Control {
                     self.say(from, seen);
                 }
                 Kind::Lost => {}
+                Kind::Expelled => {
+                    // The others are told, so it is lost to them, too, and none of them to it.
+                    shared.standings.end(shared.rank, false);
+                    self.end(from, false);
+                }
                 Kind::LostSeen => {
                     self.news.answered((datagram.from, datagram.about));
                 }
@@ -373,9 +392,13 @@ impl Control {
     }
 
     fn say_lost(&self, to: Rank, about: Rank) {
+        let kind = match to == about && self.expelled.contains(&about.0) {
+            true => Kind::Expelled,
+            false => Kind::Lost,
+        };
         let news = Datagram {
             about: about.0,
-            ..Datagram::new(Kind::Lost, self.shared.rank.0)
+            ..Datagram::new(kind, self.shared.rank.0)
         };
         self.say(to, news);
     }
