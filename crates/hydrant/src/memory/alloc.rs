@@ -145,7 +145,9 @@ impl Job {
 
     /// Frees symmetric memory. Collective: the memory is given back when every rank called.
     ///
-    /// Clones of the handle, and pointers into the memory, are useless from then on.
+    /// Clones of the handle, and pointers into the memory, are useless from then on. What this rank
+    /// has under way is waited for, as in [`fence`](Self::fence): it would reach what is allocated
+    /// there next. So would an operation on this memory that another thread begins meanwhile.
     ///
     /// # Errors
     /// [`Error::Freed`] if it was freed before, [`Error::ForeignHandle`] if it is another
@@ -157,6 +159,7 @@ impl Job {
         core.check_memory(block)?;
         block.check()?;
         let affair = self.world().affair(Operation::Free)?;
+        core.finish_all()?;
         let numbers = affair.all_gather(&block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
             if *number != block.number {
@@ -169,7 +172,7 @@ impl Job {
                 });
             }
         }
-        // Nobody puts into it any more: all are here.
+        // Nobody puts into it any more: all are here, and what they had under way is over.
         block.free()?;
         core.memory.remove(block.number);
         core.unregister_block(block.offset, block.len)?;

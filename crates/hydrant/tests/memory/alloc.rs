@@ -1,6 +1,6 @@
 //! Symmetric memory: zeroed, aligned, given back.
 
-use hydrant::{AllocOptions, Error, HugePages, Rank};
+use hydrant::{AllocOptions, Error, HugePages, Rank, Strategy};
 
 use crate::support::{builder, good, local};
 
@@ -188,5 +188,30 @@ fn a_job_of_one_and_jobs_one_after_the_other() {
             Ok(job.rank())
         });
         assert_eq!(ends, (0..1 + seed as u32 % 4).map(Rank).collect::<Vec<_>>());
+    }
+}
+
+/// What a rank has under way when it frees the memory ends before that is anybody else's.
+#[test]
+fn what_is_under_way_does_not_reach_the_next_allocation() {
+    const ELEMENTS: usize = 1 << 18;
+    for strategy in [Strategy::Bounce, Strategy::Firehose, Strategy::PinDown] {
+        let ends = builder().registration(strategy).run_local(3, |job| {
+            for round in 0..4 {
+                let memory = job.alloc::<u64>(ELEMENTS)?;
+                let put = memory.put_nb(job.right(), 0, vec![round; ELEMENTS])?;
+                let got = memory.get_nb(job.left(), 0, ELEMENTS)?;
+                job.free(memory)?;
+                let next = job.alloc::<u64>(ELEMENTS)?;
+                next.local()?.fill(0..ELEMENTS, 77)?;
+                put.wait()?;
+                assert!(got.wait()?.iter().all(|it| [0, round].contains(it)));
+                job.barrier()?;
+                assert_eq!(next.local()?.to_vec(), vec![77; ELEMENTS], "{strategy}");
+                job.free(next)?;
+            }
+            Ok(())
+        });
+        good(ends);
     }
 }
