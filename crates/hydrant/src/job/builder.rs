@@ -255,6 +255,8 @@ impl JobBuilder {
         let conduit = Network::of_processes(&self).attach(&self, &mut *bootstrap);
         match conduit {
             Ok(conduit) => live(Core::new(conduit, bootstrap, self.settings)?, body),
+            // That one says what happened, unless an abort ends it before it could.
+            Err(error @ Error::PeerLost(_)) => Err(error),
             Err(error) => {
                 bootstrap.abort(1, &error.to_string());
                 Err(error)
