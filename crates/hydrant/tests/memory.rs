@@ -11,5 +11,7 @@ mod anywhere;
 mod direct;
 #[path = "memory/expose.rs"]
 mod expose;
+#[path = "memory/lend_again.rs"]
+mod lend_again;
 #[path = "memory/loans.rs"]
 mod loans;

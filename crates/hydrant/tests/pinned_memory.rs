@@ -9,5 +9,7 @@ mod alloc;
 mod anywhere;
 #[path = "memory/expose.rs"]
 mod expose;
+#[path = "memory/lend_again.rs"]
+mod lend_again;
 #[path = "memory/loans.rs"]
 mod loans;
