@@ -140,6 +140,7 @@ pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let key = memory.register(conduit, Access::ReadWrite).expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     let before = open_descriptors();
+    child.meet(|| ());
     let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());
     for peer in peers() {
         let (there, peer) = (heard(&places[peer]), Rank(peer as u32));
