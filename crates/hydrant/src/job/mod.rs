@@ -128,7 +128,7 @@ impl Job {
 
     /// Time since the job started, on the clock of the conduit: virtual where the network is.
     pub fn now(&self) -> Duration {
-        self.core.conduit.now()
+        self.core.now()
     }
 
     /// Says that the program computes so many operations here. In real time computing takes

@@ -127,13 +127,21 @@ impl Block {
     }
 
     /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
-    /// are `wide`.
+    /// are `wide`. To look at one takes a moment in virtual time, as in [`glance`](Self::glance).
     ///
     /// # Errors
     /// As [`part`](Self::part).
     #[inline]
     pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&Part> {
-        self.part_in(if wide { &self.words } else { &self.parts }, rank)
+        let parts = if wide { &self.words } else { &self.parts };
+        if self.state.load(Relaxed) != LIVE {
+            self.check_slowly()?;
+            let part = parts.get(rank.index());
+            if part.is_some_and(|part| part.mapped.is_some()) {
+                self.glance();
+            }
+        }
+        self.nth(parts, rank)
     }
 
     #[inline]
@@ -141,6 +149,11 @@ impl Block {
         if self.state.load(Relaxed) != LIVE {
             self.check_slowly()?;
         }
+        self.nth(parts, rank)
+    }
+
+    #[inline]
+    fn nth<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
         match parts.get(rank.index()) {
             Some(part) => Ok(part),
             None => Err(self.no_rank(rank)),
@@ -165,13 +178,12 @@ impl Block {
         }
     }
 
-    /// Called before own memory is looked at: in virtual time that takes a moment, in which others
-    /// may change it.
+    /// Called before own memory is looked at; see [`Core::glance`].
     pub(crate) fn glance(&self) {
         if self.is_simulated()
             && let Some(core) = self.core.upgrade()
         {
-            core.conduit.glance();
+            core.glance();
         }
     }
 

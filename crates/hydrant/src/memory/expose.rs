@@ -7,7 +7,7 @@ use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull, sync::Arc};
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
-use super::{GlobalPtr, View, check_range};
+use super::{GlobalPtr, View, check_range, view::Owner};
 use crate::{Error, Job, Result, job::Core};
 
 /// The registration of a buffer; revoked when dropped, or by its scope.
@@ -149,7 +149,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
 
     /// The buffer, while peers may be writing to it.
     pub fn view(&self) -> View<'_, T> {
-        View::new(&self.window, self.len, None)
+        View::new(&self.window, self.len, Owner::Loan(&self.loan.core))
     }
 }
 

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use hydrant_conduit::Window;
 
 use super::check_range;
-use crate::{Error, Rank, Result, memory::Block};
+use crate::{Error, Rank, Result, job::Core, memory::Block};
 
 /// Of no bytes.
 static NOTHING: LazyLock<Window> = LazyLock::new(|| Window::private(0));
@@ -22,14 +22,24 @@ pub struct View<'a, T> {
     /// The same, for loads; empty where they take time, which is virtual, and so go the slow way.
     loads: &'a Window,
     len: usize,
-    /// Whose memory it is, and whom to wake there.
-    owner: Option<(&'a Block, Rank)>,
+    owner: Owner<'a>,
     _elements: PhantomData<T>,
 }
 
+/// Whose memory is in view.
+pub(super) enum Owner<'a> {
+    /// An allocation's part, and whom to wake there.
+    Part(&'a Block, Rank),
+    /// An exposed buffer's, which is the own rank.
+    Loan(&'a Core),
+}
+
 impl<'a, T: Pod> View<'a, T> {
-    pub(super) fn new(window: &'a Window, len: usize, owner: Option<(&'a Block, Rank)>) -> Self {
-        let simulated = owner.is_some_and(|(block, _)| block.is_simulated());
+    pub(super) fn new(window: &'a Window, len: usize, owner: Owner<'a>) -> Self {
+        let simulated = match owner {
+            Owner::Part(block, _) => block.is_simulated(),
+            Owner::Loan(core) => core.progress.virtual_time,
+        };
         Self {
             window,
             loads: if simulated { &NOTHING } else { window },
@@ -146,17 +156,17 @@ impl<'a, T: Pod> View<'a, T> {
     /// Called before a look at it.
     #[inline]
     fn glance(&self) {
-        if let Some((block, _)) = self.owner
-            && block.is_simulated()
-        {
-            block.glance();
+        match self.owner {
+            Owner::Part(block, _) if block.is_simulated() => block.glance(),
+            Owner::Part(..) => {}
+            Owner::Loan(core) => core.glance(),
         }
     }
 
     /// Wakes who waits for this memory to change.
     #[inline]
     fn touched(&self) {
-        if let Some((block, rank)) = self.owner {
+        if let Owner::Part(block, rank) = self.owner {
             block.touched(rank);
         }
     }

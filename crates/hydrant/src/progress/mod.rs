@@ -56,6 +56,8 @@ pub(crate) struct Progress {
     /// Time passes by what is asked of the conduit: there is no use in looking again and again,
     /// and no service thread.
     pub(crate) virtual_time: bool,
+    /// What the virtual clock showed last, in nanoseconds.
+    shown: AtomicU64,
 }
 
 impl Progress {
@@ -74,6 +76,7 @@ impl Progress {
             spin,
             crowded: ranks_here > cores,
             virtual_time,
+            shown: AtomicU64::new(u64::MAX),
         }
     }
 

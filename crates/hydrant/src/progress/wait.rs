@@ -2,7 +2,9 @@
 //! but what the conduit lets happen.
 
 use std::{
-    hint, thread,
+    hint,
+    sync::atomic::Ordering::Relaxed,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -71,6 +73,33 @@ impl Core {
         self.progress.attend();
         let _inside = self.progress.enter();
         self.poll()
+    }
+
+    /// Called before own memory, or the clock, is looked at: in virtual time that takes a moment, in
+    /// which others may change it, and messages are handled, for no service thread does that there.
+    /// A handler only looks.
+    pub(crate) fn glance(&self) {
+        if self.progress.virtual_time {
+            match super::may_wait("a look") {
+                Ok(()) => _ = self.look_round(),
+                Err(_) => self.conduit.glance(),
+            }
+        }
+    }
+
+    /// Time since the job started. Who asks again while none has passed in virtual time waits for
+    /// it, and [looks](Self::glance) meanwhile.
+    pub(crate) fn now(&self) -> Duration {
+        let now = self.conduit.now();
+        if !self.progress.virtual_time {
+            return now;
+        }
+        let shown = now.as_nanos() as u64;
+        if self.progress.shown.swap(shown, Relaxed) != shown {
+            return now;
+        }
+        self.glance();
+        self.conduit.now()
     }
 
     /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it

@@ -108,6 +108,9 @@ impl Core {
         // From here on a lease is held until the access is over: every way out gives it up, or
         // hands it on.
         let (remote, lease) = self.far_address(registration, rank, place, len as u64)?;
+        if rank == self.rank {
+            self.glance();
+        }
         if rank == self.rank || (registration.strategy == Strategy::Paging && self.moves(put)) {
             self.tally.one(Count::Indirect);
             // SAFETY: the caller's promise.

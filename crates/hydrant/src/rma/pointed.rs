@@ -82,6 +82,7 @@ impl Job {
     pub fn fence(&self) -> Result<()> {
         progress::may_wait("fence")?;
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.core().glance();
         // Pending operations are ordered by none of today's conduits: wait for them.
         self.core().finish_all()
     }

@@ -97,7 +97,7 @@ impl Job {
         if self.core().progress.virtual_time {
             // A program may ask again and again for what is so already, and nothing else would let
             // time pass.
-            self.core().conduit.glance();
+            self.core().glance();
         }
         self.core().wait(On::Anyone, For::Memory, || {
             value = word.load(Acquire);

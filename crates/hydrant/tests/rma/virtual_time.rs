@@ -1,6 +1,11 @@
 //! Where time is virtual it passes in every call, and what is waited for comes to its end.
 
-use hydrant::{ConduitKind, Job, Rank, Result, Symmetric};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Acquire},
+    time::Duration,
+};
+
+use hydrant::{ConduitKind, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
 
 const MACHINES: [&str; 3] = ["ideal", "myrinet-gm", "connectx"];
 
@@ -14,20 +19,40 @@ fn on_each<R: Send>(ranks: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<
     MACHINES.map(run).into()
 }
 
-/// Rank 1 writes a page, which its NIC does alone; rank 0 looks until it sees that.
+/// Rank 1 writes a page, and rank 0 looks until it sees that: whether its NIC takes it alone, or
+/// the rank is asked for something first.
 fn a_write_is_seen(look: impl Fn(&Job, &Symmetric<u64>) -> Result<u64> + Sync) {
+    for asked in [false, true] {
+        on_each(2, |job| {
+            let words = job.alloc::<u64>(512)?;
+            // Registered on both sides: from now on rank 0 has nothing to do for a put.
+            if job.rank() == Rank(1) && !asked {
+                words.put(Rank(0), 0, &[1; 512])?;
+            }
+            job.barrier()?;
+            if job.rank() == Rank(1) {
+                job.compute(100_000);
+                words.put(Rank(0), 0, &[7; 512])?;
+            } else {
+                while look(job, &words)? != 7 {}
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// The same in an exposed buffer of rank 0.
+fn a_write_to_a_buffer_is_seen(look: impl Fn(&Job, &Exposed<'_, u64>) -> Result<u64> + Sync) {
     on_each(2, |job| {
-        let words = job.alloc::<u64>(512)?;
-        // Registered on both sides: from now on rank 0 has nothing to do for a put.
-        if job.rank() == Rank(1) {
-            words.put(Rank(0), 0, &[1; 512])?;
-        }
+        let pointers = job.alloc::<GlobalPtr<u64>>(1)?;
+        let lent = job.expose(vec![0_u64; 512])?;
+        pointers.put_value(job.left(), 0, lent.pointer(0)?)?;
         job.barrier()?;
         if job.rank() == Rank(1) {
             job.compute(100_000);
-            words.put(Rank(0), 0, &[7; 512])?;
+            job.put_to(pointers.local()?.load(0)?, &[7; 512])?;
         } else {
-            while look(job, &words)? != 7 {}
+            while look(job, &lent)? != 7 {}
         }
         job.barrier()
     });
@@ -59,6 +84,44 @@ fn a_loop_of_gets_of_own_memory_ends() {
         let mut word = [0];
         words.get(Rank(0), 0, &mut word)?;
         Ok(word[0])
+    });
+}
+
+#[test]
+fn a_loop_of_atomic_operations_on_own_memory_ends() {
+    a_write_is_seen(|_, words| words.atomic_load(Rank(0), 0));
+    a_write_is_seen(|_, words| words.fetch_or(Rank(0), 0, 0));
+    a_write_is_seen(|_, words| words.compare_swap(Rank(0), 0, 7, 7));
+}
+
+#[test]
+fn a_loop_of_looks_at_an_exposed_buffer_ends() {
+    a_write_to_a_buffer_is_seen(|_, lent| lent.view().load(0));
+    a_write_to_a_buffer_is_seen(|_, lent| Ok(lent.view().to_vec()[0]));
+    a_write_to_a_buffer_is_seen(|job, lent| {
+        let mut word = [0];
+        job.get_from(lent.pointer(0)?, &mut word)?;
+        Ok(word[0])
+    });
+}
+
+#[test]
+#[allow(unsafe_code)] // looks at memory as no call of the library does
+fn a_loop_of_fences_ends() {
+    a_write_is_seen(|job, words| {
+        job.fence()?;
+        let word = words.local()?.as_ptr();
+        // SAFETY: an aligned word that lives while this runs, and that all change atomically.
+        Ok(unsafe { AtomicU64::from_ptr(word) }.load(Acquire))
+    });
+}
+
+#[test]
+fn a_loop_of_looks_at_the_clock_ends() {
+    on_each(2, |job| {
+        let until = job.now() + Duration::from_micros(500);
+        while job.now() < until {}
+        job.barrier()
     });
 }
 
