@@ -147,7 +147,8 @@ impl Job {
     ///
     /// Clones of the handle, and pointers into the memory, are useless from then on. What this rank
     /// has under way is waited for, as in [`fence`](Self::fence): it would reach what is allocated
-    /// there next. So would an operation on this memory that another thread begins meanwhile.
+    /// there next. So may what another thread of this rank does with the memory meanwhile: that is
+    /// for the program to rule out.
     ///
     /// # Errors
     /// [`Error::Freed`] if it was freed before, [`Error::ForeignHandle`] if it is another
