@@ -25,7 +25,7 @@ const GRAIN: usize = 16;
 /// Sizes of blocks: four for each doubling.
 const CLASSES: usize = 4 * usize::BITS as usize;
 
-/// The allocator of a process: the system's, but for threads that are [`placed`].
+/// The allocator of a process: the system's, but for the threads of ranks in virtual time.
 pub struct Heap;
 
 /// All parts.
