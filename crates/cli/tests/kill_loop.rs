@@ -161,7 +161,7 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
     trace.assert_nothing_left();
 }
 
-/// Every survivor was told of the victim. Of a job that did not begin the first that is told ends
+/// Every survivor was told of the victim, or of one that gave up for it. Of a job that did not begin the first that is told ends
 /// the others, perhaps before it said so itself: then the launcher says why it did.
 fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
@@ -173,9 +173,10 @@ fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
         let after = at.saturating_sub(killed);
         println!("rank {} was told after {after:?}", rank[0]);
         let of_victim = rank[1] == case.victim.to_string();
-        // Between hosts a rank may use one that was told before it and gave up: that one is named.
-        let gave_up = told.iter().any(|other| other[0] == rank[1]);
-        let fits = of_victim || case.conduit == "mixed" && gave_up;
+        // Who comes late may use a rank that was told before and gave up: that one is named.
+        let time = |told: &[String]| told[2].parse::<u64>().expect("a time");
+        let gave_up = (told.iter()).any(|other| other[0] == rank[1] && time(other) <= time(rank));
+        let fits = of_victim || gave_up;
         assert!(fits, "rank {} was told of another:\n{all}", rank[0]);
     }
     if !case.starting {
