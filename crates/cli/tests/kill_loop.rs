@@ -162,7 +162,8 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
 }
 
 /// Every survivor was told of the victim, or of one that gave up for it. Of a job that did not begin
-/// the first that is told ends the others, perhaps before it said so itself: then the launcher says why it did.
+/// the first that is told ends the others, perhaps before it said so itself: then the launcher says why
+/// it did.
 fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
     let told: Vec<_> = (printed.iter())
