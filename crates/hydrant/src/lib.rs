@@ -44,20 +44,22 @@
 //! of those that they and ARMCI (Nieplocha and others 2002) were compared with. Registration by
 //! helper threads (Li and others 2011) is planned, and so is ARMCI's own interface.
 
-mod am;
+mod atomics;
 mod collective;
 mod counters;
 mod error;
 mod job;
 mod log;
 mod memory;
+mod message;
 mod plain;
 mod progress;
 mod registration;
 mod rma;
 pub mod settings;
+mod transfer;
 
-pub use am::{Function, Handler, HandlerContext, Limits};
+pub use atomics::{AtomicFloat, AtomicInteger};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
 pub use bytemuck;
 pub use collective::{Op, Reducible, Team};
@@ -70,10 +72,8 @@ pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, run};
 pub use log::log_to_stderr;
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
+pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
 pub use registration::RegistrationSettings;
-pub use rma::{
-    AnywhereLoan, AtomicFloat, AtomicInteger, GetHandle, Operation, PutHandle, Scope, Signal,
-    Stride,
-};
+pub use rma::{AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
 pub use settings::{AtomicsKind, ConduitKind, FarKind, Settings};

@@ -23,7 +23,6 @@ use super::{
 };
 use crate::{
     Error, Rank, Result,
-    am::Pump,
     counters::Count,
     progress::{For, On},
 };
@@ -204,7 +203,7 @@ impl Team {
     /// The number of a new agreement.
     #[inline]
     pub(super) fn begin(&self) -> u64 {
-        self.core.tally.one(Count::Collectives);
+        self.progress.tally.one(Count::Collectives);
         let sequence = self.sequence.load(Relaxed) + 1;
         self.sequence.store(sequence, Relaxed);
         sequence
@@ -239,7 +238,7 @@ impl Team {
         if verdict.odd.is_some() {
             self.tell_of_odds(sequence);
         }
-        verdict.result(self.core.rank)
+        verdict.result(self.progress.rank)
     }
 
     /// Waits until `told`, in the agreement of this number.
@@ -263,8 +262,7 @@ impl Team {
     ) -> Result<()> {
         let mut needed = self.members.clone();
         loop {
-            let core = &*self.core;
-            core.conduit.drain(&mut Pump { core });
+            self.progress.drain();
             let agreed = (self.members.iter().position(|rank| *rank == lost))
                 .and_then(|member| self.agreed(member))
                 .is_some_and(|agreed| agreed >= sequence);
@@ -272,7 +270,7 @@ impl Team {
                 return Err(Error::PeerLost(lost));
             }
             needed.retain(|rank| *rank != lost);
-            match self.core.wait(On::Ranks(&needed), For::Flag, &mut told) {
+            match self.progress.wait(On::Ranks(&needed), For::Flag, &mut told) {
                 Err(Error::PeerLost(rank)) => lost = rank,
                 other => return other,
             }

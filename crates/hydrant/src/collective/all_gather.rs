@@ -98,7 +98,7 @@ impl Team {
                 Ok(buffer)
             }
             _ => Err(Error::OutOfMemory {
-                rank: self.core.rank,
+                rank: self.progress.rank,
                 wanted: count.map_or(u64::MAX, |count| {
                     count.saturating_mul(size_of::<T>()) as u64
                 }),

@@ -15,8 +15,8 @@ use hydrant_conduit::Line;
 use super::{far, layout::DROPPED};
 use crate::{
     Error, Rank, Result,
-    job::Core,
     memory::{Heap, SYSTEM},
+    progress::Progress,
 };
 
 /// The system area of this rank's segment.
@@ -110,9 +110,9 @@ impl Area {
 
     /// Counts this rank off at a member whose ledger is not mapped: now or, if there is no
     /// room for the message, before the next split.
-    pub(super) fn count_off(&self, core: &Core, rank: Rank, at: usize) {
+    pub(super) fn count_off(&self, progress: &Progress, rank: Rank, at: usize) {
         let mut state = self.state();
-        if far::try_count(core, rank, at) {
+        if far::try_count(progress, rank, at) {
             state.told.push(rank);
         } else {
             state.untold.push((rank, at));
@@ -120,10 +120,10 @@ impl Area {
     }
 
     /// Whatever this rank has dropped, each of `members` knows when this returns.
-    pub(super) fn settle(&self, core: &Core, members: &[Rank]) -> Result<()> {
+    pub(super) fn settle(&self, progress: &Progress, members: &[Rank]) -> Result<()> {
         let untold = mem::take(&mut self.state().untold);
         for (rank, at) in untold {
-            unless_lost(far::count(core, rank, at))?;
+            unless_lost(far::count(progress, rank, at))?;
             self.state().told.push(rank);
         }
         let mut told: Vec<Rank> = {
@@ -132,7 +132,7 @@ impl Area {
         };
         told.sort_unstable();
         told.dedup();
-        (told.into_iter()).try_for_each(|rank| unless_lost(core.wait_handled(rank)))
+        (told.into_iter()).try_for_each(|rank| unless_lost(progress.wait_handled(rank)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -41,7 +41,7 @@ impl Team {
     #[inline]
     fn barrier_as(&self, what: &'static str, name: Option<u64>) -> Result<()> {
         let _turn = self.enter(what, IDLE)?;
-        let verdict = Verdict::new(Header::barrier(name, self.core.rank));
+        let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
         self.rounds_from(0, self.begin(), verdict, Cargo::Nothing)
     }
 
@@ -55,7 +55,7 @@ impl Team {
         let sequence = self.begin();
         self.notified.store(name.unwrap_or(0), Relaxed);
         if !self.rounds.is_empty() {
-            let verdict = Verdict::new(Header::barrier(name, self.core.rank));
+            let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
             self.tell(0, sequence, &verdict, &Cargo::Nothing)?;
         }
         turn.after = match name {
@@ -79,7 +79,7 @@ impl Team {
         };
         let _turn = self.enter("wait", state)?;
         let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
-        let own = self.core.rank;
+        let own = self.progress.rank;
         let verdict = Verdict::new(Header::barrier(notified, own));
         self.rounds_from(1, self.sequence.load(Relaxed), verdict, Cargo::Nothing)?;
         match (notified, name) {

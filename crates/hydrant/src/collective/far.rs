@@ -16,9 +16,13 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use hydrant_conduit::{Delivery, Door, Message, Sent, Window};
+use hydrant_conduit::{Delivery, Door, Message, ReplyPort, Sent, Window};
 
-use crate::{Rank, Result, am::kind, job::Core, memory::SYSTEM, progress};
+use crate::{
+    Rank, Result,
+    memory::SYSTEM,
+    progress::{self, Progress, Route, kind},
+};
 
 /// Stores, and sets the flag.
 const SET: u16 = 0;
@@ -39,28 +43,28 @@ pub(super) struct Flag<'a> {
 /// # Errors
 /// [`Error::PeerLost`](crate::Error::PeerLost).
 pub(super) fn store(
-    core: &Core,
+    progress: &Progress,
     rank: Rank,
     mut at: usize,
     mut data: &[u8],
     flag: Flag<'_>,
 ) -> Result<()> {
-    let limit = core.conduit.caps().max_payload;
+    let limit = progress.conduit().caps().max_payload;
     let beside: &[u8] = bytemuck::cast_slice(flag.beside);
     while beside.len() + data.len() > limit {
         let (piece, rest) = data.split_at(limit.min(data.len()));
-        push(core, rank, SET, &[at as u64], piece)?;
+        push(progress, rank, SET, &[at as u64], piece)?;
         (at, data) = (at + piece.len(), rest);
     }
     let args = [at as u64, flag.at as u64, flag.value, beside.len() as u64];
     match (beside, data) {
-        ([], payload) | (payload, []) => push(core, rank, SET, &args, payload),
-        _ => push(core, rank, SET, &args, &[beside, data].concat()),
+        ([], payload) | (payload, []) => push(progress, rank, SET, &args, payload),
+        _ => push(progress, rank, SET, &args, &[beside, data].concat()),
     }
 }
 
-fn push(core: &Core, rank: Rank, tag: u16, args: &[u64], payload: &[u8]) -> Result<()> {
-    core.push(rank, &message(tag, args, payload))
+fn push(progress: &Progress, rank: Rank, tag: u16, args: &[u64], payload: &[u8]) -> Result<()> {
+    progress.send(rank, &message(tag, args, payload))
 }
 
 fn message<'a>(tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message<'a> {
@@ -73,11 +77,13 @@ fn message<'a>(tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message<'a> {
 }
 
 /// Adds one to a word of `rank`, if there is room for the message now.
-pub(super) fn try_count(core: &Core, rank: Rank, at: usize) -> bool {
+pub(super) fn try_count(progress: &Progress, rank: Rank, at: usize) -> bool {
     if progress::may_wait("a message").is_err() {
         return false;
     }
-    let sent = core.conduit.send(rank, &message(ADD, &[at as u64, 1], &[]));
+    let sent = progress
+        .conduit()
+        .send(rank, &message(ADD, &[at as u64, 1], &[]));
     // Nobody counts for a rank that is lost.
     !matches!(sent, Ok(Sent::Full))
 }
@@ -86,23 +92,28 @@ pub(super) fn try_count(core: &Core, rank: Rank, at: usize) -> bool {
 ///
 /// # Errors
 /// [`Error::PeerLost`](crate::Error::PeerLost).
-pub(super) fn count(core: &Core, rank: Rank, at: usize) -> Result<()> {
-    push(core, rank, ADD, &[at as u64, 1], &[])
+pub(super) fn count(progress: &Progress, rank: Rank, at: usize) -> Result<()> {
+    push(progress, rank, ADD, &[at as u64, 1], &[])
 }
 
-/// A store arrived.
-pub(crate) fn stored(core: &Core, delivery: &Delivery<'_>) {
-    let done = (core.conduit.window(core.rank)).and_then(|window| apply(window, delivery));
-    if done.is_none() {
-        return core.malformed(delivery.from, "a store that fits no team's scratch");
-    }
-    // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
-    // has the fence.
-    compiler_fence(SeqCst);
-    if let Some(door) = core.conduit.door(core.rank)
-        && door.bell.load(std::sync::atomic::Ordering::Relaxed) & Door::APPLICATION != 0
-    {
-        core.conduit.ring(core.rank);
+/// Who does what peers store into the scratch of teams.
+pub(crate) struct Stores;
+
+impl Route for Stores {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, _: &mut dyn ReplyPort) {
+        let done =
+            (progress.conduit().window(progress.rank)).and_then(|window| apply(window, delivery));
+        if done.is_none() {
+            return progress.malformed(delivery.from, "a store that fits no team's scratch");
+        }
+        // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
+        // has the fence.
+        compiler_fence(SeqCst);
+        if let Some(door) = progress.conduit().door(progress.rank)
+            && door.bell.load(std::sync::atomic::Ordering::Relaxed) & Door::APPLICATION != 0
+        {
+            progress.conduit().ring(progress.rank);
+        }
     }
 }
 

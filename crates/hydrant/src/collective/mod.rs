@@ -53,7 +53,6 @@ mod gather;
 mod header;
 mod lane;
 mod layout;
-mod on_job;
 mod op;
 mod peer;
 mod reduce;
@@ -64,7 +63,7 @@ mod team;
 mod tree;
 
 pub(crate) use affair::Affair;
-pub(crate) use far::stored;
+pub(crate) use far::Stores;
 pub(crate) use header::Operation;
 pub use op::{Op, Reducible};
 pub use team::Team;

@@ -14,7 +14,7 @@ use super::{
     layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
     team::{Team, outside},
 };
-use crate::{Error, Rank, Result, job::Core};
+use crate::{Error, Rank, Result, progress::Progress};
 
 /// A member as seen from this one.
 pub(super) struct Peer {
@@ -57,8 +57,11 @@ pub(super) enum Outlet {
 }
 
 impl Peer {
-    pub(super) fn new(core: &Core, rank: Rank, offset: usize, len: usize) -> Result<Self> {
-        let scratch = match (core.conduit.window(rank), core.conduit.door(rank)) {
+    pub(super) fn new(progress: &Progress, rank: Rank, offset: usize, len: usize) -> Result<Self> {
+        let scratch = match (
+            progress.conduit().window(rank),
+            progress.conduit().door(rank),
+        ) {
             (Some(window), Some(door)) => Scratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
                 bell: door.bell.clone(),
@@ -69,16 +72,16 @@ impl Peer {
     }
 
     /// Tells the member that this one is done with the team, once there is room for that.
-    pub(super) fn count_off(&self, core: &Core, area: &Area) {
+    pub(super) fn count_off(&self, progress: &Progress, area: &Area) {
         match &self.scratch {
             Scratch::Mapped { window, .. } => {
                 if let Ok(ledger) = window.line(LEDGER) {
                     ledger[DROPPED].fetch_add(1, AcqRel);
                 }
             }
-            Scratch::Far(offset) if !core.progress.is_stopped() => {
+            Scratch::Far(offset) if !progress.is_stopped() => {
                 area.count_off(
-                    core,
+                    progress,
                     self.rank,
                     offset + LEDGER + DROPPED * size_of::<u64>(),
                 );
@@ -163,11 +166,11 @@ impl Team {
         data: &[u8],
         flag: Flag<'_>,
     ) -> Result<()> {
-        let stored = far::store(&self.core, self.peers[member].rank, at, data, flag);
+        let stored = far::store(&self.progress, self.peers[member].rank, at, data, flag);
         stored.map_err(|error| match error {
             // It may only have given up for the sake of the one lost first.
             Error::PeerLost(rank) => {
-                let first = self.core.conduit.first_lost();
+                let first = self.progress.conduit().first_lost();
                 Error::PeerLost(first.filter(|f| self.members.contains(f)).unwrap_or(rank))
             }
             other => other,
@@ -199,12 +202,12 @@ impl Team {
                 beside: &[],
             };
             // Who is lost need not know.
-            far::store(&self.core, peer.rank, offset, &[], flag).is_ok()
+            far::store(&self.progress, peer.rank, offset, &[], flag).is_ok()
         });
         let told: Vec<Rank> = told.map(|peer| peer.rank).collect();
         // The news of an end may travel faster than messages.
         for rank in told {
-            let _ = self.core.wait_handled(rank);
+            let _ = self.progress.wait_handled(rank);
         }
     }
 
@@ -218,7 +221,7 @@ impl Team {
         // The sleeper's side has the fence.
         compiler_fence(SeqCst);
         if bell.load(Relaxed) & Door::APPLICATION != 0 {
-            self.core.conduit.ring(peer.rank);
+            self.progress.conduit().ring(peer.rank);
         }
     }
 }

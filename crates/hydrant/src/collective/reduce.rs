@@ -201,7 +201,7 @@ impl Team {
     /// told but by this rank's end.
     pub(super) fn or_leave<R>(&self, run: impl FnOnce() -> R) -> R {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
-            self.core.conduit.leave(false);
+            self.progress.conduit().leave(false);
             resume_unwind(cause)
         })
     }

@@ -47,7 +47,7 @@ impl Team {
             color: color.map_or(NONE, u64::from),
             key: u64::from(key),
         };
-        self.area.settle(&self.core, &self.members)?;
+        self.area.settle(&self.progress, &self.members)?;
         let choices = self.records(Operation::Split, &choice)?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),
@@ -74,7 +74,7 @@ impl Team {
         let members = chosen.iter().map(|member| self.members[*member]).collect();
         let offsets: Vec<usize> = chosen.iter().map(|m| offers[*m].offset as usize).collect();
         Self::new(
-            &self.core,
+            &self.progress,
             Arc::clone(&self.area),
             members,
             me,
@@ -106,7 +106,7 @@ impl Team {
         };
         offer.offset = piece.offset as u64;
         // What a team before left there.
-        let window = self.core.conduit.window(self.core.rank);
+        let window = self.progress.conduit().window(self.progress.rank);
         (window.map_or(Ok(()), |window| {
             window.fill(piece.offset, layout.control(), 0)
         }))

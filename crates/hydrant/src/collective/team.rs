@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Rank, Result,
-    job::Core,
+    progress::Progress,
     progress::{self, For, On},
 };
 
@@ -39,7 +39,7 @@ use crate::{
 /// [`notify`](Self::notify) and [`wait`](Self::wait): the others would wait for ever. A team
 /// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends.
 pub struct Team {
-    pub(super) core: Arc<Core>,
+    pub(super) progress: Arc<Progress>,
     pub(super) area: Arc<Area>,
     /// Ranks of the job, by member.
     pub(super) members: Vec<Rank>,
@@ -73,25 +73,32 @@ pub(super) const NOTIFIED_BY_NAME: u8 = 3;
 
 impl Team {
     /// The team of all ranks. No communication: every rank knows where its scratch lies.
-    pub(crate) fn world(core: &Arc<Core>) -> Result<Self> {
+    pub(crate) fn world(progress: &Arc<Progress>) -> Result<Self> {
         let area = Arc::new(Area::new());
-        let members: Vec<Rank> = (0..core.size).map(Rank).collect();
+        let members: Vec<Rank> = (0..progress.size).map(Rank).collect();
         let layout = Layout::new(members.len());
         let piece = area
             .take(layout.total())
             .map_err(|available| Error::OutOfMemory {
-                rank: core.rank,
+                rank: progress.rank,
                 wanted: layout.total() as u64,
                 available: available as u64,
                 remedy: "there are too many ranks for the system area",
             })?;
         let offsets = vec![piece.offset; members.len()];
-        Self::new(core, area, members, core.rank.index(), &offsets, None)
+        Self::new(
+            progress,
+            area,
+            members,
+            progress.rank.index(),
+            &offsets,
+            None,
+        )
     }
 
     /// A team whose members' scratch lies at `offsets`.
     pub(super) fn new(
-        core: &Arc<Core>,
+        progress: &Arc<Progress>,
         area: Arc<Area>,
         members: Vec<Rank>,
         me: usize,
@@ -100,9 +107,9 @@ impl Team {
     ) -> Result<Self> {
         let layout = Layout::new(members.len());
         let peers = (members.iter().zip(offsets))
-            .map(|(rank, offset)| Peer::new(core, *rank, *offset, layout.total()))
+            .map(|(rank, offset)| Peer::new(progress, *rank, *offset, layout.total()))
             .collect::<Result<Vec<_>>>()?;
-        let scratch = (core.conduit.window(core.rank))
+        let scratch = (progress.conduit().window(progress.rank))
             .and_then(|window| window.part(offsets[me], layout.total()))
             .ok_or_else(|| outside(Fault::OutOfBounds))?;
         let rounds = (0..layout.rounds)
@@ -111,7 +118,7 @@ impl Team {
         Ok(Self {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
-            core: Arc::clone(core),
+            progress: Arc::clone(progress),
             area,
             members,
             me,
@@ -147,7 +154,7 @@ impl Team {
     #[inline]
     pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
         progress::may_wait(what)?;
-        if self.core.progress.is_stopped() {
+        if self.progress.is_stopped() {
             return Err(Error::JobOver);
         }
         match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
@@ -186,7 +193,8 @@ impl Team {
     /// Waits until `done`, which needs every member.
     #[inline]
     pub(super) fn until(&self, done: impl FnMut() -> bool) -> Result<()> {
-        self.core.wait(On::Ranks(&self.members), For::Flag, done)
+        self.progress
+            .wait(On::Ranks(&self.members), For::Flag, done)
     }
 }
 
@@ -194,7 +202,7 @@ impl Drop for Team {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         for peer in &self.peers {
-            peer.count_off(&self.core, &self.area);
+            peer.count_off(&self.progress, &self.area);
         }
         (self.area).retire(piece, self.ledger.clone(), self.peers.len() as u64);
     }

@@ -287,8 +287,8 @@ pub(super) fn live<R>(core: Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> 
         ending::wait_for_all(&job)?;
         Ok(result)
     }));
-    let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !core.is_lost_itself();
-    let outcome = outcome.map(|result| result.map_err(|error| core.cause_of(error)));
+    let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !core.progress.is_lost_itself();
+    let outcome = outcome.map(|result| result.map_err(|error| core.progress.cause_of(error)));
     let end = match &outcome {
         Ok(Ok(_)) => End::Orderly,
         Ok(Err(_)) if bereft => End::Bereft,

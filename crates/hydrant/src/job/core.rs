@@ -1,4 +1,4 @@
-//! What every part of a job looks at.
+//! What a job is composed of, at one rank.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,82 +8,69 @@ use std::{
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 
-use super::faults::Faults;
 use crate::{
-    Error, Rank, Result, Settings,
-    am::Engine,
-    counters::Tally,
-    memory::{Block, Registry},
-    progress::{self, Pending, Progress},
-    registration::Registration,
-    rma::atomics::Way,
+    Error, Result, Settings,
+    atomics::{ByMessage, Way},
+    collective,
+    memory::{Reach, Registry},
+    message::{Messages, Users},
+    progress::{self, Progress, kind},
+    registration::Setup,
+    transfer::Transfer,
 };
 
-/// A job's state at one rank.
+/// The rooms of a job, from the ground up.
 pub(crate) struct Core {
-    pub(crate) rank: Rank,
-    pub(crate) size: u32,
-    /// The same at every rank, different from job to job.
-    pub(crate) id: u64,
-    pub(crate) conduit: Box<dyn Conduit>,
-    pub(crate) settings: Settings,
-    pub(crate) tally: Arc<Tally>,
-    /// What peers did wrong.
-    pub(crate) faults: Faults,
-    pub(crate) progress: Progress,
-    pub(crate) pending: Pending,
-    pub(crate) am: Engine,
-    pub(crate) memory: Registry,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) transfer: Arc<Transfer>,
+    pub(crate) messages: Arc<Messages>,
+    pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
     pub(crate) atomics: Way,
-    /// Where the network needs registered memory; dropped after the conduit, which knows of
-    /// memory of it.
-    pub(crate) registration: Option<Registration>,
-    bootstrap: Mutex<Box<dyn Bootstrap>>,
+    pub(crate) settings: Settings,
+    bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
 }
 
 impl Core {
+    /// Composes the rooms: each gets those below it, and hands in to them what they tell it.
     pub(crate) fn new(
         conduit: Box<dyn Conduit>,
         mut bootstrap: Box<dyn Bootstrap>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
         let atomics = Way::choose(&settings, conduit.caps())?;
-        let words = atomics != Way::Processors;
-        let registration = Registration::new(&*conduit, &settings, words)?;
-        if let Some(registration) = &registration {
-            registration.tell(&mut *bootstrap)?;
+        let setup = Setup::new(&*conduit, &settings, atomics != Way::Processors)?;
+        if let Some(setup) = &setup {
+            setup.tell(&mut *bootstrap)?;
         }
         let id = agree(&mut *bootstrap, atomics)?;
-        let tally = Arc::new(Tally::new());
-        let ranks_here = (0..conduit.size())
-            .filter(|rank| conduit.window(Rank(*rank)).is_some())
-            .count();
-        let core = Self {
-            rank: conduit.rank(),
-            size: conduit.size(),
-            id,
-            progress: Progress::new(ranks_here, settings.spin, settings.conduit.is_virtual()),
-            pending: Pending::default(),
-            am: Engine::new(),
-            registration,
-            memory: Registry::new(settings.heap),
+        let bootstrap = Arc::new(Mutex::new(bootstrap));
+        let progress = Arc::new(Progress::new(conduit, id, &settings));
+        let transfer = Transfer::new(&progress, setup, &bootstrap);
+        let messages = Arc::new(Messages::new());
+        for kind in [kind::USER, kind::CALL, kind::FAILURE] {
+            progress.route(kind, Box::new(Users(Arc::clone(&messages))));
+        }
+        let memory = Arc::new(Registry::new(settings.heap));
+        let by_message = ByMessage::new(&memory, messages.calls(), atomics);
+        progress.route(kind::ATOMIC, Box::new(by_message));
+        progress.route(kind::STORE, Box::new(collective::Stores));
+        Ok(Arc::new(Self {
+            progress,
+            transfer,
+            messages,
+            memory,
             atomics,
-            tally,
-            faults: Faults::default(),
             settings,
-            conduit,
-            bootstrap: Mutex::new(bootstrap),
-        };
-        core.set_up_bounce();
-        Ok(Arc::new(core))
+            bootstrap,
+        }))
     }
 
-    pub(crate) fn start_service(self: &Arc<Self>) -> Result<Option<JoinHandle<()>>> {
+    pub(crate) fn start_service(&self) -> Result<Option<JoinHandle<()>>> {
         if !self.settings.service || self.progress.virtual_time {
             return Ok(None);
         }
-        progress::start_service(self).map(Some)
+        progress::start_service(&self.progress).map(Some)
     }
 
     pub(crate) fn bootstrap(&self) -> MutexGuard<'_, Box<dyn Bootstrap>> {
@@ -92,32 +79,18 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// # Errors
-    /// [`Error::RankOutOfRange`].
-    #[inline]
-    pub(crate) fn check_rank(&self, rank: Rank) -> Result<()> {
-        if rank.0 < self.size {
-            Ok(())
-        } else {
-            Err(Error::RankOutOfRange {
-                rank,
-                size: self.size,
-            })
-        }
-    }
-
-    /// # Errors
-    /// [`Error::ForeignHandle`] for memory of another job, which another conduit reaches.
-    pub(crate) fn check_memory(&self, block: &Block) -> Result<()> {
-        if block.job == self.id {
-            Ok(())
-        } else {
-            Err(Error::ForeignHandle { what: "memory" })
+    /// How the job reaches its symmetric memory.
+    pub(crate) fn reach(&self) -> Reach<'_> {
+        Reach {
+            transfer: &self.transfer,
+            calls: self.messages.calls(),
+            by_nics: self.atomics != Way::Processors,
+            spares_processors: self.atomics.spares_processors(),
         }
     }
 
     pub(crate) fn abort(&self, status: i32) {
-        self.conduit.leave(false);
+        self.progress.conduit().leave(false);
         self.bootstrap().abort(status, "the program called abort");
     }
 }

@@ -30,18 +30,17 @@ pub(super) fn wait_for_all(job: &Job) -> Result<()> {
 /// is left useless.
 pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, end: End) {
     core.progress.stop();
-    core.conduit.wake(core.rank);
     if let Some(service) = service
         && service.join().is_err()
     {
-        tracing::error!(rank = %core.rank, "the service thread panicked");
+        tracing::error!(rank = %core.progress.rank, "the service thread panicked");
     }
     core.memory.close();
     if end == End::Failed {
         // Before the peers hear of it and fail, too. Only our own launcher listens.
         let _ = core.bootstrap().put(hydrant_launch::FAILING, b"1");
     }
-    core.conduit.leave(end == End::Orderly);
+    core.progress.conduit().leave(end == End::Orderly);
     if end == End::Orderly {
         let mut bootstrap = core.bootstrap();
         if let Err(cause) = bootstrap.finalize() {
@@ -51,8 +50,8 @@ pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, end: End)
     if core.settings.counters {
         let counters = format!(
             "counters of rank {}\n{}\n",
-            core.rank,
-            core.tally.snapshot()
+            core.progress.rank,
+            core.progress.tally.snapshot()
         );
         // Nobody may read it, which is no reason to panic.
         let _ = io::stderr().write_all(counters.as_bytes());

@@ -1,11 +1,17 @@
 //! The job: who takes part, and how it begins and ends.
 
+mod alloc;
+mod anywhere;
 mod builder;
+mod collective;
 mod core;
 mod ending;
-mod faults;
 mod hosts;
+#[cfg(test)]
+mod message_tests;
+mod messages;
 mod network;
+mod rma;
 mod threads;
 
 use std::{process, sync::Arc, time::Duration};
@@ -13,7 +19,7 @@ use std::{process, sync::Arc, time::Duration};
 pub use builder::JobBuilder;
 pub(crate) use core::Core;
 
-use crate::{Counters, Rank, Result, Settings, am::Pump, progress};
+use crate::{Counters, Rank, Result, Settings, progress, progress::Progress};
 
 /// Joins the job that this process belongs to and runs `body` in it.
 ///
@@ -53,7 +59,7 @@ impl Job {
     }
 
     pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
-        let world = crate::Team::world(&core)?;
+        let world = crate::Team::world(&core.progress)?;
         Ok(Self { core, world })
     }
 
@@ -61,16 +67,20 @@ impl Job {
         &self.core
     }
 
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.core.progress
+    }
+
     /// This process.
     #[inline]
     pub fn rank(&self) -> Rank {
-        self.core.rank
+        self.core.progress.rank
     }
 
     /// Processes in the job.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.core.size
+        self.core.progress.size
     }
 
     /// The next rank, around the ring.
@@ -91,7 +101,7 @@ impl Job {
     /// The ranks whose memory this one reaches directly: those of its host, itself included.
     pub fn host_ranks(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks()
-            .filter(|rank| self.core.conduit.window(*rank).is_some())
+            .filter(|rank| self.core.progress.conduit().window(*rank).is_some())
     }
 
     /// The team of all ranks.
@@ -106,29 +116,29 @@ impl Job {
 
     /// What this rank did so far.
     pub fn counters(&self) -> Counters {
-        self.core.tally.snapshot()
+        self.core.progress.tally.snapshot()
     }
 
     /// What was registered and decided at this rank so far, where the network needs registered
     /// memory.
     pub fn registration(&self) -> Option<crate::RegistrationStats> {
-        (self.core.registration.as_ref()).map(crate::registration::Registration::stats)
+        (self.core.transfer.registration()).map(crate::registration::Registration::stats)
     }
 
     /// What the conduit under the job can do, and what it costs.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
-        self.core.conduit.caps()
+        self.core.progress.conduit().caps()
     }
 
     /// Whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)), with all that
     /// this means for elements of `u64`, `i64` and `f64`: `docs/registration.md`.
     pub fn has_native_atomics(&self) -> bool {
-        self.core.atomics != crate::rma::atomics::Way::Processors
+        self.core.atomics != crate::atomics::Way::Processors
     }
 
     /// Time since the job started, on the clock of the conduit: virtual where the network is.
     pub fn now(&self) -> Duration {
-        self.core.now()
+        self.core.progress.now()
     }
 
     /// Says that the program computes so many operations here. In real time computing takes
@@ -137,8 +147,8 @@ impl Job {
     /// handler it does nothing.
     pub fn compute(&self, operations: u64) {
         if progress::may_wait("compute").is_ok() {
-            let mut pump = Pump { core: &self.core };
-            self.core.conduit.compute(operations, &mut pump);
+            let progress = self.progress();
+            (progress.conduit()).compute(operations, &mut progress.arrivals());
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use hydrant_conduit::{Door, Window, Word32};
 
-use crate::{Error, Rank, Result, counters::Tally, job::Core};
+use crate::{Error, Rank, Result, counters::Tally, message::Calls, transfer::Transfer};
 
 const LIVE: u8 = 0;
 const FREED: u8 = 1;
@@ -35,8 +35,23 @@ pub(crate) struct Block {
     parts: Arc<[Part]>,
     /// The parts as those see them who change words of 64 bits: mapped where a processor may.
     words: Arc<[Part]>,
-    core: Weak<Core>,
+    /// What reaches it, as long as the job lives.
+    transfer: Weak<Transfer>,
+    /// What was asked of owners of words that are not mapped here.
+    pub(crate) calls: Arc<Calls>,
+    /// Whether NICs change its words of 64 bits.
+    pub(crate) by_nics: bool,
     state: AtomicU8,
+}
+
+/// How a job reaches its memory.
+pub(crate) struct Reach<'a> {
+    pub(crate) transfer: &'a Arc<Transfer>,
+    pub(crate) calls: &'a Arc<Calls>,
+    /// Whether NICs change words of 64 bits.
+    pub(crate) by_nics: bool,
+    /// Whether no processor does.
+    pub(crate) spares_processors: bool,
 }
 
 /// One rank's part of an allocation. A line, so that finding one is a shift.
@@ -63,16 +78,21 @@ impl Mapped {
 }
 
 impl Block {
-    pub(super) fn new(
-        core: &Arc<Core>,
+    pub(crate) fn new(
+        reach: &Reach<'_>,
         number: u64,
         offset: usize,
         len: usize,
         footprint: usize,
     ) -> Result<Self> {
+        let Reach {
+            transfer, calls, ..
+        } = *reach;
+        let progress = &transfer.progress;
+        let conduit = progress.conduit();
         let lost = || Error::other("the conduit's segment is shorter than the heap");
         let part = |rank| {
-            let mapped = match (core.conduit.window(rank), core.conduit.door(rank)) {
+            let mapped = match (conduit.window(rank), conduit.door(rank)) {
                 (Some(window), Some(door)) => Some(Mapped {
                     window: window.part(offset, len).ok_or_else(lost)?,
                     bell: door.bell.clone(),
@@ -81,10 +101,10 @@ impl Block {
             };
             Ok(Part { mapped })
         };
-        let parts: Arc<[Part]> = (0..core.size)
+        let parts: Arc<[Part]> = (0..progress.size)
             .map(|rank| part(Rank(rank)))
             .collect::<Result<_>>()?;
-        let words = if core.atomics.spares_processors() {
+        let words = if reach.spares_processors {
             parts.iter().map(|_| Part { mapped: None }).collect()
         } else {
             Arc::clone(&parts)
@@ -94,13 +114,15 @@ impl Block {
             offset,
             len,
             footprint,
-            rank: core.rank,
-            job: core.id,
-            tally: Arc::clone(&core.tally),
+            rank: progress.rank,
+            job: progress.id,
+            tally: Arc::clone(&progress.tally),
             parts,
             words,
-            core: Arc::downgrade(core),
-            state: AtomicU8::new(if core.progress.virtual_time {
+            transfer: Arc::downgrade(transfer),
+            calls: Arc::clone(calls),
+            by_nics: reach.by_nics,
+            state: AtomicU8::new(if progress.virtual_time {
                 SIMULATED
             } else {
                 LIVE
@@ -161,6 +183,16 @@ impl Block {
     }
 
     /// # Errors
+    /// [`Error::ForeignHandle`] for memory of another job, which another conduit reaches.
+    pub(crate) fn check_job(&self, job: u64) -> Result<()> {
+        if self.job == job {
+            Ok(())
+        } else {
+            Err(Error::ForeignHandle { what: "memory" })
+        }
+    }
+
+    /// # Errors
     /// [`Error::Freed`], [`Error::JobOver`].
     pub(crate) fn check(&self) -> Result<()> {
         if self.state.load(Relaxed) == LIVE {
@@ -178,12 +210,12 @@ impl Block {
         }
     }
 
-    /// Called before own memory is looked at; see [`Core::glance`].
+    /// Called before own memory is looked at; see [`Progress::glance`](crate::progress::Progress::glance).
     pub(crate) fn glance(&self) {
         if self.is_simulated()
-            && let Some(core) = self.core.upgrade()
+            && let Some(transfer) = self.transfer.upgrade()
         {
-            core.glance();
+            transfer.progress.glance();
         }
     }
 
@@ -193,12 +225,12 @@ impl Block {
         self.state.load(Relaxed) == SIMULATED
     }
 
-    /// The job.
+    /// What reaches it.
     ///
     /// # Errors
     /// [`Error::JobOver`].
-    pub(crate) fn core(&self) -> Result<Arc<Core>> {
-        self.core.upgrade().ok_or(Error::JobOver)
+    pub(crate) fn transfer(&self) -> Result<Arc<Transfer>> {
+        self.transfer.upgrade().ok_or(Error::JobOver)
     }
 
     /// Called after a store to memory of `rank`: wakes who waits for that.
@@ -216,8 +248,8 @@ impl Block {
     /// Wakes who sleeps until memory of `rank` changes.
     #[cold]
     pub(crate) fn wake(&self, rank: Rank) {
-        if let Some(core) = self.core.upgrade() {
-            core.conduit.ring(rank);
+        if let Some(transfer) = self.transfer.upgrade() {
+            transfer.progress.conduit().ring(rank);
         }
     }
 
@@ -241,7 +273,7 @@ impl Block {
     ///
     /// # Errors
     /// [`Error::Freed`] if it is already, [`Error::JobOver`].
-    pub(super) fn free(&self) -> Result<()> {
+    pub(crate) fn free(&self) -> Result<()> {
         self.end_as(FREED).map_err(|()| self.ended())
     }
 

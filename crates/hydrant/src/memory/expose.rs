@@ -8,11 +8,11 @@ use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
 use super::{GlobalPtr, View, check_range, view::Owner};
-use crate::{Error, Job, Result, job::Core};
+use crate::{Error, Result, transfer::Transfer};
 
 /// The registration of a buffer; revoked when dropped, or by its scope.
 pub(crate) struct Loan {
-    core: Arc<Core>,
+    transfer: Arc<Transfer>,
     key: Key,
 }
 
@@ -25,7 +25,8 @@ impl Loan {
     /// waited for here, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     fn end(&self) -> bool {
-        self.core.to_the_end(|| self.core.unlend(self.key))
+        let progress = &self.transfer.progress;
+        progress.to_the_end(|| self.transfer.unlend(self.key))
     }
 }
 
@@ -65,7 +66,7 @@ impl<T> Drop for Owned<T> {
 /// A buffer that peers may put to and get from, through its [`pointer`](Self::pointer).
 ///
 /// Dropping the guard revokes every access and returns when none is under way.
-/// Made by [`Job::expose`], which owns the buffer, or
+/// Made by [`Job::expose`](crate::Job::expose), which owns the buffer, or
 /// [`Scope::expose`](crate::Scope::expose), which borrows it for the scope.
 pub struct Exposed<'a, T: Pod> {
     loan: Loan,
@@ -75,19 +76,15 @@ pub struct Exposed<'a, T: Pod> {
     _buffer: PhantomData<&'a mut [T]>,
 }
 
-impl Job {
-    /// Exposes a buffer to all ranks. Not collective; send them the
-    /// [`pointer`](Exposed::pointer).
-    ///
-    /// The guard owns the buffer, so that even a leaked guard leaves peers nothing else to
-    /// write to. To expose a borrowed buffer, see [`Scope::expose`](crate::Scope::expose).
+impl<T: Pod> Exposed<'static, T> {
+    /// Exposes a buffer that the guard owns.
     ///
     /// # Errors
     /// [`Error::ZeroSized`], [`Error::Conduit`] if there are too many.
-    pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
+    pub(crate) fn owning(transfer: &Arc<Transfer>, buffer: Vec<T>) -> Result<Self> {
         let owned = Owned::new(buffer);
         // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
-        let mut exposed = unsafe { Exposed::new(self.core(), owned.buffer)? };
+        let mut exposed = unsafe { Exposed::new(transfer, owned.buffer)? };
         exposed.owned = Some(owned);
         Ok(exposed)
     }
@@ -97,7 +94,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// # Safety
     /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
     /// window reads or writes it.
-    pub(crate) unsafe fn new(core: &Arc<Core>, buffer: NonNull<[T]>) -> Result<Self> {
+    pub(crate) unsafe fn new(transfer: &Arc<Transfer>, buffer: NonNull<[T]>) -> Result<Self> {
         if size_of::<T>() == 0 {
             let what = std::any::type_name::<T>();
             return Err(Error::ZeroSized { what });
@@ -107,10 +104,10 @@ impl<'a, T: Pod> Exposed<'a, T> {
         let bytes = len * size_of::<T>();
         let base = buffer.cast::<u8>();
         // SAFETY: the caller's promise covers the registration's whole life.
-        let key = unsafe { core.lend(base.as_ptr(), bytes)? };
+        let key = unsafe { transfer.lend(base.as_ptr(), bytes)? };
         Ok(Self {
             loan: Loan {
-                core: Arc::clone(core),
+                transfer: Arc::clone(transfer),
                 key,
             },
             // SAFETY: (1), (2) the caller's promise, and the window is only lent out with the
@@ -142,14 +139,19 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// [`Error::OutOfBounds`].
     pub fn pointer(&self, index: usize) -> Result<GlobalPtr<T>> {
         check_range(index, 0, self.len)?;
-        let core = &self.loan.core;
+        let progress = &self.loan.transfer.progress;
         let offset = (index * size_of::<T>()) as u64;
-        Ok(GlobalPtr::extent(core.id, core.rank, self.key().0, offset))
+        let (job, rank) = (progress.id, progress.rank);
+        Ok(GlobalPtr::extent(job, rank, self.key().0, offset))
     }
 
     /// The buffer, while peers may be writing to it.
     pub fn view(&self) -> View<'_, T> {
-        View::new(&self.window, self.len, Owner::Loan(&self.loan.core))
+        View::new(
+            &self.window,
+            self.len,
+            Owner::Loan(&self.loan.transfer.progress),
+        )
     }
 }
 

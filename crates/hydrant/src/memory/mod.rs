@@ -15,19 +15,19 @@
 //! revokes it at its end whatever became of the guard. A handle that outlives its memory or
 //! its job is an error at its next use; the mapping itself lives as long as any handle.
 
-mod alloc;
 mod block;
 mod expose;
 mod heap;
+mod options;
 mod pointer;
 mod registry;
 mod symmetric;
 mod view;
 
-pub use alloc::{AllocOptions, HugePages};
-pub(crate) use block::{Block, Mapped};
+pub(crate) use block::{Block, Mapped, Reach};
 pub use expose::Exposed;
 pub(crate) use heap::Heap;
+pub use options::{AllocOptions, HugePages};
 pub use pointer::GlobalPtr;
 pub(crate) use pointer::Target;
 pub(crate) use registry::Registry;

@@ -30,24 +30,24 @@ impl Registry {
         }
     }
 
-    pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
+    pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the next allocation. It is used up by one that all ranks made: one that is
     /// refused may be refused on some of them alone.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         blocks.last + 1
     }
 
-    pub(super) fn insert(&self, block: &Arc<Block>) {
+    pub(crate) fn insert(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         blocks.live.insert(block.number, Arc::clone(block));
         blocks.last = block.number;
     }
 
-    pub(super) fn remove(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         blocks.live.remove(&number);
     }

@@ -5,8 +5,8 @@ use std::{marker::PhantomData, sync::LazyLock};
 use bytemuck::Pod;
 use hydrant_conduit::Window;
 
-use super::check_range;
-use crate::{Error, Rank, Result, job::Core, memory::Block};
+use super::{Block, check_range};
+use crate::{Error, Rank, Result, progress::Progress};
 
 /// Of no bytes.
 static NOTHING: LazyLock<Window> = LazyLock::new(|| Window::private(0));
@@ -31,14 +31,14 @@ pub(super) enum Owner<'a> {
     /// An allocation's part, and whom to wake there.
     Part(&'a Block, Rank),
     /// An exposed buffer's, which is the own rank.
-    Loan(&'a Core),
+    Loan(&'a Progress),
 }
 
 impl<'a, T: Pod> View<'a, T> {
     pub(super) fn new(window: &'a Window, len: usize, owner: Owner<'a>) -> Self {
         let simulated = match owner {
             Owner::Part(block, _) => block.is_simulated(),
-            Owner::Loan(core) => core.progress.virtual_time,
+            Owner::Loan(progress) => progress.virtual_time,
         };
         Self {
             window,
@@ -159,7 +159,7 @@ impl<'a, T: Pod> View<'a, T> {
         match self.owner {
             Owner::Part(block, _) if block.is_simulated() => block.glance(),
             Owner::Part(..) => {}
-            Owner::Loan(core) => core.glance(),
+            Owner::Loan(progress) => progress.glance(),
         }
     }
 

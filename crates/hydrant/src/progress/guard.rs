@@ -2,7 +2,7 @@
 //!
 //! A caller's memory is the network's from the moment an operation is posted until its end is
 //! seen. Whoever unwinds in between gives the memory back to the caller while the network uses it.
-//! What a user's code throws is caught where it runs ([handlers](crate::am), predicates, bodies of
+//! What a user's code throws is caught where it runs ([handlers](super::handler), predicates, bodies of
 //! scopes), so that nothing should unwind there. Should something do so all the same (a log that
 //! panics, a defect of ours), the process ends.
 
@@ -10,9 +10,9 @@ use std::{mem, process};
 
 use hydrant_conduit::Standing;
 
-use crate::job::Core;
+use super::Progress;
 
-impl Core {
+impl Progress {
     /// Runs something that returns only when the network uses none of the memory that it was lent,
     /// or when that is known to be the caller's affair again: it posts an operation and says so, or
     /// waits for the end of one.
@@ -28,11 +28,11 @@ impl Core {
     /// has ended, as one does by a fault of the machine, which unwinds its thread: with a rank go
     /// its transfers. A rank elsewhere may be taken for lost while its NIC goes on.
     fn has_nothing_lent(&self) -> bool {
-        self.progress.virtual_time && self.conduit.standing(self.rank) != Standing::Present
+        self.virtual_time && self.conduit.standing(self.rank) != Standing::Present
     }
 }
 
-struct NoWayOut<'a>(&'a Core);
+struct NoWayOut<'a>(&'a Progress);
 
 impl Drop for NoWayOut<'_> {
     #[cold]
@@ -69,9 +69,9 @@ mod tests {
             let job = Job::builder().expect("the settings are valid");
             let conduit = ConduitKind::Smp;
             job.heap(1 << 20).conduit(conduit).run_local(1, |job| {
-                let core = job.core();
+                let progress = &job.core().progress;
                 let _ = panic::catch_unwind(AssertUnwindSafe(|| {
-                    core.to_the_end(|| panic!("in the midst of it"));
+                    progress.to_the_end(|| panic!("in the midst of it"));
                 }));
                 Ok(())
             });

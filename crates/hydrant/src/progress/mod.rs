@@ -1,40 +1,69 @@
-//! Who looks after messages, and how waiting works.
+//! Who looks after messages, how waiting works, and who gets what arrives.
 //!
 //! Each rank has one service thread, ARMCI's server. An application thread that waits looks
 //! after messages itself and leaves the service thread asleep; while the application
 //! computes, the service thread answers, looks on briefly, and blocks.
+//!
+//! This room owns the conduit. What arrives goes to the rooms above through what they handed in when
+//! the job was composed: a [`Route`] for each kind of message, and one [`Operations`] for the ends of
+//! one-sided operations.
 
+mod arrivals;
+mod attention;
+mod backlog;
+mod faults;
 mod guard;
-mod pending;
-mod room;
+mod handler;
+pub(crate) mod kind;
+mod send;
 mod service;
 mod wait;
 
 use std::{
-    cell::Cell,
+    any::Any,
     sync::{
-        Condvar, Mutex, PoisonError,
-        atomic::{
-            AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{Relaxed, SeqCst},
-            fence,
-        },
+        Arc, Condvar, Mutex, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
-pub(crate) use pending::{Completed, Outcome, Pending};
+use hydrant_conduit::{Conduit, Message};
+
+pub(crate) use arrivals::{Operations, Outcome, Route};
+pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
 pub(crate) use wait::{For, On};
 
-use crate::{Error, Result};
+use crate::{Error, Rank, Result, Settings, counters::Tally};
+use faults::Faults;
 
-/// Operations in a row that look after no messages, and bytes of one that alone is too long.
-const MANY: u32 = 16;
-const LONG: usize = 4096;
-
-/// The state of a rank's progress.
+/// The conduit of a rank, and the state of its progress.
 pub(crate) struct Progress {
+    /// This process.
+    pub(crate) rank: Rank,
+    /// Processes in the job.
+    pub(crate) size: u32,
+    /// The job's number: the same at every rank, different from job to job.
+    pub(crate) id: u64,
+    /// What this rank did.
+    pub(crate) tally: Arc<Tally>,
+    /// Time passes by what is asked of the conduit: there is no use in looking again and again,
+    /// and no service thread.
+    pub(crate) virtual_time: bool,
+    /// How long a waiting thread spins.
+    spin: Duration,
+    /// More ranks than cores: whoever spins takes the core from the one it waits for.
+    crowded: bool,
+    conduit: Box<dyn Conduit>,
+    /// Memory that the conduit knows of; dropped after it.
+    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Who gets messages of each kind; set once, when the job is composed.
+    routes: [OnceLock<Box<dyn Route>>; Message::KINDS as usize],
+    /// Who is told of the ends of one-sided operations; set once, when the job is composed.
+    operations: OnceLock<Weak<dyn Operations>>,
+    /// What peers did wrong.
+    faults: Faults,
     /// Counts up, by two, while application threads look after messages; odd while one is inside
     /// a call.
     marks: AtomicU64,
@@ -42,152 +71,104 @@ pub(crate) struct Progress {
     asleep: AtomicU32,
     /// Operations that were waited for without looking after messages.
     unattended: AtomicU32,
-    /// The service thread waits until none is asleep.
+    /// Messages of the room above found no room and wait; set by who sends them.
+    backlog: AtomicBool,
+    /// The service thread waits until no application thread is asleep.
     parked: AtomicBool,
     park: Mutex<()>,
     unpark: Condvar,
-    /// The service thread sleeps, and not for [room].
+    /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
+    /// The job is over here; set once, when this rank leaves.
     stopped: AtomicBool,
-    /// How long a waiting thread spins.
-    pub(crate) spin: Duration,
-    /// More ranks than cores: whoever spins takes the core from the one it waits for.
-    pub(crate) crowded: bool,
-    /// Time passes by what is asked of the conduit: there is no use in looking again and again,
-    /// and no service thread.
-    pub(crate) virtual_time: bool,
     /// What the virtual clock showed last, in nanoseconds.
     shown: AtomicU64,
 }
 
 impl Progress {
-    pub(crate) fn new(ranks_here: usize, spin: Duration, virtual_time: bool) -> Self {
+    /// `id`: the job's number.
+    pub(crate) fn new(conduit: Box<dyn Conduit>, id: u64, settings: &Settings) -> Self {
+        let ranks_here = (0..conduit.size())
+            .filter(|rank| conduit.window(Rank(*rank)).is_some())
+            .count();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = cores.max(host_cores());
         Self {
+            rank: conduit.rank(),
+            size: conduit.size(),
+            id,
+            tally: Arc::new(Tally::new()),
+            virtual_time: settings.conduit.is_virtual(),
+            spin: settings.spin,
+            crowded: ranks_here > cores,
+            conduit,
+            kept: OnceLock::new(),
+            routes: [const { OnceLock::new() }; Message::KINDS as usize],
+            operations: OnceLock::new(),
+            faults: Faults::default(),
             marks: AtomicU64::new(0),
             asleep: AtomicU32::new(0),
             unattended: AtomicU32::new(0),
+            backlog: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),
             service_rests: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            spin,
-            crowded: ranks_here > cores,
-            virtual_time,
             shown: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// An application thread looks after messages. Exactness does not matter, cost does: threads
-    /// that do this at the same time may undo each other's marks, and then the service thread
-    /// takes over a little sooner or later than it might.
+    /// Who gets messages of a kind, which is one of [`kind`]. Called once a kind, before anything is
+    /// polled.
+    pub(crate) fn route(&self, kind: u8, route: Box<dyn Route>) {
+        let set = self.routes[usize::from(kind)].set(route);
+        debug_assert!(set.is_ok(), "kind {kind} has two routes");
+    }
+
+    /// Who is told of the ends of operations. Called once, before anything is posted.
+    pub(crate) fn report_to(&self, operations: Weak<dyn Operations>) {
+        let set = self.operations.set(operations);
+        debug_assert!(set.is_ok(), "operations are told to two");
+    }
+
+    /// Keeps memory that the conduit has registered until the conduit is gone. Called once at most.
+    pub(crate) fn keep(&self, memory: Arc<dyn Any + Send + Sync>) {
+        let set = self.kept.set(memory);
+        debug_assert!(set.is_ok(), "one memory is kept");
+    }
+
+    /// The network.
     #[inline]
-    pub(crate) fn attend(&self) {
-        self.mark(|marks| marks.wrapping_add(2));
+    pub(crate) fn conduit(&self) -> &dyn Conduit {
+        &*self.conduit
     }
 
-    /// An application thread is inside a call that may keep it busy for long, as where the
-    /// network does its work in the call that posts it.
+    /// # Errors
+    /// [`Error::RankOutOfRange`].
     #[inline]
-    pub(crate) fn enter(&self) -> Inside<'_> {
-        self.mark(|marks| marks | 1);
-        Inside(self)
+    pub(crate) fn check_rank(&self, rank: Rank) -> Result<()> {
+        if rank.0 < self.size {
+            Ok(())
+        } else {
+            Err(Error::RankOutOfRange {
+                rank,
+                size: self.size,
+            })
+        }
     }
 
-    /// Whether messages are to be looked after now that an operation of so many bytes was waited
-    /// for without: after one that took long, or many that did not.
-    #[inline]
-    pub(crate) fn is_due(&self, bytes: usize) -> bool {
-        let count = self.unattended.load(Relaxed).wrapping_add(1);
-        self.unattended.store(count, Relaxed);
-        bytes >= LONG || count.is_multiple_of(MANY)
-    }
-
-    #[inline]
-    fn mark(&self, change: impl FnOnce(u64) -> u64) {
-        let marks = self.marks.load(Relaxed);
-        self.marks.store(change(marks), Relaxed);
-    }
-
-    /// How often application threads looked after messages.
-    fn attended(&self) -> u64 {
-        self.marks.load(Relaxed) / 2
-    }
-
-    /// Whether an application thread seems to be inside a call.
-    fn is_inside(&self) -> bool {
-        self.marks.load(Relaxed) % 2 == 1
-    }
-
+    /// The job is over here.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.unpark_service();
+        self.conduit.wake(self.rank);
     }
 
     /// Whether the job is over here.
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(SeqCst)
-    }
-
-    /// An application thread goes to sleep, until it drops what it gets.
-    fn fall_asleep(&self) -> Asleep<'_> {
-        self.asleep.fetch_add(1, SeqCst);
-        // Then it looks once more; who did what it waits for looks for sleepers after that.
-        fence(SeqCst);
-        Asleep(self)
-    }
-
-    /// Whether an application thread sleeps, or has not yet seen what was done before this.
-    pub(crate) fn has_sleepers(&self) -> bool {
-        fence(SeqCst);
-        self.asleep.load(Relaxed) > 0
-    }
-
-    fn unpark_service(&self) {
-        let _held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
-        self.unpark.notify_all();
-    }
-
-    /// The service thread: waits until no application thread sleeps in a wait.
-    fn park_service(&self) {
-        let mut held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
-        self.parked.store(true, SeqCst);
-        while self.asleep.load(SeqCst) > 0 && !self.is_stopped() {
-            held = self
-                .unpark
-                .wait(held)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        self.parked.store(false, SeqCst);
-    }
-}
-
-/// An application thread is inside a call, until this is dropped: it leaves, goes to sleep there or
-/// unwinds.
-#[must_use]
-pub(crate) struct Inside<'a>(&'a Progress);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.mark(|marks| marks & !1);
-    }
-}
-
-/// An application thread sleeps, until this is dropped, by a thread that unwinds, too: as long as
-/// one sleeps the service thread does nothing.
-#[must_use]
-struct Asleep<'a>(&'a Progress);
-
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        let progress = self.0;
-        if progress.asleep.fetch_sub(1, SeqCst) == 1 && progress.parked.load(SeqCst) {
-            progress.unpark_service();
-        }
     }
 }
 
@@ -202,31 +183,4 @@ fn host_cores() -> usize {
             })
             .sum()
     })
-}
-
-thread_local! {
-    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs a handler: within it nothing may wait.
-pub(crate) fn in_handler<R>(handler: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            IN_HANDLER.with(|flag| flag.set(self.0));
-        }
-    }
-    let _restore = Restore(IN_HANDLER.with(|flag| flag.replace(true)));
-    handler()
-}
-
-/// # Errors
-/// [`Error::InHandler`] in a handler.
-#[inline]
-pub(crate) fn may_wait(what: &'static str) -> Result<()> {
-    if IN_HANDLER.with(Cell::get) {
-        Err(Error::InHandler { what })
-    } else {
-        Ok(())
-    }
 }

@@ -10,9 +10,8 @@ use std::{
 
 use hydrant_conduit::Sleeper;
 
-use crate::{Result, counters::Count, job::Core};
-
-use std::sync::atomic::Ordering::Relaxed;
+use super::Progress;
+use crate::{Result, counters::Count};
 
 /// How long the application may leave messages alone before the service thread takes over, if it
 /// did so lately. A peer that waits for an answer does not wait so long: it
@@ -26,47 +25,46 @@ const LONGEST_NAP: Duration = Duration::from_millis(32);
 const BRIEF: Duration = Duration::from_micros(20);
 
 /// Starts the service thread of a rank.
-pub(crate) fn start_service(core: &Arc<Core>) -> Result<JoinHandle<()>> {
-    let core = Arc::clone(core);
+pub(crate) fn start_service(progress: &Arc<Progress>) -> Result<JoinHandle<()>> {
+    let progress = Arc::clone(progress);
     thread::Builder::new()
-        .name(format!("hydrant-serve-{}", core.rank))
-        .spawn(move || serve(&core))
+        .name(format!("hydrant-serve-{}", progress.rank))
+        .spawn(move || serve(&progress))
         .map_err(|cause| {
             hydrant_conduit::Error::system("starting the service thread", cause).into()
         })
 }
 
-fn serve(core: &Core) {
-    let progress = &core.progress;
+fn serve(progress: &Progress) {
     let mut seen = progress.attended();
     let mut nap = NAP;
     while !progress.is_stopped() {
         let begun = Instant::now();
-        if core.is_stuck() {
+        if progress.has_backlog() {
             nap = NAP;
         }
         progress.service_rests(nap > NAP);
-        core.conduit.wait(Sleeper::Nap, Some(nap), &mut || {
-            progress.is_stopped() || nap > NAP && core.is_stuck()
+        progress.conduit.wait(Sleeper::Nap, Some(nap), &mut || {
+            progress.is_stopped() || nap > NAP && progress.has_backlog()
         });
         progress.service_rests(false);
         let woken = begun.elapsed() < nap;
-        nap = if progress.asleep.load(Relaxed) > 0 {
+        nap = if progress.asleep() > 0 {
             // A sleeping application thread is woken by messages itself, and by room.
             progress.park_service();
             nap
-        } else if core.is_stuck() && !woken {
+        } else if progress.has_backlog() && !woken {
             // The application may have looked a moment ago, and compute by now.
-            watch_over(core);
+            watch_over(progress);
             NAP
         } else if progress.attended() != seen && !woken {
             longer(nap)
         } else if progress.is_inside() {
             // It is about to look for itself, if not soon: the network is doing its work in there.
-            look(core);
+            look(progress);
             longer(nap)
         } else {
-            watch_over(core);
+            watch_over(progress);
             NAP
         };
         seen = progress.attended();
@@ -78,23 +76,22 @@ fn longer(nap: Duration) -> Duration {
 }
 
 /// Answers what has come: how much that was.
-fn look(core: &Core) -> usize {
-    let found = core.poll();
+fn look(progress: &Progress) -> usize {
+    let found = progress.poll();
     if found > 0 {
-        core.tally.one(Count::Services);
+        progress.tally.one(Count::Services);
     }
     found
 }
 
 /// Answers messages while the application does not look at them.
-fn watch_over(core: &Core) {
-    let progress = &core.progress;
+fn watch_over(progress: &Progress) {
     let since = progress.attended();
     let alone = || progress.attended() == since && !progress.is_inside() && !progress.is_stopped();
     let mut quiet_since = None;
     // Once in any case: a peer may have asked for it.
     loop {
-        let found = look(core);
+        let found = look(progress);
         if !alone() {
             return;
         }
@@ -106,13 +103,13 @@ fn watch_over(core: &Core) {
         if quiet < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {
-            let sleeper = match core.is_stuck() {
+            let sleeper = match progress.has_backlog() {
                 true => Sleeper::Room,
                 false => Sleeper::Service,
             };
             progress.service_rests(sleeper == Sleeper::Service);
-            core.conduit.wait(sleeper, None, &mut || {
-                !alone() || core.would_sleep_past_room(sleeper)
+            progress.conduit.wait(sleeper, None, &mut || {
+                !alone() || progress.would_sleep_past_room(sleeper)
             });
             progress.service_rests(false);
             quiet_since = None;

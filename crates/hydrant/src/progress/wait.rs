@@ -10,7 +10,8 @@ use std::{
 
 use hydrant_conduit::{Sleeper, Standing};
 
-use crate::{Error, Rank, Result, am::Pump, counters::Count, job::Core};
+use super::Progress;
+use crate::{Error, Rank, Result, counters::Count};
 
 /// Whose end ends the wait.
 #[derive(Clone, Copy)]
@@ -55,23 +56,26 @@ const CROWDED_ROUNDS: u32 = 2;
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
 
-impl Core {
-    /// Delivers what has arrived.
+impl Progress {
+    /// Delivers what has arrived; how much that was.
     #[inline]
     pub(crate) fn poll(&self) -> usize {
-        let delivered = self.conduit.poll(&mut Pump { core: self });
-        if self.is_stuck() {
-            self.flush();
-        }
+        let delivered = self.conduit.poll(&mut self.arrivals());
+        self.flush_backlog();
         delivered
+    }
+
+    /// Delivers all that has arrived, also if another thread is delivering.
+    pub(crate) fn drain(&self) {
+        self.conduit.drain(&mut self.arrivals());
     }
 
     /// As [`poll`](Self::poll), by an application thread that does not wait. It says that it is in
     /// there: should it lose its core meanwhile, the service thread has no use for that.
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
-        self.progress.attend();
-        let _inside = self.progress.enter();
+        self.attend();
+        let _inside = self.enter();
         self.poll()
     }
 
@@ -79,7 +83,7 @@ impl Core {
     /// which others may change it, and messages are handled, for no service thread does that there.
     /// A handler only looks.
     pub(crate) fn glance(&self) {
-        if self.progress.virtual_time {
+        if self.virtual_time {
             match super::may_wait("a look") {
                 Ok(()) => _ = self.look_round(),
                 Err(_) => self.conduit.glance(),
@@ -91,11 +95,11 @@ impl Core {
     /// it, and [looks](Self::glance) meanwhile.
     pub(crate) fn now(&self) -> Duration {
         let now = self.conduit.now();
-        if !self.progress.virtual_time {
+        if !self.virtual_time {
             return now;
         }
         let shown = now.as_nanos() as u64;
-        if self.progress.shown.swap(shown, Relaxed) != shown {
+        if self.shown.swap(shown, Relaxed) != shown {
             return now;
         }
         self.glance();
@@ -121,9 +125,9 @@ impl Core {
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
         let timeout = deaf.then_some(UNHEARD);
-        let mut inside = self.progress.enter();
+        let mut inside = self.enter();
         loop {
-            self.progress.attend();
+            self.attend();
             let mut delivered = 0;
             for _ in 0..patience.polls() {
                 delivered += self.poll();
@@ -134,7 +138,7 @@ impl Core {
             let now = self.conduit.changes();
             if changes != Some(now) {
                 changes = Some(now);
-                self.look_for_ended(now);
+                self.tell_operations(|operations| operations.look_for_ended(now));
                 if let Some(cause) = self.in_vain(on, what) {
                     // What was done before the end still counts.
                     self.poll();
@@ -152,9 +156,9 @@ impl Core {
                     self.nudge(on);
                     self.tally.one(Count::Sleeps);
                     drop(inside);
-                    let asleep = self.progress.fall_asleep();
+                    let asleep = self.fall_asleep();
                     let sleeper = match what {
-                        _ if self.is_stuck() => Sleeper::Room,
+                        _ if self.has_backlog() => Sleeper::Room,
                         For::Room => Sleeper::Room,
                         For::Memory => Sleeper::Memory,
                         For::Message | For::Flag => Sleeper::Application,
@@ -166,7 +170,7 @@ impl Core {
                             || changes != Some(self.conduit.changes())
                             || self.would_sleep_past_room(sleeper)
                     });
-                    inside = self.progress.enter();
+                    inside = self.enter();
                     drop(asleep);
                     if ended {
                         return Ok(());
@@ -185,7 +189,7 @@ impl Core {
     fn nudge(&self, on: On<'_>) {
         if let On::Rank(rank) | On::Served(rank) = on
             && rank != self.rank
-            && !self.progress.virtual_time
+            && !self.virtual_time
         {
             self.conduit.wake(rank);
         }
@@ -258,13 +262,13 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(core: &Core) -> Self {
+    fn new(progress: &Progress) -> Self {
         Self {
             rounds: 0,
             yields: 0,
-            crowded: core.progress.crowded,
-            virtual_time: core.progress.virtual_time,
-            spin: core.progress.spin,
+            crowded: progress.crowded,
+            virtual_time: progress.virtual_time,
+            spin: progress.spin,
             since: None,
         }
     }

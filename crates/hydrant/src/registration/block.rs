@@ -4,13 +4,13 @@
 use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
 
-use super::lock;
-use crate::{Error, Result, collective::Affair, job::Core};
+use super::{Registration, lock};
+use crate::{Error, Result};
 
 /// What a rank tells of a registration of its part.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Record {
+pub(crate) struct Record {
     /// Registrations of the rank's part in all; none if it failed.
     of: u64,
     first: u64,
@@ -18,39 +18,36 @@ struct Record {
     key: u64,
 }
 
-impl Core {
+impl Registration {
     /// Registers the own part of an allocation for good and learns of the others', if memory is
-    /// registered at allocation. Collective.
+    /// registered at allocation. Collective: `exchange` gives what every rank gave, by rank.
     ///
     /// # Errors
     /// [`Error::Registration`] that names the limit, on every rank.
     pub(crate) fn register_block(
         &self,
-        affair: &Affair<'_>,
+        exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,
         offset: usize,
         len: usize,
     ) -> Result<()> {
-        let Some(registration) = &self.registration else {
-            return Ok(());
-        };
         if len == 0 {
             return Ok(());
         }
-        let addr = self.segment_of(registration, self.rank)? + offset as u64;
+        let addr = self.segments.of(self.progress.rank)? + offset as u64;
         // An allocation begins where a bucket does, unless buckets are larger than what segments
         // are aligned to; then what lies beside it is registered with it.
-        if !addr.is_multiple_of(registration.geometry.bucket()) {
-            self.begin_to_last(registration, addr, len as u64)?;
+        if !addr.is_multiple_of(self.geometry.bucket()) {
+            self.begin_to_last(addr, len as u64)?;
         }
-        if registration.strategy() != Strategy::PinEverything {
-            (registration.lent).allocate(addr, len as u64);
+        if self.strategy() != Strategy::PinEverything {
+            (self.lent).allocate(addr, len as u64);
             return Ok(());
         }
         // Own operations register nothing of it as long as it is not lent: what is pinned is
         // pinned for itself, and does not go with its neighbours.
-        let pinned = self.pin(registration, addr, len as u64);
-        (registration.lent).allocate(addr, len as u64);
-        let most = len as u64 / registration.geometry.bucket() + 2;
+        let pinned = self.pin(addr, len as u64);
+        (self.lent).allocate(addr, len as u64);
+        let most = len as u64 / self.geometry.bucket() + 2;
         let grants: &[Grant] = pinned.as_deref().unwrap_or_default();
         let mut round = 0;
         loop {
@@ -61,15 +58,15 @@ impl Core {
                 count: grant.map_or(0, |grant| grant.run.count),
                 key: grant.map_or(0, |grant| grant.key),
             };
-            let records = affair.all_gather(&mine)?;
+            let records = exchange(&mine)?;
             if let Some(failed) = records.iter().position(|record| record.of == 0) {
                 return Err(pinned.err().unwrap_or_else(|| {
                     Error::other(format!("rank {failed} could not register its part"))
                 }));
             }
-            let mut engine = lock(&registration.engine);
+            let mut engine = lock(&self.engine);
             for (rank, record) in records.iter().enumerate() {
-                if rank != self.rank.index() && record.count > 0 {
+                if rank != self.progress.rank.index() && record.count > 0 {
                     let grant = Grant {
                         run: Run {
                             first: record.first,
@@ -92,12 +89,9 @@ impl Core {
     /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
     /// peers that were told of it forget it.
     pub(crate) fn unregister_block(&self, offset: usize, len: usize) -> Result<()> {
-        let Some(registration) = &self.registration else {
-            return Ok(());
-        };
-        let base = self.segment_of(registration, self.rank)?;
-        (registration.lent).free(base + offset as u64);
-        self.take_back(registration, base + offset as u64, len as u64);
+        let base = self.segments.of(self.progress.rank)?;
+        (self.lent).free(base + offset as u64);
+        self.take_back(base + offset as u64, len as u64);
         Ok(())
     }
 }

@@ -2,14 +2,41 @@
 
 use std::{cell::Cell, collections::VecDeque};
 
-use hydrant_conduit::{Delivery, Key, Posted, Remote};
-use hydrant_pinning::{
-    Action, Engine, Message, Refusal, Verdict,
-    wire::{Grant, Move},
-};
+use hydrant_conduit::{Delivery, Key, Remote, Ticket};
+use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Move};
 
-use super::{Flight, OPERATION, Registration, lock, outbox::Letter};
-use crate::{Error, Rank, Result, counters::Count, job::Core};
+use super::{Registration, lock, outbox::Letter};
+use crate::{Rank, counters::Count, progress::Outcome};
+
+/// The room above, which moves data.
+pub(crate) trait Carrier: Send + Sync {
+    /// Posts a transfer that the engine wants: its end, if it has ended. Else
+    /// [`Registration::transferred`] is told of that.
+    ///
+    /// # Safety
+    /// `local` is the buffer of an operation under way, which nobody else changes, or uses if it is
+    /// to be read into; or own memory that is registered and held for a peer.
+    unsafe fn post(&self, transfer: &Piece) -> Option<Outcome>;
+
+    /// An operation of the engine has ended.
+    fn ended(&self, ticket: Ticket, outcome: Outcome);
+}
+
+/// A transfer that the engine wants: one piece of an operation, or of a peer's.
+pub(crate) struct Piece {
+    /// Its number at the engine.
+    pub(crate) id: u64,
+    pub(crate) peer: Rank,
+    /// Whether data goes to the peer.
+    pub(crate) put: bool,
+    /// Where the own side is.
+    pub(crate) local: *mut u8,
+    /// The own extent that covers it.
+    pub(crate) local_key: Key,
+    pub(crate) remote: Remote,
+    /// Bytes.
+    pub(crate) len: usize,
+}
 
 /// What the engine said and nobody has done yet. The room for it is used again by the thread's next
 /// step: a miss would allocate it several times.
@@ -35,43 +62,33 @@ impl Todo {
     }
 }
 
-impl Core {
+impl Registration {
     /// Tells the engine something and does what it says, until it says nothing more. `data` is
     /// what came with the message that it is told of.
-    pub(super) fn step(
-        &self,
-        registration: &Registration,
-        data: &[u8],
-        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
-    ) {
+    pub(super) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
         let mut todo = Todo::new();
         let mut landed = 0;
         let mut over = false;
-        self.tell(registration, &mut todo, tell);
+        self.tell(&mut todo, tell);
         while let Some(action) = todo.actions.pop_front() {
             use Action::{Done, Pinned, Revoked};
             over |= matches!(action, Done { .. } | Pinned { .. } | Revoked { .. });
-            self.perform(registration, action, &mut todo, data, &mut landed);
+            self.perform(action, &mut todo, data, &mut landed);
         }
         todo.leave();
         if over {
-            self.tell_sleepers();
+            self.progress.wake_sleepers();
         }
     }
 
     /// Tells the engine something. What it says comes first in `todo`; its messages go out in
     /// the order decided, whichever thread gets to send them.
-    fn tell(
-        &self,
-        registration: &Registration,
-        todo: &mut Todo,
-        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
-    ) {
+    fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
-            let mut engine = lock(&registration.engine);
+            let mut engine = lock(&self.engine);
             tell(&mut engine, said);
-            let mut outbox = lock(&registration.outbox);
+            let mut outbox = lock(&self.outbox);
             drop(engine);
             said.retain_mut(|action| match action {
                 Action::Send { to, message, data } => {
@@ -87,7 +104,8 @@ impl Core {
         if let Some(greedy) = greedy
             && !self.progress.virtual_time
         {
-            self.malformed(greedy, "it asks and takes no answers");
+            self.progress
+                .malformed(greedy, "it asks and takes no answers");
         }
         if sends {
             // First of all: peers work while this rank registers.
@@ -96,29 +114,20 @@ impl Core {
         actions.extend(said.drain(..));
     }
 
-    fn perform(
-        &self,
-        registration: &Registration,
-        action: Action,
-        todo: &mut Todo,
-        data: &[u8],
-        landed: &mut usize,
-    ) {
+    fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {
         match action {
             Action::Register { id, need, welcome } => {
-                let result = self.register(registration, need, welcome);
-                self.tell(registration, todo, |engine, out| {
+                let result = self.register(need, welcome);
+                self.tell(todo, |engine, out| {
                     engine.registered(id, result, out);
                 });
             }
             Action::Deregister { id, key, .. } => {
-                self.tally.one(Count::Deregistrations);
-                if let Err(cause) = self.conduit.deregister(Key(key)) {
+                self.progress.tally.one(Count::Deregistrations);
+                if let Err(cause) = self.progress.conduit().deregister(Key(key)) {
                     tracing::error!(%cause, "memory was not deregistered");
                 }
-                self.tell(registration, todo, |engine, out| {
-                    engine.deregistered(id, out)
-                });
+                self.tell(todo, |engine, out| engine.deregistered(id, out));
             }
             Action::Transfer {
                 id,
@@ -130,30 +139,23 @@ impl Core {
                 remote_key,
                 len,
             } => {
-                let place = Remote {
-                    key: Key(remote_key),
-                    offset: remote,
+                let piece = Piece {
+                    id,
+                    peer: Rank(peer),
+                    put,
+                    local: std::ptr::with_exposed_provenance_mut::<u8>(local as usize),
+                    local_key: Key(local_key),
+                    remote: Remote {
+                        key: Key(remote_key),
+                        offset: remote,
+                    },
+                    len: len as usize,
                 };
-                let near = std::ptr::with_exposed_provenance_mut::<u8>(local as usize);
-                let (peer, len, key) = (Rank(peer), len as usize, Key(local_key));
-                let posted = if put {
-                    // SAFETY: the buffer of an operation under way, or own memory that is
-                    // registered and held for a peer's pull.
-                    unsafe { self.conduit.write(peer, place, near, len, key) }
-                } else {
-                    // SAFETY: the buffer of an operation under way, which nobody else uses.
-                    unsafe { self.conduit.read(peer, place, near, len, key) }
-                };
-                match posted {
-                    Ok(Posted::Pending(ticket)) => {
-                        self.posted(ticket, Flight::leg(id), false);
-                    }
-                    done => {
-                        let result = done.map(drop).map_err(|cause| access_failed(&cause));
-                        self.tell(registration, todo, |engine, out| {
-                            engine.transferred(id, result, out);
-                        });
-                    }
+                if let Some(outcome) = self.post(&piece) {
+                    let outcome = outcome.map_err(|cause| access_failed(&cause));
+                    self.tell(todo, |engine, out| {
+                        engine.transferred(id, outcome, out);
+                    });
                 }
             }
             Action::Land { to, len } => {
@@ -167,89 +169,69 @@ impl Core {
                 }
             }
             Action::Done { op, result } => {
-                let ticket = hydrant_conduit::Ticket(OPERATION | op);
-                self.completed(ticket, result.map_err(as_conduit));
+                if let Some(carrier) = self.carrier() {
+                    carrier.ended(Self::ticket(op), result.map_err(as_conduit));
+                }
             }
             Action::Pinned { id, result } => {
-                lock(&registration.pinned).insert(id, result);
+                lock(&self.pinned).insert(id, result);
             }
             Action::Revoked { id } => {
-                lock(&registration.revoked).insert(id, ());
+                lock(&self.revoked).insert(id, ());
             }
             // Sends went to the outbox.
             _ => {}
         }
     }
 
+    /// Who carries transfers: it lives as long as this, which it owns.
+    fn carrier(&self) -> Option<std::sync::Arc<dyn Carrier>> {
+        self.carrier.get()?.upgrade()
+    }
+
+    fn post(&self, piece: &Piece) -> Option<Outcome> {
+        match self.carrier() {
+            // SAFETY: the engine says transfers of operations under way, whose callers promised
+            // this, and of own memory that it holds for a peer.
+            Some(carrier) => unsafe { carrier.post(piece) },
+            None => Some(Err(hydrant_conduit::Error::PeerLost(piece.peer))),
+        }
+    }
+
     /// A message of a peer's engine.
-    pub(crate) fn registration_message(&self, delivery: &Delivery<'_>) {
-        let Some(registration) = &self.registration else {
-            return self.malformed(delivery.from, "a registration message where none is needed");
-        };
+    pub(crate) fn message(&self, delivery: &Delivery<'_>) {
         let (message, data) = match Message::decode(delivery.payload) {
             Ok(decoded) => decoded,
             Err(hydrant_pinning::wire::Malformed(what)) => {
-                return self.malformed(delivery.from, what);
+                return self.progress.malformed(delivery.from, what);
             }
         };
         let from = delivery.from;
         let len = data.len() as u64;
-        let lent = &registration.lent;
+        let lent = &self.lent;
         let missed = message.goes_to().filter(|(region, to)| {
             let store = || self.store(*to, data);
             !lent.while_lent(from, *region, (*to, len), store)
         });
         let mut outcome = Ok(());
-        self.step(registration, data, |engine, out| {
+        self.step(data, |engine, out| {
             // Judged while the engine is held: a loan that ends is taken off first and revoked
             // by the engine then, so that what is granted here is seen by its revocation.
             let verdict = match missed {
-                None => judge(registration, from, &message),
+                None => judge(self, from, &message),
                 Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
             outcome = engine.message(from.0, message, verdict, out);
         });
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
-            self.malformed(delivery.from, what);
+            self.progress.malformed(delivery.from, what);
         }
     }
 
     /// A peer ended, in whatever order: what it held is given back.
-    pub(crate) fn peer_ended(&self, peer: Rank) {
-        if let Some(registration) = &self.registration {
-            self.forget_loans(registration, peer);
-            self.step(registration, &[], |engine, out| {
-                engine.peer_lost(peer.0, out)
-            });
-        }
-    }
-
-    /// Registers own memory for good, all of it or none.
-    ///
-    /// # Errors
-    /// [`Error::Registration`] that names the limit.
-    pub(crate) fn pin(
-        &self,
-        registration: &Registration,
-        addr: u64,
-        len: u64,
-    ) -> Result<Vec<Grant>> {
-        let run = registration.geometry.span(addr, len)?;
-        if run.count == 0 {
-            return Ok(Vec::new());
-        }
-        let id = registration.name();
-        self.step(registration, &[], |engine, out| engine.pin(id, run, out));
-        let mut outcome = None;
-        self.wait(
-            crate::progress::On::Nobody,
-            crate::progress::For::Message,
-            || {
-                outcome = lock(&registration.pinned).remove(&id);
-                outcome.is_some()
-            },
-        )?;
-        (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
+    pub(super) fn peer_ended(&self, peer: Rank) {
+        self.forget_loans(peer);
+        self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
     }
 }
 

@@ -61,7 +61,7 @@ struct Ending {
 
 /// What is to be done about a loan that ends.
 pub(super) struct Ended {
-    /// The last that finds it: to be [let go](crate::job::Core::let_go).
+    /// The last that finds it: to be [let go](super::Registration::let_go).
     pub(super) lease: Lease,
     /// Peers to be told.
     pub(super) told: Vec<Rank>,

@@ -21,9 +21,7 @@ use rustc_hash::FxHashMap;
 use super::{Registration, lent::Place, lock, outbox::Letter};
 use crate::{
     Error, Result,
-    am::kind,
-    job::Core,
-    progress::{For, On},
+    progress::{For, On, kind},
 };
 
 const ASK: u16 = 0;
@@ -33,7 +31,7 @@ const LET_GO: u16 = 2;
 /// Where a buffer lies that does not.
 const NOWHERE: Place = (u64::MAX, u64::MAX);
 
-/// Holds a loan: it does not end before each lease on it was [let go](Core::let_go).
+/// Holds a loan: it does not end before each lease on it was [let go](Registration::let_go).
 #[derive(Clone, Debug)]
 #[must_use = "a loan whose lease is lost never ends"]
 pub(crate) struct Lease(Arc<Terms>);
@@ -120,7 +118,7 @@ impl Known {
     }
 }
 
-impl Core {
+impl Registration {
     /// Lends a buffer to peers: the key by which they name it.
     ///
     /// # Safety
@@ -130,36 +128,24 @@ impl Core {
     /// # Errors
     /// The conduit's.
     pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
-        let Some(registration) = &self.registration else {
-            // SAFETY: handed on.
-            return unsafe {
-                (self.conduit).register(addr, len, hydrant_conduit::Access::ReadWrite)
-            }
-            .map_err(Error::from);
-        };
         let place = (addr.expose_provenance() as u64, len as u64);
-        self.begin_to_last(registration, place.0, place.1)?;
-        Ok(Key(registration.lent.lend(place)))
+        self.begin_to_last(place.0, place.1)?;
+        Ok(Key(self.lent.lend(place)))
     }
 
     /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
     /// here, in a handler, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     pub(crate) fn unlend(&self, key: Key) -> bool {
-        let Some(registration) = &self.registration else {
-            // "Not in force" means that it was revoked before.
-            let _ = self.conduit.deregister(key);
-            return true;
-        };
         // To a rank that is lost itself nobody answers.
-        let alone = self.is_lost_itself();
-        let present = |rank| !alone && self.conduit.standing(rank) == Standing::Present;
-        let Some(ended) = registration.lent.end(key.0, present) else {
+        let alone = self.progress.is_lost_itself();
+        let present = |rank| !alone && self.progress.conduit().standing(rank) == Standing::Present;
+        let Some(ended) = self.lent.end(key.0, present) else {
             return true;
         };
         let (start, len) = ended.lease.place();
         for peer in ended.told {
-            self.write_letter(registration, peer, GONE, key.0);
+            self.write_letter(peer, GONE, key.0);
         }
         self.let_go(Some(ended.lease));
         self.flush();
@@ -167,36 +153,29 @@ impl Core {
             tracing::warn!("an exposed buffer was dropped in a handler: it is leaked");
             return false;
         }
-        let over = self.wait(On::Nobody, For::Message, || {
-            registration.lent.is_over(key.0)
-        });
-        over.is_ok() && self.take_back(registration, start, len)
+        let over = self
+            .progress
+            .wait(On::Nobody, For::Message, || self.lent.is_over(key.0));
+        over.is_ok() && self.take_back(start, len)
     }
 
     /// Lends memory to peers that name it by its address: it stays registered for them.
     ///
     /// # Errors
     /// [`Error::InHandler`].
-    pub(crate) fn lend_steady(&self, place: Place) -> Result<Option<Key>> {
-        let Some(registration) = &self.registration else {
-            return Ok(None);
-        };
-        self.begin_to_last(registration, place.0, place.1)?;
-        Ok(Some(Key(registration.lent.lend_steady(place))))
+    pub(crate) fn lend_steady(&self, place: Place) -> Result<Key> {
+        self.begin_to_last(place.0, place.1)?;
+        Ok(Key(self.lent.lend_steady(place)))
     }
 
     /// Ends what [`lend_steady`](Self::lend_steady) lent; `false` in a handler, where peers cannot
     /// be waited for.
     #[must_use = "the memory may still be registered"]
     pub(crate) fn unlend_steady(&self, key: Key) -> bool {
-        let Some(registration) = &self.registration else {
-            return true;
-        };
-        match registration.lent.end_steady(key.0) {
+        match self.lent.end_steady(key.0) {
             None => true,
             Some((start, len)) => {
-                crate::progress::may_wait("the end of a loan").is_ok()
-                    && self.take_back(registration, start, len)
+                crate::progress::may_wait("the end of a loan").is_ok() && self.take_back(start, len)
             }
         }
     }
@@ -206,30 +185,25 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::InHandler`].
-    pub(super) fn begin_to_last(
-        &self,
-        registration: &Registration,
-        addr: u64,
-        len: u64,
-    ) -> Result<()> {
-        if registration.shares_buckets() {
+    pub(super) fn begin_to_last(&self, addr: u64, len: u64) -> Result<()> {
+        if self.shares_buckets() {
             crate::progress::may_wait("lending a buffer in buckets of several pages")?;
-            self.take_back(registration, addr, len);
+            self.take_back(addr, len);
         }
         Ok(())
     }
 
     /// Takes own memory back from peers: they hold no firehose on it when this returns, and none
     /// of it is registered.
-    pub(super) fn take_back(&self, registration: &Registration, addr: u64, len: u64) -> bool {
-        let id = registration.name();
-        let run = match registration.geometry.span(addr, len) {
+    pub(super) fn take_back(&self, addr: u64, len: u64) -> bool {
+        let id = self.name();
+        let run = match self.geometry.span(addr, len) {
             Ok(run) if run.count > 0 => run,
             _ => return true,
         };
-        self.step(registration, &[], |engine, out| engine.revoke(id, run, out));
-        let over = || lock(&registration.revoked).remove(&id).is_some();
-        self.wait(On::Nobody, For::Message, over).is_ok()
+        self.step(&[], |engine, out| engine.revoke(id, run, out));
+        let over = || lock(&self.revoked).remove(&id).is_some();
+        self.progress.wait(On::Nobody, For::Message, over).is_ok()
     }
 
     /// Where `len` bytes at `offset` of an exposed buffer lie at its owner, for as long as the
@@ -237,15 +211,14 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
-    pub(super) fn exposed_at(
+    pub(crate) fn exposed_at(
         &self,
-        registration: &Registration,
         rank: Rank,
         key: u64,
         offset: u64,
         len: u64,
     ) -> Result<(u64, Lease)> {
-        let lease = self.lease(registration, rank, key)?;
+        let lease = self.lease(rank, key)?;
         let (start, size) = lease.place();
         if len > size || offset > size - len {
             self.let_go(Some(lease));
@@ -259,34 +232,34 @@ impl Core {
         Ok((start + offset, lease))
     }
 
-    fn lease(&self, registration: &Registration, rank: Rank, key: u64) -> Result<Lease> {
+    fn lease(&self, rank: Rank, key: u64) -> Result<Lease> {
         let revoked = || Error::Revoked { rank };
-        if rank == self.rank {
-            return registration.lent.lease(key).ok_or_else(revoked);
+        if rank == self.progress.rank {
+            return self.lent.lease(key).ok_or_else(revoked);
         }
         let name = (rank, key);
-        let known = || registration.known().leases.get(&name).cloned();
+        let known = || self.known().leases.get(&name).cloned();
         if let Some(lease) = known() {
             return Ok(lease);
         }
         crate::progress::may_wait("the first use of an exposed buffer")?;
-        if registration.change_known(|known| known.ask(name)) {
-            self.write_letter(registration, rank, ASK, key);
+        if self.change_known(|known| known.ask(name)) {
+            self.write_letter(rank, ASK, key);
             self.flush();
         }
         let mut lease = None;
-        let waited = self.wait(On::Rank(rank), For::Message, || {
-            let known = registration.known();
+        let waited = self.progress.wait(On::Rank(rank), For::Message, || {
+            let known = self.known();
             lease = known.leases.get(&name).cloned();
             lease.is_some() || !known.asked.contains_key(&name)
         });
         if let Err(Error::PeerLost(_)) = waited {
             // No answer will come.
-            registration.change_known(|known| known.asked.remove(&name));
+            self.change_known(|known| known.asked.remove(&name));
         }
         waited?;
-        lease.ok_or_else(|| match self.conduit.standing(rank) {
-            _ if self.is_lost_itself() => Error::Expelled(self.rank),
+        lease.ok_or_else(|| match self.progress.conduit().standing(rank) {
+            _ if self.progress.is_lost_itself() => Error::Expelled(self.progress.rank),
             Standing::Present => revoked(),
             // What was asked for was forgotten with the rank.
             Standing::Left | Standing::Lost => Error::PeerLost(rank),
@@ -303,32 +276,29 @@ impl Core {
 
     #[cold]
     fn let_last_go(&self, owner: Rank, key: u64) {
-        let Some(registration) = &self.registration else {
-            return;
-        };
-        if owner == self.rank {
-            registration.lent.let_go_here(key);
-            self.tell_sleepers();
+        if owner == self.progress.rank {
+            self.lent.let_go_here(key);
+            self.progress.wake_sleepers();
         } else {
-            self.write_letter(registration, owner, LET_GO, key);
+            self.write_letter(owner, LET_GO, key);
             self.flush();
         }
     }
 
-    fn write_letter(&self, registration: &Registration, to: Rank, tag: u16, key: u64) {
-        lock(&registration.outbox).push(to.0, Letter::Loan { tag, key });
+    fn write_letter(&self, to: Rank, tag: u16, key: u64) {
+        lock(&self.outbox).push(to.0, Letter::Loan { tag, key });
     }
 
     /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses
     /// one no more; `false` if it does none of these.
     pub(crate) fn loan_asked(&self, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) -> bool {
-        let (Some(registration), &[key]) = (&self.registration, delivery.args) else {
+        let &[key] = delivery.args else {
             return false;
         };
         let from = delivery.from;
         match delivery.tag {
             ASK => {
-                let (start, len) = registration.lent.tell(from, key).unwrap_or(NOWHERE);
+                let (start, len) = self.lent.tell(from, key).unwrap_or(NOWHERE);
                 let answer = Message {
                     kind: kind::LOAN,
                     tag: ASK,
@@ -341,14 +311,14 @@ impl Core {
                 true
             }
             GONE => {
-                match registration.change_known(|known| known.gone((from, key))) {
+                match self.change_known(|known| known.gone((from, key))) {
                     Ok(Some(lease)) => self.let_go(Some(lease)),
                     Ok(None) => self.let_last_go(from, key),
                     Err(()) => return false,
                 }
                 true
             }
-            LET_GO => registration.lent.let_go_by(from, key),
+            LET_GO => self.lent.let_go_by(from, key),
             _ => false,
         }
     }
@@ -356,20 +326,20 @@ impl Core {
     /// A peer says where its buffer lies, or that it lies nowhere; `false` if nobody asked, or if no
     /// memory lies there.
     pub(crate) fn loan_answered(&self, delivery: &Delivery<'_>) -> bool {
-        let (Some(registration), &[key, start, len]) = (&self.registration, delivery.args) else {
+        let &[key, start, len] = delivery.args else {
             return false;
         };
         let name = (delivery.from, key);
         if (start, len) != NOWHERE && start.checked_add(len).is_none() {
             return false;
         }
-        registration.change_known(|known| known.answered(name, (start, len)))
+        self.change_known(|known| known.answered(name, (start, len)))
     }
 
     /// A peer has ended: what it knew and what is known of it is forgotten.
-    pub(super) fn forget_loans(&self, registration: &Registration, peer: Rank) {
-        registration.lent.without(peer);
-        registration.change_known(|known| known.without(peer));
+    pub(super) fn forget_loans(&self, peer: Rank) {
+        self.lent.without(peer);
+        self.change_known(|known| known.without(peer));
     }
 }
 

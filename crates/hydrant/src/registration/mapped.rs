@@ -7,7 +7,7 @@ use hydrant_conduit::{Access, Error, Key};
 use hydrant_pinning::{Refusal, Registered, Run};
 
 use super::Registration;
-use crate::{counters::Count, job::Core};
+use crate::counters::Count;
 
 /// Addresses with one set of rights, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,23 +17,18 @@ struct Stretch {
     writable: bool,
 }
 
-impl Core {
+impl Registration {
     /// Registers what is needed of own memory, and what is welcome beside it as far as that is
     /// mapped.
-    pub(super) fn register(
-        &self,
-        registration: &Registration,
-        need: Run,
-        welcome: Run,
-    ) -> Result<Registered, Refusal> {
-        let geometry = registration.geometry;
+    pub(super) fn register(&self, need: Run, welcome: Run) -> Result<Registered, Refusal> {
+        let geometry = self.geometry;
         // What is registered beside the need may outlive the operation: it must not go unseen, and
         // it must not be chance.
         let around = Run {
             first: need.end(),
             count: welcome.end() - need.end(),
         };
-        let end = (registration.lent).known_until(geometry, around);
+        let end = (self.lent).known_until(geometry, around);
         let welcome = Run {
             first: need.first,
             count: end - need.first,
@@ -84,11 +79,15 @@ impl Core {
     }
 
     fn register_bytes(&self, (start, end): (u64, u64), access: Access) -> Result<Key, Error> {
-        self.tally.one(Count::Registrations);
+        self.progress.tally.one(Count::Registrations);
         let addr = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
         // SAFETY: the conduit refuses what is not mapped; peers are told the key only of memory
         // that is lent to them, and it is taken back before that ends.
-        unsafe { (self.conduit).register(addr, (end - start) as usize, access) }
+        unsafe {
+            self.progress
+                .conduit()
+                .register(addr, (end - start) as usize, access)
+        }
     }
 }
 

@@ -1,62 +1,74 @@
 //! Registered memory: the engine of [`hydrant_pinning`] joined to a conduit whose NIC can only
 //! touch memory that was registered.
 //!
-//! A put that is a *hit* (both sides registered, [`Hot::hit`]) goes to the conduit at once.
-//! Everything else goes to the engine, behind a lock that is held while it decides and never
-//! while anything is done: the [driver](drive) does what it says, and messages to peers leave
-//! in the order decided, through the [outbox](outbox).
+//! The engine decides, behind a lock that is held while it does and never while anything is done:
+//! the [driver](drive) does what it says, and messages to peers leave in the order decided, through
+//! the [outbox]. The transfers that it says are the room above's to post, which handed itself in as
+//! the [`Carrier`].
 //!
 //! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
-//! has it, a place in an exposed buffer from where its owner [says](loan) it lies.
+//! [has it](segments), a place in an exposed buffer from where its owner [says](loan) it lies.
 
 #![allow(unsafe_code)] // hands memory to the conduit; see each block
 
 mod block;
-mod bounce;
 mod drive;
-mod far;
-mod flight;
 mod lent;
 mod limits;
 mod loan;
 mod mapped;
 mod outbox;
-mod word;
+mod own;
+mod segments;
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{Conduit, Standing};
+use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
-use hydrant_pinning::{Engine, Geometry, Hot, Limits, Strategy, wire::Grant};
+use hydrant_pinning::{Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, wire::Grant};
 use rustc_hash::FxHashMap;
 
-pub(crate) use flight::Flight;
+pub(crate) use block::Record;
+pub(crate) use drive::{Carrier, Piece};
 pub use limits::RegistrationSettings;
+pub(crate) use loan::Lease;
+pub(crate) use own::{PATIENCE, not_registered};
 
-use crate::{Error, Rank, Result, Settings, job::Core};
+use crate::{
+    Error, Rank, Result, Settings,
+    progress::{Outcome, Progress},
+};
 use outbox::Outbox;
+use segments::Segments;
 
 /// Tickets of the engine's operations; a conduit's never have this bit.
 const OPERATION: u64 = 1 << 63;
 
 /// What a rank needs where memory must be registered.
 pub(crate) struct Registration {
+    progress: Arc<Progress>,
+    /// Who posts the engine's transfers and hears of the ends of its operations; set once, when the
+    /// job is composed.
+    carrier: OnceLock<Weak<dyn Carrier>>,
+    /// The part of the engine that needs no lock: what is registered, on both sides.
     hot: Arc<Hot>,
     engine: Mutex<Engine>,
+    /// Messages to peers that were decided and are not sent.
     outbox: Mutex<Outbox>,
+    /// Own memory that peers may reach.
     lent: lent::Lent,
+    /// Exposed buffers of peers.
     known: RwLock<loan::Known>,
-    /// Where every rank has its segment; asked for when first needed.
-    segments: Box<[OnceLock<u64>]>,
-    /// What the engine answered to pins and revocations.
+    segments: Segments,
+    /// What the engine answered to pins, by their ids, until that is asked for.
     pinned: Mutex<FxHashMap<u64, Result<Vec<Grant>, hydrant_pinning::Error>>>,
+    /// Revocations that are over, by their ids, until that is asked for.
     revoked: Mutex<FxHashMap<u64, ()>>,
+    /// The next id of an operation, a pin or a revocation.
     next: AtomicU64,
-    /// Messages wait for room.
-    stuck: AtomicBool,
     /// Ranks that are known to have ended, and how often standings had changed then.
     ended: Mutex<(u64, Vec<Rank>)>,
     strategy: Strategy,
@@ -66,13 +78,26 @@ pub(crate) struct Registration {
     follows: bool,
     /// Most bytes of a put that the NIC takes along.
     inline: usize,
-    bounce: OnceLock<bounce::Bounce>,
     /// Whether there is always room to register an own word.
     reserve: bool,
 }
 
-impl Registration {
-    /// `words`: whether NICs change words here, which then want room.
+/// An engine whose limits were found to be possible, before the ranks agree on the job.
+pub(crate) struct Setup {
+    engine: Engine,
+    reserve: bool,
+    strategy: Strategy,
+    /// Where the own segment lies, and its bytes.
+    segment: (u64, u64),
+    /// Whether peers may name memory by its address.
+    anywhere: bool,
+    follows: bool,
+    inline: usize,
+}
+
+impl Setup {
+    /// What registration takes here, if memory must be registered. `words`: whether NICs change
+    /// words here, which then want room.
     ///
     /// # Errors
     /// [`Error::Registration`] if the limits cannot be.
@@ -89,56 +114,105 @@ impl Registration {
         let strategy = config.strategy;
         let mut engine = Engine::new(config)?;
         let reserve = words && engine.reserve_for_own();
-        let limits = *engine.limits();
-        let geometry = limits.geometry;
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
             .ok_or_else(|| Error::other("the conduit does not map the own segment"))?;
-        let segments: Box<[OnceLock<u64>]> = (0..conduit.size()).map(|_| OnceLock::new()).collect();
-        let _ = segments[conduit.rank().index()].set(base);
         Ok(Some(Self {
-            hot: Arc::clone(engine.hot()),
-            engine: Mutex::new(engine),
-            outbox: Mutex::default(),
-            lent: lent::Lent::new(
-                conduit.rank(),
-                (base, caps.segment as u64),
-                settings.anywhere,
-                registration.follows_mapping,
-            ),
-            known: RwLock::default(),
-            segments,
-            pinned: Mutex::default(),
-            revoked: Mutex::default(),
-            next: AtomicU64::new(1),
-            stuck: AtomicBool::new(false),
-            ended: Mutex::default(),
+            engine,
+            reserve,
             strategy,
-            geometry,
-            limits,
+            segment: (base, caps.segment as u64),
+            anywhere: settings.anywhere,
             follows: registration.follows_mapping,
             inline: registration.inline,
-            bounce: OnceLock::new(),
-            reserve,
         }))
     }
 
     /// Tells the other ranks where the own segment lies. They read it after the next fence.
     pub(crate) fn tell(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        let base = self.base(Rank(bootstrap.rank())).unwrap_or_default();
-        Ok(bootstrap.put(far::SEGMENT, &base.to_le_bytes())?)
+        segments::tell(self.segment.0, bootstrap)
+    }
+}
+
+impl Registration {
+    /// The registration of a rank of the job. `bootstrap`: who knows where segments of peers lie.
+    pub(crate) fn new(
+        setup: Setup,
+        progress: &Arc<Progress>,
+        bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+    ) -> Self {
+        let (engine, rank) = (setup.engine, progress.rank);
+        let limits = *engine.limits();
+        Self {
+            progress: Arc::clone(progress),
+            carrier: OnceLock::new(),
+            hot: Arc::clone(engine.hot()),
+            engine: Mutex::new(engine),
+            outbox: Mutex::default(),
+            lent: lent::Lent::new(rank, setup.segment, setup.anywhere, setup.follows),
+            known: RwLock::default(),
+            segments: Segments::new(progress.size, rank, setup.segment.0, bootstrap),
+            pinned: Mutex::default(),
+            revoked: Mutex::default(),
+            next: AtomicU64::new(1),
+            ended: Mutex::default(),
+            strategy: setup.strategy,
+            geometry: limits.geometry,
+            limits,
+            follows: setup.follows,
+            inline: setup.inline,
+            reserve: setup.reserve,
+        }
     }
 
-    /// Where a rank's segment lies, if that is known here.
-    #[inline]
-    pub(crate) fn base(&self, rank: Rank) -> Option<u64> {
-        self.segments.get(rank.index())?.get().copied()
+    /// Who carries the engine's transfers. Called once, when the job is composed.
+    pub(crate) fn carry_by(&self, carrier: Weak<dyn Carrier>) {
+        let set = self.carrier.set(carrier);
+        debug_assert!(set.is_ok(), "transfers have two carriers");
     }
 
     /// The strategy in force.
+    #[inline]
     pub(crate) fn strategy(&self) -> Strategy {
         self.strategy
+    }
+
+    /// What may be registered, and in which units.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether registrations stay true whatever is mapped under them.
+    pub(crate) fn follows_mapping(&self) -> bool {
+        self.follows
+    }
+
+    /// Most bytes of a put that the NIC takes along.
+    #[inline]
+    pub(crate) fn inline(&self) -> usize {
+        self.inline
+    }
+
+    /// The address, at `rank`, of a place there, and what keeps it there.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
+    #[inline(always)]
+    pub(crate) fn address(
+        &self,
+        rank: Rank,
+        place: Remote,
+        len: u64,
+    ) -> Result<(u64, Option<Lease>)> {
+        Ok(match place.key {
+            Key::SEGMENT => (self.segments.of(rank)? + place.offset, None),
+            Key::ANY => (place.offset, None),
+            Key(key) => {
+                let (at, lease) = self.exposed_at(rank, key, place.offset, len)?;
+                (at, Some(lease))
+            }
+        })
     }
 
     /// What the engine did so far.
@@ -146,9 +220,68 @@ impl Registration {
         lock(&self.engine).stats()
     }
 
+    /// Takes both sides of a transfer, if both are registered: [`Hot::hit`].
+    #[inline(always)]
+    pub(crate) fn hit(
+        &self,
+        peer: Rank,
+        remote: u64,
+        own: u64,
+        len: u64,
+        put: bool,
+    ) -> Option<Hit> {
+        self.hot.hit(peer.0, remote, own, len, put)
+    }
+
+    /// Takes the remote side of a transfer whose own side needs no registration.
+    #[inline(always)]
+    pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit> {
+        self.hot.hit_far(peer.0, remote, len)
+    }
+
+    /// Gives back what a hit took.
+    #[inline(always)]
+    pub(crate) fn release(&self, hit: &Hit) {
+        if self.hot.release(hit) {
+            self.step(&[], |engine, out| engine.released(hit, out));
+        }
+    }
+
+    /// Hands an operation to the engine, whose end is told to the carrier under this ticket.
+    ///
+    /// # Errors
+    /// What the engine refuses at once; nothing is told then.
+    pub(crate) fn begin(&self, operation: Operation) -> Result<(), hydrant_pinning::Error> {
+        let mut begun = Ok(());
+        self.step(&[], |engine, out| begun = engine.begin(operation, out));
+        begun
+    }
+
+    /// The ticket of an operation of the engine.
+    pub(crate) fn ticket(id: u64) -> Ticket {
+        Ticket(OPERATION | id)
+    }
+
+    /// A transfer that the engine said has ended.
+    pub(crate) fn transferred(&self, piece: u64, outcome: Outcome) {
+        let outcome = outcome.map_err(|cause| drive::access_failed(&cause));
+        self.step(&[], |engine, out| engine.transferred(piece, outcome, out));
+    }
+
+    /// Whether own memory stays what it is until Hydrant is told: it may be kept registered.
+    #[inline]
+    pub(crate) fn lasts(&self, addr: u64, len: u64) -> bool {
+        self.lent.lasts(addr, len)
+    }
+
     /// Whether memory that may come and go unseen shares buckets with memory that does not.
-    fn shares_buckets(&self) -> bool {
+    pub(crate) fn shares_buckets(&self) -> bool {
         !self.follows && self.geometry.pages() > 1
+    }
+
+    /// A number for an operation, a pin or a revocation.
+    pub(crate) fn name(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
     }
 
     /// Exposed buffers of peers.
@@ -160,37 +293,23 @@ impl Registration {
         change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn name(&self) -> u64 {
-        self.next.fetch_add(1, Relaxed)
-    }
-}
-
-impl Core {
-    /// Bytes of which memory is registered together; 1 where it is not registered.
-    pub(crate) fn bucket(&self) -> usize {
-        let geometry = self.registration.as_ref().map(|it| it.geometry);
-        geometry.map_or(1, |geometry| geometry.bucket() as usize)
-    }
-
     /// Standings have changed: what ended ranks held is given back, and what waits for them
     /// fails.
     pub(crate) fn look_for_ended(&self, changes: u64) {
-        let Some(registration) = &self.registration else {
-            return;
-        };
+        let progress = &self.progress;
         let ended: Vec<Rank> = {
-            let mut known = lock(&registration.ended);
+            let mut known = lock(&self.ended);
             if known.0 == changes {
                 return;
             }
             known.0 = changes;
             // To a rank that is lost itself nobody gives back what it lent them, and nobody
             // answers.
-            let alone = self.is_lost_itself();
-            let new: Vec<Rank> = (0..self.size)
+            let alone = progress.is_lost_itself();
+            let new: Vec<Rank> = (0..progress.size)
                 .map(Rank)
-                .filter(|rank| *rank != self.rank && !known.1.contains(rank))
-                .filter(|rank| alone || self.conduit.standing(*rank) != Standing::Present)
+                .filter(|rank| *rank != progress.rank && !known.1.contains(rank))
+                .filter(|rank| alone || progress.conduit().standing(*rank) != Standing::Present)
                 .collect();
             known.1.extend(&new);
             new

@@ -1,16 +1,13 @@
 //! Messages to peers, in the order in which they were decided.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::Ordering::{Relaxed, SeqCst},
-};
+use std::collections::VecDeque;
 
 use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
 use super::{Registration, lock};
-use crate::{Rank, am::kind, counters::Count, job::Core};
+use crate::{Rank, counters::Count, progress::kind};
 
 /// A message that waits.
 pub(super) enum Letter {
@@ -21,7 +18,7 @@ pub(super) enum Letter {
 }
 
 /// Answers to one peer that may wait before it is put out of the job. An honest one takes answers
-/// after every few operations that it begins (`Core::take_answers`).
+/// after every few operations that it begins (`Transfer::take_answers`).
 const MOST_ANSWERS: usize = 1 << 16;
 
 /// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
@@ -92,21 +89,18 @@ impl Outbox {
     }
 }
 
-impl Core {
+impl Registration {
     /// Sends what there is room for. Whoever finds no room need not come back for it: one of the
-    /// rank's threads does, as [`look_after_stuck`](Self::look_after_stuck) sees to.
+    /// rank's threads does, as [`Progress::look_after_backlog`](crate::progress::Progress) sees to.
     pub(crate) fn flush(&self) {
-        let Some(registration) = &self.registration else {
-            return;
-        };
-        if self.send_waiting(registration) {
-            self.look_after_stuck();
+        if self.send_waiting() {
+            self.progress.look_after_backlog();
         }
     }
 
     /// Sends what there is room for; whether messages wait for room now that none did before.
-    fn send_waiting(&self, registration: &Registration) -> bool {
-        let mut outbox = lock(&registration.outbox);
+    fn send_waiting(&self) -> bool {
+        let mut outbox = lock(&self.outbox);
         let mut stuck = false;
         let Outbox {
             queues,
@@ -123,7 +117,7 @@ impl Core {
                 let (kind, tag, key) = match letter {
                     Letter::Engine(message, data) => {
                         bytes.clear();
-                        self.write_message(registration, to, message, *data, bytes);
+                        self.write_message(to, message, *data, bytes);
                         (kind::REGISTRATION, 0, None)
                     }
                     Letter::Loan { tag, key } => {
@@ -137,12 +131,12 @@ impl Core {
                     args: key.as_slice(),
                     payload: bytes,
                 };
-                match self.conduit.send(to, &message) {
+                match self.progress.conduit().send(to, &message) {
                     Ok(Sent::Full) => {
                         stuck = true;
                         return true;
                     }
-                    Ok(Sent::Yes) => self.tally.one(Count::RegistrationMessages),
+                    Ok(Sent::Yes) => self.progress.tally.one(Count::RegistrationMessages),
                     // The peer is gone; who waits for it is told by its standing.
                     Err(_) => {}
                 }
@@ -151,23 +145,10 @@ impl Core {
             false
         });
         // Changed with the outbox held, so that it says what the last who sent has found.
-        let was_stuck = registration.stuck.swap(stuck, SeqCst);
-        stuck && !was_stuck
+        self.progress.set_backlog(stuck)
     }
 
-    /// Whether messages wait for room.
-    pub(crate) fn is_stuck(&self) -> bool {
-        (self.registration.as_ref()).is_some_and(|registration| registration.stuck.load(Relaxed))
-    }
-
-    fn write_message(
-        &self,
-        registration: &Registration,
-        to: Rank,
-        message: &mut Message,
-        data: Data,
-        bytes: &mut Vec<u8>,
-    ) {
+    fn write_message(&self, to: Rank, message: &mut Message, data: Data, bytes: &mut Vec<u8>) {
         message.encode(bytes);
         let start = bytes.len();
         let (addr, len) = match data {
@@ -180,7 +161,7 @@ impl Core {
             Data::Own { .. } => {
                 let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
                 // SAFETY: the buffer of an operation that is under way: the caller of
-                // `begin_far` promised that it is readable until the operation is done, and
+                // `begin` promised that it is readable until the operation is done, and
                 // the engine says so only after the peer has answered this message.
                 unsafe {
                     bytes
@@ -190,7 +171,7 @@ impl Core {
                 };
             }
             Data::Asked { region, .. } => {
-                let (lent, place) = (&registration.lent, (addr, len as u64));
+                let (lent, place) = (&self.lent, (addr, len as u64));
                 let into = &mut bytes[start..];
                 if !lent.while_lent(to, region, place, || self.load(addr, into)) {
                     bytes.clear();
@@ -214,7 +195,13 @@ impl Core {
         };
         // SAFETY: `into` is borrowed, and the copy is done on return.
         let read = unsafe {
-            (self.conduit).read(self.rank, from, into.as_mut_ptr(), into.len(), Key::ANY)
+            self.progress.conduit().read(
+                self.progress.rank,
+                from,
+                into.as_mut_ptr(),
+                into.len(),
+                Key::ANY,
+            )
         };
         matches!(read, Ok(Posted::Done))
     }
@@ -232,16 +219,23 @@ impl Core {
         };
         // SAFETY: the memory is lent to peers, so that it bears being written; the copy is done
         // on return.
-        let written =
-            unsafe { (self.conduit).write(self.rank, to, data.as_ptr(), data.len(), Key::ANY) };
+        let written = unsafe {
+            self.progress.conduit().write(
+                self.progress.rank,
+                to,
+                data.as_ptr(),
+                data.len(),
+                Key::ANY,
+            )
+        };
         matches!(written, Ok(Posted::Done))
     }
 
     /// Where an address lies in the own segment, which is mapped and writable from end to end:
     /// nothing has to be asked of the kernel.
     fn in_own_segment(&self, addr: u64) -> Option<(&Window, usize)> {
-        let base = (self.registration.as_ref()?).base(self.rank)?;
-        let window = self.conduit.window(self.rank)?;
+        let base = self.segments.of(self.progress.rank).ok()?;
+        let window = self.progress.conduit().window(self.progress.rank)?;
         let offset = usize::try_from(addr.checked_sub(base)?).ok()?;
         Some((window, offset))
     }

@@ -2,7 +2,7 @@
 //!
 //! Where registrations keep pointing at the pages they were made of, memory that is named by its
 //! address is not kept registered: its pages may come and go unseen. What the program knows to stay
-//! it [lends](Job::lend_anywhere), and gets firehoses to it.
+//! it [lends](crate::Job::lend_anywhere), and gets firehoses to it.
 
 #![allow(unsafe_code)] // writes wherever the caller says
 
@@ -10,78 +10,63 @@ use hydrant_conduit::{Key, Remote};
 
 use std::sync::Arc;
 
-use crate::{Error, Job, Rank, Result, counters::Count, job::Core, progress};
+use crate::{Error, Rank, Result, counters::Count, transfer::Transfer};
 
-impl Job {
-    /// Puts bytes at any address of a peer: what the compiler of a global-address-space
-    /// language needs. Pages may come and go under it; what is not mapped is an error.
-    ///
-    /// # Errors
-    /// [`Error::AnywhereRefused`](crate::Error::AnywhereRefused) unless both ranks have
-    /// [`JobBuilder::anywhere`](crate::JobBuilder::anywhere);
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
-    /// [`Error::BadAddress`](crate::Error::BadAddress) if the memory is not mapped or is
-    /// read-only; part of it may have been written then.
-    /// [`Error::PeerLost`](crate::Error::PeerLost).
-    ///
-    /// # Safety
-    /// The program at `rank` can bear the change: no reference there promises that the bytes
-    /// stay as they are, nothing reads them at the same time without atomics, and they are a
-    /// valid value of whatever lives there.
-    pub unsafe fn put_anywhere(&self, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
-        let core = self.core();
-        check(core, rank)?;
-        core.tally.one(Count::Puts);
-        core.tally.add(Count::PutBytes, data.len() as u64);
-        (core.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
-        core.conduit.ring(rank);
-        Ok(())
-    }
-
-    /// Gets bytes from any address of a peer.
-    ///
-    /// # Errors
-    /// As [`put_anywhere`](Self::put_anywhere).
-    ///
-    /// # Safety
-    /// The bytes may be anything, secrets of the peer's program included, and torn if it
-    /// writes them meanwhile.
-    pub unsafe fn get_anywhere(&self, rank: Rank, addr: u64, data: &mut [u8]) -> Result<()> {
-        let core = self.core();
-        check(core, rank)?;
-        core.tally.one(Count::Gets);
-        core.tally.add(Count::GetBytes, data.len() as u64);
-        (core.read(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))
-    }
+/// Puts bytes at any address of a peer.
+///
+/// # Safety
+/// As [`Job::put_anywhere`](crate::Job::put_anywhere).
+///
+/// # Errors
+/// As there.
+pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
+    let progress = &transfer.progress;
+    progress.tally.one(Count::Puts);
+    progress.tally.add(Count::PutBytes, data.len() as u64);
+    (transfer.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
+    progress.conduit().ring(rank);
+    Ok(())
 }
 
-/// Own memory that stays where it is; made by [`Job::lend_anywhere`].
+/// Gets bytes from any address of a peer.
+///
+/// # Safety
+/// As [`Job::get_anywhere`](crate::Job::get_anywhere).
+///
+/// # Errors
+/// As there.
+pub(crate) unsafe fn get(
+    transfer: &Transfer,
+    rank: Rank,
+    addr: u64,
+    data: &mut [u8],
+) -> Result<()> {
+    let progress = &transfer.progress;
+    progress.tally.one(Count::Gets);
+    progress.tally.add(Count::GetBytes, data.len() as u64);
+    (transfer.read(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))
+}
+
+/// Own memory that stays where it is; made by [`Job::lend_anywhere`](crate::Job::lend_anywhere).
 #[must_use = "the loan ends when it is dropped"]
 pub struct AnywhereLoan {
-    core: Arc<Core>,
+    transfer: Arc<Transfer>,
     /// None where nothing is registered.
     key: Option<Key>,
 }
 
-impl Job {
-    /// Says that memory stays mapped as it is until the loan is dropped, so that it may be kept
-    /// registered for peers that name it by its address. They need not know. It costs nothing
-    /// where nothing is registered.
-    ///
-    /// # Errors
-    /// [`Error::InHandler`].
+impl AnywhereLoan {
+    /// Lends memory to peers that name it by its address.
     ///
     /// # Safety
-    /// 1. Until the loan was dropped, the memory stays mapped, and nothing is mapped in its place.
-    /// 2. It bears being written by peers meanwhile, as [`put_anywhere`](Self::put_anywhere) has
-    ///    it.
-    /// 3. The loan is not dropped in a handler, where peers cannot be waited for.
-    pub unsafe fn lend_anywhere(&self, addr: *mut u8, len: usize) -> Result<AnywhereLoan> {
-        progress::may_wait("lend_anywhere")?;
-        let core = self.core();
-        let key = core.lend_steady((addr.expose_provenance() as u64, len as u64))?;
-        Ok(AnywhereLoan {
-            core: Arc::clone(core),
+    /// As [`Job::lend_anywhere`](crate::Job::lend_anywhere).
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) unsafe fn new(transfer: &Arc<Transfer>, addr: *mut u8, len: usize) -> Result<Self> {
+        let key = transfer.lend_steady(addr.expose_provenance() as u64, len as u64)?;
+        Ok(Self {
+            transfer: Arc::clone(transfer),
             key,
         })
     }
@@ -90,7 +75,7 @@ impl Job {
 impl Drop for AnywhereLoan {
     fn drop(&mut self) {
         if let Some(key) = self.key
-            && !self.core.to_the_end(|| self.core.unlend_steady(key))
+            && !(self.transfer.progress).to_the_end(|| self.transfer.unlend_steady(key))
         {
             let cause = Error::InHandler {
                 what: "the end of a loan",
@@ -98,15 +83,6 @@ impl Drop for AnywhereLoan {
             tracing::error!(%cause, "lent memory may still be registered");
         }
     }
-}
-
-/// Whether this rank may ask that of another at all.
-fn check(core: &Core, rank: Rank) -> Result<()> {
-    core.check_rank(rank)?;
-    if core.settings.anywhere {
-        return Ok(());
-    }
-    Err(Error::AnywhereRefused { rank: core.rank })
 }
 
 /// What a peer means that says it lends nothing there.

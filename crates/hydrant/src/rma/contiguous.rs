@@ -109,7 +109,7 @@ impl<T: Pod> Symmetric<T> {
         }
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         let Some(mapped) = &part.mapped else {
-            return block.core()?.write(rank, place(block, offset), bytes);
+            return block.transfer()?.write(rank, place(block, offset), bytes);
         };
         if mapped.window.write(offset, bytes).is_err() {
             return Err(self.outside(index, data.len()));
@@ -131,7 +131,7 @@ impl<T: Pod> Symmetric<T> {
         }
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let Some(mapped) = &part.mapped else {
-            return block.core()?.read(rank, place(block, offset), bytes);
+            return block.transfer()?.read(rank, place(block, offset), bytes);
         };
         block.glance();
         (mapped.window.read(offset, bytes)).map_err(|_| self.outside(index, count))
@@ -161,7 +161,7 @@ impl<T: Pod> Symmetric<T> {
         let Some(mapped) = &part.mapped else {
             let pattern = vec![value; count];
             let bytes = bytemuck::cast_slice(&pattern);
-            return block.core()?.write(rank, place(block, offset), bytes);
+            return block.transfer()?.write(rank, place(block, offset), bytes);
         };
         if fill(&mapped.window, range.start, count, &value).is_err() {
             return Err(self.outside(range.start, count));

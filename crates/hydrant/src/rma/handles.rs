@@ -7,14 +7,23 @@ use std::{mem::ManuallyDrop, sync::Arc};
 use bytemuck::Pod;
 use hydrant_conduit::Posted;
 
-use super::contiguous::place;
-use crate::{Rank, Result, counters::Count, job::Core, memory::Symmetric, progress};
+use super::{
+    contiguous::place,
+    pointed::{check_apart, touched},
+};
+use crate::{
+    Rank, Result,
+    counters::Count,
+    memory::Symmetric,
+    progress,
+    transfer::{Access, Transfer},
+};
 
 /// A put under way. It owns the source buffer; leaking it leaks the buffer, dropping it
 /// waits.
 #[must_use = "dropping the handle waits for the put"]
 pub struct PutHandle<T: Pod> {
-    transfer: Transfer,
+    pending: Pending,
     buffer: ManuallyDrop<Vec<T>>,
 }
 
@@ -22,21 +31,21 @@ pub struct PutHandle<T: Pod> {
 /// waits.
 #[must_use = "dropping the handle waits for the get"]
 pub struct GetHandle<T: Pod> {
-    transfer: Transfer,
+    pending: Pending,
     buffer: ManuallyDrop<Vec<T>>,
 }
 
 /// An operation and whether it is complete.
-struct Transfer {
-    core: Arc<Core>,
+struct Pending {
+    transfer: Arc<Transfer>,
     posted: Posted,
 }
 
-impl Transfer {
+impl Pending {
     fn test(&mut self) -> Result<bool> {
         if let Posted::Pending(ticket) = self.posted {
-            self.core.look_round();
-            let Some(outcome) = self.core.pending.take(ticket) else {
+            self.transfer.progress.look_round();
+            let Some(outcome) = self.transfer.outcome(ticket) else {
                 return Ok(false);
             };
             self.posted = Posted::Done;
@@ -46,7 +55,7 @@ impl Transfer {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let outcome = self.core.finish(self.posted);
+        let outcome = self.transfer.finish(self.posted);
         // Not before: whoever drops the handle sees by this that the buffer is free.
         self.posted = Posted::Done;
         outcome
@@ -62,18 +71,18 @@ impl<T: Pod> Symmetric<T> {
         let block = self.block();
         block.part(rank)?;
         let offset = self.offset(index, data.len())?;
-        let core = block.core()?;
+        let transfer = block.transfer()?;
         let bytes: &[u8] = bytemuck::cast_slice(&data);
         let remote = place(block, offset);
-        core.check_apart(rank, remote, bytes)?;
+        check_apart(&transfer, rank, remote, bytes)?;
         block.tally.one(Count::Puts);
         block.tally.add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: the buffer goes into the handle, which lets go of it only when the
         // operation is complete.
-        let posted = unsafe { core.begin_write(rank, remote, bytes)? };
-        core.touched(rank, posted);
+        let posted = unsafe { transfer.begin(&Access::put(rank, remote, bytes))? };
+        touched(&transfer, rank, posted);
         Ok(PutHandle {
-            transfer: Transfer { core, posted },
+            pending: Pending { transfer, posted },
             buffer: ManuallyDrop::new(data),
         })
     }
@@ -86,15 +95,16 @@ impl<T: Pod> Symmetric<T> {
         let block = self.block();
         block.part(rank)?;
         let offset = self.offset(index, count)?;
-        let core = block.core()?;
+        let transfer = block.transfer()?;
         let mut buffer = vec![T::zeroed(); count];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
         block.tally.one(Count::Gets);
         block.tally.add(Count::GetBytes, bytes.len() as u64);
+        let access = Access::get(rank, place(block, offset), bytes);
         // SAFETY: as in `put_nb`; nobody else has the buffer.
-        let posted = unsafe { core.begin_read(rank, place(block, offset), bytes)? };
+        let posted = unsafe { transfer.begin(&access)? };
         Ok(GetHandle {
-            transfer: Transfer { core, posted },
+            pending: Pending { transfer, posted },
             buffer: ManuallyDrop::new(buffer),
         })
     }
@@ -106,7 +116,7 @@ impl<T: Pod> PutHandle<T> {
     /// # Errors
     /// What befell the put.
     pub fn test(&mut self) -> Result<bool> {
-        self.transfer.test()
+        self.pending.test()
     }
 
     /// Waits for local completion: the conduit no longer reads the buffer. Remote completion
@@ -116,7 +126,7 @@ impl<T: Pod> PutHandle<T> {
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&mut self) -> Result<()> {
         progress::may_wait("wait_local")?;
-        self.transfer.core.finish_local(self.transfer.posted)
+        (self.pending.transfer).finish_local(self.pending.posted)
     }
 
     /// Waits for remote completion and gives the buffer back.
@@ -125,7 +135,7 @@ impl<T: Pod> PutHandle<T> {
     /// What befell the put.
     pub fn wait(mut self) -> Result<Vec<T>> {
         progress::may_wait("wait")?;
-        self.transfer.wait()?;
+        self.pending.wait()?;
         Ok(std::mem::take(&mut *self.buffer))
     }
 }
@@ -136,7 +146,7 @@ impl<T: Pod> GetHandle<T> {
     /// # Errors
     /// What befell the get.
     pub fn test(&mut self) -> Result<bool> {
-        self.transfer.test()
+        self.pending.test()
     }
 
     /// Waits for the data.
@@ -145,32 +155,32 @@ impl<T: Pod> GetHandle<T> {
     /// What befell the get.
     pub fn wait(mut self) -> Result<Vec<T>> {
         progress::may_wait("wait")?;
-        self.transfer.wait()?;
+        self.pending.wait()?;
         Ok(std::mem::take(&mut *self.buffer))
     }
 }
 
 impl<T: Pod> Drop for PutHandle<T> {
     fn drop(&mut self) {
-        release(&mut self.transfer, &mut self.buffer);
+        release(&mut self.pending, &mut self.buffer);
     }
 }
 
 impl<T: Pod> Drop for GetHandle<T> {
     fn drop(&mut self) {
-        release(&mut self.transfer, &mut self.buffer);
+        release(&mut self.pending, &mut self.buffer);
     }
 }
 
 /// Frees the buffer when the operation is complete. In a handler, which may not wait, an
 /// operation under way keeps it for good.
-fn release<T: Pod>(transfer: &mut Transfer, buffer: &mut ManuallyDrop<Vec<T>>) {
-    if transfer.posted != Posted::Done {
+fn release<T: Pod>(pending: &mut Pending, buffer: &mut ManuallyDrop<Vec<T>>) {
+    if pending.posted != Posted::Done {
         if progress::may_wait("drop").is_err() {
             tracing::warn!("a transfer's handle was dropped in a handler: its buffer is leaked");
             return;
         }
-        if let Err(cause) = transfer.wait() {
+        if let Err(cause) = pending.wait() {
             tracing::warn!(%cause, "a transfer whose handle was dropped failed");
         }
     }

@@ -1,21 +1,19 @@
 //! One-sided remote memory access: the extended API.
 //!
 //! The way of a put: check handle, rank and bounds; if the peer's memory is mapped here,
-//! store directly ([`contiguous`]); else hand it to the conduit ([`indirect`]). A direct
+//! store directly ([`contiguous`]); else hand it to the [`transfer`](crate::transfer) room. A direct
 //! access is remotely complete when the call returns.
 
-mod anywhere;
-pub(crate) mod atomics;
+pub(crate) mod anywhere;
 mod contiguous;
 mod handles;
-mod indirect;
+mod long;
 mod pieces;
-mod pointed;
+pub(crate) mod pointed;
 mod scope;
-mod signal;
+pub(crate) mod signal;
 
 pub use anywhere::AnywhereLoan;
-pub use atomics::{AtomicFloat, AtomicInteger};
 pub use handles::{GetHandle, PutHandle};
 pub use pieces::Stride;
 pub use scope::{Operation, Scope};

@@ -12,18 +12,23 @@ use std::{
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Posted};
 
-use super::{contiguous::place, pointed::in_elements};
+use super::{
+    contiguous::place,
+    pointed::{check_apart, in_elements, remote, touched},
+};
 use crate::{
-    GlobalPtr, Job, Rank, Result,
+    GlobalPtr, Rank, Result,
     counters::Count,
-    job::Core,
-    memory::{Exposed, Symmetric},
+    memory::{Exposed, Registry, Symmetric},
     progress,
+    transfer::{Access, Transfer},
 };
 
-/// Where non-blocking operations on borrowed buffers live; see [`Job::scope`].
+/// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
 pub struct Scope<'scope, 'env: 'scope> {
-    core: Arc<Core>,
+    transfer: Arc<Transfer>,
+    /// Where pointers are looked up.
+    memory: Arc<Registry>,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Invariant, as in `std::thread::Scope`.
@@ -33,7 +38,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// An operation of a scope. It may be dropped: the scope completes it.
 pub struct Operation<'scope> {
-    core: Arc<Core>,
+    transfer: Arc<Transfer>,
     posted: Posted,
     _scope: PhantomData<&'scope ()>,
 }
@@ -51,51 +56,33 @@ impl Operation<'_> {
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&self) -> Result<()> {
         progress::may_wait("wait_local")?;
-        self.core.finish_local(self.posted)
+        self.transfer.finish_local(self.posted)
     }
 }
 
-impl Job {
-    /// Runs `body`, then completes every operation it began: GASNet's access region, in the
-    /// shape of [`std::thread::scope`]. Buffers used within are borrowed until the end, so
-    /// nothing can touch them while the network does, panics and leaks included.
-    ///
-    /// ```
-    /// # fn main() -> hydrant::Result<()> {
-    /// # hydrant::Job::builder()?.run_local(2, |job| {
-    /// let field = job.alloc::<u64>(16)?;
-    /// let (row, mut halo) = ([1, 2, 3], [0; 2]);
-    /// job.scope(|s| {
-    ///     s.put(&field, job.right(), 0, &row)?;
-    ///     s.get(&field, job.right(), 8, &mut halo)?;
-    ///     Ok(())
-    /// })?;
-    /// job.barrier()?;
-    /// assert_eq!(field.local()?.load(2)?, 3);
-    /// # job.barrier()
-    /// # }).into_iter().collect()
-    /// # }
-    /// ```
+impl<'env> Scope<'_, 'env> {
+    /// Runs `body` in a scope, then completes every operation it began.
     ///
     /// # Errors
-    /// What `body` returns; else what befell the first operation that failed.
+    /// As [`Job::scope`](crate::Job::scope).
     ///
     /// # Panics
     /// If `body` does, after completing what it began.
-    pub fn scope<'env, R>(
-        &'env self,
+    pub(crate) fn run<R>(
+        transfer: &Arc<Transfer>,
+        memory: &Arc<Registry>,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
-        progress::may_wait("scope")?;
         let scope = Scope {
-            core: Arc::clone(self.core()),
+            transfer: Arc::clone(transfer),
+            memory: Arc::clone(memory),
             posted: Mutex::default(),
             loans: Mutex::default(),
             _scope: PhantomData,
             _env: PhantomData,
         };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
-        let completed = scope.core.to_the_end(|| scope.end());
+        let completed = transfer.progress.to_the_end(|| scope.end());
         match outcome {
             Ok(result) => result.and_then(|result| completed.map(|()| result)),
             Err(cause) => panic::resume_unwind(cause),
@@ -117,18 +104,21 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
-        self.core.check_memory(block)?;
+        block.check_job(self.transfer.progress.id)?;
         if block.part(rank)?.mapped.is_some() {
             memory.put(rank, index, data)?;
             return Ok(self.keep(Posted::Done));
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice(data);
-        self.core.tally.one(Count::Puts);
-        self.core.tally.add(Count::PutBytes, bytes.len() as u64);
+        self.transfer.progress.tally.one(Count::Puts);
+        self.transfer
+            .progress
+            .tally
+            .add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the
         // operation.
-        let posted = unsafe { self.core.begin_write(rank, place(block, offset), bytes)? };
+        let posted = unsafe { self.begin(Access::put(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
 
@@ -144,58 +134,67 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
-        self.core.check_memory(block)?;
+        block.check_job(self.transfer.progress.id)?;
         if block.part(rank)?.mapped.is_some() {
             memory.get(rank, index, data)?;
             return Ok(self.keep(Posted::Done));
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice_mut(data);
-        self.core.tally.one(Count::Gets);
-        self.core.tally.add(Count::GetBytes, bytes.len() as u64);
+        self.transfer.progress.tally.one(Count::Gets);
+        self.transfer
+            .progress
+            .tally
+            .add(Count::GetBytes, bytes.len() as u64);
         // SAFETY: as in `put`; the borrow is mutable.
-        let posted = unsafe { self.core.begin_read(rank, place(block, offset), bytes)? };
+        let posted = unsafe { self.begin(Access::get(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
 
     /// Begins to put `data` to where `to` points.
     ///
     /// # Errors
-    /// As [`Job::put_to`].
+    /// As [`Job::put_to`](crate::Job::put_to).
     pub fn put_to<T: Pod>(
         &'scope self,
         to: GlobalPtr<T>,
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
-        let (rank, remote) = self.core.remote(&to, data.len())?;
+        let (rank, remote) = remote(&self.transfer, &self.memory, &to, data.len())?;
         let bytes = bytemuck::cast_slice(data);
-        self.core.check_apart(rank, remote, bytes)?;
-        self.core.tally.one(Count::Puts);
-        self.core.tally.add(Count::PutBytes, bytes.len() as u64);
+        check_apart(&self.transfer, rank, remote, bytes)?;
+        self.transfer.progress.tally.one(Count::Puts);
+        self.transfer
+            .progress
+            .tally
+            .add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: as in `put`.
-        let posted = unsafe { self.core.begin_write(rank, remote, bytes) }
+        let posted = unsafe { self.begin(Access::put(rank, remote, bytes)) }
             .map_err(in_elements::<T>(data.len()))?;
-        self.core.touched(rank, posted);
+        touched(&self.transfer, rank, posted);
         Ok(self.keep(posted))
     }
 
     /// Begins to get elements from where `from` points.
     ///
     /// # Errors
-    /// As [`Job::get_from`].
+    /// As [`Job::get_from`](crate::Job::get_from).
     pub fn get_from<T: Pod>(
         &'scope self,
         from: GlobalPtr<T>,
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let count = data.len();
-        let (rank, remote) = self.core.remote(&from, count)?;
+        let (rank, remote) = remote(&self.transfer, &self.memory, &from, count)?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-        self.core.check_apart(rank, remote, bytes)?;
-        self.core.tally.one(Count::Gets);
-        self.core.tally.add(Count::GetBytes, bytes.len() as u64);
+        check_apart(&self.transfer, rank, remote, bytes)?;
+        self.transfer.progress.tally.one(Count::Gets);
+        self.transfer
+            .progress
+            .tally
+            .add(Count::GetBytes, bytes.len() as u64);
         // SAFETY: as in `get`.
-        let posted = unsafe { self.core.begin_read(rank, remote, bytes) }
+        let posted = unsafe { self.begin(Access::get(rank, remote, bytes)) }
             .map_err(in_elements::<T>(count))?;
         Ok(self.keep(posted))
     }
@@ -204,14 +203,21 @@ impl<'scope> Scope<'scope, '_> {
     /// whatever became of the guard. Not collective.
     ///
     /// # Errors
-    /// As [`Job::expose`].
+    /// As [`Job::expose`](crate::Job::expose).
     pub fn expose<T: Pod>(&'scope self, buffer: &'scope mut [T]) -> Result<Exposed<'scope, T>> {
         // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
         // ends, even if the guard was leaked.
-        let exposed = unsafe { Exposed::new(&self.core, NonNull::from(buffer))? };
+        let exposed = unsafe { Exposed::new(&self.transfer, NonNull::from(buffer))? };
         let mut loans = self.loans.lock().unwrap_or_else(PoisonError::into_inner);
         loans.push(exposed.key());
         Ok(exposed)
+    }
+
+    /// # Safety
+    /// As [`Transfer::begin`], until the scope has [ended](Self::end).
+    unsafe fn begin(&self, access: Access) -> Result<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer.begin(&access) }
     }
 
     fn keep(&self, posted: Posted) -> Operation<'scope> {
@@ -220,7 +226,7 @@ impl<'scope> Scope<'scope, '_> {
             list.push(posted);
         }
         Operation {
-            core: Arc::clone(&self.core),
+            transfer: Arc::clone(&self.transfer),
             posted,
             _scope: PhantomData,
         }
@@ -231,14 +237,14 @@ impl<'scope> Scope<'scope, '_> {
         let loans = std::mem::take(&mut *self.loans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in loans {
             // A scope is never in a handler, so that this can wait.
-            let ended = self.core.unlend(key);
+            let ended = self.transfer.unlend(key);
             debug_assert!(ended, "scopes end outside handlers");
         }
         let posted =
             std::mem::take(&mut *self.posted.lock().unwrap_or_else(PoisonError::into_inner));
         let mut first = Ok(());
         for posted in posted {
-            let outcome = self.core.finish(posted);
+            let outcome = self.transfer.finish(posted);
             first = first.and(outcome);
         }
         first

@@ -9,10 +9,10 @@ use std::{
 use bytemuck::Pod;
 
 use crate::{
-    Error, Job, Rank, Result,
+    Error, Rank, Result,
+    atomics::Verb,
     memory::Symmetric,
-    progress::{self, For, On},
-    rma::atomics::Verb,
+    progress::{For, On, Progress},
 };
 
 /// What a put does to its signal word once the data is there.
@@ -69,49 +69,42 @@ impl Symmetric<u64> {
     }
 }
 
-impl Job {
-    /// Waits until word `at` of this rank's part is as `enough` wants, and returns it. Looks
-    /// after messages meanwhile; sleeps when it takes long.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::InHandler`];
-    /// [`Error::PeerLost`] if some rank ends first.
-    ///
-    /// # Panics
-    /// If `enough` does.
-    pub fn wait_until(
-        &self,
-        signals: &Symmetric<u64>,
-        at: usize,
-        mut enough: impl FnMut(u64) -> bool,
-    ) -> Result<u64> {
-        progress::may_wait("wait_until")?;
-        self.core().check_memory(signals.block())?;
-        let part = signals.block().part(self.rank())?;
-        let offset = signals.offset(at, 1)?;
-        // The own part is always mapped, and whoever changes the word, a processor sees it.
-        let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
-        let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
-        let mut value = 0;
-        let mut panicked = None;
-        if self.core().progress.virtual_time {
-            // A program may ask again and again for what is so already, and nothing else would let
-            // time pass.
-            self.core().glance();
-        }
-        self.core().wait(On::Anyone, For::Memory, || {
-            value = word.load(Acquire);
-            // It is asked while the conduit puts this thread to sleep: it ends the wait in good
-            // order, and unwinds out of here.
-            let said = panic::catch_unwind(AssertUnwindSafe(|| enough(value)));
-            said.unwrap_or_else(|cause| {
-                panicked = Some(cause);
-                true
-            })
-        })?;
-        match panicked {
-            None => Ok(value),
-            Some(cause) => panic::resume_unwind(cause),
-        }
+/// Waits until word `at` of this rank's part is as `enough` wants, and returns it.
+///
+/// # Errors
+/// As [`Job::wait_until`](crate::Job::wait_until).
+///
+/// # Panics
+/// If `enough` does.
+pub(crate) fn wait_until(
+    progress: &Progress,
+    signals: &Symmetric<u64>,
+    at: usize,
+    mut enough: impl FnMut(u64) -> bool,
+) -> Result<u64> {
+    signals.block().check_job(progress.id)?;
+    let part = signals.block().part(progress.rank)?;
+    let offset = signals.offset(at, 1)?;
+    // The own part is always mapped, and whoever changes the word, a processor sees it.
+    let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
+    let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
+    let mut value = 0;
+    let mut panicked = None;
+    // A program may ask again and again for what is so already, and in virtual time nothing else
+    // would let time pass.
+    progress.glance();
+    progress.wait(On::Anyone, For::Memory, || {
+        value = word.load(Acquire);
+        // It is asked while the conduit puts this thread to sleep: it ends the wait in good
+        // order, and unwinds out of here.
+        let said = panic::catch_unwind(AssertUnwindSafe(|| enough(value)));
+        said.unwrap_or_else(|cause| {
+            panicked = Some(cause);
+            true
+        })
+    })?;
+    match panicked {
+        None => Ok(value),
+        Some(cause) => panic::resume_unwind(cause),
     }
 }

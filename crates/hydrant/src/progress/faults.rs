@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Core;
+use super::Progress;
 use crate::{Error, Rank};
 
 /// The first rule that each peer broke.
 #[derive(Default)]
-pub(crate) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
+pub(super) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
 
 impl Faults {
     fn all(&self) -> MutexGuard<'_, Vec<hydrant_conduit::Error>> {
@@ -15,7 +15,7 @@ impl Faults {
     }
 
     /// Keeps the first of each peer, so that no peer can fill the memory.
-    pub(crate) fn note(&self, error: hydrant_conduit::Error) {
+    pub(super) fn note(&self, error: hydrant_conduit::Error) {
         let mut all = self.all();
         if let hydrant_conduit::Error::Malformed { peer, .. } = &error
             && !all.iter().any(|known| is_of(known, *peer))
@@ -33,9 +33,9 @@ impl Faults {
     }
 }
 
-impl Core {
+impl Progress {
     /// What a rank's body failed with, or, where that is the loss of a peer, why that was lost.
-    pub(super) fn cause_of(&self, error: Error) -> Error {
+    pub(crate) fn cause_of(&self, error: Error) -> Error {
         let Error::PeerLost(lost) = error else {
             return error;
         };

@@ -2,8 +2,11 @@
 
 use hydrant_conduit::Delivery;
 
-use super::kind;
-use crate::{Error, job::Core};
+use super::Messages;
+use crate::{
+    Error,
+    progress::{Progress, kind},
+};
 
 const UNKNOWN: u64 = 0;
 const PANICKED: u64 = 1;
@@ -23,7 +26,7 @@ impl Failure {
         &self,
         port: &mut dyn hydrant_conduit::ReplyPort,
         request: &Delivery<'_>,
-        core: &Core,
+        progress: &Progress,
     ) {
         let call = match request {
             Delivery {
@@ -37,7 +40,10 @@ impl Failure {
             Self::Unknown => (UNKNOWN, ""),
             Self::Panicked(text) => (PANICKED, text.as_str()),
         };
-        let mut end = text.len().min(core.conduit.caps().max_payload).min(1000);
+        let mut end = text
+            .len()
+            .min(progress.conduit().caps().max_payload)
+            .min(1000);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
@@ -54,15 +60,15 @@ impl Failure {
 }
 
 /// A report of a failure came.
-pub(super) fn received(core: &Core, delivery: &Delivery<'_>) {
+pub(super) fn received(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
     let &[code, call] = delivery.args else {
-        return core.malformed(delivery.from, "a report of a failure without its arguments");
+        return progress.malformed(delivery.from, "a report of a failure without its arguments");
     };
     let error = read(delivery, code);
     if call == NO_CALL {
-        core.am.fail(error);
-    } else if !core.am.calls.end(call, Err(error)) {
-        core.malformed(delivery.from, "the failure of a call that nobody made");
+        messages.fail(error);
+    } else if !messages.calls.end(call, Err(error)) {
+        progress.malformed(delivery.from, "the failure of a call that nobody made");
     }
 }
 

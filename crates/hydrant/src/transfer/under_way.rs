@@ -9,14 +9,15 @@ use std::{
 use hydrant_conduit::{Posted, Ticket};
 use rustc_hash::FxHashMap;
 
-use super::wait::{For, On};
-use crate::{Result, job::Core, registration::Flight};
-
-pub(crate) type Outcome = std::result::Result<(), hydrant_conduit::Error>;
+use super::{Held, Transfer};
+use crate::{
+    Result,
+    progress::{For, On, Outcome},
+};
 
 /// The operations under way, and those that ended and were not asked for yet.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(super) struct UnderWay {
     entries: Mutex<FxHashMap<u64, Entry>>,
 }
 
@@ -25,7 +26,7 @@ enum Entry {
     Left,
     Open {
         /// None while its end is being seen to.
-        flight: Option<Flight>,
+        held: Option<Held>,
         /// Whether it is locally complete.
         left: bool,
     },
@@ -36,13 +37,13 @@ impl Entry {
     /// Whether somebody may wait for it: nobody does for what the engine has under way.
     fn is_open(&self) -> bool {
         match self {
-            Entry::Open { flight, .. } => !flight.as_ref().is_some_and(Flight::is_leg),
+            Entry::Open { held, .. } => !held.as_ref().is_some_and(Held::is_piece),
             Entry::Left | Entry::Ended(_) => false,
         }
     }
 }
 
-impl Pending {
+impl UnderWay {
     fn entries(&self) -> MutexGuard<'_, FxHashMap<u64, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,25 +51,20 @@ impl Pending {
     /// An operation was posted. If another thread's poll was quick it has ended already: then
     /// what is to be done about that is handed back, and [`end`](Self::end) is due.
     #[must_use = "an operation that has ended is to be ended"]
-    pub(crate) fn post(
-        &self,
-        ticket: Ticket,
-        flight: Flight,
-        left: bool,
-    ) -> Option<(Flight, Outcome)> {
+    pub(super) fn post(&self, ticket: Ticket, held: Held, left: bool) -> Option<(Held, Outcome)> {
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
-                let flight = Some(flight);
-                place.insert(Entry::Open { flight, left });
+                let held = Some(held);
+                place.insert(Entry::Open { held, left });
                 None
             }
             Occupied(mut found) => {
                 let left = left || matches!(found.get(), Entry::Left);
-                match found.insert(Entry::Open { flight: None, left }) {
-                    Entry::Ended(outcome) => Some((flight, outcome)),
+                match found.insert(Entry::Open { held: None, left }) {
+                    Entry::Ended(outcome) => Some((held, outcome)),
                     _ => {
-                        let flight = Some(flight);
-                        found.insert(Entry::Open { flight, left });
+                        let held = Some(held);
+                        found.insert(Entry::Open { held, left });
                         None
                     }
                 }
@@ -77,15 +73,15 @@ impl Pending {
     }
 
     /// The operation was not begun after all.
-    pub(crate) fn forget(&self, ticket: Ticket) -> Option<Flight> {
+    pub(super) fn forget(&self, ticket: Ticket) -> Option<Held> {
         match self.entries().remove(&ticket.0) {
-            Some(Entry::Open { flight, .. }) => flight,
+            Some(Entry::Open { held, .. }) => held,
             _ => None,
         }
     }
 
     /// The conduit says that a write no longer needs its source.
-    pub(crate) fn leave(&self, ticket: Ticket) {
+    pub(super) fn left(&self, ticket: Ticket) {
         if let Entry::Open { left, .. } = self.entries().entry(ticket.0).or_insert(Entry::Left) {
             *left = true;
         }
@@ -94,7 +90,7 @@ impl Pending {
     /// The conduit says that an operation ended. What is to be done about it is handed back:
     /// before that is [told](Self::end) where somebody would see what is not done, after it
     /// where nobody does.
-    pub(crate) fn complete(&self, ticket: Ticket, outcome: Outcome) -> Completed {
+    pub(super) fn complete(&self, ticket: Ticket, outcome: Outcome) -> Completed {
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
                 place.insert(Entry::Ended(outcome));
@@ -102,15 +98,15 @@ impl Pending {
             }
             Occupied(mut found) => {
                 let entry = found.get_mut();
-                let flight = match entry {
-                    Entry::Open { flight, .. } => flight.take(),
+                let held = match entry {
+                    Entry::Open { held, .. } => held.take(),
                     Entry::Left | Entry::Ended(_) => None,
                 };
-                match flight {
+                match held {
                     Some(first) if first.comes_first() => Completed::First(first, outcome),
-                    flight => {
+                    held => {
                         *entry = Entry::Ended(outcome);
-                        flight.map_or(Completed::Told, Completed::Rest)
+                        held.map_or(Completed::Told, Completed::Rest)
                     }
                 }
             }
@@ -118,12 +114,12 @@ impl Pending {
     }
 
     /// All is done: whoever waits for the operation may know.
-    pub(crate) fn end(&self, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
         self.entries().insert(ticket.0, Entry::Ended(outcome));
     }
 
     /// The outcome of an operation, once.
-    pub(crate) fn take(&self, ticket: Ticket) -> Option<Outcome> {
+    pub(super) fn take(&self, ticket: Ticket) -> Option<Outcome> {
         let mut entries = self.entries();
         let Occupied(found) = entries.entry(ticket.0) else {
             return None;
@@ -139,23 +135,28 @@ impl Pending {
 }
 
 /// How far the end of an operation is.
-pub(crate) enum Completed {
+pub(super) enum Completed {
     /// Nothing is to be done.
     Told,
     /// Who waits knows; this is to be done.
-    Rest(Flight),
+    Rest(Held),
     /// This is to be done, and then to be told.
-    First(Flight, Outcome),
+    First(Held, Outcome),
 }
 
-impl Core {
+impl Transfer {
+    /// The outcome of an operation that has ended, once.
+    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
+        self.under_way.take(ticket)
+    }
+
     /// Waits until a write no longer needs its source: local completion.
     pub(crate) fn finish_local(&self, posted: Posted) -> Result<()> {
         let Posted::Pending(ticket) = posted else {
             return Ok(());
         };
-        self.wait(On::Nobody, For::Message, || {
-            let entries = self.pending.entries();
+        self.progress.wait(On::Nobody, For::Message, || {
+            let entries = self.under_way.entries();
             !matches!(
                 entries.get(&ticket.0),
                 Some(Entry::Open { left: false, .. })
@@ -164,7 +165,7 @@ impl Core {
     }
 
     /// Waits until the operation is complete. Does not return before, whatever happens, nor
-    /// [unwind](Self::to_the_end): its memory is in use until then. Conduits end the operations
+    /// [unwind](crate::progress::Progress::to_the_end): its memory is in use until then. Conduits end the operations
     /// with a lost peer.
     pub(crate) fn finish(&self, posted: Posted) -> Result<()> {
         match posted {
@@ -176,25 +177,46 @@ impl Core {
     /// As [`finish`](Self::finish); `on` tells who may have to do something for it.
     pub(crate) fn finish_one(&self, on: On<'_>, ticket: Ticket) -> Result<()> {
         let mut outcome = None;
-        self.to_the_end(|| {
-            self.wait(on, For::Message, || {
-                outcome = self.pending.take(ticket);
+        self.progress.to_the_end(|| {
+            self.progress.wait(on, For::Message, || {
+                outcome = self.under_way.take(ticket);
                 outcome.is_some()
             })
         })?;
         outcome.unwrap_or(Ok(())).map_err(Into::into)
     }
 
+    /// Orders this rank's puts: those before are seen, by each peer, no later than those after.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`](crate::Error::PeerLost) of a wait.
+    pub(crate) fn fence(&self) -> Result<()> {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.progress.glance();
+        // Pending operations are ordered by none of today's conduits: wait for them.
+        self.finish_all()
+    }
+
+    /// Waits until all puts and gets of this rank so far are complete, remotely.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`](crate::Error::PeerLost) if any rank is lost, for a put that is a plain
+    /// store does not notice.
+    pub(crate) fn quiet(&self) -> Result<()> {
+        self.fence()?;
+        self.progress.check_all_present()
+    }
+
     /// Waits until every operation posted so far is complete, whatever other threads post
     /// meanwhile.
     pub(crate) fn finish_all(&self) -> Result<()> {
-        let mut posted: Vec<u64> = (self.pending.entries().iter())
+        let mut posted: Vec<u64> = (self.under_way.entries().iter())
             .filter(|(_, entry)| entry.is_open())
             .map(|(ticket, _)| *ticket)
             .collect();
-        self.wait(On::Nobody, For::Message, || {
+        self.progress.wait(On::Nobody, For::Message, || {
             if !posted.is_empty() {
-                let entries = self.pending.entries();
+                let entries = self.under_way.entries();
                 posted.retain(|ticket| entries.get(ticket).is_some_and(Entry::is_open));
             }
             posted.is_empty()

@@ -9,13 +9,13 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     num::NonZeroUsize,
     ptr::NonNull,
-    sync::Mutex,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hydrant_pinning::{Limits, Run, Strategy};
 
-use super::lock;
-use crate::job::Core;
+use super::Transfer;
+use crate::registration::Registration;
 
 /// Most bytes that are copied: a longer buffer is registered, so that no memory is taken that
 /// grows with what a program does.
@@ -48,7 +48,7 @@ struct Kind {
 
 /// A slot in use.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounced {
+pub(super) struct Bounced {
     offset: u32,
     len: u32,
     /// Where data that is read goes; nowhere for a put.
@@ -176,6 +176,10 @@ impl Bounce {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Bounced {
     /// Whether it is of a get.
     pub(super) fn is_read(&self) -> bool {
@@ -190,16 +194,14 @@ impl Drop for Bounce {
     }
 }
 
-impl Core {
+impl Transfer {
     /// Sets the bounce memory up, if it is of use here: before anything else is registered.
-    pub(crate) fn set_up_bounce(&self) {
-        let (Some(registration), Some(costs)) =
-            (&self.registration, self.conduit.caps().registration)
-        else {
+    pub(super) fn set_up_bounce(&self, registration: &Registration) {
+        let Some(costs) = self.progress.conduit().caps().registration else {
             return;
         };
-        let copies = matches!(registration.strategy, Strategy::Bounce | Strategy::Paging);
-        if registration.follows || copies {
+        let copies = matches!(registration.strategy(), Strategy::Bounce | Strategy::Paging);
+        if registration.follows_mapping() || copies {
             return;
         }
         let Limits {
@@ -207,7 +209,7 @@ impl Core {
             max_extent,
             geometry,
             ..
-        } = registration.limits;
+        } = *registration.limits();
         let bucket = geometry.bucket() as usize;
         // Most of what is beside M is left to victims and other operations.
         let room = (victims / 4).min(max_extent) as usize * bucket;
@@ -218,14 +220,17 @@ impl Core {
         };
         let first = geometry.bucket_of(bounce.memory.as_ptr().expose_provenance() as u64);
         let count = (bounce.layout.size() / bucket) as u64;
-        let id = registration.name();
-        self.step(registration, &[], |engine, out| {
-            engine.keep(id, Run { first, count }, out);
-        });
-        match lock(&registration.pinned).remove(&id) {
-            Some(Ok(_)) => _ = registration.bounce.set(bounce),
-            Some(Err(cause)) => tracing::warn!(%cause, "there is no bounce memory"),
-            None => tracing::warn!("there is no bounce memory: it was not registered at once"),
+        match registration.keep(Run { first, count }) {
+            Ok(()) => {
+                let bounce = Arc::new(bounce);
+                // The conduit knows of it until it is gone itself.
+                self.progress.keep(bounce.clone());
+                let _ = self.bounce.set(bounce);
+            }
+            Err(Some(cause)) => tracing::warn!(%cause, "there is no bounce memory"),
+            Err(None) => {
+                tracing::warn!("there is no bounce memory: it was not registered at once");
+            }
         }
     }
 }

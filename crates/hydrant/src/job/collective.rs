@@ -1,7 +1,7 @@
 //! The collectives of the team of all ranks, on the job itself.
 
-use super::{Op, Reducible, Team};
-use crate::{Job, Pod, Rank, Result};
+use super::Job;
+use crate::{Op, Pod, Rank, Reducible, Result, Team};
 
 /// Methods that hand on to the world's of the same name, or of the one after `=>`.
 macro_rules! on_world {

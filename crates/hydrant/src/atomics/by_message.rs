@@ -6,7 +6,10 @@
 //!          tag UNKNOWN            args number: no such allocation lives there
 //! ```
 
-use std::{sync::atomic::AtomicU64, thread};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    thread,
+};
 
 use bytemuck::Pod;
 use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
@@ -15,11 +18,16 @@ use super::{
     Way,
     sealed::{Bits, Sealed},
 };
-use crate::{Error, Rank, Result, am::kind, job::Core, memory::Symmetric, progress};
+use crate::{
+    Error, Rank, Result,
+    memory::{Registry, Symmetric},
+    message::Calls,
+    progress::{self, Progress, Route, kind},
+};
 
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::rma) enum Verb {
+pub(crate) enum Verb {
     Load,
     Store,
     Swap,
@@ -65,13 +73,14 @@ impl<T: Pod + Sealed> Symmetric<T> {
     #[cold]
     pub(super) fn ask(&self, rank: Rank, offset: usize, what: (Verb, [T; 2])) -> Result<T> {
         let block = self.block();
-        let core = block.core()?;
-        if T::WIDE && core.atomics != Way::Processors {
-            return self.by_nic(&core, rank, offset, what);
+        let transfer = block.transfer()?;
+        if T::WIDE && block.by_nics {
+            return self.by_nic(&transfer, rank, offset, what);
         }
+        let progress = &transfer.progress;
         progress::may_wait("an atomic operation that goes through the network")?;
         let (verb, [value, expected]) = what;
-        let send = |id, core: &Core| {
+        let send = |id| {
             let message = Message {
                 kind: kind::ATOMIC,
                 tag: verb as u16 | (T::KIND as u16) << 8,
@@ -84,10 +93,10 @@ impl<T: Pod + Sealed> Symmetric<T> {
                 ],
                 payload: &[],
             };
-            core.push(rank, &message)
+            progress.send(rank, &message)
         };
         loop {
-            match core.ask(rank, send) {
+            match block.calls.ask(progress, rank, send) {
                 // It lives here: it is not known there yet, or about to be freed here too.
                 Err(Error::Freed) => {
                     block.check()?;
@@ -103,65 +112,87 @@ impl<T: Pod + Sealed> Symmetric<T> {
     }
 }
 
-/// A peer asks for an operation on a word of this rank.
-pub(crate) fn asked(core: &Core, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
-    let &[id, block, offset, value, expected] = delivery.args else {
-        return core.malformed(delivery.from, "an atomic operation without its arguments");
-    };
-    let [verb, kind] = delivery.tag.to_le_bytes().map(usize::from);
-    let (Some(verb), Some(kind)) = (VERBS.get(verb), KINDS.get(kind)) else {
-        return core.malformed(delivery.from, "an atomic operation of unknown kind");
-    };
-    if kind.is_wide() && core.atomics != Way::Processors {
-        let what = "an atomic operation by a processor on a word that NICs change";
-        return core.malformed(delivery.from, what);
-    }
-    let block = core.memory.find(block).ok();
-    // It may be on its way out: then it has no part any more.
-    let found = (block.as_ref()).and_then(|block| Some((block, block.part(core.rank).ok()?)));
-    let answer = match found {
-        None => (UNKNOWN, 0),
-        Some((block, part)) => {
-            let old = (part.mapped.as_ref())
-                .zip(usize::try_from(offset).ok())
-                .and_then(|(own, at)| apply(&own.window, at, *kind, *verb, [value, expected]));
-            let Some(old) = old else {
-                let what = "an atomic operation that does not fit the allocation";
-                return core.malformed(delivery.from, what);
-            };
-            // If another thread sleeps while this one polls, no message wakes it.
-            block.touched(core.rank);
-            (DONE, old)
+/// Who does atomic operations for peers, and hears what words of theirs were.
+pub(crate) struct ByMessage {
+    /// Where words are looked up.
+    memory: Arc<Registry>,
+    /// Who waits for what words of peers were.
+    calls: Arc<Calls>,
+    way: Way,
+}
+
+impl ByMessage {
+    pub(crate) fn new(memory: &Arc<Registry>, calls: &Arc<Calls>, way: Way) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            calls: Arc::clone(calls),
+            way,
         }
-    };
-    let message = Message {
-        kind: kind::ATOMIC,
-        tag: answer.0,
-        args: &[id, answer.1],
-        payload: &[],
-    };
-    if let Err(cause) = port.reply(&message) {
-        tracing::warn!(%cause, to = %delivery.from, "an atomic operation could not be answered");
     }
 }
 
-/// The owner answered.
-pub(crate) fn answered(core: &Core, delivery: &Delivery<'_>) {
-    let &[id, old] = delivery.args else {
-        return core.malformed(
-            delivery.from,
-            "the result of an atomic operation without it",
-        );
-    };
-    let result = match delivery.tag {
-        DONE => Ok(old.to_le_bytes().to_vec()),
-        _ => Err(Error::Freed),
-    };
-    if !core.answer(id, result) {
-        core.malformed(
-            delivery.from,
-            "the result of an atomic operation that nobody asked for",
-        );
+impl Route for ByMessage {
+    /// A peer asks for an operation on a word of this rank.
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+        let &[id, block, offset, value, expected] = delivery.args else {
+            return progress.malformed(delivery.from, "an atomic operation without its arguments");
+        };
+        let [verb, kind] = delivery.tag.to_le_bytes().map(usize::from);
+        let (Some(verb), Some(kind)) = (VERBS.get(verb), KINDS.get(kind)) else {
+            return progress.malformed(delivery.from, "an atomic operation of unknown kind");
+        };
+        if kind.is_wide() && self.way != Way::Processors {
+            let what = "an atomic operation by a processor on a word that NICs change";
+            return progress.malformed(delivery.from, what);
+        }
+        let block = self.memory.find(block).ok();
+        // It may be on its way out: then it has no part any more.
+        let found =
+            (block.as_ref()).and_then(|block| Some((block, block.part(progress.rank).ok()?)));
+        let answer = match found {
+            None => (UNKNOWN, 0),
+            Some((block, part)) => {
+                let old = (part.mapped.as_ref())
+                    .zip(usize::try_from(offset).ok())
+                    .and_then(|(own, at)| apply(&own.window, at, *kind, *verb, [value, expected]));
+                let Some(old) = old else {
+                    let what = "an atomic operation that does not fit the allocation";
+                    return progress.malformed(delivery.from, what);
+                };
+                // If another thread sleeps while this one polls, no message wakes it.
+                block.touched(progress.rank);
+                (DONE, old)
+            }
+        };
+        let message = Message {
+            kind: kind::ATOMIC,
+            tag: answer.0,
+            args: &[id, answer.1],
+            payload: &[],
+        };
+        if let Err(cause) = port.reply(&message) {
+            tracing::warn!(%cause, to = %delivery.from, "an atomic operation could not be answered");
+        }
+    }
+
+    /// The owner answered.
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        let &[id, old] = delivery.args else {
+            return progress.malformed(
+                delivery.from,
+                "the result of an atomic operation without it",
+            );
+        };
+        let result = match delivery.tag {
+            DONE => Ok(old.to_le_bytes().to_vec()),
+            _ => Err(Error::Freed),
+        };
+        if !self.calls.end(id, result) {
+            progress.malformed(
+                delivery.from,
+                "the result of an atomic operation that nobody asked for",
+            );
+        }
     }
 }
 
@@ -288,14 +319,15 @@ mod tests {
             // A rank still in `alloc` says that it does not know the memory.
             job.barrier()?;
             let add = |number| {
-                job.core().ask(job.right(), |id, core| {
+                let calls = job.core().messages.calls();
+                calls.ask(job.progress(), job.right(), |id| {
                     let message = Message {
                         kind: kind::ATOMIC,
                         tag: Verb::Add as u16 | (Kind::Word64 as u16) << 8,
                         args: &[id, number, 8, 5, 0],
                         payload: &[],
                     };
-                    core.push(job.right(), &message)
+                    job.progress().send(job.right(), &message)
                 })
             };
             assert_eq!(add(number)?, [0; 8]);

@@ -16,35 +16,17 @@
 //!   sender: by the result of a [`call`](crate::Job::call), by
 //!   [`am_quiet`](crate::Job::am_quiet) for plain requests.
 
-mod call;
+pub(crate) mod call;
+mod calls;
 mod context;
-mod engine;
 mod failure;
-mod pump;
-mod request;
-#[cfg(test)]
-mod tests;
+mod handlers;
+pub(crate) mod request;
+mod route;
 
 pub use call::{Function, Limits};
+pub(crate) use calls::Calls;
 pub use context::HandlerContext;
-pub(crate) use engine::Engine;
-pub use engine::Handler;
-pub(crate) use pump::Pump;
-
-/// What a message is, in its kind.
-pub(crate) mod kind {
-    /// A request for a user's handler, and the reply to one.
-    pub(crate) const USER: u8 = 0;
-    /// A remote call, and its result.
-    pub(crate) const CALL: u8 = 1;
-    /// A reply that says how a request failed.
-    pub(crate) const FAILURE: u8 = 2;
-    /// A store into the scratch of a team.
-    pub(crate) const STORE: u8 = 3;
-    /// An atomic operation, and what the word was.
-    pub(crate) const ATOMIC: u8 = 4;
-    /// A message between the engines that decide what is registered.
-    pub(crate) const REGISTRATION: u8 = 5;
-    /// About an exposed buffer: where it lies, that it goes, that it is used no more.
-    pub(crate) const LOAN: u8 = 6;
-}
+pub use handlers::Handler;
+pub(crate) use handlers::Messages;
+pub(crate) use route::Users;

@@ -13,8 +13,10 @@ use std::{
 use bytemuck::Pod;
 use hydrant_conduit::{Atomic, Atomicity, Caps};
 
-use super::{far, far::Kind, far::Verb, sealed::Sealed};
-use crate::{AtomicsKind, Error, Rank, Result, Settings, Strategy, job::Core, memory::Symmetric};
+use super::{by_message, by_message::Kind, by_message::Verb, sealed::Sealed};
+use crate::{
+    AtomicsKind, Error, Rank, Result, Settings, Strategy, memory::Symmetric, transfer::Transfer,
+};
 
 /// Who changes words of 64 bits in a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +91,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
     /// Has the owner's NIC do it; done there when this returns.
     pub(super) fn by_nic(
         &self,
-        core: &Core,
+        transfer: &Transfer,
         rank: Rank,
         offset: usize,
         (verb, operands): (Verb, [T; 2]),
@@ -104,17 +106,17 @@ impl<T: Pod + Sealed> Symmetric<T> {
         let at = (block.offset + offset) as u64;
         let [value, expected] = operands.map(T::to_bits);
         let was = match (verb, T::KIND) {
-            (Verb::Load, _) => core.word(rank, at)?,
-            (Verb::Add, Kind::Word64) => core.atomic(rank, at, Atomic::Add(value))?,
+            (Verb::Load, _) => transfer.word(rank, at)?,
+            (Verb::Add, Kind::Word64) => transfer.atomic(rank, at, Atomic::Add(value))?,
             (Verb::CompareSwap, _) => {
-                core.atomic(rank, at, Atomic::CompareSwap { expected, value })?
+                transfer.atomic(rank, at, Atomic::CompareSwap { expected, value })?
             }
             (verb, kind) => {
                 let becomes = |was| after(was, kind, verb, [value, expected]);
                 let mut expected = 0;
                 loop {
                     let value = becomes(expected);
-                    let was = core.atomic(rank, at, Atomic::CompareSwap { expected, value })?;
+                    let was = transfer.atomic(rank, at, Atomic::CompareSwap { expected, value })?;
                     if was == expected {
                         break was;
                     }
@@ -130,6 +132,6 @@ impl<T: Pod + Sealed> Symmetric<T> {
 fn after(was: u64, kind: Kind, verb: Verb, operands: [u64; 2]) -> u64 {
     let word = AtomicU64::new(was);
     // What cannot be done, as the bitwise operations to a float, nobody can ask for.
-    let _ = far::apply_wide(&word, kind, verb, operands);
+    let _ = by_message::apply_wide(&word, kind, verb, operands);
     word.load(Relaxed)
 }

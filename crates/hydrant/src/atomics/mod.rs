@@ -1,7 +1,7 @@
 //! Atomic operations on elements of symmetric memory.
 //!
 //! A processor does them, on the mapped word, whoever asks, the owner included: so there
-//! is one answer. Where the word is not mapped, the asker's [message](far) has the owner's
+//! is one answer. Where the word is not mapped, the asker's [message](by_message) has the owner's
 //! processor do it. All are sequentially consistent.
 //!
 //! Or, for all words of 64 bits and at all ranks, [NICs](native) do. A NIC's operation is mostly
@@ -9,15 +9,14 @@
 //! job, and two allocations share no word. Elements of 32 bits stay with processors; they lie
 //! in allocations of their own.
 
-mod far;
+mod by_message;
 mod native;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use bytemuck::Pod;
 
-pub(super) use far::Verb;
-pub(crate) use far::{answered, asked};
+pub(crate) use by_message::{ByMessage, Verb};
 pub(crate) use native::Way;
 
 use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
@@ -29,7 +28,7 @@ mod sealed {
         /// Whether it is of 64 bits, as the words are that NICs change.
         const WIDE: bool = size_of::<Self>() == 8;
         /// How the owner is told what the word holds.
-        const KIND: super::far::Kind;
+        const KIND: super::by_message::Kind;
         fn to_bits(self) -> u64;
         fn of_bits(bits: u64) -> Self;
         fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&Self::Word>;
@@ -57,7 +56,7 @@ macro_rules! integer {
     ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
-            const KIND: far::Kind = far::Kind::$kind;
+            const KIND: by_message::Kind = by_message::Kind::$kind;
             fn to_bits(self) -> u64 {
                 self as u64
             }
@@ -113,7 +112,7 @@ macro_rules! float {
     ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
-            const KIND: far::Kind = far::Kind::$kind;
+            const KIND: by_message::Kind = by_message::Kind::$kind;
             fn to_bits(self) -> u64 {
                 self.to_bits().into()
             }
@@ -164,7 +163,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// Does something to the word of an element and returns what it was: `act` where it is
     /// mapped, `far` where its owner must.
     #[inline(always)]
-    pub(super) fn on_word(
+    pub(crate) fn on_word(
         &self,
         rank: Rank,
         index: usize,
@@ -184,7 +183,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
 
     /// As [`on_word`](Self::on_word), for what changes it.
     #[inline(always)]
-    pub(super) fn change(
+    pub(crate) fn change(
         &self,
         rank: Rank,
         index: usize,
@@ -262,7 +261,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     pub fn add(&self, rank: Rank, index: usize, value: T) -> Result<()> {
         match self.fetch_add(rank, index, value) {
             // It was made, and nobody wants to know what the element was.
-            Err(Error::ResultLost { .. }) if T::KIND == far::Kind::Word64 => Ok(()),
+            Err(Error::ResultLost { .. }) if T::KIND == by_message::Kind::Word64 => Ok(()),
             added => added.map(drop),
         }
     }

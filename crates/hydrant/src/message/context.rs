@@ -2,12 +2,15 @@
 
 use hydrant_conduit::{Message, ReplyPort};
 
-use super::{Handler, kind};
-use crate::{Error, Rank, Result, job::Core};
+use super::Handler;
+use crate::{
+    Error, Rank, Result,
+    progress::{Progress, kind},
+};
 
 /// A handler's view of the message it handles.
 pub struct HandlerContext<'a> {
-    pub(super) core: &'a Core,
+    pub(super) progress: &'a Progress,
     pub(super) source: Rank,
     /// `None` for replies, and once the reply was sent.
     pub(super) port: Option<&'a mut dyn ReplyPort>,
@@ -21,7 +24,7 @@ impl HandlerContext<'_> {
 
     /// The rank that handles it.
     pub fn rank(&self) -> Rank {
-        self.core.rank
+        self.progress.rank
     }
 
     /// Whether [`reply_short`](Self::reply_short) or another reply can still be sent.
@@ -43,7 +46,7 @@ impl HandlerContext<'_> {
     /// # Errors
     /// As [`reply_short`](Self::reply_short); [`Error::MessageTooLong`].
     pub fn reply_medium(&mut self, handler: Handler, args: &[u64], payload: &[u8]) -> Result<()> {
-        if handler.job != self.core.id {
+        if handler.job != self.progress.id {
             return Err(Error::ForeignHandle { what: "handler" });
         }
         self.send(&Message {
@@ -54,27 +57,9 @@ impl HandlerContext<'_> {
         })
     }
 
-    /// Puts `data` into symmetric memory of the source, then replies with arguments: they are
-    /// followed by the index of the first element put and their number.
-    ///
-    /// # Errors
-    /// As [`reply_short`](Self::reply_short) and
-    /// [`Symmetric::put`](crate::Symmetric::put).
-    pub fn reply_long<T: crate::Pod>(
-        &mut self,
-        handler: Handler,
-        args: &[u64],
-        memory: &crate::Symmetric<T>,
-        index: usize,
-        data: &[T],
-    ) -> Result<()> {
-        if self.port.is_none() {
-            return Err(Error::NoReply);
-        }
-        let args = super::request::long_args(args, index, data.len(), self.core)?;
-        super::request::check_long(handler, memory, self.core)?;
-        memory.put(self.source, index, data)?;
-        self.reply_short(handler, &args)
+    /// The rank that handles it, as the rooms above need it.
+    pub(crate) fn progress(&self) -> &Progress {
+        self.progress
     }
 
     pub(super) fn send(&mut self, message: &Message<'_>) -> Result<()> {

@@ -4,36 +4,14 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Block, SYSTEM, Symmetric, heap::Heap};
+use super::{Core, Job};
 use crate::{
-    Error, Job, Rank, Result,
+    AllocOptions, Error, HugePages, Rank, Result, Symmetric,
     collective::{Affair, Operation},
     counters::Count,
-    job::Core,
+    memory::{Block, Heap, SYSTEM},
     progress,
 };
-
-/// Whether an allocation lies in huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HugePages {
-    /// As the system likes.
-    #[default]
-    No,
-    /// If the system has them (`/sys/kernel/mm/transparent_hugepage/shmem_enabled` is
-    /// `advise`, `within_size` or `always`).
-    Try,
-    /// Or not at all.
-    Require,
-}
-
-/// How an allocation is to be.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AllocOptions {
-    /// The first byte's offset is a multiple of this power of two; at least a page.
-    pub align: usize,
-    /// Whether it lies in huge pages.
-    pub huge: HugePages,
-}
 
 /// The huge page that allocations are rounded to.
 const HUGE: usize = 2 << 20;
@@ -99,7 +77,7 @@ impl Job {
         let align = if huge { align.max(HUGE) } else { align };
         let core = self.core();
         // No bucket is in two allocations: one's end takes nothing of the other's registration.
-        let align = align.max(core.bucket());
+        let align = align.max(core.transfer.bucket());
         let affair = self.world().affair(Operation::Alloc)?;
         let number = core.memory.next_number();
         let mut ticket = Ticket {
@@ -116,18 +94,18 @@ impl Job {
         if let Some((offset, len)) = place {
             commit(core, SYSTEM + offset, len, options.huge, &mut ticket);
         }
-        let verdict = agree(&affair, core.rank, &ticket);
+        let verdict = agree(&affair, self.rank(), &ticket);
         match (verdict, place) {
             (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
-                if let Err(cause) = core.register_block(&affair, SYSTEM + offset, bytes) {
+                if let Err(cause) = register(core, &affair, SYSTEM + offset, bytes) {
                     // All or none: what this rank registered is given up like the memory.
-                    core.unregister_block(SYSTEM + offset, bytes)?;
-                    core.conduit.decommit(SYSTEM + offset, footprint);
+                    core.transfer.unregister_block(SYSTEM + offset, bytes)?;
+                    core.progress.conduit().decommit(SYSTEM + offset, footprint);
                     core.memory.heap().give(offset, footprint);
                     return Err(cause);
                 }
-                let block = Block::new(core, number, SYSTEM + offset, bytes, footprint)?;
+                let block = Block::new(&core.reach(), number, SYSTEM + offset, bytes, footprint)?;
                 let block = Arc::new(block);
                 core.memory.insert(&block);
                 count(core);
@@ -135,7 +113,7 @@ impl Job {
             }
             (verdict, place) => {
                 if let Some((offset, len)) = place {
-                    core.conduit.decommit(SYSTEM + offset, len);
+                    core.progress.conduit().decommit(SYSTEM + offset, len);
                     core.memory.heap().give(offset, len);
                 }
                 Err(verdict.err().unwrap_or(Error::Freed))
@@ -157,10 +135,10 @@ impl Job {
         progress::may_wait("free")?;
         let core = self.core();
         let block = memory.block();
-        core.check_memory(block)?;
+        block.check_job(core.progress.id)?;
         block.check()?;
         let affair = self.world().affair(Operation::Free)?;
-        core.finish_all()?;
+        core.transfer.finish_all()?;
         let numbers = affair.all_gather(&block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
             if *number != block.number {
@@ -168,7 +146,7 @@ impl Job {
                     operation: "free",
                     rank: Rank(rank as u32),
                     theirs: format!("frees allocation {number}"),
-                    own: core.rank,
+                    own: self.rank(),
                     ours: format!("frees allocation {}", block.number),
                 });
             }
@@ -176,8 +154,10 @@ impl Job {
         // Nobody puts into it any more: all are here, and what they had under way is over.
         block.free()?;
         core.memory.remove(block.number);
-        core.unregister_block(block.offset, block.len)?;
-        core.conduit.decommit(block.offset, block.footprint);
+        core.transfer.unregister_block(block.offset, block.len)?;
+        core.progress
+            .conduit()
+            .decommit(block.offset, block.footprint);
         core.memory
             .heap()
             .give(block.offset - SYSTEM, block.footprint);
@@ -185,6 +165,12 @@ impl Job {
         // Only now may the place be allocated anew and be written to by a peer.
         affair.barrier()
     }
+}
+
+/// Registers the own part, and learns of the others', where memory is registered at allocation.
+fn register(core: &Core, affair: &Affair<'_>, offset: usize, bytes: usize) -> Result<()> {
+    let mut exchange = |record: &_| affair.all_gather(record);
+    (core.transfer).register_block(&mut exchange, offset, bytes)
 }
 
 /// Whether every rank asked for the same and got it.
@@ -240,9 +226,13 @@ fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket) -> Result<()> {
 /// Gets real memory under the place, and notes on the ticket how that went.
 fn commit(core: &Core, offset: usize, len: usize, huge: HugePages, ticket: &mut Ticket) {
     let committed = match huge {
-        HugePages::No => core.conduit.commit(offset, len).map(|()| len),
-        HugePages::Try => core.conduit.commit_huge(offset, len).map(|_| len),
-        HugePages::Require => core.conduit.commit_huge(offset, len),
+        HugePages::No => core.progress.conduit().commit(offset, len).map(|()| len),
+        HugePages::Try => core
+            .progress
+            .conduit()
+            .commit_huge(offset, len)
+            .map(|_| len),
+        HugePages::Require => core.progress.conduit().commit_huge(offset, len),
     };
     match committed {
         Ok(there) if there < len => {
@@ -265,6 +255,6 @@ fn commit(core: &Core, offset: usize, len: usize, huge: HugePages, ticket: &mut 
 /// Brings the counters of memory up to date.
 fn count(core: &Core) {
     let (used, peak) = core.memory.heap().usage();
-    core.tally.set(Count::HeapBytes, used as u64);
-    core.tally.set(Count::HeapPeak, peak as u64);
+    core.progress.tally.set(Count::HeapBytes, used as u64);
+    core.progress.tally.set(Count::HeapPeak, peak as u64);
 }

@@ -1,8 +1,7 @@
 //! What no public call can bring about: a message for a handler that the target lacks, as
 //! from a rank that runs another program.
 
-use super::{Handler, kind};
-use crate::{Error, Job, Rank, Result};
+use crate::{Error, Handler, Job, Rank, Result, message::request, progress::kind};
 
 fn local(body: impl Fn(&Job) -> Result<()> + Sync) {
     let builder = Job::builder().expect("the settings are valid");
@@ -14,7 +13,7 @@ fn local(body: impl Fn(&Job) -> Result<()> + Sync) {
 fn unregistered(job: &Job) -> Handler {
     Handler {
         number: 77,
-        job: job.core().id,
+        job: job.progress().id,
     }
 }
 
@@ -57,16 +56,17 @@ fn a_reply_to_an_unknown_handler_fails_where_it_arrives() {
 #[test]
 fn a_call_of_an_unknown_function_returns_the_error() {
     local(|job| {
-        let id = job.core().am.calls.begin();
-        let message = hydrant_conduit::Message {
-            kind: kind::CALL,
-            tag: 77,
-            args: &[id],
-            payload: &[],
-        };
-        job.core().request(job.right(), &message)?;
+        let calls = job.core().messages.calls();
+        let result = calls.ask(job.progress(), job.right(), |id| {
+            let message = hydrant_conduit::Message {
+                kind: kind::CALL,
+                tag: 77,
+                args: &[id],
+                payload: &[],
+            };
+            request::send(job.progress(), job.right(), &message)
+        });
         job.am_quiet()?;
-        let result = job.core().am.calls.take(id).expect("the call was answered");
         assert_unknown(result.map(drop), job.right());
         job.barrier()
     });

@@ -1,0 +1,120 @@
+//! One-sided operations on the job itself: through pointers, in scopes, on signals, and their
+//! completion.
+
+use super::Job;
+use crate::{
+    Exposed, GlobalPtr, Pod, Result, Scope, Symmetric, progress,
+    rma::{pointed, signal},
+};
+
+impl Job {
+    /// Puts `data` to where `to` points. Remotely complete on return.
+    ///
+    /// # Errors
+    /// As [`Symmetric::put`]; [`Error::ForeignHandle`](crate::Error::ForeignHandle) for a pointer
+    /// of another job, [`Error::ForgedPointer`](crate::Error::ForgedPointer) for one that no job
+    /// made, [`Error::Misaligned`](crate::Error::Misaligned),
+    /// [`Error::Revoked`](crate::Error::Revoked) if the exposed buffer was taken back.
+    pub fn put_to<T: Pod>(&self, to: GlobalPtr<T>, data: &[T]) -> Result<()> {
+        let core = self.core();
+        pointed::put(&core.transfer, &core.memory, to, data)
+    }
+
+    /// Gets elements from where `from` points.
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to).
+    pub fn get_from<T: Pod>(&self, from: GlobalPtr<T>, data: &mut [T]) -> Result<()> {
+        let core = self.core();
+        pointed::get(&core.transfer, &core.memory, from, data)
+    }
+
+    /// Waits until all puts and gets of this rank so far are complete, remotely: OpenSHMEM's
+    /// quiet.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
+    /// if any rank is lost, for a put that is a plain store does not notice.
+    pub fn quiet(&self) -> Result<()> {
+        progress::may_wait("quiet")?;
+        self.core().transfer.quiet()
+    }
+
+    /// Orders this rank's puts: those before are seen, by each peer, no later than those
+    /// after.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    pub fn fence(&self) -> Result<()> {
+        progress::may_wait("fence")?;
+        self.core().transfer.fence()
+    }
+
+    /// Runs `body`, then completes every operation it began: GASNet's access region, in the
+    /// shape of [`std::thread::scope`]. Buffers used within are borrowed until the end, so
+    /// nothing can touch them while the network does, panics and leaks included.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let field = job.alloc::<u64>(16)?;
+    /// let (row, mut halo) = ([1, 2, 3], [0; 2]);
+    /// job.scope(|s| {
+    ///     s.put(&field, job.right(), 0, &row)?;
+    ///     s.get(&field, job.right(), 8, &mut halo)?;
+    ///     Ok(())
+    /// })?;
+    /// job.barrier()?;
+    /// assert_eq!(field.local()?.load(2)?, 3);
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returns; else what befell the first operation that failed.
+    ///
+    /// # Panics
+    /// If `body` does, after completing what it began.
+    pub fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        progress::may_wait("scope")?;
+        let core = self.core();
+        Scope::run(&core.transfer, &core.memory, body)
+    }
+
+    /// Waits until word `at` of this rank's part is as `enough` wants, and returns it. Looks
+    /// after messages meanwhile; sleeps when it takes long.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed),
+    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
+    /// if some rank ends first.
+    ///
+    /// # Panics
+    /// If `enough` does.
+    pub fn wait_until(
+        &self,
+        signals: &Symmetric<u64>,
+        at: usize,
+        enough: impl FnMut(u64) -> bool,
+    ) -> Result<u64> {
+        progress::may_wait("wait_until")?;
+        signal::wait_until(self.progress(), signals, at, enough)
+    }
+
+    /// Exposes a buffer to all ranks. Not collective; send them the
+    /// [`pointer`](Exposed::pointer).
+    ///
+    /// The guard owns the buffer, so that even a leaked guard leaves peers nothing else to
+    /// write to. To expose a borrowed buffer, see [`Scope::expose`](crate::Scope::expose).
+    ///
+    /// # Errors
+    /// [`Error::ZeroSized`](crate::Error::ZeroSized), [`Error::Conduit`](crate::Error::Conduit) if
+    /// there are too many.
+    pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
+        Exposed::owning(&self.core().transfer, buffer)
+    }
+}

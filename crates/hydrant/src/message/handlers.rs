@@ -1,0 +1,98 @@
+//! The handlers of a rank, and how its requests failed.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use super::{Calls, HandlerContext};
+use crate::{Error, Result};
+
+/// Most handlers of a job.
+const MAX_HANDLERS: usize = 1024;
+/// Failures kept for [`Job::am_quiet`](crate::Job::am_quiet); later ones only count.
+const MAX_FAILURES: usize = 64;
+
+pub(crate) type HandlerFn = Box<dyn Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync>;
+
+/// Names a handler on every rank. Made by [`Job::handler`](crate::Job::handler).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handler {
+    pub(crate) number: u16,
+    pub(crate) job: u64,
+}
+
+impl Handler {
+    /// The handler's number: handlers are counted from zero, alike on every rank.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// What a rank knows of active messages.
+pub(crate) struct Messages {
+    /// By number; each set once, by every rank.
+    handlers: Box<[OnceLock<HandlerFn>]>,
+    /// What this rank asked others and waits for.
+    pub(super) calls: Arc<Calls>,
+    /// How plain requests failed, until that is asked for.
+    failures: Mutex<VecDeque<Error>>,
+}
+
+impl Messages {
+    pub(crate) fn new() -> Self {
+        Self {
+            handlers: (0..MAX_HANDLERS).map(|_| OnceLock::new()).collect(),
+            calls: Arc::default(),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// What this rank asked others and waits for.
+    pub(crate) fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    #[inline]
+    pub(super) fn handler(&self, number: u16) -> Option<&HandlerFn> {
+        self.handlers.get(usize::from(number))?.get()
+    }
+
+    /// The number of the next handler. It is used up by one that all ranks registered: one that
+    /// is refused may be refused on some of them alone.
+    ///
+    /// # Errors
+    /// [`Error::TooManyHandlers`].
+    pub(crate) fn next_number(&self) -> Result<u16> {
+        let free = self.handlers.iter().position(|slot| slot.get().is_none());
+        free.map(|number| number as u16)
+            .ok_or(Error::TooManyHandlers {
+                limit: MAX_HANDLERS,
+            })
+    }
+
+    /// Sets the handler of a number.
+    ///
+    /// # Errors
+    /// [`Error::TooManyHandlers`].
+    pub(crate) fn register(&self, number: u16, handler: HandlerFn) -> Result<()> {
+        let slot = self.handlers.get(usize::from(number));
+        slot.and_then(|slot| slot.set(handler).ok())
+            .ok_or(Error::TooManyHandlers {
+                limit: MAX_HANDLERS,
+            })
+    }
+
+    /// Keeps a failure for the next [`Job::am_quiet`](crate::Job::am_quiet).
+    pub(super) fn fail(&self, error: Error) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < MAX_FAILURES {
+            failures.push_back(error);
+        }
+    }
+
+    /// The first failure that was not asked for yet.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        (self.failures.lock().unwrap_or_else(PoisonError::into_inner)).pop_front()
+    }
+}

@@ -1,0 +1,56 @@
+//! Sending requests.
+
+use hydrant_conduit::Message;
+
+use super::Handler;
+use crate::{
+    Error, Rank, Result,
+    counters::Count,
+    progress::{self, Progress},
+};
+
+/// Sends a request of the user's, waiting for room.
+///
+/// # Errors
+/// [`Error::InHandler`], [`Error::RankOutOfRange`], [`Error::PeerLost`].
+#[inline]
+pub(crate) fn send(progress: &Progress, rank: Rank, message: &Message<'_>) -> Result<()> {
+    progress::may_wait("a request")?;
+    progress.check_rank(rank)?;
+    progress.send(rank, message)?;
+    progress.tally.one(Count::Requests);
+    Ok(())
+}
+
+/// Checks that a handler is one of this job.
+///
+/// # Errors
+/// [`Error::ForeignHandle`].
+#[inline]
+pub(crate) fn check_handler(handler: Handler, progress: &Progress) -> Result<()> {
+    if handler.job == progress.id {
+        Ok(())
+    } else {
+        Err(Error::ForeignHandle { what: "handler" })
+    }
+}
+
+/// The arguments of a long message: the user's, the index and the number of elements.
+///
+/// # Errors
+/// [`Error::TooManyArgs`].
+pub(crate) fn long_args(
+    args: &[u64],
+    index: usize,
+    count: usize,
+    progress: &Progress,
+) -> Result<Vec<u64>> {
+    let limit = progress.conduit().caps().max_args - 2;
+    if args.len() > limit {
+        return Err(Error::TooManyArgs {
+            count: args.len(),
+            limit,
+        });
+    }
+    Ok([args, &[index as u64, count as u64]].concat())
+}

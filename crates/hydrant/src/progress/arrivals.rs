@@ -1,0 +1,117 @@
+//! What a poll finds, and who gets it.
+
+use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Standing, Ticket};
+
+use super::Progress;
+use crate::{Rank, counters::Count};
+
+/// How an operation ended.
+pub(crate) type Outcome = std::result::Result<(), Error>;
+
+/// Who gets the messages of a [kind](super::kind).
+pub(crate) trait Route: Send + Sync {
+    /// A request came. Requests of one peer come in the order sent.
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort);
+
+    /// A reply came. A kind that nobody is asked in has none.
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        progress.malformed(delivery.from, "a reply of unknown kind");
+    }
+}
+
+/// Who is told of what becomes of one-sided operations, and of the peers that take part in them.
+pub(crate) trait Operations: Send + Sync {
+    /// A write no longer needs its source: local completion.
+    fn local(&self, ticket: Ticket);
+
+    /// An operation ended: remote completion.
+    fn complete(&self, ticket: Ticket, outcome: Outcome);
+
+    /// There may be room for the messages of the [backlog](super::backlog).
+    fn flush(&self);
+
+    /// Standings have changed so often: some rank may have ended.
+    fn look_for_ended(&self, changes: u64);
+}
+
+/// Where a poll puts what it finds.
+pub(crate) struct Arrivals<'a>(pub(super) &'a Progress);
+
+impl Progress {
+    /// Where a poll, or time that passes otherwise, puts what it finds.
+    pub(crate) fn arrivals(&self) -> Arrivals<'_> {
+        Arrivals(self)
+    }
+
+    /// A peer broke a rule of a room above: it is expelled.
+    #[cold]
+    pub(crate) fn malformed(&self, peer: Rank, what: &'static str) {
+        self.arrivals().malformed(Error::Malformed { peer, what });
+    }
+
+    /// Tells those who are told of operations. They may be gone with the job, and then nobody is
+    /// left who would wait for one.
+    pub(super) fn tell_operations(&self, tell: impl FnOnce(&dyn super::Operations)) {
+        if let Some(operations) = self.operations.get().and_then(std::sync::Weak::upgrade) {
+            tell(&*operations);
+        }
+    }
+
+    fn routed(&self, kind: u8) -> Option<&dyn Route> {
+        self.routes
+            .get(usize::from(kind))?
+            .get()
+            .map(|route| &**route)
+    }
+}
+
+impl Sink for Arrivals<'_> {
+    #[inline]
+    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
+        match self.0.routed(delivery.kind) {
+            Some(route) => route.request(self.0, &delivery, port),
+            None => (self.0).malformed(delivery.from, "a request of unknown kind"),
+        }
+    }
+
+    #[inline]
+    fn reply(&mut self, delivery: Delivery<'_>) {
+        match self.0.routed(delivery.kind) {
+            Some(route) => route.reply(self.0, &delivery),
+            None => (self.0).malformed(delivery.from, "a reply of unknown kind"),
+        }
+    }
+
+    fn local(&mut self, ticket: Ticket) {
+        self.0
+            .tell_operations(|operations| operations.local(ticket));
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        (self.0).tell_operations(|operations| operations.complete(ticket, outcome));
+    }
+
+    fn malformed(&mut self, error: Error) {
+        let progress = self.0;
+        progress.tally.one(Count::Malformed);
+        let Error::Malformed { peer: sender, .. } = error else {
+            tracing::error!(%error, "a message was thrown away");
+            return;
+        };
+        // What a rank that has ended sent before may be about what was forgotten with it; and to a
+        // rank that is lost itself all others look as if they had.
+        if progress.conduit.standing(sender) != Standing::Present || progress.is_lost_itself() {
+            tracing::debug!(%error, "a message of a rank that has ended was thrown away");
+            return;
+        }
+        tracing::error!(%error, "a message was thrown away, and its sender is expelled");
+        // Before the loss can be seen: whoever is told of it asks what it follows from.
+        progress.faults.note(error);
+        progress.conduit.expel(sender);
+    }
+
+    fn send_waiting(&mut self) -> bool {
+        self.0.flush_backlog();
+        self.0.has_backlog()
+    }
+}

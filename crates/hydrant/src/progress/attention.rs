@@ -1,0 +1,129 @@
+//! What application threads do just now, so that the service thread knows when to step in.
+
+use std::sync::{
+    PoisonError,
+    atomic::{
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
+};
+
+use super::Progress;
+
+/// Operations in a row that look after no messages, and bytes of one that alone is too long.
+const MANY: u32 = 16;
+const LONG: usize = 4096;
+
+impl Progress {
+    /// An application thread looks after messages. Exactness does not matter, cost does: threads
+    /// that do this at the same time may undo each other's marks, and then the service thread
+    /// takes over a little sooner or later than it might.
+    #[inline]
+    pub(crate) fn attend(&self) {
+        self.mark(|marks| marks.wrapping_add(2));
+    }
+
+    /// An application thread is inside a call that may keep it busy for long, as where the
+    /// network does its work in the call that posts it.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        self.mark(|marks| marks | 1);
+        Inside(self)
+    }
+
+    /// Whether messages are to be looked after now that an operation of so many bytes was waited
+    /// for without: after one that took long, or many that did not.
+    #[inline]
+    pub(crate) fn is_due(&self, bytes: usize) -> bool {
+        let count = self.unattended.load(Relaxed).wrapping_add(1);
+        self.unattended.store(count, Relaxed);
+        bytes >= LONG || count.is_multiple_of(MANY)
+    }
+
+    #[inline]
+    fn mark(&self, change: impl FnOnce(u64) -> u64) {
+        let marks = self.marks.load(Relaxed);
+        self.marks.store(change(marks), Relaxed);
+    }
+
+    /// How often application threads looked after messages.
+    pub(super) fn attended(&self) -> u64 {
+        self.marks.load(Relaxed) / 2
+    }
+
+    /// Whether an application thread seems to be inside a call.
+    pub(super) fn is_inside(&self) -> bool {
+        self.marks.load(Relaxed) % 2 == 1
+    }
+
+    /// An application thread goes to sleep, until it drops what it gets.
+    pub(super) fn fall_asleep(&self) -> Asleep<'_> {
+        self.asleep.fetch_add(1, SeqCst);
+        // Then it looks once more; who did what it waits for looks for sleepers after that.
+        fence(SeqCst);
+        Asleep(self)
+    }
+
+    /// How many application threads sleep in a wait.
+    pub(super) fn asleep(&self) -> u32 {
+        self.asleep.load(Relaxed)
+    }
+
+    /// Whether an application thread sleeps, or has not yet seen what was done before this.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        fence(SeqCst);
+        self.asleep.load(Relaxed) > 0
+    }
+
+    /// Something ended otherwise than by what a conduit hands up: perhaps another thread sleeps
+    /// for it.
+    pub(crate) fn wake_sleepers(&self) {
+        if self.has_sleepers() {
+            self.conduit.ring(self.rank);
+        }
+    }
+
+    pub(super) fn unpark_service(&self) {
+        let _held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        self.unpark.notify_all();
+    }
+
+    /// The service thread: waits until no application thread sleeps in a wait.
+    pub(super) fn park_service(&self) {
+        let mut held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        self.parked.store(true, SeqCst);
+        while self.asleep.load(SeqCst) > 0 && !self.is_stopped() {
+            held = self
+                .unpark
+                .wait(held)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.parked.store(false, SeqCst);
+    }
+}
+
+/// An application thread is inside a call, until this is dropped: it leaves, goes to sleep there or
+/// unwinds.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Progress);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.mark(|marks| marks & !1);
+    }
+}
+
+/// An application thread sleeps, until this is dropped, by a thread that unwinds, too: as long as
+/// one sleeps the service thread does nothing.
+#[must_use]
+pub(super) struct Asleep<'a>(&'a Progress);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        let progress = self.0;
+        if progress.asleep.fetch_sub(1, SeqCst) == 1 && progress.parked.load(SeqCst) {
+            progress.unpark_service();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a message is for: its kind on the conduit, which says who gets it.
+
+/// A request for a user's handler, and the reply to one.
+pub(crate) const USER: u8 = 0;
+/// A remote call, and its result.
+pub(crate) const CALL: u8 = 1;
+/// A reply that says how a request failed.
+pub(crate) const FAILURE: u8 = 2;
+/// A store into the scratch of a team.
+pub(crate) const STORE: u8 = 3;
+/// An atomic operation, and what the word was.
+pub(crate) const ATOMIC: u8 = 4;
+/// A message between the engines that decide what is registered.
+pub(crate) const REGISTRATION: u8 = 5;
+/// About an exposed buffer: where it lies, that it goes, that it is used no more.
+pub(crate) const LOAN: u8 = 6;

@@ -1,0 +1,47 @@
+//! Sending a message, and waiting until messages were handled.
+
+use hydrant_conduit::{Message, Sent};
+
+use super::{For, On, Progress};
+use crate::{Rank, Result, counters::Count};
+
+impl Progress {
+    /// Sends a message to a rank of the job, waiting for room. Not in a handler.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`](crate::Error::PeerLost), and the conduit's for a message that is too long.
+    #[inline]
+    pub(crate) fn send(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
+        if self.conduit.send(rank, message)? != Sent::Yes {
+            self.send_with_patience(rank, message)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `rank` has handled all that this one sent it so far.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`](crate::Error::PeerLost).
+    pub(crate) fn wait_handled(&self, rank: Rank) -> Result<()> {
+        let (_, sent) = self.conduit.handled(rank);
+        self.wait(On::Rank(rank), For::Room, || {
+            self.conduit.handled(rank).0 >= sent
+        })
+    }
+
+    #[cold]
+    fn send_with_patience(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
+        self.tally.one(Count::Stalls);
+        let mut failed = None;
+        self.wait(On::Rank(rank), For::Room, || {
+            match self.conduit.send(rank, message) {
+                Ok(sent) => sent == Sent::Yes,
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}

@@ -1,0 +1,135 @@
+//! Own memory that the engine holds by itself: words that the own NIC changes, and what is
+//! registered for good.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant_conduit::Key;
+use hydrant_pinning::{Run, wire::Grant};
+
+use super::{Registration, lock};
+use crate::{
+    Error, Rank, Result,
+    progress::{self, For, On},
+};
+
+/// How long a word may not be registered: as long as this its owner may be short of room.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An own word that is registered, until it is given up.
+pub(crate) enum OwnWord {
+    /// It was registered already, and is held as a hit.
+    Hit(hydrant_pinning::Hit),
+    /// The engine holds it under this number; and its key.
+    Held(u64, Key),
+}
+
+impl OwnWord {
+    /// The key under which the own NIC reaches it.
+    pub(crate) fn key(&self) -> Key {
+        match self {
+            Self::Hit(hit) => Key(hit.local_key),
+            Self::Held(_, key) => *key,
+        }
+    }
+}
+
+impl Registration {
+    /// Registers own memory for good, all of it or none.
+    ///
+    /// # Errors
+    /// [`Error::Registration`] that names the limit.
+    pub(super) fn pin(&self, addr: u64, len: u64) -> Result<Vec<Grant>> {
+        let run = self.geometry.span(addr, len)?;
+        if run.count == 0 {
+            return Ok(Vec::new());
+        }
+        let id = self.name();
+        self.step(&[], |engine, out| engine.pin(id, run, out));
+        let mut outcome = None;
+        self.progress.wait(On::Nobody, For::Message, || {
+            outcome = lock(&self.pinned).remove(&id);
+            outcome.is_some()
+        })?;
+        (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
+    }
+
+    /// Registers own buckets for good, beside what peers may keep registered here. Nothing else has
+    /// been registered yet, so that it needs no waiting.
+    ///
+    /// # Errors
+    /// Why there is no room, or `None` if it was not done at once.
+    pub(crate) fn keep(&self, run: Run) -> Result<(), Option<hydrant_pinning::Error>> {
+        let id = self.name();
+        self.step(&[], |engine, out| engine.keep(id, run, out));
+        match lock(&self.pinned).remove(&id) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(cause)) => Err(Some(cause)),
+            None => Err(None),
+        }
+    }
+
+    /// Holds an own word of `len` bytes registered. Nobody else has to do anything for it, so
+    /// handlers may ask for it.
+    ///
+    /// # Errors
+    /// [`Error::WordNotRegistered`], [`Error::InHandler`] where there may be no room for it.
+    pub(crate) fn hold_own(&self, addr: u64, len: u64) -> Result<OwnWord> {
+        if let Some(hit) = self.hot.hit_near(addr, len) {
+            return Ok(OwnWord::Hit(hit));
+        }
+        let begun = Instant::now();
+        loop {
+            let id = self.name();
+            let mut asked = Ok(());
+            self.step(&[], |engine, out| {
+                asked = engine.hold_own(id, addr, len, out);
+            });
+            asked?;
+            // Where another thread registers that memory already, it says so.
+            let held = loop {
+                if let Some(held) = lock(&self.pinned).remove(&id) {
+                    break held;
+                }
+                thread::yield_now();
+            };
+            match held {
+                Ok(grants) => {
+                    let key = grants.first().map_or(0, |grant| grant.key);
+                    return Ok(OwnWord::Held(id, Key(key)));
+                }
+                // Other threads' own words take what is set aside, and give it back by
+                // themselves; else operations have all there is, and end if they are looked after.
+                Err(hydrant_pinning::Error::PastLimit { .. }) if begun.elapsed() < PATIENCE => {
+                    if !self.reserve {
+                        progress::may_wait("an atomic operation with so little to register")?;
+                    }
+                    self.progress.poll();
+                    thread::yield_now();
+                }
+                Err(hydrant_pinning::Error::PastLimit { .. }) => {
+                    return Err(not_registered(self.progress.rank));
+                }
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+    }
+
+    /// Gives up an own word that was held.
+    pub(crate) fn give_up_own(&self, word: OwnWord) {
+        match word {
+            OwnWord::Hit(hit) => self.release(&hit),
+            OwnWord::Held(id, _) => self.step(&[], |engine, out| engine.let_go_own(id, out)),
+        }
+    }
+}
+
+/// The error for a word that could not be registered in time.
+pub(crate) fn not_registered(rank: Rank) -> Error {
+    Error::WordNotRegistered {
+        rank,
+        seconds: PATIENCE.as_secs(),
+    }
+}

@@ -1,0 +1,56 @@
+//! Where the ranks have their segments: told at the start, and asked for when first needed.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use hydrant_launch::Bootstrap;
+
+use super::lock;
+use crate::{Error, Rank, Result};
+
+/// Under which name ranks tell where their segments lie.
+const SEGMENT: &str = "segment";
+
+/// The addresses of the ranks' segments, each at its rank.
+pub(super) struct Segments {
+    /// By rank; set when it is first known.
+    known: Box<[OnceLock<u64>]>,
+    bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+}
+
+/// Tells the other ranks where the own segment lies. They read it after the next fence.
+pub(super) fn tell(own: u64, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+    Ok(bootstrap.put(SEGMENT, &own.to_le_bytes())?)
+}
+
+impl Segments {
+    pub(super) fn new(
+        size: u32,
+        rank: Rank,
+        own: u64,
+        bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+    ) -> Self {
+        let known: Box<[OnceLock<u64>]> = (0..size).map(|_| OnceLock::new()).collect();
+        let _ = known[rank.index()].set(own);
+        Self { known, bootstrap }
+    }
+
+    /// Where the segment of a rank of the job lies.
+    ///
+    /// # Errors
+    /// The launcher's.
+    #[inline]
+    pub(super) fn of(&self, rank: Rank) -> Result<u64> {
+        match self.known[rank.index()].get() {
+            Some(base) => Ok(*base),
+            None => self.ask(rank),
+        }
+    }
+
+    #[cold]
+    fn ask(&self, rank: Rank) -> Result<u64> {
+        let bytes = lock(&self.bootstrap).get(rank.0, SEGMENT)?;
+        let bytes = <[u8; 8]>::try_from(bytes.as_slice())
+            .map_err(|_| Error::other(format!("rank {rank} does not say where its segment is")))?;
+        Ok(*self.known[rank.index()].get_or_init(|| u64::from_le_bytes(bytes)))
+    }
+}

@@ -1,0 +1,145 @@
+//! What is held for an operation, and given back at its end, before or after those who wait for it
+//! are told.
+
+use hydrant_conduit::Ticket;
+use hydrant_pinning::Hit;
+
+use super::{Transfer, bounce::Bounced, under_way::Completed};
+use crate::{
+    progress::Outcome,
+    registration::{Lease, Registration},
+};
+
+/// What is held for an operation that a ticket is the end of.
+pub(crate) struct Held {
+    what: What,
+    /// The loan that it accesses.
+    lease: Option<Lease>,
+}
+
+/// What is held for an operation, or whose it is.
+enum What {
+    Nothing,
+    /// Both sides are registered and referenced, or the remote one.
+    Hit(Hit),
+    /// A slot of the bounce memory holds the data.
+    Bounced(Bounced),
+    /// Both.
+    BouncedHit(Hit, Bounced),
+    /// A transfer of the engine's, by its number there.
+    Piece(u64),
+}
+
+impl Held {
+    /// Nothing is held for it.
+    pub(super) fn nothing() -> Self {
+        Self::new(None, None, None)
+    }
+
+    /// A transfer of the engine's.
+    pub(super) fn piece(id: u64) -> Self {
+        Self {
+            what: What::Piece(id),
+            lease: None,
+        }
+    }
+
+    pub(super) fn new(hit: Option<Hit>, bounced: Option<Bounced>, lease: Option<Lease>) -> Self {
+        let what = match (hit, bounced) {
+            (None, None) => What::Nothing,
+            (Some(hit), None) => What::Hit(hit),
+            (None, Some(bounced)) => What::Bounced(bounced),
+            (Some(hit), Some(bounced)) => What::BouncedHit(hit, bounced),
+        };
+        Self { what, lease }
+    }
+
+    /// Whether what is to be done at its end comes before anybody is told: data that was read is
+    /// not where it belongs yet.
+    pub(super) fn comes_first(&self) -> bool {
+        match &self.what {
+            What::Bounced(bounced) | What::BouncedHit(_, bounced) => bounced.is_read(),
+            What::Piece(_) => true,
+            What::Nothing | What::Hit(_) => false,
+        }
+    }
+
+    /// Whether it is a transfer of the engine's, which nobody waits for.
+    pub(super) fn is_piece(&self) -> bool {
+        matches!(self.what, What::Piece(_))
+    }
+}
+
+impl Transfer {
+    /// An operation was posted to the conduit, or begun at the engine. `left`: it needs its source
+    /// no longer.
+    pub(super) fn posted(&self, ticket: Ticket, held: Held, left: bool) {
+        if let Some((held, outcome)) = self.under_way.post(ticket, held, left) {
+            self.end_first(ticket, held, outcome);
+            self.progress.wake_sleepers();
+        }
+    }
+
+    /// The conduit, or the engine, ended an operation.
+    pub(super) fn completed(&self, ticket: Ticket, outcome: Outcome) {
+        match self.under_way.complete(ticket, outcome) {
+            Completed::Told => {}
+            Completed::Rest(held) => self.give_back(held, true),
+            Completed::First(held, outcome) => self.end_first(ticket, held, outcome),
+        }
+    }
+
+    fn end_first(&self, ticket: Ticket, held: Held, outcome: Outcome) {
+        if let What::Piece(id) = held.what {
+            // Nobody waits for it, and its place is free.
+            let _ = self.under_way.forget(ticket);
+            if let Some(registration) = &self.registration {
+                registration.transferred(id, outcome);
+            }
+            return;
+        }
+        self.give_back(held, outcome.is_ok());
+        self.under_way.end(ticket, outcome);
+    }
+
+    /// Gives back what was held for an operation; what it read goes where it belongs, if it went
+    /// well.
+    pub(super) fn give_back(&self, held: Held, fine: bool) {
+        // Nothing is held where nothing is registered.
+        let Some(registration) = &self.registration else {
+            return;
+        };
+        let Held { what, lease } = held;
+        match what {
+            What::Nothing | What::Piece(_) => {}
+            What::Hit(hit) => registration.release(&hit),
+            What::Bounced(bounced) => self.give_back_slot(bounced, fine),
+            What::BouncedHit(hit, bounced) => {
+                self.give_back_slot(bounced, fine);
+                registration.release(&hit);
+            }
+        }
+        registration.let_go(lease);
+    }
+
+    /// As [`give_back`](Self::give_back), for a hit that was over before anybody waited for it.
+    #[inline(always)]
+    pub(super) fn give_back_hit(
+        &self,
+        registration: &Registration,
+        hit: Hit,
+        bounced: Option<Bounced>,
+        fine: bool,
+    ) {
+        if let Some(bounced) = bounced {
+            self.give_back_slot(bounced, fine);
+        }
+        registration.release(&hit);
+    }
+
+    fn give_back_slot(&self, bounced: Bounced, fine: bool) {
+        if let Some(bounce) = self.bounce.get() {
+            (self.progress.conduit()).copied(bounce.give_back(bounced, fine));
+        }
+    }
+}

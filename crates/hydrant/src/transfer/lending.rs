@@ -1,0 +1,98 @@
+//! Lending own memory to peers: by the registration room where memory must be registered, else as
+//! extents of the conduit.
+
+use hydrant_conduit::{Access as Permission, Key};
+
+use super::Transfer;
+use crate::{Result, registration::Record};
+
+impl Transfer {
+    /// Bytes of which memory is registered together; 1 where it is not registered.
+    pub(crate) fn bucket(&self) -> usize {
+        let registration = self.registration.as_ref();
+        registration.map_or(1, |it| it.limits().geometry.bucket() as usize)
+    }
+
+    /// Lends a buffer to peers: the key by which they name it.
+    ///
+    /// # Safety
+    /// Until [`unlend`](Self::unlend) returns `true`, the buffer stays allocated and is only
+    /// accessed as shared memory.
+    ///
+    /// # Errors
+    /// The conduit's.
+    pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
+        match &self.registration {
+            // SAFETY: handed on.
+            Some(registration) => unsafe { registration.lend(addr, len) },
+            None => {
+                let conduit = self.progress.conduit();
+                // SAFETY: handed on.
+                let key = unsafe { conduit.register(addr, len, Permission::ReadWrite) };
+                Ok(key?)
+            }
+        }
+    }
+
+    /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
+    /// here, in a handler, and the buffer must never be freed.
+    #[must_use = "the buffer may still be in use"]
+    pub(crate) fn unlend(&self, key: Key) -> bool {
+        match &self.registration {
+            Some(registration) => registration.unlend(key),
+            None => {
+                // "Not in force" means that it was revoked before.
+                let _ = self.progress.conduit().deregister(key);
+                true
+            }
+        }
+    }
+
+    /// Lends memory to peers that name it by its address: it stays registered for them. Under no key
+    /// where nothing is registered.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    pub(crate) fn lend_steady(&self, addr: u64, len: u64) -> Result<Option<Key>> {
+        let registration = self.registration.as_ref();
+        registration
+            .map(|it| it.lend_steady((addr, len)))
+            .transpose()
+    }
+
+    /// Ends what [`lend_steady`](Self::lend_steady) lent; `false` in a handler, where peers cannot
+    /// be waited for.
+    #[must_use = "the memory may still be registered"]
+    pub(crate) fn unlend_steady(&self, key: Key) -> bool {
+        (self.registration.as_ref()).is_none_or(|registration| registration.unlend_steady(key))
+    }
+
+    /// Registers the own part of an allocation for good and learns of the others', if memory is
+    /// registered at allocation. Collective: `exchange` gives what every rank gave, by rank.
+    ///
+    /// # Errors
+    /// [`Error::Registration`](crate::Error::Registration) that names the limit, on every rank.
+    pub(crate) fn register_block(
+        &self,
+        exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,
+        offset: usize,
+        len: usize,
+    ) -> Result<()> {
+        match &self.registration {
+            Some(registration) => registration.register_block(exchange, offset, len),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
+    /// peers that were told of it forget it.
+    ///
+    /// # Errors
+    /// The launcher's.
+    pub(crate) fn unregister_block(&self, offset: usize, len: usize) -> Result<()> {
+        match &self.registration {
+            Some(registration) => registration.unregister_block(offset, len),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Everything one-sided that leaves the process, on every conduit: puts, gets and atomic operations
+//! of the NIC, from the [access](Access) that the typed interface describes to its completion.
+//!
+//! - Where the network needs no registered memory, an access goes to the conduit as it is
+//!   ([`begin`]).
+//! - Where it does, it is a [hit](registered) if both sides are registered, and is posted at once:
+//!   with the data in the work request itself if that is small ([inline](hydrant_pinning::Own::Inline)),
+//!   through a slot of the [bounce memory](bounce) if that costs less than to register the buffer.
+//!   Else it is a miss, which goes to the room of [registration](crate::registration), whose engine
+//!   says what is to be posted instead.
+//! - What is [under way](under_way) is one map: an operation is there from when it was posted until
+//!   its end was asked for. What is [held] for it is given back at its end.
+
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
+mod access;
+mod begin;
+mod bounce;
+mod held;
+mod lending;
+mod registered;
+mod under_way;
+mod word;
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use hydrant_conduit::{Delivery, Posted, ReplyPort, Ticket};
+use hydrant_launch::Bootstrap;
+
+pub(crate) use access::Access;
+
+use crate::{
+    progress::{Operations, Outcome, Progress, Route, kind},
+    registration::{Carrier, Piece, Registration, Setup},
+};
+use bounce::Bounce;
+use held::Held;
+use under_way::UnderWay;
+
+/// One-sided operations of a rank.
+pub(crate) struct Transfer {
+    pub(crate) progress: Arc<Progress>,
+    /// Where the network needs registered memory.
+    registration: Option<Registration>,
+    under_way: UnderWay,
+    /// Registered memory through which data goes; set when the job is composed, where it is of use.
+    bounce: OnceLock<Arc<Bounce>>,
+}
+
+impl Transfer {
+    /// Composes the one-sided operations of a rank, and hands them in to the rooms below. `setup`: of
+    /// registration, where the network needs it.
+    pub(crate) fn new(
+        progress: &Arc<Progress>,
+        setup: Option<Setup>,
+        bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
+    ) -> Arc<Self> {
+        let registration =
+            setup.map(|setup| Registration::new(setup, progress, Arc::clone(bootstrap)));
+        let transfer = Arc::new(Self {
+            progress: Arc::clone(progress),
+            registration,
+            under_way: UnderWay::default(),
+            bounce: OnceLock::new(),
+        });
+        let operations: Arc<dyn Operations> = transfer.clone();
+        progress.report_to(Arc::downgrade(&operations));
+        if let Some(registration) = &transfer.registration {
+            let carrier: Arc<dyn Carrier> = transfer.clone();
+            registration.carry_by(Arc::downgrade(&carrier));
+            let weak = Arc::downgrade(&transfer);
+            progress.route(kind::REGISTRATION, Box::new(Moves(weak.clone())));
+            progress.route(kind::LOAN, Box::new(Loans(weak)));
+            transfer.set_up_bounce(registration);
+        }
+        transfer
+    }
+
+    /// What the engine did, where memory is registered.
+    pub(crate) fn registration(&self) -> Option<&Registration> {
+        self.registration.as_ref()
+    }
+}
+
+impl Operations for Transfer {
+    fn local(&self, ticket: Ticket) {
+        self.under_way.left(ticket);
+    }
+
+    fn complete(&self, ticket: Ticket, outcome: Outcome) {
+        self.completed(ticket, outcome);
+    }
+
+    fn flush(&self) {
+        if let Some(registration) = &self.registration {
+            registration.flush();
+        }
+    }
+
+    fn look_for_ended(&self, changes: u64) {
+        if let Some(registration) = &self.registration {
+            registration.look_for_ended(changes);
+        }
+    }
+}
+
+impl Carrier for Transfer {
+    unsafe fn post(&self, piece: &Piece) -> Option<Outcome> {
+        let Piece {
+            peer,
+            remote,
+            local,
+            local_key,
+            len,
+            ..
+        } = *piece;
+        let conduit = self.progress.conduit();
+        let posted = if piece.put {
+            // SAFETY: the caller's promise.
+            unsafe { conduit.write(peer, remote, local, len, local_key) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { conduit.read(peer, remote, local, len, local_key) }
+        };
+        match posted {
+            Ok(Posted::Pending(ticket)) => {
+                self.posted(ticket, Held::piece(piece.id), false);
+                None
+            }
+            done => Some(done.map(drop)),
+        }
+    }
+
+    fn ended(&self, ticket: Ticket, outcome: Outcome) {
+        self.completed(ticket, outcome);
+    }
+}
+
+/// Who gets the messages of peers' engines.
+struct Moves(std::sync::Weak<Transfer>);
+
+/// Who gets messages about exposed buffers.
+struct Loans(std::sync::Weak<Transfer>);
+
+impl Route for Moves {
+    fn request(&self, _: &Progress, delivery: &Delivery<'_>, _: &mut dyn ReplyPort) {
+        let transfer = self.0.upgrade();
+        if let Some(registration) = transfer.as_ref().and_then(|it| it.registration()) {
+            registration.message(delivery);
+        }
+    }
+}
+
+impl Route for Loans {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+        let transfer = self.0.upgrade();
+        let known = (transfer.as_ref().and_then(|it| it.registration()))
+            .is_none_or(|registration| registration.loan_asked(delivery, port));
+        if !known {
+            progress.malformed(delivery.from, "a message about no loan");
+        }
+    }
+
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        let transfer = self.0.upgrade();
+        let known = (transfer.as_ref().and_then(|it| it.registration()))
+            .is_none_or(|registration| registration.loan_answered(delivery));
+        if !known {
+            let what = "an answer about a loan that was not asked for";
+            progress.malformed(delivery.from, what);
+        }
+    }
+}

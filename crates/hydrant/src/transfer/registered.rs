@@ -1,0 +1,249 @@
+//! Puts and gets where memory must be registered: the hit, and the way to the engine.
+
+use hydrant_conduit::{Key, Posted, Remote};
+use hydrant_pinning::{Operation, Own, Region, Strategy};
+
+use super::{Access, Held, Transfer, begin::Begun, bounce::Bounced};
+use crate::{
+    Error, Rank, Result,
+    counters::Count,
+    progress::may_wait,
+    registration::{Lease, Registration},
+};
+
+/// The keys of memory that needs no registration.
+const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
+
+/// How the own side of an operation stands.
+struct OwnSide {
+    stands: Own,
+    /// Where its data is, or goes.
+    at: *mut u8,
+    bounced: Option<Bounced>,
+}
+
+impl OwnSide {
+    /// Whether the network, or a slot, has the data of a put that was posted.
+    fn is_taken(&self, access: &Access) -> bool {
+        access.is_put() && (self.bounced.is_some() || self.stands == Own::Inline)
+    }
+}
+
+impl Transfer {
+    /// `WAITS`: the caller has nothing else to do until it is complete.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    #[inline(always)] // one function for each kind, in which a hit goes straight through
+    pub(super) unsafe fn registered<const WAITS: bool>(
+        &self,
+        registration: &Registration,
+        access: &Access,
+    ) -> Result<Begun> {
+        let progress = &*self.progress;
+        let Access {
+            peer, local, len, ..
+        } = *access;
+        let put = access.is_put();
+        if len == 0 {
+            progress.tally.one(Count::Indirect);
+            return Ok(Begun::Done);
+        }
+        // From here on a lease is held until the access is over: every way out gives it up, or
+        // hands it on.
+        let (remote, lease) = registration.address(peer, access.remote, len as u64)?;
+        if peer == progress.rank {
+            progress.glance();
+        }
+        if peer == progress.rank || (registration.strategy() == Strategy::Paging && self.moves(put))
+        {
+            progress.tally.one(Count::Indirect);
+            // SAFETY: the caller's promise.
+            let posted = unsafe { self.hand_over::<WAITS>(access, remote, local, ANYWHERE) };
+            if peer == progress.rank {
+                progress.conduit().copied(len);
+            }
+            return match posted {
+                Ok(Posted::Pending(ticket)) => {
+                    let held = Held::new(None, None, lease);
+                    Ok(Begun::Posted(ticket, held, false))
+                }
+                over => {
+                    registration.let_go(lease);
+                    over.map(|_| Begun::Done).map_err(Error::from)
+                }
+            };
+        }
+        // Of a bucket of several pages, some may be gone though others last.
+        let copied = access.is_anywhere() && registration.shares_buckets();
+        // SAFETY: the caller's promise, until what is held is given back.
+        let own = unsafe { self.own_side(registration, access, copied) };
+        let local = own.at.expose_provenance() as u64;
+        let hit = match own.stands {
+            _ if copied || !self.moves(put) => None,
+            Own::Lasting => registration.hit(peer, remote, local, len as u64, put),
+            Own::Inline => registration.hit_remote(peer, remote, len as u64),
+            Own::Passing => None,
+        };
+        if let Some(hit) = hit {
+            (progress.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
+            let keys = (hit.remote_key, hit.local_key);
+            let taken = own.is_taken(access);
+            let inside = progress.enter();
+            // SAFETY: the caller's promise; a slot is this operation's until what is held is given
+            // back.
+            let posted = unsafe { self.hand_over::<WAITS>(access, remote, own.at, keys) };
+            drop(inside);
+            return match posted {
+                Ok(Posted::Pending(ticket)) => {
+                    let held = Held::new(Some(hit), own.bounced, lease);
+                    Ok(Begun::Posted(ticket, held, taken))
+                }
+                Ok(Posted::Done) => {
+                    self.give_back_hit(registration, hit, own.bounced, true);
+                    registration.let_go(lease);
+                    if WAITS && progress.is_due(len) && !progress.virtual_time {
+                        progress.look_round();
+                    }
+                    Ok(Begun::Done)
+                }
+                Err(cause) => {
+                    self.give_back_hit(registration, hit, own.bounced, false);
+                    registration.let_go(lease);
+                    Err(cause.into())
+                }
+            };
+        }
+        let operation = Operation {
+            id: registration.name(),
+            peer: peer.0,
+            put,
+            local,
+            region: Region(access.remote.key.0),
+            remote,
+            len: len as u64,
+            own: own.stands,
+            copied,
+        };
+        self.miss(registration, operation, own.bounced, lease)
+    }
+
+    /// Hands an operation to the engine. Its own memory bears it as that of
+    /// [`begin`](Self::begin).
+    #[cold]
+    fn miss(
+        &self,
+        registration: &Registration,
+        operation: Operation,
+        bounced: Option<Bounced>,
+        lease: Option<Lease>,
+    ) -> Result<Begun> {
+        (self.progress.tally).add_each([(Count::Indirect, 1), (Count::Misses, 1)]);
+        let Operation {
+            peer, remote, len, ..
+        } = operation;
+        let ticket = Registration::ticket(operation.id);
+        let left = operation.put && bounced.is_some();
+        self.posted(ticket, Held::new(None, bounced, lease), left);
+        let inside = self.progress.enter();
+        let begun = registration.begin(operation);
+        drop(inside);
+        self.take_answers(len as usize);
+        if let Err(cause) = begun {
+            if let Some(held) = self.under_way.forget(ticket) {
+                self.give_back(held, false);
+            }
+            return Err(match cause {
+                // Beyond any address that memory has.
+                hydrant_pinning::Error::Overflow { addr, len } if addr == remote => {
+                    Error::from(hydrant_conduit::Error::BadAddress {
+                        peer: Rank(peer),
+                        addr,
+                        len,
+                    })
+                }
+                cause => cause.into(),
+            });
+        }
+        Ok(Begun::Told(ticket))
+    }
+
+    /// Whoever begins one operation after the other takes the peers' answers meanwhile: they wait
+    /// for room there, and a peer that never takes any is put out of the job.
+    fn take_answers(&self, len: usize) {
+        let takes = !self.progress.virtual_time && may_wait("taking answers").is_ok();
+        if takes && self.progress.is_due(len) {
+            self.progress.look_round();
+        }
+    }
+
+    /// How the own side of an operation stands, and where its data is: in a slot of the bounce
+    /// memory, if that costs less than registering the buffer for it.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), until the slot is given back.
+    #[inline]
+    unsafe fn own_side(
+        &self,
+        registration: &Registration,
+        access: &Access,
+        copied: bool,
+    ) -> OwnSide {
+        let side = |stands, at, bounced| OwnSide {
+            stands,
+            at,
+            bounced,
+        };
+        let Access { local, len, .. } = *access;
+        let put = access.is_put();
+        if put && len <= registration.inline() {
+            return side(Own::Inline, local, None);
+        }
+        if registration.lasts(local.addr() as u64, len as u64) || copied {
+            return side(Own::Lasting, local, None);
+        }
+        let bounce = self.bounce.get();
+        // SAFETY: 1., 2. the caller's promise.
+        match bounce.and_then(|bounce| unsafe { bounce.take(local, len, put) }) {
+            Some((slot, bounced)) => {
+                if put {
+                    self.progress.conduit().copied(len);
+                }
+                side(Own::Lasting, slot, Some(bounced))
+            }
+            None => side(Own::Passing, local, None),
+        }
+    }
+
+    /// Hands an access to the conduit, of own memory at `local`, under the remote and the own key.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    #[inline(always)]
+    unsafe fn hand_over<const WAITS: bool>(
+        &self,
+        access: &Access,
+        offset: u64,
+        local: *mut u8,
+        (remote_key, local_key): (u64, u64),
+    ) -> Result<Posted, hydrant_conduit::Error> {
+        let (key, own) = (Key(remote_key), Key(local_key));
+        let place = Remote { key, offset };
+        let Access { peer, len, .. } = *access;
+        let conduit = self.progress.conduit();
+        // SAFETY: the caller's promise, for all four.
+        unsafe {
+            match (access.is_put(), WAITS) {
+                (true, true) => conduit.write_watched(peer, place, local, len, own),
+                (false, true) => conduit.read_watched(peer, place, local, len, own),
+                (true, false) => conduit.write(peer, place, local, len, own),
+                (false, false) => conduit.read(peer, place, local, len, own),
+            }
+        }
+    }
+
+    /// Whether the NIC moves data in that direction by itself.
+    fn moves(&self, put: bool) -> bool {
+        put || self.progress.conduit().caps().reads
+    }
+}
