@@ -56,6 +56,7 @@ mod plain;
 mod progress;
 mod registration;
 mod rma;
+mod segment;
 pub mod settings;
 mod transfer;
 
@@ -74,6 +75,5 @@ pub use log::log_to_stderr;
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
-pub use registration::RegistrationSettings;
 pub use rma::{AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
-pub use settings::{AtomicsKind, ConduitKind, FarKind, Settings};
+pub use settings::{AtomicsKind, ConduitKind, FarKind, RegistrationSettings, Settings};

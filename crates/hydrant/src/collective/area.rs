@@ -13,11 +13,7 @@ use std::{
 use hydrant_conduit::Line;
 
 use super::{far, layout::DROPPED};
-use crate::{
-    Error, Rank, Result,
-    memory::{Heap, SYSTEM},
-    progress::Progress,
-};
+use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SYSTEM};
 
 /// The system area of this rank's segment.
 pub(super) struct Area {

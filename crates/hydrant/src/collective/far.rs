@@ -20,8 +20,8 @@ use hydrant_conduit::{Delivery, Door, Message, ReplyPort, Sent, Window};
 
 use crate::{
     Rank, Result,
-    memory::SYSTEM,
     progress::{self, Progress, Route, kind},
+    segment::SYSTEM,
 };
 
 /// Stores, and sets the flag.

@@ -9,8 +9,9 @@ use crate::{
     AllocOptions, Error, HugePages, Rank, Result, Symmetric,
     collective::{Affair, Operation},
     counters::Count,
-    memory::{Block, Heap, SYSTEM},
+    memory::{Block, Heap},
     progress,
+    segment::SYSTEM,
 };
 
 /// The huge page that allocations are rounded to.

@@ -7,7 +7,7 @@ use hydrant_launch::Bootstrap;
 use hydrant_sim::{Profile, World};
 
 use super::{JobBuilder, hosts};
-use crate::{ConduitKind, Error, Rank, Result, memory::SYSTEM};
+use crate::{ConduitKind, Error, Rank, Result, segment::SYSTEM};
 
 /// What the ranks of this process attach to.
 pub(super) enum Network {

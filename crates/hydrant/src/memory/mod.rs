@@ -37,10 +37,6 @@ pub(crate) use view::{fill, overlap};
 
 use crate::{Error, Result};
 
-/// Bytes at the start of each segment that Hydrant keeps for itself: what teams use for
-/// their collectives. A multiple of the huge page.
-pub(crate) const SYSTEM: usize = 8 << 20;
-
 /// Checks that `count` elements at `index` lie within `len`.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use hydrant_pinning::{Geometry, Refusal, Region, Run};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::loan::Lease;
-use crate::memory::SYSTEM;
+use crate::segment::SYSTEM;
 
 /// Where memory lies, and its bytes.
 pub(super) type Place = (u64, u64);

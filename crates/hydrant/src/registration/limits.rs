@@ -3,48 +3,7 @@
 use hydrant_conduit::{Conduit, Registration};
 use hydrant_pinning::{Config, CostModel, Message, Strategy};
 
-use crate::{Error, Result};
-
-/// What can be set about registration.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct RegistrationSettings {
-    /// How memory gets registered.
-    pub strategy: Strategy,
-    /// M: bytes that peers together may keep registered here; a share of what the conduit can
-    /// pin, if not given.
-    pub m: Option<u64>,
-    /// Bytes of victims, and of own operations; an eighth of M, if not given.
-    pub maxvictim: Option<u64>,
-    /// Bytes of a bucket; a page, if not given.
-    pub bucket: Option<usize>,
-    /// Most bytes that ride on a move.
-    pub ride: usize,
-    /// Whether victims may fill what peers leave unused.
-    pub adaptive_victims: bool,
-    /// Whether a peer may borrow what others leave unused.
-    pub borrowing: bool,
-    /// Whether misses in sequence widen registrations.
-    pub widening: bool,
-    /// Entries of the pin-down cache.
-    pub entries: u64,
-}
-
-impl Default for RegistrationSettings {
-    fn default() -> Self {
-        Self {
-            strategy: Strategy::Firehose,
-            m: None,
-            maxvictim: None,
-            bucket: None,
-            ride: 1 << 10,
-            adaptive_victims: true,
-            borrowing: true,
-            widening: true,
-            entries: 1024,
-        }
-    }
-}
+use crate::{Error, RegistrationSettings, Result};
 
 /// Of what can be pinned at all, peers may have four in ten, as in the paper (400 MB of 1 GB).
 const M_SHARE: (u64, u64) = (4, 10);

@@ -33,7 +33,6 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use block::Record;
 pub(crate) use drive::{Carrier, Piece};
-pub use limits::RegistrationSettings;
 pub(crate) use loan::Lease;
 pub(crate) use own::{PATIENCE, not_registered};
 

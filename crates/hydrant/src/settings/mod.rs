@@ -7,6 +7,7 @@
 
 mod atomics;
 mod conduit;
+mod registration;
 mod size;
 mod table;
 
@@ -20,7 +21,8 @@ use std::{
 use hydrant_launch::Kind;
 use hydrant_smp::Foreign;
 
-use crate::{Error, registration::RegistrationSettings};
+use crate::Error;
+pub use registration::RegistrationSettings;
 
 pub use atomics::AtomicsKind;
 pub use conduit::{ConduitKind, FarKind, rdma_ports};
