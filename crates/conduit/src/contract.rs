@@ -87,7 +87,7 @@ impl Cost {
 
 /// What peers and the NIC may do with an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
+pub enum Permission {
     /// Read it.
     Read,
     /// Read and write it.
@@ -292,7 +292,7 @@ impl Door {
 ///    not given. The same holds of all operations of a rank that lives in virtual time once its
 ///    own [`standing`](Self::standing) is not [`Present`](Standing::Present).
 /// 2. **Extents.** Peers reach own memory outside the segment only under a [`Key`] in force, within
-///    the extent that it names and as its [`Access`] permits, or under [`Key::ANY`]. A key names
+///    the extent that it names and as the [`Permission`] it was registered with allows, or under [`Key::ANY`]. A key names
 ///    one extent and, once [`deregister`](Self::deregister) has returned, nothing: nothing is
 ///    touched under it then, nor under its like.
 /// 3. **The segment.** Under [`Key::SEGMENT`] nothing but the segment of the peer is reached, whose
@@ -346,7 +346,12 @@ pub unsafe trait Conduit: Send + Sync {
     /// [`Error::Exhausted`] when there are too many extents or bytes; with
     /// [`Caps::registration`] also [`Error::BadAddress`] for memory that is not mapped or
     /// does not permit the access.
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error>;
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error>;
 
     /// Revokes a key. When it returns no peer touches the memory any more.
     ///

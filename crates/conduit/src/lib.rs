@@ -20,7 +20,7 @@ pub mod measure;
 pub mod memory;
 
 pub use contract::{
-    Access, Atomic, Atomicity, Caps, Conduit, Cost, Delivery, Door, Key, Message, Posted,
+    Atomic, Atomicity, Caps, Conduit, Cost, Delivery, Door, Key, Message, Permission, Posted,
     Registration, Remote, ReplyPort, Sent, Sink, Sleeper, Standing, Ticket,
 };
 pub use error::Error;

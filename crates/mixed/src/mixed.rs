@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -238,9 +238,14 @@ unsafe impl Conduit for Mixed {
         self.near.decommit(offset, len);
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        unsafe { self.far.register(addr, len, access) }
+        unsafe { self.far.register(addr, len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {

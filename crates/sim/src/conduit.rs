@@ -8,8 +8,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Ticket, Window,
+    Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Ticket, Window,
 };
 
 use crate::{
@@ -83,7 +83,7 @@ impl Sim {
 // SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its flight
 //            lands, which ends it, under its number; `end_flights` takes those of a rank along.
 //         2. Data lands only where the registry of its owner opens a key for it, which checks range
-//            and access; keys are counted up, and one that was removed opens nothing.
+//            and permission; keys are counted up, and one that was removed opens nothing.
 //         3. `window` is the rank's segment, and `segment_part` checks what is decommitted.
 //         4. They come from the fixed part of the world.
 unsafe impl Conduit for Sim {
@@ -122,7 +122,12 @@ unsafe impl Conduit for Sim {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         let nic = self.world.fixed.profile.nic();
         let costs = self.world.fixed.profile.registration();
         // SAFETY: the caller promises that the memory bears being written to by who was told
@@ -149,7 +154,7 @@ unsafe impl Conduit for Sim {
         let time = costs.register_op.0 + costs.register_page.times(pages);
         call.charge(time);
         call.own().registering += time;
-        if !place.pin(access) {
+        if !place.pin(permission) {
             return Err(Error::BadAddress {
                 peer: self.rank,
                 addr: place.addr,
@@ -161,7 +166,7 @@ unsafe impl Conduit for Sim {
         own.statistics.registered += bytes;
         let peak = &mut own.statistics.registered_peak;
         *peak = own.statistics.registered.max(*peak);
-        Ok(Key(own.registry.insert(Extent { place, access })))
+        Ok(Key(own.registry.insert(Extent { place, permission })))
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window,
 };
 
 use crate::{
@@ -177,7 +177,12 @@ unsafe impl Conduit for Smp {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, _access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        _access: Permission,
+    ) -> Result<Key, Error> {
         let limit = self.shared.shape.extents;
         let index = {
             let mut free = self.free();

@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink,
-    Sleeper, Standing, Ticket, Window,
+    Conduit, Delivery, Error, Key, Message, Permission, Posted, Rank, Remote, ReplyPort, Sent,
+    Sink, Sleeper, Standing, Ticket, Window,
 };
 use hydrant_smp::{Foreign, Options, attach};
 use libtest_mimic::{Arguments, Trial};
@@ -277,7 +277,7 @@ fn lend(conduit: &dyn Conduit, len: usize) -> (Window, Key) {
     std::mem::forget(window.clone());
     #[allow(unsafe_code)]
     // SAFETY: leaked, and only accessed as a window.
-    let key = unsafe { conduit.register(window.as_ptr(), len, Access::ReadWrite) };
+    let key = unsafe { conduit.register(window.as_ptr(), len, Permission::ReadWrite) };
     (window, key.expect("room for an extent"))
 }
 

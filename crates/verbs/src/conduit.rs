@@ -17,7 +17,7 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink,
+    Atomic, Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
     Sleeper, Standing, Window, memory::Place as Memory,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -116,13 +116,13 @@ impl Verbs {
     }
 
     /// Why memory could not be registered.
-    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, access: Access) -> Error {
+    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, permission: Permission) -> Error {
         let peer = self.shared.rank;
         // SAFETY: nothing is stored by way of this place.
         let memory = unsafe { Memory::new(addr, len) };
         match cause.raw_os_error() {
             // The kernel calls what is not there by several names.
-            Some(_) if !memory.pin(access) => Error::BadAddress { peer, addr, len },
+            Some(_) if !memory.pin(permission) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
                 pinned_out(cause).unwrap_or(Error::Exhausted {
@@ -198,7 +198,12 @@ unsafe impl Conduit for Verbs {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         let exhausted = || Error::Exhausted {
             what: "extents registered at once",
             limit: self.shared.table.limit() as u64,
@@ -208,10 +213,10 @@ unsafe impl Conduit for Verbs {
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
             // SAFETY: the same contract.
-            let region = unsafe { Region::new(&self.shared.nic, addr, len, access) };
-            region.map_err(|cause| self.refusal(&cause, start, bytes, access))
+            let region = unsafe { Region::new(&self.shared.nic, addr, len, permission) };
+            region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
         });
-        let (region, writable) = (region.transpose()?, access == Access::ReadWrite);
+        let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
         (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
     }
 

@@ -1,6 +1,6 @@
 //! One-sided writes and reads that find what they ask for.
 
-use crate::{Access, Key, Rank, Remote};
+use crate::{Key, Permission, Rank, Remote};
 
 use super::{
     Check, Fixture,
@@ -228,7 +228,7 @@ fn source(fixture: &dyn Fixture) {
         let registers = me.conduit.caps().registration.is_some();
         let local = if registers {
             // SAFETY: a constant lives for ever, and no peer is told the key.
-            unsafe { me.conduit.register(from.cast_mut(), len, Access::Read) }
+            unsafe { me.conduit.register(from.cast_mut(), len, Permission::Read) }
                 .expect("constants can be registered for reading")
         } else {
             Key::ANY

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use crate::{Access, Conduit, Error, Key, Posted, Rank, Remote, Ticket, Window};
+use crate::{Conduit, Error, Key, Permission, Posted, Rank, Remote, Ticket, Window};
 
 use super::{log::Log, team::Member};
 
@@ -21,7 +21,8 @@ impl<'a> Lent<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
         // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
         // accessed as shared memory.
-        let key = unsafe { conduit.register(window.as_ptr(), window.len(), Access::ReadWrite)? };
+        let key =
+            unsafe { conduit.register(window.as_ptr(), window.len(), Permission::ReadWrite)? };
         Ok(Self {
             conduit,
             window,
@@ -171,7 +172,7 @@ impl<'a> Flight<'a> {
         remote: Key,
         buffer: Vec<u8>,
         lead: usize,
-        access: Access,
+        permission: Permission,
     ) -> Result<Self, Error> {
         let mut flight = Self {
             conduit,
@@ -183,7 +184,7 @@ impl<'a> Flight<'a> {
         if conduit.caps().registration.is_some() && remote != Key::ANY {
             let local = &mut flight.buffer[lead..];
             // SAFETY: no peer is told the key; the flight deregisters it before its buffer goes.
-            let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), access)? };
+            let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), permission)? };
             flight.key = Some(key);
         }
         Ok(flight)
@@ -265,7 +266,7 @@ impl<'a> Member<'a> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Access::Read)?;
+        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
         let local = flight.local_key();
         let from = flight.buffer[lead..].as_ptr();
         flight.posted = Some(if watched {
@@ -299,7 +300,7 @@ impl<'a> Member<'a> {
     ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
-        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Access::ReadWrite)?;
+        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
         let local = flight.local_key();
         let to = flight.buffer[lead..].as_mut_ptr();
         flight.posted = Some(if watched {

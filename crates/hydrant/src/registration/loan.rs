@@ -133,7 +133,7 @@ impl Core {
         let Some(registration) = &self.registration else {
             // SAFETY: handed on.
             return unsafe {
-                (self.conduit).register(addr, len, hydrant_conduit::Access::ReadWrite)
+                (self.conduit).register(addr, len, hydrant_conduit::Permission::ReadWrite)
             }
             .map_err(Error::from);
         };

@@ -9,7 +9,7 @@ use std::{
 
 use hydrant::{Caps, Rank};
 use hydrant_conduit::{
-    Access, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink, Sleeper, Standing,
+    Conduit, Door, Error, Key, Message, Permission, Posted, Remote, Sent, Sink, Sleeper, Standing,
     Window,
 };
 
@@ -107,7 +107,7 @@ impl Layer {
         let start = held.as_mut_ptr().cast::<u8>();
         let start = start.wrapping_add(start.align_offset(4096));
         // SAFETY: memory of the layer, which lives as long as the conduit.
-        let key = unsafe { inner.register(start, HELD * INLINE, Access::ReadWrite) };
+        let key = unsafe { inner.register(start, HELD * INLINE, Permission::ReadWrite) };
         Self {
             inner,
             caps,
@@ -139,9 +139,14 @@ unsafe impl Conduit for Layer {
         &self.caps
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        let key = unsafe { self.inner.register(addr, len, access) }?;
+        let key = unsafe { self.inner.register(addr, len, permission) }?;
         let mut state = self.kept.state();
         let rank = self.rank().0;
         state.extents.insert((rank, key.0), (addr.addr(), len));

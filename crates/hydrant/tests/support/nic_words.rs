@@ -13,7 +13,7 @@ use std::{
 
 use hydrant::{Caps, Rank};
 use hydrant_conduit::{
-    Access, Atomic, Atomicity, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink,
+    Atomic, Atomicity, Conduit, Door, Error, Key, Message, Permission, Posted, Remote, Sent, Sink,
     Sleeper, Standing, Ticket, Window,
 };
 
@@ -165,10 +165,15 @@ unsafe impl Conduit for Layer {
         Ok(Posted::Pending(ticket))
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        let key = unsafe { self.inner.register(addr, len, access) }?;
-        if access == Access::ReadWrite {
+        let key = unsafe { self.inner.register(addr, len, permission) }?;
+        if permission == Permission::ReadWrite {
             let mut state = self.nics.state();
             let name = (self.rank().0, key.0);
             state.extents.insert(name, (addr.expose_provenance(), len));

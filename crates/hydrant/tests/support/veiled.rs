@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hydrant::{Caps, Job, JobBuilder, Rank, Result};
 use hydrant_conduit::{
-    Access, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink, Sleeper, Standing,
+    Conduit, Door, Error, Key, Message, Permission, Posted, Remote, Sent, Sink, Sleeper, Standing,
     Window,
 };
 
@@ -70,9 +70,14 @@ unsafe impl Conduit for Veiled {
         self.0.decommit(offset, len);
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        unsafe { self.0.register(addr, len, access) }
+        unsafe { self.0.register(addr, len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {

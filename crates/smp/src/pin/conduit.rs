@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window,
     memory::{Place, Segment},
 };
 
@@ -226,7 +226,7 @@ impl Pinned {
 // SAFETY: 1. An asker forgets an operation before it keeps the event of its end, under a ticket
 //            counted up; what the own rank does is done when the call returns.
 //         2. The NIC's thread moves data only from and to pages of the table, which checks key,
-//            range and access, and waits for who uses an extent before it is gone.
+//            range and permission, and waits for who uses an extent before it is gone.
 //         3. `window` is the one segment, and `segment_part` checks what is decommitted.
 //         4. They come from the core and from `caps`, which do not change.
 unsafe impl Conduit for Pinned {
@@ -255,7 +255,7 @@ unsafe impl Conduit for Pinned {
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
         let place = self.segment_part(offset, len)?;
         let available = available_memory();
-        if len as u64 > available || !place.pin(Access::ReadWrite) {
+        if len as u64 > available || !place.pin(Permission::ReadWrite) {
             return Err(Error::OutOfMemory {
                 wanted: len as u64,
                 available,
@@ -274,9 +274,14 @@ unsafe impl Conduit for Pinned {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the contract of the method: the memory bears what peers do with the key.
-        unsafe { self.core.table.register(addr.addr(), len, access) }
+        unsafe { self.core.table.register(addr.addr(), len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Posted, Rank, Remote, ReplyPort, Sink, Sleeper, Ticket,
+    Conduit, Delivery, Error, Key, Permission, Posted, Rank, Remote, ReplyPort, Sink, Sleeper,
+    Ticket,
 };
 use rustix::mm::{self, MapFlags, ProtFlags};
 
@@ -74,10 +75,14 @@ impl Pages {
         })
     }
 
-    pub(crate) fn register(self, conduit: &dyn Conduit, access: Access) -> Result<Key, Error> {
+    pub(crate) fn register(
+        self,
+        conduit: &dyn Conduit,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the pages stay mapped, or are unmapped to see what comes of it, and nothing
         // holds a reference to them.
-        unsafe { conduit.register(self.base, self.len, access) }
+        unsafe { conduit.register(self.base, self.len, permission) }
     }
 
     pub(crate) fn remote(self, key: Key) -> Remote {
