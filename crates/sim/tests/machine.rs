@@ -15,7 +15,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Conduit, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sleeper, Standing, Window,
+    Access, Conduit, Error, Key, Local, Message, Permission, Posted, Rank, Remote, Sent, Sleeper,
+    Standing, Window,
 };
 use hydrant_sim::{Died, Faults, Profile};
 use support::{Log, Member, each, register, world};
@@ -268,11 +269,9 @@ fn memory_that_went_away_is_an_error_and_no_crash() {
             offset: 4096,
         };
         for peer in [Rank(0), Rank(1)] {
-            // SAFETY: nothing is mapped there.
-            let posted = unsafe {
-                me.conduit
-                    .write(peer, nowhere, window.as_ptr(), 8, Key::ANY)
-            };
+            let from = Local::unregistered(window.as_ptr());
+            // SAFETY: the window outlives the operation, and nothing is mapped there.
+            let posted = unsafe { (me.conduit).post(&Access::put(peer, nowhere, from, 8)) };
             let outcome = match posted {
                 Ok(Posted::Pending(ticket)) => me.finish(log, ticket),
                 other => other.map(drop),
@@ -564,8 +563,10 @@ fn what_a_rank_began_before_it_left_ends() {
         }
         let own = places[0].key;
         let write = me.post(Rank(1), places[1], &window, 1 << 20, own).unwrap();
+        let (addr, key) = (window.as_ptr(), own);
+        let access = Access::get(Rank(1), places[1], Local { addr, key }, 1 << 20);
         // SAFETY: the window stays until both are complete.
-        let read = unsafe { (me.conduit).read(Rank(1), places[1], window.as_ptr(), 1 << 20, own) };
+        let read = unsafe { me.conduit.post(&access) };
         let Ok(Posted::Pending(read)) = read else {
             panic!("{read:?}");
         };

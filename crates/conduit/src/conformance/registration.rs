@@ -1,6 +1,6 @@
 //! NICs that touch registered memory only, on both sides.
 
-use crate::{Error, Key, Permission, Rank, Remote, Window};
+use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 
 use super::{
     Check, Fixture,
@@ -48,10 +48,13 @@ fn write(
     to: Remote,
     from: &Window,
     len: usize,
-    local: Key,
+    key: Key,
 ) -> Result<(), Error> {
-    // SAFETY: the window is borrowed until the operation is complete.
-    let posted = unsafe { (me.conduit).write(me.right(), to, from.as_ptr(), len, local)? };
+    let addr = from.as_ptr();
+    let access = Access::put(me.right(), to, Local { addr, key }, len);
+    // SAFETY: 1. The window is borrowed until the operation is complete.
+    //         2. What is written to is an extent of a test, or nothing.
+    let posted = unsafe { me.conduit.post(&access)? };
     if let crate::Posted::Pending(ticket) = posted {
         me.until(log, "a write", |log| log.outcome(ticket).is_some());
         log.outcome(ticket).expect("just seen")?;

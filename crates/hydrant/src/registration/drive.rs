@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::VecDeque};
 
-use hydrant_conduit::{Delivery, Key, Posted, Remote};
+use hydrant_conduit::{Access, Delivery, Key, Local, Posted, Remote};
 use hydrant_pinning::{
     Action, Engine, Message, Refusal, Verdict,
     wire::{Grant, Move},
@@ -136,14 +136,16 @@ impl Core {
                 };
                 let near = std::ptr::with_exposed_provenance_mut::<u8>(local as usize);
                 let (peer, len, key) = (Rank(peer), len as usize, Key(local_key));
-                let posted = if put {
-                    // SAFETY: the buffer of an operation under way, or own memory that is
-                    // registered and held for a peer's pull.
-                    unsafe { self.conduit.write(peer, place, near, len, key) }
+                let own = Local { addr: near, key };
+                let access = if put {
+                    Access::put(peer, place, own, len)
                 } else {
-                    // SAFETY: the buffer of an operation under way, which nobody else uses.
-                    unsafe { self.conduit.read(peer, place, near, len, key) }
+                    Access::get(peer, place, own, len)
                 };
+                // SAFETY: 1. The buffer of an operation under way, which for a get nobody else
+                //            uses, or own memory that is registered and held for a peer's pull.
+                //         2. The key is one that the peer gave out.
+                let posted = unsafe { self.conduit.post(&access) };
                 match posted {
                     Ok(Posted::Pending(ticket)) => {
                         self.posted(ticket, Flight::leg(id), false);

@@ -1,6 +1,6 @@
 //! Puts and gets to memory that must be registered: the hit, and the way to the engine.
 
-use hydrant_conduit::{Key, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, Key, Local, Posted, Remote, Ticket};
 use hydrant_pinning::{Operation, Own, Region, Strategy};
 
 use super::{Flight, OPERATION, Registration, bounce::Bounced, loan::Lease};
@@ -286,19 +286,24 @@ impl Core {
         put: bool,
         (remote_key, local_key): (u64, u64),
     ) -> Result<Posted, hydrant_conduit::Error> {
-        let (key, own) = (Key(remote_key), Key(local_key));
-        let offset = remote;
-        let place = Remote { key, offset };
-        let conduit = &*self.conduit;
-        // SAFETY: the caller's promise, for all four.
-        unsafe {
-            match (put, WAITS) {
-                (true, true) => conduit.write_watched(rank, place, local, len, own),
-                (false, true) => conduit.read_watched(rank, place, local, len, own),
-                (true, false) => conduit.write(rank, place, local, len, own),
-                (false, false) => conduit.read(rank, place, local, len, own),
+        let place = Remote {
+            key: Key(remote_key),
+            offset: remote,
+        };
+        let own = Local {
+            addr: local,
+            key: Key(local_key),
+        };
+        let access = Access {
+            waits: WAITS,
+            ..if put {
+                Access::put(rank, place, own, len)
+            } else {
+                Access::get(rank, place, own, len)
             }
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.conduit.post(&access) }
     }
 
     /// Whether the NIC moves data in that direction by itself.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering::{Relaxed, SeqCst},
 };
 
-use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
+use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
@@ -212,10 +212,10 @@ impl Core {
             key: Key::ANY,
             offset: addr,
         };
+        let to = Local::unregistered(into.as_mut_ptr());
+        let access = Access::get(self.rank, from, to, into.len());
         // SAFETY: `into` is borrowed, and the copy is done on return.
-        let read = unsafe {
-            (self.conduit).read(self.rank, from, into.as_mut_ptr(), into.len(), Key::ANY)
-        };
+        let read = unsafe { self.conduit.post(&access) };
         matches!(read, Ok(Posted::Done))
     }
 
@@ -230,10 +230,11 @@ impl Core {
             key: Key::ANY,
             offset: addr,
         };
+        let from = Local::unregistered(data.as_ptr().cast_mut());
+        let access = Access::put(self.rank, to, from, data.len());
         // SAFETY: the memory is lent to peers, so that it bears being written; the copy is done
         // on return.
-        let written =
-            unsafe { (self.conduit).write(self.rank, to, data.as_ptr(), data.len(), Key::ANY) };
+        let written = unsafe { self.conduit.post(&access) };
         matches!(written, Ok(Posted::Done))
     }
 

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Atomic, Key, Remote};
+use hydrant_conduit::{Access, Atomic, Key, Remote};
 
 use super::{Flight, Registration, lock};
 use crate::{Error, Rank, Result, counters::Count, job::Core, progress};
@@ -78,9 +78,10 @@ impl Core {
     fn change(&self, rank: Rank, place: Remote, operation: Atomic, flight: Flight) -> Result<u64> {
         let mut was = 0;
         self.to_the_end(|| {
+            let access = Access::atomic(rank, place, operation, &raw mut was);
             // SAFETY: `was` stays until `finish` returns, which it does only when the operation is
             // complete.
-            let posted = unsafe { (self.conduit).atomic(rank, place, operation, &raw mut was) };
+            let posted = unsafe { self.conduit.post(&access) };
             match posted {
                 Ok(hydrant_conduit::Posted::Pending(ticket)) => {
                     self.posted(ticket, flight, false);

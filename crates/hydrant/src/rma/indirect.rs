@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and waits until it is done
 
-use hydrant_conduit::{Key, Posted, Remote};
+use hydrant_conduit::{Access, Local, Posted, Remote};
 
 use crate::{Rank, Result, counters::Count, job::Core, progress, registration::Flight};
 
@@ -53,8 +53,9 @@ impl Core {
         }
         self.tally.one(Count::Indirect);
         self.to_the_end(|| {
+            let access = Access::put(rank, to, Local::unregistered(from), len);
             // SAFETY: handed on.
-            let posted = unsafe { self.conduit.write(rank, to, from, len, Key::ANY)? };
+            let posted = unsafe { self.conduit.post(&access)? };
             self.note(posted);
             Ok(posted)
         })
@@ -79,8 +80,9 @@ impl Core {
         }
         self.tally.one(Count::Indirect);
         self.to_the_end(|| {
+            let access = Access::get(rank, from, Local::unregistered(to), len);
             // SAFETY: handed on.
-            let posted = unsafe { self.conduit.read(rank, from, to, len, Key::ANY)? };
+            let posted = unsafe { self.conduit.post(&access)? };
             self.note(posted);
             Ok(posted)
         })

@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Conduit, Delivery, Error, Key, Message, Permission, Posted, Rank, Remote, ReplyPort, Sent,
-    Sink, Sleeper, Ticket, Window,
+    Access, Conduit, Delivery, Error, Key, Local, Message, Permission, Posted, Rank, Remote,
+    ReplyPort, Sent, Sink, Sleeper, Ticket, Window,
 };
 use hydrant_sim::{Faults, Options, Profile, Sim, World};
 
@@ -118,11 +118,13 @@ impl Member<'_> {
         to: Remote,
         from: &Window,
         len: usize,
-        local: Key,
+        key: Key,
     ) -> Result<Ticket, Error> {
         assert!(len <= from.len());
+        let addr = from.as_ptr();
+        let access = Access::put(peer, to, Local { addr, key }, len);
         // SAFETY: tests keep their windows until all their operations are complete.
-        match unsafe { self.conduit.write(peer, to, from.as_ptr(), len, local)? } {
+        match unsafe { self.conduit.post(&access)? } {
             Posted::Pending(ticket) => Ok(ticket),
             Posted::Done => panic!("no write under a key is done at once"),
         }
@@ -148,9 +150,9 @@ impl Member<'_> {
         to: Remote,
         from: &Window,
         len: usize,
-        local: Key,
+        key: Key,
     ) -> Result<(), Error> {
-        let ticket = self.post(peer, to, from, len, local)?;
+        let ticket = self.post(peer, to, from, len, key)?;
         self.finish(log, ticket)
     }
 

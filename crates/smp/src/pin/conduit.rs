@@ -9,7 +9,7 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Access, Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
     Sleeper, Standing, Window,
     memory::{Place, Segment},
 };
@@ -89,7 +89,7 @@ impl Pinned {
     /// One access to memory of any rank.
     ///
     /// # Safety
-    /// As [`Conduit::write`] and [`Conduit::read`].
+    /// As [`Conduit::post`].
     unsafe fn access(
         &self,
         peer: Rank,
@@ -189,7 +189,7 @@ impl Pinned {
     /// A copy by the processor, to or from any address of this process.
     ///
     /// # Safety
-    /// As [`Conduit::write`] and [`Conduit::read`].
+    /// As [`Conduit::post`].
     unsafe fn copy(
         &self,
         way: Way,
@@ -288,28 +288,16 @@ unsafe impl Conduit for Pinned {
         self.core.table.deregister(key)
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract; `Way::Out` only reads `from`.
-        unsafe { self.access(peer, Way::Out, to, from.cast_mut(), len, local) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.access(peer, Way::In, from, to, len, local) }
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        use hydrant_conduit::Operation::{Atomic, Get, Put};
+        let (peer, local, len) = (access.peer, access.local, access.len);
+        let way = match access.operation {
+            Put => Way::Out,
+            Get => Way::In,
+            Atomic(_) => return Err(self.caps.no_atomics()),
+        };
+        // SAFETY: the same contract; `Way::Out` only reads local memory.
+        unsafe { self.access(peer, way, access.remote, local.addr, len, local.key) }
     }
 
     #[inline]

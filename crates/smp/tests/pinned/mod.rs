@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Conduit, Delivery, Error, Key, Permission, Posted, Rank, Remote, ReplyPort, Sink, Sleeper,
-    Ticket,
+    Access, Conduit, Delivery, Error, Key, Local, Permission, Posted, Rank, Remote, ReplyPort,
+    Sink, Sleeper, Ticket,
 };
 use rustix::mm::{self, MapFlags, ProtFlags};
 
@@ -73,6 +73,12 @@ impl Pages {
             // SAFETY: mapped; a byte at a time, whoever writes meanwhile.
             unsafe { ptr::read_volatile(self.base.add(at)) == value }
         })
+    }
+
+    /// As the own side of an operation, under a key.
+    pub(crate) fn local(self, key: Key) -> Local {
+        let addr = self.base;
+        Local { addr, key }
     }
 
     pub(crate) fn register(
@@ -179,7 +185,7 @@ pub(crate) fn post_put(
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: test pages are never unmapped while in use; `to` is memory of a test.
-    unsafe { conduit.write(peer, to, from.base, from.len, key) }
+    unsafe { conduit.post(&Access::put(peer, to, from.local(key), from.len)) }
 }
 
 /// Begins a read of all of `to`.
@@ -191,7 +197,7 @@ pub(crate) fn post_get(
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: as above; nobody else uses `to`.
-    unsafe { conduit.read(peer, from, to.base, to.len, key) }
+    unsafe { conduit.post(&Access::get(peer, from, to.local(key), to.len)) }
 }
 
 /// A place, as ranks tell it each other.
