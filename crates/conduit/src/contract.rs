@@ -1,12 +1,10 @@
 //! The contract every network keeps.
 
-#![allow(unsafe_code)] // declares an unsafe trait; its one unsafe block hands a call on
+#![allow(unsafe_code)] // declares an unsafe trait
 
 use std::time::Duration;
 
-use bytemuck::{Pod, Zeroable};
-
-use crate::{Error, Rank, Window, Word32};
+use crate::{Access, Error, Key, Permission, Posted, Rank, Ticket, Window, Word32};
 
 /// What a conduit can do and how much of it.
 #[derive(Debug, Clone)]
@@ -16,7 +14,7 @@ pub struct Caps {
     /// What registering memory costs and allows, if the network can only touch memory that
     /// was registered; see [`Registration`].
     pub registration: Option<Registration>,
-    /// Whether [`Conduit::read`] is one-sided. Where it is not, it is an error: a get is a
+    /// Whether [`Operation::Get`](crate::Operation::Get)(crate::Operation::Get) is one-sided. Where it is not, it is an error: a get is a
     /// message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
     pub reads: bool,
     /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
@@ -25,7 +23,7 @@ pub struct Caps {
     /// Whether what a peer stores wakes who sleeps until [memory](Sleeper::Memory) changes. Where
     /// not, a NIC stores it and nobody hears of it.
     pub stores_wake: bool,
-    /// What the atomic operations of the network, [`Conduit::atomic`], are atomic among, if it
+    /// What the atomic operations of the network, [`Operation::Atomic`](crate::Operation::Atomic)(crate::Operation::Atomic), are atomic among, if it
     /// has any.
     pub atomics: Option<Atomicity>,
     /// Most 64-bit arguments of a message.
@@ -69,6 +67,16 @@ pub struct Registration {
     pub inline: usize,
 }
 
+impl Caps {
+    /// Why a conduit without [`atomics`](Self::atomics) refuses an atomic operation.
+    #[cold]
+    pub fn no_atomics(&self) -> Error {
+        let cause = format!("the conduit {} has none", self.name);
+        let what = "an atomic operation of the network";
+        Error::System { what, cause }
+    }
+}
+
 /// What an operation on so many pages costs: `per_op + per_page × pages`, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
@@ -85,15 +93,6 @@ impl Cost {
     }
 }
 
-/// What peers and the NIC may do with an extent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
-    /// Read it.
-    Read,
-    /// Read and write it.
-    ReadWrite,
-}
-
 /// Among what an atomic operation of the network is one step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Atomicity {
@@ -102,57 +101,6 @@ pub enum Atomicity {
     Network,
     /// Those, and the atomic operations of processors.
     Everything,
-}
-
-/// What an atomic operation of the network does to a 64-bit word, in the owner's byte order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Atomic {
-    /// Adds to it; sums wrap.
-    Add(u64),
-    /// Sets it if it is what was expected.
-    CompareSwap {
-        /// What it is expected to be.
-        expected: u64,
-        /// What it is then.
-        value: u64,
-    },
-}
-
-/// The name of an extent at its owner.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct Key(pub u64);
-
-impl Key {
-    /// The segment that every rank owns from the start; offsets count from its first byte.
-    pub const SEGMENT: Key = Key(0);
-    /// The whole address space of the peer; offsets are addresses.
-    pub const ANY: Key = Key(u64::MAX);
-}
-
-/// A place in the memory of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remote {
-    /// The extent.
-    pub key: Key,
-    /// Bytes from the start of the extent; the address at its owner with [`Key::ANY`] and on
-    /// conduits with [`Caps::registration`], whose NICs count so.
-    pub offset: u64,
-}
-
-/// Names an operation that is not complete yet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ticket(pub u64);
-
-/// How far a one-sided operation came when its call returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use]
-pub enum Posted {
-    /// Remotely complete: the data is where it was to go.
-    Done,
-    /// Under way; [`Sink::complete`] will name the ticket. Until then the local memory is
-    /// in use.
-    Pending(Ticket),
 }
 
 /// Whether a message was taken.
@@ -285,14 +233,14 @@ impl Door {
 /// What safe code of the layer above may do with memory rests on safe methods, too. An implementor
 /// promises:
 ///
-/// 1. **The end of an operation.** Once [`write`](Self::write), [`read`](Self::read) or
-///    [`atomic`](Self::atomic) gave [`Posted::Done`] or an error, or the [`Sink`] was told that its
-///    ticket is [complete](Sink::complete), the conduit touches the local memory of the operation no
-///    more. No two operations under way have the same ticket, and no ticket is complete that was
+/// 1. **The end of an operation.** Once [`post`](Self::post) gave [`Posted::Done`] or an error, or
+///    the [`Sink`] was told that its ticket is [complete](Sink::complete), the conduit touches the
+///    local memory of the operation no more: whoever posted it may rely on that to use the memory
+///    again, or to free it. No two operations under way have the same ticket, and no ticket is complete that was
 ///    not given. The same holds of all operations of a rank that lives in virtual time once its
 ///    own [`standing`](Self::standing) is not [`Present`](Standing::Present).
 /// 2. **Extents.** Peers reach own memory outside the segment only under a [`Key`] in force, within
-///    the extent that it names and as its [`Access`] permits, or under [`Key::ANY`]. A key names
+///    the extent that it names and as the [`Permission`] it was registered with allows, or under [`Key::ANY`]. A key names
 ///    one extent and, once [`deregister`](Self::deregister) has returned, nothing: nothing is
 ///    touched under it then, nor under its like.
 /// 3. **The segment.** Under [`Key::SEGMENT`] nothing but the segment of the peer is reached, whose
@@ -346,7 +294,12 @@ pub unsafe trait Conduit: Send + Sync {
     /// [`Error::Exhausted`] when there are too many extents or bytes; with
     /// [`Caps::registration`] also [`Error::BadAddress`] for memory that is not mapped or
     /// does not permit the access.
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error>;
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error>;
 
     /// Revokes a key. When it returns no peer touches the memory any more.
     ///
@@ -354,111 +307,29 @@ pub unsafe trait Conduit: Send + Sync {
     /// [`Error::Revoked`] if the key is not in force.
     fn deregister(&self, key: Key) -> Result<(), Error>;
 
-    /// Writes own memory to a peer's, one-sidedly. With [`Caps::registration`], `local` is the
-    /// own extent that covers `from`; otherwise it is [`Key::ANY`] and not looked at.
+    /// Hands an access to the network, which carries it out without the peer's processors.
     ///
-    /// To the own rank under [`Key::ANY`], a copy by the processor: done on return, and an
-    /// error where memory is not mapped.
+    /// The own rank may be the peer. A transfer to or from it under [`Key::ANY`] is a copy by the
+    /// processor: done on return, and an error where memory is not mapped. An atomic operation on
+    /// its words is done on return, and delivers nothing meanwhile: it may be posted from a
+    /// [`Sink`].
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes until the operation is complete. With
-    /// [`Key::ANY`], the peer can bear the change of its memory.
+    /// Until the operation is complete (see the promises of an implementor, 1):
+    ///
+    /// 1. [`Access::local`] is readable for [`Access::len`] bytes with [`Operation::Put`](crate::Operation::Put)(crate::Operation::Put), and
+    ///    writable, by nobody else, with [`Operation::Get`](crate::Operation::Get)(crate::Operation::Get); with [`Operation::Atomic`](crate::Operation::Atomic)(crate::Operation::Atomic) it is
+    ///    writable, by nobody else, for an aligned `u64`.
+    /// 2. With [`Operation::Put`](crate::Operation::Put)(crate::Operation::Put) and [`Key::ANY`] as the remote key, the peer can bear the change
+    ///    of its memory. Under any other key it lent the memory for that, and the conduit checks.
     ///
     /// # Errors
     /// What the access itself finds: [`Error::Revoked`], [`Error::OutOfExtent`],
-    /// [`Error::BadAddress`], [`Error::PeerLost`].
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error>;
-
-    /// Reads a peer's memory into own, one-sidedly; `local` as in [`write`](Self::write).
-    ///
-    /// # Safety
-    /// `to` is writable for `len` bytes, by nobody else, until the operation is complete.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error>;
-
-    /// As [`write`](Self::write), for a thread that has nothing else to do meanwhile: where that
-    /// helps it looks a moment whether the operation has ended. [`Posted::Done`] or an error is
-    /// the end then, which nothing else tells.
-    ///
-    /// # Safety
-    /// As [`write`](Self::write).
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    unsafe fn write_watched(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.write(peer, to, from, len, local) }
-    }
-
-    /// As [`read`](Self::read), and as [`write_watched`](Self::write_watched).
-    ///
-    /// # Safety
-    /// As [`read`](Self::read).
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    unsafe fn read_watched(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.read(peer, from, to, len, local) }
-    }
-
-    /// Changes an aligned 64-bit word of a peer, in memory that the peer registered for reading
-    /// and writing, and leaves what it was in `was`, which needs no registration. The peer's
-    /// processors have no part in it. A word that is changed so is, unless [`Caps::atomics`] says
-    /// [`Everything`](Atomicity::Everything), changed in no other way meanwhile: by its owner
-    /// neither, who can do the same to itself.
-    ///
-    /// To the own rank it is done on return, and delivers nothing meanwhile: it may be called from
-    /// a [`Sink`].
-    ///
-    /// # Safety
-    /// `was` is writable, by nobody else, until the operation is complete.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write), and [`Error::Misaligned`]: nothing was done then.
-    /// [`Error::ResultLost`]: it was done, once, and what the word was is not known.
-    unsafe fn atomic(
-        &self,
-        peer: Rank,
-        word: Remote,
-        operation: Atomic,
-        was: *mut u64,
-    ) -> Result<Posted, Error> {
-        let _ = (peer, word, operation, was);
-        let cause = format!("the conduit {} has none", self.caps().name);
-        let what = "an atomic operation of the network";
-        Err(Error::System { what, cause })
-    }
+    /// [`Error::BadAddress`], [`Error::PeerLost`]. With [`Operation::Atomic`](crate::Operation::Atomic)(crate::Operation::Atomic) also
+    /// [`Error::Misaligned`], when nothing was done; [`Error::ResultLost`], when it was done,
+    /// once, and what the word was is not known; and [`Error::System`] where [`Caps::atomics`]
+    /// says that there are none.
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error>;
 
     /// Sends a request.
     ///

@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Remote,
+    Sent, Sink, Sleeper, Standing, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -238,87 +238,41 @@ unsafe impl Conduit for Mixed {
         self.near.decommit(offset, len);
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        unsafe { self.far.register(addr, len, access) }
+        unsafe { self.far.register(addr, len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
         self.far.deregister(key)
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        self.alive(peer)?;
-        if let Some(mate) = self.mate_of(peer, to.key) {
-            // SAFETY: the same contract.
-            return self.begun_near(unsafe { self.near.write(mate, to, from, len, local) });
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        if let Operation::Atomic(_) = access.operation {
+            return Err(self.caps.no_atomics());
         }
-        let to = self.place(peer, to, len)?;
-        // SAFETY: the same contract. Where the place became an address, it is in the segment
-        // of the peer, which can bear the change as under the key of the segment.
-        self.begun(unsafe { self.far.write(peer, to, from, len, local) })
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
+        let peer = access.peer;
         self.alive(peer)?;
-        if let Some(mate) = self.mate_of(peer, from.key) {
-            // SAFETY: the same contract.
-            return self.begun_near(unsafe { self.near.read(mate, from, to, len, local) });
+        if let Some(mate) = self.mate_of(peer, access.remote.key) {
+            let access = Access {
+                peer: mate,
+                ..*access
+            };
+            // SAFETY: 1. and 2. as the caller promised, of the same memory: only the number of the
+            //         peer is another.
+            return self.begun_near(unsafe { self.near.post(&access) });
         }
-        let from = self.place(peer, from, len)?;
-        // SAFETY: the same contract.
-        self.begun(unsafe { self.far.read(peer, from, to, len, local) })
-    }
-
-    unsafe fn write_watched(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        self.alive(peer)?;
-        if let Some(mate) = self.mate_of(peer, to.key) {
-            // SAFETY: the same contract.
-            return self.begun_near(unsafe { self.near.write_watched(mate, to, from, len, local) });
-        }
-        let to = self.place(peer, to, len)?;
-        // SAFETY: the same contract. Where the place became an address, it is in the segment
-        // of the peer, which can bear the change as under the key of the segment.
-        self.begun(unsafe { self.far.write_watched(peer, to, from, len, local) })
-    }
-
-    unsafe fn read_watched(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        self.alive(peer)?;
-        if let Some(mate) = self.mate_of(peer, from.key) {
-            // SAFETY: the same contract.
-            return self.begun_near(unsafe { self.near.read_watched(mate, from, to, len, local) });
-        }
-        let from = self.place(peer, from, len)?;
-        // SAFETY: the same contract.
-        self.begun(unsafe { self.far.read_watched(peer, from, to, len, local) })
+        let remote = self.place(peer, access.remote, access.len)?;
+        let access = Access { remote, ..*access };
+        // SAFETY: 1. as the caller promised.
+        //         2. Where the place became an address, it is in the segment of the peer, which
+        //            can bear the change as under the key of the segment.
+        self.begun(unsafe { self.far.post(&access) })
     }
 
     #[inline]

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Instant;
 
-use hydrant_conduit::{Access, Conduit, Rank, Window};
+use hydrant_conduit::{Conduit, Permission, Rank, Window};
 use hydrant_sim::Faults;
 use support::{Log, each, world};
 
@@ -17,7 +17,7 @@ fn main() {
             let since = Instant::now();
             let virtually = each(&world, |me| {
                 let window = Window::private(4096);
-                let places = me.publish(&window, Access::ReadWrite, 0);
+                let places = me.publish(&window, Permission::ReadWrite, 0);
                 let right = Rank((me.rank().0 + 1) % ranks);
                 let mine = places[me.rank().index()].key;
                 let log = &mut Log::default();

@@ -8,8 +8,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Ticket, Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Sent,
+    Sink, Sleeper, Standing, Ticket, Window,
 };
 
 use crate::{
@@ -78,12 +78,110 @@ impl Sim {
         (registry.open(key.0, place.addr, place.len, write).map(drop))
             .map_err(|refused| refused.error(self.rank, key, place.addr, place.len))
     }
+
+    /// Writes own memory to a peer's.
+    ///
+    /// # Safety
+    /// As [`Conduit::post`].
+    unsafe fn put(&self, access: &Access) -> Result<Posted, Error> {
+        let &Access {
+            peer, remote, len, ..
+        } = access;
+        let (from, key) = (access.local.addr, access.local.key);
+        let fixed = &self.world.fixed;
+        let mut call = self.call();
+        let target = self.reachable(peer)?;
+        // SAFETY: own memory, which is not stored to.
+        let place = unsafe { Place::new(from.addr() as u64, len as u64) };
+        // SAFETY: under `Key::ANY` the caller promises that the peer can bear the change.
+        let there = unsafe { Place::new(remote.offset, len as u64) };
+        let anywhere = (remote.key == Key::ANY).then_some(there);
+        if anywhere.is_some() && peer == self.rank {
+            // SAFETY: readable, says the caller.
+            let data = unsafe { take(from, len) };
+            return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
+        }
+        self.covered(&call, key, place, false)?;
+        call.charge(fixed.profile.host().post.0);
+        let own = call.own();
+        own.statistics.writes += 1;
+        own.statistics.bytes += len as u64;
+        let flight = Flight {
+            from: self.rank.index(),
+            to: target,
+            bytes: len,
+            cargo: Cargo::Write(OneSided {
+                remote,
+                anywhere,
+                local: place,
+                local_key: key,
+                // SAFETY: readable, says the caller.
+                data: unsafe { take(from, len) },
+                outcome: Ok(()),
+                paged: false,
+            }),
+        };
+        let clock = call.clock();
+        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+    }
+
+    /// Reads a peer's memory into own.
+    ///
+    /// # Safety
+    /// As [`Conduit::post`].
+    unsafe fn get(&self, access: &Access) -> Result<Posted, Error> {
+        let &Access {
+            peer, remote, len, ..
+        } = access;
+        let (to, key) = (access.local.addr, access.local.key);
+        let fixed = &self.world.fixed;
+        let mut call = self.call();
+        let target = self.reachable(peer)?;
+        // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
+        let place = unsafe { Place::new(to.addr() as u64, len as u64) };
+        // SAFETY: is not stored to.
+        let there = unsafe { Place::new(remote.offset, len as u64) };
+        let anywhere = (remote.key == Key::ANY).then_some(there);
+        if anywhere.is_some() && peer == self.rank {
+            let mut data = vec![0; len];
+            onesided::load(fixed, target, there, &mut data, peer)?;
+            return onesided::store(fixed, target, place, &data, peer).map(|()| Posted::Done);
+        }
+        if !fixed.caps.reads {
+            return Err(Error::Exhausted {
+                what: "one-sided reads",
+                limit: 0,
+                remedy: "this NIC only writes: ask the peer for a write",
+            });
+        }
+        self.covered(&call, key, place, true)?;
+        call.charge(fixed.profile.host().post.0);
+        let own = call.own();
+        own.statistics.reads += 1;
+        own.statistics.bytes += len as u64;
+        let flight = Flight {
+            from: self.rank.index(),
+            to: target,
+            bytes: 0,
+            cargo: Cargo::Ask(OneSided {
+                remote,
+                anywhere,
+                local: place,
+                local_key: key,
+                data: Box::default(),
+                outcome: Ok(()),
+                paged: false,
+            }),
+        };
+        let clock = call.clock();
+        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+    }
 }
 
 // SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its flight
 //            lands, which ends it, under its number; `end_flights` takes those of a rank along.
 //         2. Data lands only where the registry of its owner opens a key for it, which checks range
-//            and access; keys are counted up, and one that was removed opens nothing.
+//            and permission; keys are counted up, and one that was removed opens nothing.
 //         3. `window` is the rank's segment, and `segment_part` checks what is decommitted.
 //         4. They come from the fixed part of the world.
 unsafe impl Conduit for Sim {
@@ -122,7 +220,12 @@ unsafe impl Conduit for Sim {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         let nic = self.world.fixed.profile.nic();
         let costs = self.world.fixed.profile.registration();
         // SAFETY: the caller promises that the memory bears being written to by who was told
@@ -149,7 +252,7 @@ unsafe impl Conduit for Sim {
         let time = costs.register_op.0 + costs.register_page.times(pages);
         call.charge(time);
         call.own().registering += time;
-        if !place.pin(access) {
+        if !place.pin(permission) {
             return Err(Error::BadAddress {
                 peer: self.rank,
                 addr: place.addr,
@@ -161,7 +264,7 @@ unsafe impl Conduit for Sim {
         own.statistics.registered += bytes;
         let peak = &mut own.statistics.registered_peak;
         *peak = own.statistics.registered.max(*peak);
-        Ok(Key(own.registry.insert(Extent { place, access })))
+        Ok(Key(own.registry.insert(Extent { place, permission })))
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
@@ -185,100 +288,14 @@ unsafe impl Conduit for Sim {
         Ok(())
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        let fixed = &self.world.fixed;
-        let mut call = self.call();
-        let target = self.reachable(peer)?;
-        // SAFETY: own memory, which is not stored to.
-        let place = unsafe { Place::new(from.addr() as u64, len as u64) };
-        // SAFETY: under `Key::ANY` the caller promises that the peer can bear the change.
-        let there = unsafe { Place::new(to.offset, len as u64) };
-        let anywhere = (to.key == Key::ANY).then_some(there);
-        if anywhere.is_some() && peer == self.rank {
-            // SAFETY: readable, says the caller.
-            let data = unsafe { take(from, len) };
-            return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        match access.operation {
+            // SAFETY: the same contract.
+            Operation::Put => unsafe { self.put(access) },
+            // SAFETY: the same contract.
+            Operation::Get => unsafe { self.get(access) },
+            Operation::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
         }
-        self.covered(&call, local, place, false)?;
-        call.charge(fixed.profile.host().post.0);
-        let own = call.own();
-        own.statistics.writes += 1;
-        own.statistics.bytes += len as u64;
-        let flight = Flight {
-            from: self.rank.index(),
-            to: target,
-            bytes: len,
-            cargo: Cargo::Write(OneSided {
-                remote: to,
-                anywhere,
-                local: place,
-                local_key: local,
-                // SAFETY: readable, says the caller.
-                data: unsafe { take(from, len) },
-                outcome: Ok(()),
-                paged: false,
-            }),
-        };
-        let clock = call.clock();
-        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        let fixed = &self.world.fixed;
-        let mut call = self.call();
-        let target = self.reachable(peer)?;
-        // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
-        let place = unsafe { Place::new(to.addr() as u64, len as u64) };
-        // SAFETY: is not stored to.
-        let there = unsafe { Place::new(from.offset, len as u64) };
-        let anywhere = (from.key == Key::ANY).then_some(there);
-        if anywhere.is_some() && peer == self.rank {
-            let mut data = vec![0; len];
-            onesided::load(fixed, target, there, &mut data, peer)?;
-            return onesided::store(fixed, target, place, &data, peer).map(|()| Posted::Done);
-        }
-        if !fixed.caps.reads {
-            return Err(Error::Exhausted {
-                what: "one-sided reads",
-                limit: 0,
-                remedy: "this NIC only writes: ask the peer for a write",
-            });
-        }
-        self.covered(&call, local, place, true)?;
-        call.charge(fixed.profile.host().post.0);
-        let own = call.own();
-        own.statistics.reads += 1;
-        own.statistics.bytes += len as u64;
-        let flight = Flight {
-            from: self.rank.index(),
-            to: target,
-            bytes: 0,
-            cargo: Cargo::Ask(OneSided {
-                remote: from,
-                anywhere,
-                local: place,
-                local_key: local,
-                data: Box::default(),
-                outcome: Ok(()),
-                paged: false,
-            }),
-        };
-        let clock = call.clock();
-        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
     }
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {

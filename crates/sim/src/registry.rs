@@ -1,6 +1,6 @@
 //! What a rank has registered.
 
-use hydrant_conduit::Access;
+use hydrant_conduit::Permission;
 
 use crate::{memory::Place, rng::mix};
 
@@ -11,7 +11,7 @@ const INDEX_BITS: u32 = 24;
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) place: Place,
-    pub(crate) access: Access,
+    pub(crate) permission: Permission,
 }
 
 /// Why a key does not open what was asked for.
@@ -89,7 +89,7 @@ impl Registry {
         if len > whole.len || offset > whole.len - len {
             return Err(Refused::Outside(whole.len));
         }
-        if write && extent.access == Access::Read {
+        if write && extent.permission == Permission::Read {
             return Err(Refused::ReadOnly);
         }
         Ok(whole.part(offset, len))

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use hydrant_conduit::{Access, Conduit, Message, Rank, Sent, Sleeper};
+use hydrant_conduit::{Conduit, Message, Permission, Rank, Sent, Sleeper};
 use hydrant_sim::{Faults, Statistics};
 use support::{Log, each, world};
 
@@ -26,7 +26,7 @@ fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
         // may differ from run to run.
         let segment = me.conduit.window(me.rank()).unwrap();
         let window = segment.part(0, 64 << 10).unwrap();
-        let places = me.publish(&window, Access::ReadWrite, 0);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
         let own = places[me.rank().index()].key;
         let log = &mut Log {
             echo: true,

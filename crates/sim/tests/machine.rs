@@ -15,7 +15,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Error, Key, Message, Posted, Rank, Remote, Sent, Sleeper, Standing, Window,
+    Access, Conduit, Error, Key, Local, Message, Permission, Posted, Rank, Remote, Sent, Sleeper,
+    Standing, Window,
 };
 use hydrant_sim::{Died, Faults, Profile};
 use support::{Log, Member, each, register, world};
@@ -36,7 +37,7 @@ fn writing(profile: &str, len: usize) -> Duration {
     let world = world(profile, 2, 1, Faults::default());
     each(&world, |me| {
         let window = Window::private(len);
-        let places = me.publish(&window, Access::ReadWrite, 0);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
         let log = &mut Log::default();
         let since = me.conduit.now();
         if me.rank() == Rank(0) {
@@ -128,7 +129,7 @@ fn two_senders_share_the_link_of_one_receiver() {
     let world = world("ideal", 3, 1, Faults::default());
     let times = each(&world, |me| {
         let window = Window::private(1 << 20);
-        let places = me.publish(&window, Access::ReadWrite, 0);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
         let log = &mut Log::default();
         let own = places[me.rank().index()].key;
         let mut times = Vec::new();
@@ -155,7 +156,7 @@ fn registration_costs_and_is_counted() {
         let part = window.part(64, 10 * 4096).unwrap();
         let pages = (part.addr() + part.len() - 1) / 4096 - part.addr() / 4096 + 1;
         let since = me.conduit.now();
-        let key = register(&me.conduit, &part, Access::ReadWrite).unwrap();
+        let key = register(&me.conduit, &part, Permission::ReadWrite).unwrap();
         near(
             us(me.conduit.now() - since),
             40.0 + 7.0 * pages as f64,
@@ -174,7 +175,7 @@ fn registration_costs_and_is_counted() {
         near(us(statistics.registering), 40.0 + 7.0 * pages as f64, 1e-6);
         // Four megabytes and no more.
         let large = Window::private((4 << 20) + 4096);
-        let error = register(&me.conduit, &large, Access::Read).unwrap_err();
+        let error = register(&me.conduit, &large, Permission::Read).unwrap_err();
         assert!(
             matches!(error, Error::Exhausted { limit, .. } if limit == 4 << 20),
             "{error}"
@@ -182,7 +183,7 @@ fn registration_costs_and_is_counted() {
         // Memory that is not there.
         let nowhere = std::ptr::without_provenance_mut(4096);
         // SAFETY: no peer is told the key, which is none.
-        let error = unsafe { me.conduit.register(nowhere, 8, Access::Read) }.unwrap_err();
+        let error = unsafe { me.conduit.register(nowhere, 8, Permission::Read) }.unwrap_err();
         assert!(
             matches!(
                 error,
@@ -202,8 +203,8 @@ fn keys_are_checked_when_the_data_arrives() {
     let world = world("myrinet-gm", 2, 1, Faults::default());
     each(&world, |me| {
         let (window, read_only) = (Window::private(4096), Window::private(4096));
-        let places = me.publish(&window, Access::ReadWrite, 0);
-        let closed = me.publish(&read_only, Access::Read, 1);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
+        let closed = me.publish(&read_only, Permission::Read, 1);
         let own = places[me.rank().index()].key;
         let log = &mut Log::default();
         if me.rank() == Rank(0) {
@@ -232,7 +233,7 @@ fn keys_are_checked_when_the_data_arrives() {
                 "{error}"
             );
             // The own side counts as well: a registration that goes under a transfer.
-            let lent = register(&me.conduit, &read_only, Access::Read).unwrap();
+            let lent = register(&me.conduit, &read_only, Permission::Read).unwrap();
             let ticket = me.post(Rank(1), closed[1], &read_only, 8, lent).unwrap();
             me.conduit.deregister(lent).unwrap();
             let error = me.finish(log, ticket).unwrap_err();
@@ -261,18 +262,16 @@ fn memory_that_went_away_is_an_error_and_no_crash() {
     let world = world("connectx", 2, 1, Faults::default());
     each(&world, |me| {
         let window = Window::private(64);
-        let places = me.publish(&window, Access::ReadWrite, 0);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
         let log = &mut Log::default();
         let nowhere = Remote {
             key: Key::ANY,
             offset: 4096,
         };
         for peer in [Rank(0), Rank(1)] {
-            // SAFETY: nothing is mapped there.
-            let posted = unsafe {
-                me.conduit
-                    .write(peer, nowhere, window.as_ptr(), 8, Key::ANY)
-            };
+            let from = Local::unregistered(window.as_ptr());
+            // SAFETY: the window outlives the operation, and nothing is mapped there.
+            let posted = unsafe { (me.conduit).post(&Access::put(peer, nowhere, from, 8)) };
             let outcome = match posted {
                 Ok(Posted::Pending(ticket)) => me.finish(log, ticket),
                 other => other.map(drop),
@@ -557,15 +556,17 @@ fn what_a_rank_began_before_it_left_ends() {
     let world = world("connectx", 2, 1, Faults::default());
     each(&world, |me| {
         let window = Window::private(1 << 20);
-        let places = me.publish(&window, Access::ReadWrite, 0);
+        let places = me.publish(&window, Permission::ReadWrite, 0);
         if me.rank() == Rank(1) {
             me.nap(Duration::from_millis(10));
             return;
         }
         let own = places[0].key;
         let write = me.post(Rank(1), places[1], &window, 1 << 20, own).unwrap();
+        let (addr, key) = (window.as_ptr(), own);
+        let access = Access::get(Rank(1), places[1], Local { addr, key }, 1 << 20);
         // SAFETY: the window stays until both are complete.
-        let read = unsafe { (me.conduit).read(Rank(1), places[1], window.as_ptr(), 1 << 20, own) };
+        let read = unsafe { me.conduit.post(&access) };
         let Ok(Posted::Pending(read)) = read else {
             panic!("{read:?}");
         };

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Remote,
+    Sent, Sink, Sleeper, Standing, Window,
 };
 
 use crate::{
@@ -91,7 +91,7 @@ impl Smp {
     /// One access to a segment or to foreign memory.
     ///
     /// # Safety
-    /// As [`Conduit::write`] and [`Conduit::read`].
+    /// As [`Conduit::post`].
     unsafe fn access(
         &self,
         peer: Rank,
@@ -177,7 +177,12 @@ unsafe impl Conduit for Smp {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, _access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        _access: Permission,
+    ) -> Result<Key, Error> {
         let limit = self.shared.shape.extents;
         let index = {
             let mut free = self.free();
@@ -232,28 +237,15 @@ unsafe impl Conduit for Smp {
         Ok(())
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        _local: Key,
-    ) -> Result<Posted, Error> {
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        let (peer, local, len) = (access.peer, access.local.addr, access.len);
+        let way = match access.operation {
+            Operation::Put => Way::Out,
+            Operation::Get => Way::In,
+            Operation::Atomic(_) => return Err(self.shared.caps.no_atomics()),
+        };
         // SAFETY: the same contract; `Way::Out` only reads `local`.
-        unsafe { self.access(peer, Way::Out, from.cast_mut(), to, len) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        _local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.access(peer, Way::In, to, from, len) }
+        unsafe { self.access(peer, way, local, access.remote, len) }
     }
 
     #[inline]

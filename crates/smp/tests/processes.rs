@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink,
-    Sleeper, Standing, Ticket, Window,
+    Access, Conduit, Delivery, Error, Key, Local, Message, Permission, Posted, Rank, Remote,
+    ReplyPort, Sent, Sink, Sleeper, Standing, Ticket, Window,
 };
 use hydrant_smp::{Foreign, Options, attach};
 use libtest_mimic::{Arguments, Trial};
@@ -252,9 +252,10 @@ fn put(
     to: Remote,
     data: &[u8],
 ) -> Result<(), Error> {
+    let from = Local::unregistered(data.as_ptr().cast_mut());
     #[allow(unsafe_code)]
     // SAFETY: `data` is borrowed until the operation has ended; the places are windows.
-    let posted = unsafe { conduit.write(peer, to, data.as_ptr(), data.len(), Key::ANY) };
+    let posted = unsafe { conduit.post(&Access::put(peer, to, from, data.len())) };
     log.end(conduit, posted)
 }
 
@@ -265,9 +266,10 @@ fn get(
     from: Remote,
     data: &mut [u8],
 ) -> Result<(), Error> {
+    let to = Local::unregistered(data.as_mut_ptr());
     #[allow(unsafe_code)]
     // SAFETY: `data` is borrowed until the operation has ended.
-    let posted = unsafe { conduit.read(peer, from, data.as_mut_ptr(), data.len(), Key::ANY) };
+    let posted = unsafe { conduit.post(&Access::get(peer, from, to, data.len())) };
     log.end(conduit, posted)
 }
 
@@ -277,7 +279,7 @@ fn lend(conduit: &dyn Conduit, len: usize) -> (Window, Key) {
     std::mem::forget(window.clone());
     #[allow(unsafe_code)]
     // SAFETY: leaked, and only accessed as a window.
-    let key = unsafe { conduit.register(window.as_ptr(), len, Access::ReadWrite) };
+    let key = unsafe { conduit.register(window.as_ptr(), len, Permission::ReadWrite) };
     (window, key.expect("room for an extent"))
 }
 

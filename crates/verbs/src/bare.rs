@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytemuck::{Pod, Zeroable};
-use hydrant_conduit::{Access, memory::PAGE};
+use hydrant_conduit::{Permission, memory::PAGE};
 
 use crate::{
     Options, device, ffi,
@@ -213,7 +213,7 @@ impl Bare {
                 &self.nic,
                 memory.as_mut_ptr(),
                 memory.len(),
-                Access::ReadWrite,
+                Permission::ReadWrite,
             )
         }?;
         let registered = start.elapsed();

@@ -17,8 +17,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink,
-    Sleeper, Standing, Window, memory::Place as Memory,
+    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank,
+    Remote, Sent, Sink, Sleeper, Standing, Window, memory::Place as Memory,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -116,13 +116,13 @@ impl Verbs {
     }
 
     /// Why memory could not be registered.
-    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, access: Access) -> Error {
+    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, permission: Permission) -> Error {
         let peer = self.shared.rank;
         // SAFETY: nothing is stored by way of this place.
         let memory = unsafe { Memory::new(addr, len) };
         match cause.raw_os_error() {
             // The kernel calls what is not there by several names.
-            Some(_) if !memory.pin(access) => Error::BadAddress { peer, addr, len },
+            Some(_) if !memory.pin(permission) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
                 pinned_out(cause).unwrap_or(Error::Exhausted {
@@ -136,6 +136,70 @@ impl Verbs {
                 cause: cause.to_string(),
             },
         }
+    }
+
+    /// An atomic operation of the NIC.
+    ///
+    /// # Safety
+    /// As [`Conduit::post`], 1: the NIC stores to `was` until the operation is complete.
+    unsafe fn atomic(
+        &self,
+        peer: Rank,
+        word: Remote,
+        operation: Atomic,
+        was: *mut u64,
+    ) -> Result<Posted, Error> {
+        let shared = &*self.shared;
+        shared.standings.present(peer)?;
+        if shared.caps.atomics.is_none() {
+            let what = "an atomic operation of the network";
+            let cause = "not every rank's NIC has them".to_owned();
+            return Err(Error::System { what, cause });
+        }
+        let Remote { key, offset } = word;
+        if !offset.is_multiple_of(8) {
+            return Err(Error::Misaligned { peer, addr: offset });
+        }
+        let own = peer == shared.rank;
+        if own {
+            self.check_own(word, 8)?;
+        }
+        let key = key.0;
+        let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
+        let ticket = if own {
+            shared.own_ticket()
+        } else {
+            shared.ticket()
+        };
+        let (operands, swaps) = match operation {
+            Atomic::Add(value) => ([value, 0], false),
+            Atomic::CompareSwap { expected, value } => ([expected, value], true),
+        };
+        let mut lane = shared.peer(peer).lane.lock();
+        if lane.state == lane::State::Ended {
+            let what = "reaching own memory through the NIC";
+            let cause = "it failed before".to_owned();
+            return Err(match own {
+                true => Error::System { what, cause },
+                false => Error::PeerLost(peer),
+            });
+        }
+        let atomic = lane::Atomic {
+            ticket,
+            operands,
+            swaps,
+            remote: offset,
+            key,
+            rkey,
+            was: was.expose_provenance(),
+            word: None,
+        };
+        shared.ask(peer, &mut lane, Work::Atomic(atomic));
+        drop(lane);
+        if own {
+            return shared.wait_for_own(ticket).map(|()| Posted::Done);
+        }
+        Ok(Posted::Pending(ticket))
     }
 }
 
@@ -198,7 +262,12 @@ unsafe impl Conduit for Verbs {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         let exhausted = || Error::Exhausted {
             what: "extents registered at once",
             limit: self.shared.table.limit() as u64,
@@ -208,10 +277,10 @@ unsafe impl Conduit for Verbs {
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
             // SAFETY: the same contract.
-            let region = unsafe { Region::new(&self.shared.nic, addr, len, access) };
-            region.map_err(|cause| self.refusal(&cause, start, bytes, access))
+            let region = unsafe { Region::new(&self.shared.nic, addr, len, permission) };
+            region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
         });
-        let (region, writable) = (region.transpose()?, access == Access::ReadWrite);
+        let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
         (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
     }
 
@@ -225,116 +294,23 @@ unsafe impl Conduit for Verbs {
         Ok(())
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: a write only reads it.
-        let memory = unsafe { Memory::new(from.expose_provenance() as u64, len as u64) };
-        self.access::<false>(peer, true, to, memory, local)
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: writable by nobody else until the operation is complete, says the caller.
-        let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
-        self.access::<false>(peer, false, from, memory, local)
-    }
-
-    unsafe fn write_watched(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: a write only reads it.
-        let memory = unsafe { Memory::new(from.expose_provenance() as u64, len as u64) };
-        self.access::<true>(peer, true, to, memory, local)
-    }
-
-    unsafe fn read_watched(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: writable by nobody else until the operation is complete, says the caller.
-        let memory = unsafe { Memory::new(to.expose_provenance() as u64, len as u64) };
-        self.access::<true>(peer, false, from, memory, local)
-    }
-
-    unsafe fn atomic(
-        &self,
-        peer: Rank,
-        word: Remote,
-        operation: Atomic,
-        was: *mut u64,
-    ) -> Result<Posted, Error> {
-        let shared = &*self.shared;
-        shared.standings.present(peer)?;
-        if shared.caps.atomics.is_none() {
-            let what = "an atomic operation of the network";
-            let cause = "not every rank's NIC has them".to_owned();
-            return Err(Error::System { what, cause });
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        let (peer, remote, key) = (access.peer, access.remote, access.local.key);
+        if let Operation::Atomic(operation) = access.operation {
+            let was = access.local.addr.cast();
+            // SAFETY: the same contract.
+            return unsafe { self.atomic(peer, remote, operation, was) };
         }
-        let Remote { key, offset } = word;
-        if !offset.is_multiple_of(8) {
-            return Err(Error::Misaligned { peer, addr: offset });
+        let (addr, len) = (access.local.addr.expose_provenance(), access.len);
+        // SAFETY: a put only reads it, and for a get it is writable by nobody else until the
+        //         operation is complete, says the caller (1).
+        let memory = unsafe { Memory::new(addr as u64, len as u64) };
+        match (access.operation, access.waits) {
+            (Operation::Put, true) => self.access::<true>(peer, true, remote, memory, key),
+            (Operation::Put, false) => self.access::<false>(peer, true, remote, memory, key),
+            (_, true) => self.access::<true>(peer, false, remote, memory, key),
+            (_, false) => self.access::<false>(peer, false, remote, memory, key),
         }
-        let own = peer == shared.rank;
-        if own {
-            self.check_own(word, 8)?;
-        }
-        let key = key.0;
-        let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
-        let ticket = if own {
-            shared.own_ticket()
-        } else {
-            shared.ticket()
-        };
-        let (operands, swaps) = match operation {
-            Atomic::Add(value) => ([value, 0], false),
-            Atomic::CompareSwap { expected, value } => ([expected, value], true),
-        };
-        let mut lane = shared.peer(peer).lane.lock();
-        if lane.state == lane::State::Ended {
-            let what = "reaching own memory through the NIC";
-            let cause = "it failed before".to_owned();
-            return Err(match own {
-                true => Error::System { what, cause },
-                false => Error::PeerLost(peer),
-            });
-        }
-        let atomic = lane::Atomic {
-            ticket,
-            operands,
-            swaps,
-            remote: offset,
-            key,
-            rkey,
-            was: was.expose_provenance(),
-            word: None,
-        };
-        shared.ask(peer, &mut lane, Work::Atomic(atomic));
-        drop(lane);
-        if own {
-            return shared.wait_for_own(ticket).map(|()| Posted::Done);
-        }
-        Ok(Posted::Pending(ticket))
     }
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {

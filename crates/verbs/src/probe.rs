@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use hydrant_conduit::{Access, Cost, Error, measure};
+use hydrant_conduit::{Cost, Error, Permission, measure};
 
 use crate::{
     Options,
@@ -28,7 +28,7 @@ pub(crate) fn costs(nic: &Arc<Nic>) -> Result<[Cost; 2], Error> {
     measure::registration_costs(|addr, len| {
         let since = Instant::now();
         // SAFETY: nobody is told the key.
-        let region = unsafe { Region::new(nic, addr, len, Access::ReadWrite) };
+        let region = unsafe { Region::new(nic, addr, len, Permission::ReadWrite) };
         let region = region.map_err(|cause| {
             pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
         })?;

@@ -1,6 +1,6 @@
 //! One-sided writes and reads that find what they ask for.
 
-use crate::{Access, Key, Rank, Remote};
+use crate::{Access, Key, Local, Permission, Rank, Remote};
 
 use super::{
     Check, Fixture,
@@ -226,15 +226,17 @@ fn source(fixture: &dyn Fixture) {
         let to = arena.publish(me, log)[me.right().index()];
         let (from, len) = (CONSTANT.as_ptr(), CONSTANT.len());
         let registers = me.conduit.caps().registration.is_some();
-        let local = if registers {
+        let key = if registers {
             // SAFETY: a constant lives for ever, and no peer is told the key.
-            unsafe { me.conduit.register(from.cast_mut(), len, Access::Read) }
+            unsafe { me.conduit.register(from.cast_mut(), len, Permission::Read) }
                 .expect("constants can be registered for reading")
         } else {
             Key::ANY
         };
-        // SAFETY: a constant is readable for ever.
-        let posted = unsafe { me.conduit.write(me.right(), to, from, len, local) };
+        let addr = from.cast_mut();
+        let access = Access::put(me.right(), to, Local { addr, key }, len);
+        // SAFETY: 1. A constant is readable for ever. 2. The arena is memory of the test.
+        let posted = unsafe { me.conduit.post(&access) };
         if let crate::Posted::Pending(ticket) = posted.expect("within the extent") {
             me.until(log, "a write", |log| log.outcome(ticket).is_some());
             log.outcome(ticket)
@@ -242,7 +244,7 @@ fn source(fixture: &dyn Fixture) {
                 .expect("within the extent");
         }
         if registers {
-            me.conduit.deregister(local).expect("a key in force");
+            me.conduit.deregister(key).expect("a key in force");
         }
         me.meet(log);
         assert_same(

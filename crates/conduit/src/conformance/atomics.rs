@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::{Access, Atomic, Error, Key, Posted, Rank, Remote, Ticket, Window};
+use crate::{Access, Atomic, Error, Key, Permission, Posted, Rank, Remote, Ticket, Window};
 
 use super::{
     Check, Fixture,
@@ -66,7 +66,7 @@ impl Flight {
     fn begin(me: &Member<'_>, peer: Rank, word: Remote, operation: Atomic) -> Result<Self, Error> {
         let was = Box::leak(Box::new(0xdead));
         // SAFETY: the word of the result is never given back.
-        let posted = unsafe { me.conduit.atomic(peer, word, operation, was)? };
+        let posted = unsafe { (me.conduit).post(&Access::atomic(peer, word, operation, was))? };
         Ok(Self { posted, was })
     }
 
@@ -222,7 +222,7 @@ fn refused(fixture: &dyn Fixture) {
         gone.revoke();
         let window = Window::private(64);
         // SAFETY: the window outlives the key.
-        let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Access::Read) };
+        let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
         let read_only = me.exchange(log, Remote { key, offset });

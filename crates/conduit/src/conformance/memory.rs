@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use crate::{Access, Conduit, Error, Key, Posted, Rank, Remote, Ticket, Window};
+use crate::{Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, Ticket, Window};
 
 use super::{log::Log, team::Member};
 
@@ -21,7 +21,8 @@ impl<'a> Lent<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
         // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
         // accessed as shared memory.
-        let key = unsafe { conduit.register(window.as_ptr(), window.len(), Access::ReadWrite)? };
+        let key =
+            unsafe { conduit.register(window.as_ptr(), window.len(), Permission::ReadWrite)? };
         Ok(Self {
             conduit,
             window,
@@ -171,7 +172,7 @@ impl<'a> Flight<'a> {
         remote: Key,
         buffer: Vec<u8>,
         lead: usize,
-        access: Access,
+        permission: Permission,
     ) -> Result<Self, Error> {
         let mut flight = Self {
             conduit,
@@ -183,7 +184,7 @@ impl<'a> Flight<'a> {
         if conduit.caps().registration.is_some() && remote != Key::ANY {
             let local = &mut flight.buffer[lead..];
             // SAFETY: no peer is told the key; the flight deregisters it before its buffer goes.
-            let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), access)? };
+            let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), permission)? };
             flight.key = Some(key);
         }
         Ok(flight)
@@ -254,28 +255,29 @@ impl<'a> Member<'a> {
         self.post_write_as(peer, to, data, false)
     }
 
-    /// As [`post_write`](Self::post_write), and watches for its end or not.
+    /// As [`post_write`](Self::post_write), by a thread that waits for its end or not.
     pub(super) fn post_write_as(
         &self,
         peer: Rank,
         to: Remote,
         data: &[u8],
-        watched: bool,
+        waits: bool,
     ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Access::Read)?;
-        let local = flight.local_key();
-        let from = flight.buffer[lead..].as_ptr();
-        flight.posted = Some(if watched {
-            // SAFETY: a flight keeps its buffer until it landed, or for ever. The memory at an
-            // address of a peer is a window of a test, or such that cannot be written to.
-            unsafe { (self.conduit).write_watched(peer, to, from, data.len(), local)? }
-        } else {
-            // SAFETY: as above.
-            unsafe { self.conduit.write(peer, to, from, data.len(), local)? }
-        });
+        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
+        let key = flight.local_key();
+        let addr = flight.buffer[lead..].as_mut_ptr();
+        let from = Local { addr, key };
+        let access = Access {
+            waits,
+            ..Access::put(peer, to, from, data.len())
+        };
+        // SAFETY: 1. a flight keeps its buffer until it landed, or for ever.
+        //         2. The memory at an address of a peer is a window of a test, or such that cannot
+        //            be written to.
+        flight.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(flight)
     }
 
@@ -289,26 +291,26 @@ impl<'a> Member<'a> {
         self.post_read_as(peer, from, len, false)
     }
 
-    /// As [`post_read`](Self::post_read), and watches for its end or not.
+    /// As [`post_read`](Self::post_read), by a thread that waits for its end or not.
     pub(super) fn post_read_as(
         &self,
         peer: Rank,
         from: Remote,
         len: usize,
-        watched: bool,
+        waits: bool,
     ) -> Result<Flight<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
-        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Access::ReadWrite)?;
-        let local = flight.local_key();
-        let to = flight.buffer[lead..].as_mut_ptr();
-        flight.posted = Some(if watched {
-            // SAFETY: as above; nobody else uses the buffer.
-            unsafe { (self.conduit).read_watched(peer, from, to, len, local)? }
-        } else {
-            // SAFETY: as above.
-            unsafe { self.conduit.read(peer, from, to, len, local)? }
-        });
+        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
+        let key = flight.local_key();
+        let addr = flight.buffer[lead..].as_mut_ptr();
+        let to = Local { addr, key };
+        let access = Access {
+            waits,
+            ..Access::get(peer, from, to, len)
+        };
+        // SAFETY: 1. as above; nobody else uses the buffer. 2. It is no put.
+        flight.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(flight)
     }
 

@@ -1,6 +1,6 @@
 //! NICs that touch registered memory only, on both sides.
 
-use crate::{Access, Error, Key, Rank, Remote, Window};
+use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 
 use super::{
     Check, Fixture,
@@ -48,10 +48,13 @@ fn write(
     to: Remote,
     from: &Window,
     len: usize,
-    local: Key,
+    key: Key,
 ) -> Result<(), Error> {
-    // SAFETY: the window is borrowed until the operation is complete.
-    let posted = unsafe { (me.conduit).write(me.right(), to, from.as_ptr(), len, local)? };
+    let addr = from.as_ptr();
+    let access = Access::put(me.right(), to, Local { addr, key }, len);
+    // SAFETY: 1. The window is borrowed until the operation is complete.
+    //         2. What is written to is an extent of a test, or nothing.
+    let posted = unsafe { me.conduit.post(&access)? };
     if let crate::Posted::Pending(ticket) = posted {
         me.until(log, "a write", |log| log.outcome(ticket).is_some());
         log.outcome(ticket).expect("just seen")?;
@@ -124,7 +127,7 @@ fn access(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let window = Window::private(64);
         // SAFETY: the window outlives the key.
-        let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Access::Read) };
+        let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
         let remote = me.exchange(log, Remote { key, offset })[me.right().index()];
@@ -147,21 +150,21 @@ fn mapped(fixture: &dyn Fixture) {
     each(fixture, 1, |me| {
         let read_only = READ_ONLY.as_ptr().cast_mut();
         let nowhere = std::ptr::without_provenance_mut(1 << 62);
-        for (addr, access, there) in [
-            (read_only, Access::Read, true),
-            (read_only, Access::ReadWrite, false),
-            (nowhere, Access::Read, false),
-            (nowhere, Access::ReadWrite, false),
+        for (addr, permission, there) in [
+            (read_only, Permission::Read, true),
+            (read_only, Permission::ReadWrite, false),
+            (nowhere, Permission::Read, false),
+            (nowhere, Permission::ReadWrite, false),
         ] {
             // SAFETY: no peer is told the key.
-            match unsafe { me.conduit.register(addr, 64, access) } {
+            match unsafe { me.conduit.register(addr, 64, permission) } {
                 Ok(key) if there => me.conduit.deregister(key).expect("a key in force"),
                 Err(Error::BadAddress {
                     peer: Rank(0),
                     addr: at,
                     len: 64,
                 }) if !there => assert_eq!(at, addr.addr() as u64),
-                other => panic!("{addr:p} for {access:?}: {other:?}"),
+                other => panic!("{addr:p} for {permission:?}: {other:?}"),
             }
         }
     });

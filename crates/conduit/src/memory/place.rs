@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 
-use crate::Access;
+use crate::Permission;
 use rustix::{io::Errno, mm};
 
 use super::PAGE;
@@ -70,11 +70,11 @@ impl Place {
 
     /// Brings all pages in as pinning would; false if some are not mapped or do not permit
     /// the access.
-    pub fn pin(self, access: Access) -> bool {
+    pub fn pin(self, permission: Permission) -> bool {
         let (first, pages) = self.pages();
-        let advice = match access {
-            Access::Read => mm::Advice::LinuxPopulateRead,
-            Access::ReadWrite => mm::Advice::LinuxPopulateWrite,
+        let advice = match permission {
+            Permission::Read => mm::Advice::LinuxPopulateRead,
+            Permission::ReadWrite => mm::Advice::LinuxPopulateWrite,
         };
         let Some(len) = pages.checked_mul(PAGE) else {
             return false;

@@ -4,7 +4,7 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use crate::{Access, Door, Error, Window};
+use crate::{Door, Error, Permission, Window};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
@@ -91,7 +91,7 @@ impl Segment {
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
         // SAFETY: the bell's own page; nothing is stored to it by way of this place.
         let page = unsafe { Place::new((whole.addr() + behind) as u64, PAGE as u64) };
-        if !page.pin(Access::ReadWrite) {
+        if !page.pin(Permission::ReadWrite) {
             return Err(Error::System {
                 what: "asking for the pages of memory (madvise, MADV_POPULATE_WRITE)",
                 cause: "the kernel does not know it: segments want Linux 5.14".to_owned(),

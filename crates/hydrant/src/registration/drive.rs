@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::VecDeque};
 
-use hydrant_conduit::{Delivery, Key, Remote, Ticket};
+use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Move};
 
 use super::{Registration, lock, outbox::Letter};
@@ -14,9 +14,8 @@ pub(crate) trait Carrier: Send + Sync {
     /// [`Registration::transferred`] is told of that.
     ///
     /// # Safety
-    /// `local` is the buffer of an operation under way, which nobody else changes, or uses if it is
-    /// to be read into; or own memory that is registered and held for a peer.
-    unsafe fn post(&self, transfer: &Piece) -> Option<Outcome>;
+    /// As [`Conduit::post`](hydrant_conduit::Conduit::post), until the end is told.
+    unsafe fn post(&self, piece: &Piece) -> Option<Outcome>;
 
     /// An operation of the engine has ended.
     fn ended(&self, ticket: Ticket, outcome: Outcome);
@@ -26,16 +25,7 @@ pub(crate) trait Carrier: Send + Sync {
 pub(crate) struct Piece {
     /// Its number at the engine.
     pub(crate) id: u64,
-    pub(crate) peer: Rank,
-    /// Whether data goes to the peer.
-    pub(crate) put: bool,
-    /// Where the own side is.
-    pub(crate) local: *mut u8,
-    /// The own extent that covers it.
-    pub(crate) local_key: Key,
-    pub(crate) remote: Remote,
-    /// Bytes.
-    pub(crate) len: usize,
+    pub(crate) access: Access,
 }
 
 /// What the engine said and nobody has done yet. The room for it is used again by the thread's next
@@ -139,18 +129,20 @@ impl Registration {
                 remote_key,
                 len,
             } => {
-                let piece = Piece {
-                    id,
-                    peer: Rank(peer),
-                    put,
-                    local: std::ptr::with_exposed_provenance_mut::<u8>(local as usize),
-                    local_key: Key(local_key),
-                    remote: Remote {
-                        key: Key(remote_key),
-                        offset: remote,
-                    },
-                    len: len as usize,
+                let remote = Remote {
+                    key: Key(remote_key),
+                    offset: remote,
                 };
+                let local = Local {
+                    addr: std::ptr::with_exposed_provenance_mut(local as usize),
+                    key: Key(local_key),
+                };
+                let (peer, len) = (Rank(peer), len as usize);
+                let access = match put {
+                    true => Access::put(peer, remote, local, len),
+                    false => Access::get(peer, remote, local, len),
+                };
+                let piece = Piece { id, access };
                 if let Some(outcome) = self.post(&piece) {
                     let outcome = outcome.map_err(|cause| access_failed(&cause));
                     self.tell(todo, |engine, out| {
@@ -191,10 +183,11 @@ impl Registration {
 
     fn post(&self, piece: &Piece) -> Option<Outcome> {
         match self.carrier() {
-            // SAFETY: the engine says transfers of operations under way, whose callers promised
-            // this, and of own memory that it holds for a peer.
+            // SAFETY: 1. The own memory is the buffer of an operation under way, whose caller
+            //            promised so, or is registered and held for a peer.
+            //         2. The remote key is one that the peer gave out.
             Some(carrier) => unsafe { carrier.post(piece) },
-            None => Some(Err(hydrant_conduit::Error::PeerLost(piece.peer))),
+            None => Some(Err(hydrant_conduit::Error::PeerLost(piece.access.peer))),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use hydrant_conduit::{Access, Error, Key};
+use hydrant_conduit::{Error, Key, Permission};
 use hydrant_pinning::{Refusal, Registered, Run};
 
 use super::Registration;
@@ -39,15 +39,15 @@ impl Registration {
                 geometry.address_of(run.end()),
             )
         };
-        let got = |run, access: Access| {
+        let got = |run, permission: Permission| {
             move |key: Key| Registered {
                 run,
                 key: key.0,
-                writable: access == Access::ReadWrite,
+                writable: permission == Permission::ReadWrite,
             }
         };
-        match self.register_bytes(bytes(welcome), Access::ReadWrite) {
-            Ok(key) => return Ok(got(welcome, Access::ReadWrite)(key)),
+        match self.register_bytes(bytes(welcome), Permission::ReadWrite) {
+            Ok(key) => return Ok(got(welcome, Permission::ReadWrite)(key)),
             Err(Error::BadAddress { .. }) => {}
             Err(cause) => return Err(refusal(&cause)),
         }
@@ -61,10 +61,10 @@ impl Registration {
                     && stretch.end > geometry.address_of(last)
             })
             .ok_or(Refusal::NotMapped)?;
-        let access = if stretch.writable {
-            Access::ReadWrite
+        let permission = if stretch.writable {
+            Permission::ReadWrite
         } else {
-            Access::Read
+            Permission::Read
         };
         let last = geometry.bucket_of(stretch.end - 1) + 1;
         let run = Run {
@@ -73,12 +73,16 @@ impl Registration {
         };
         let (from, to) = bytes(run);
         let clipped = (from.max(stretch.start), to.min(stretch.end));
-        (self.register_bytes(clipped, access))
-            .map(got(run, access))
+        (self.register_bytes(clipped, permission))
+            .map(got(run, permission))
             .map_err(|cause| refusal(&cause))
     }
 
-    fn register_bytes(&self, (start, end): (u64, u64), access: Access) -> Result<Key, Error> {
+    fn register_bytes(
+        &self,
+        (start, end): (u64, u64),
+        permission: Permission,
+    ) -> Result<Key, Error> {
         self.progress.tally.one(Count::Registrations);
         let addr = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
         // SAFETY: the conduit refuses what is not mapped; peers are told the key only of memory
@@ -86,7 +90,7 @@ impl Registration {
         unsafe {
             self.progress
                 .conduit()
-                .register(addr, (end - start) as usize, access)
+                .register(addr, (end - start) as usize, permission)
         }
     }
 }

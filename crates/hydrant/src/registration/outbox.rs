@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hydrant_conduit::{Key, Posted, Remote, Sent, Window};
+use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
@@ -193,16 +193,10 @@ impl Registration {
             key: Key::ANY,
             offset: addr,
         };
+        let to = Local::unregistered(into.as_mut_ptr());
+        let access = Access::get(self.progress.rank, from, to, into.len());
         // SAFETY: `into` is borrowed, and the copy is done on return.
-        let read = unsafe {
-            self.progress.conduit().read(
-                self.progress.rank,
-                from,
-                into.as_mut_ptr(),
-                into.len(),
-                Key::ANY,
-            )
-        };
+        let read = unsafe { self.progress.conduit().post(&access) };
         matches!(read, Ok(Posted::Done))
     }
 
@@ -217,17 +211,11 @@ impl Registration {
             key: Key::ANY,
             offset: addr,
         };
+        let from = Local::unregistered(data.as_ptr().cast_mut());
+        let access = Access::put(self.progress.rank, to, from, data.len());
         // SAFETY: the memory is lent to peers, so that it bears being written; the copy is done
         // on return.
-        let written = unsafe {
-            self.progress.conduit().write(
-                self.progress.rank,
-                to,
-                data.as_ptr(),
-                data.len(),
-                Key::ANY,
-            )
-        };
+        let written = unsafe { self.progress.conduit().post(&access) };
         matches!(written, Ok(Posted::Done))
     }
 

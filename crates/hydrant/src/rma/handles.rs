@@ -16,7 +16,7 @@ use crate::{
     counters::Count,
     memory::Symmetric,
     progress,
-    transfer::{Access, Transfer},
+    transfer::{self, Transfer},
 };
 
 /// A put under way. It owns the source buffer; leaking it leaks the buffer, dropping it
@@ -79,7 +79,7 @@ impl<T: Pod> Symmetric<T> {
         block.tally.add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: the buffer goes into the handle, which lets go of it only when the
         // operation is complete.
-        let posted = unsafe { transfer.begin(&Access::put(rank, remote, bytes))? };
+        let posted = unsafe { transfer.begin(&transfer::put(rank, remote, bytes))? };
         touched(&transfer, rank, posted);
         Ok(PutHandle {
             pending: Pending { transfer, posted },
@@ -100,7 +100,7 @@ impl<T: Pod> Symmetric<T> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
         block.tally.one(Count::Gets);
         block.tally.add(Count::GetBytes, bytes.len() as u64);
-        let access = Access::get(rank, place(block, offset), bytes);
+        let access = transfer::get(rank, place(block, offset), bytes);
         // SAFETY: as in `put_nb`; nobody else has the buffer.
         let posted = unsafe { transfer.begin(&access)? };
         Ok(GetHandle {

@@ -21,7 +21,7 @@ use crate::{
     counters::Count,
     memory::{Exposed, Registry, Symmetric},
     progress,
-    transfer::{Access, Transfer},
+    transfer::{self, Transfer},
 };
 
 /// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
@@ -118,7 +118,7 @@ impl<'scope> Scope<'scope, '_> {
             .add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the
         // operation.
-        let posted = unsafe { self.begin(Access::put(rank, place(block, offset), bytes))? };
+        let posted = unsafe { self.begin(transfer::put(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
 
@@ -147,7 +147,7 @@ impl<'scope> Scope<'scope, '_> {
             .tally
             .add(Count::GetBytes, bytes.len() as u64);
         // SAFETY: as in `put`; the borrow is mutable.
-        let posted = unsafe { self.begin(Access::get(rank, place(block, offset), bytes))? };
+        let posted = unsafe { self.begin(transfer::get(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
 
@@ -169,7 +169,7 @@ impl<'scope> Scope<'scope, '_> {
             .tally
             .add(Count::PutBytes, bytes.len() as u64);
         // SAFETY: as in `put`.
-        let posted = unsafe { self.begin(Access::put(rank, remote, bytes)) }
+        let posted = unsafe { self.begin(transfer::put(rank, remote, bytes)) }
             .map_err(in_elements::<T>(data.len()))?;
         touched(&self.transfer, rank, posted);
         Ok(self.keep(posted))
@@ -194,7 +194,7 @@ impl<'scope> Scope<'scope, '_> {
             .tally
             .add(Count::GetBytes, bytes.len() as u64);
         // SAFETY: as in `get`.
-        let posted = unsafe { self.begin(Access::get(rank, remote, bytes)) }
+        let posted = unsafe { self.begin(transfer::get(rank, remote, bytes)) }
             .map_err(in_elements::<T>(count))?;
         Ok(self.keep(posted))
     }
@@ -215,7 +215,7 @@ impl<'scope> Scope<'scope, '_> {
 
     /// # Safety
     /// As [`Transfer::begin`], until the scope has [ended](Self::end).
-    unsafe fn begin(&self, access: Access) -> Result<Posted> {
+    unsafe fn begin(&self, access: hydrant_conduit::Access) -> Result<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer.begin(&access) }
     }

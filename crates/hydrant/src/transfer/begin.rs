@@ -1,8 +1,8 @@
 //! How a put or a get begins, on every conduit that the peer is reached by.
 
-use hydrant_conduit::{Key, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, Local, Posted, Remote, Ticket};
 
-use super::{Access, Held, Transfer};
+use super::{Held, Transfer};
 use crate::{
     Error, Rank, Result,
     counters::Count,
@@ -20,6 +20,18 @@ pub(super) enum Begun {
     Told(Ticket),
 }
 
+/// The put of `data`, whose own side is not registered yet.
+pub(crate) fn put(peer: Rank, to: Remote, data: &[u8]) -> Access {
+    let local = Local::unregistered(data.as_ptr().cast_mut());
+    Access::put(peer, to, local, data.len())
+}
+
+/// The get into `data`, whose own side is not registered yet.
+pub(crate) fn get(peer: Rank, from: Remote, data: &mut [u8]) -> Access {
+    let local = Local::unregistered(data.as_mut_ptr());
+    Access::get(peer, from, local, data.len())
+}
+
 impl Transfer {
     /// Writes to a peer's memory; remotely complete on return.
     ///
@@ -27,9 +39,10 @@ impl Transfer {
     /// [`Error::InHandler`], and what befalls the operation.
     pub(crate) fn write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
+        let access = put(peer, to, data).waiting();
         // SAFETY: `data` is borrowed until this returns, and a put only reads it. Who names a place
         // by its address promised that it can bear it.
-        unsafe { self.complete_one(&Access::put(peer, to, data)) }
+        unsafe { self.complete_one(&access) }
     }
 
     /// Reads a peer's memory.
@@ -38,22 +51,23 @@ impl Transfer {
     /// As [`write`](Self::write).
     pub(crate) fn read(&self, peer: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
+        let access = get(peer, from, data).waiting();
         // SAFETY: `data` is borrowed mutably until this returns.
-        unsafe { self.complete_one(&Access::get(peer, from, data)) }
+        unsafe { self.complete_one(&access) }
     }
 
     /// Begins a put or a get.
     ///
     /// # Safety
     /// Until the operation is complete, the own memory stays there, readable and unchanged for
-    /// a put, writable and left alone for a get. A place under [`Key::ANY`] can bear it.
+    /// a put, writable and left alone for a get. A place under [`Key::ANY`](hydrant_conduit::Key::ANY) can bear it.
     ///
     /// # Errors
     /// What is found at once: then nothing is under way.
     pub(crate) unsafe fn begin(&self, access: &Access) -> Result<Posted> {
         self.progress.to_the_end(|| {
             // SAFETY: the caller's promise.
-            let begun = unsafe { self.set_off::<false>(access)? };
+            let begun = unsafe { self.set_off(access)? };
             Ok(match begun {
                 Begun::Done => Posted::Done,
                 Begun::Posted(ticket, held, left) => {
@@ -72,7 +86,7 @@ impl Transfer {
     unsafe fn complete_one(&self, access: &Access) -> Result<()> {
         self.progress.to_the_end(|| {
             // SAFETY: the caller's promise.
-            match unsafe { self.set_off::<true>(access)? } {
+            match unsafe { self.set_off(access)? } {
                 Begun::Done => Ok(()),
                 Begun::Posted(ticket, held, left) => {
                     self.posted(ticket, held, left);
@@ -83,15 +97,13 @@ impl Transfer {
         })
     }
 
-    /// `WAITS`: the caller has nothing else to do until it is complete.
-    ///
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline(always)] // one function for each kind, in which a hit goes straight through
-    unsafe fn set_off<const WAITS: bool>(&self, access: &Access) -> Result<Begun> {
+    unsafe fn set_off(&self, access: &Access) -> Result<Begun> {
         match &self.registration {
             // SAFETY: the caller's promise.
-            Some(registration) => unsafe { self.registered::<WAITS>(registration, access) },
+            Some(registration) => unsafe { self.registered(registration, access) },
             // SAFETY: the caller's promise.
             None => unsafe { self.unregistered(access) },
         }
@@ -104,22 +116,13 @@ impl Transfer {
     #[inline]
     unsafe fn unregistered(&self, access: &Access) -> Result<Begun> {
         self.progress.tally.one(Count::Indirect);
-        let conduit = self.progress.conduit();
-        let Access {
-            peer,
-            remote,
-            local,
-            len,
-            ..
-        } = *access;
-        let posted = if access.is_put() {
-            // SAFETY: the caller's promise.
-            unsafe { conduit.write(peer, remote, local, len, Key::ANY) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { conduit.read(peer, remote, local, len, Key::ANY) }
+        // Nobody looks for the end of these in the call that posts them.
+        let access = Access {
+            waits: false,
+            ..*access
         };
-        match posted {
+        // SAFETY: the caller's promise.
+        match unsafe { self.progress.conduit().post(&access) } {
             Ok(Posted::Done) => Ok(Begun::Done),
             Ok(Posted::Pending(ticket)) => Ok(Begun::Posted(ticket, Held::nothing(), false)),
             Err(cause) => Err(Error::from(cause)),

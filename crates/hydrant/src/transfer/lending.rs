@@ -1,7 +1,7 @@
 //! Lending own memory to peers: by the registration room where memory must be registered, else as
 //! extents of the conduit.
 
-use hydrant_conduit::{Access as Permission, Key};
+use hydrant_conduit::{Key, Permission};
 
 use super::Transfer;
 use crate::{Result, registration::Record};

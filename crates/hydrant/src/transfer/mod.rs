@@ -1,5 +1,5 @@
 //! Everything one-sided that leaves the process, on every conduit: puts, gets and atomic operations
-//! of the NIC, from the [access](Access) that the typed interface describes to its completion.
+//! of the NIC, from the [access](hydrant_conduit::Access) that the typed interface describes to its completion.
 //!
 //! - Where the network needs no registered memory, an access goes to the conduit as it is
 //!   ([`begin`]).
@@ -13,7 +13,6 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
 
-mod access;
 mod begin;
 mod bounce;
 mod held;
@@ -27,12 +26,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use hydrant_conduit::{Delivery, Posted, ReplyPort, Ticket};
 use hydrant_launch::Bootstrap;
 
-pub(crate) use access::Access;
-
 use crate::{
     progress::{Operations, Outcome, Progress, Route, kind},
     registration::{Carrier, Piece, Registration, Setup},
 };
+pub(crate) use begin::{get, put};
 use bounce::Bounce;
 use held::Held;
 use under_way::UnderWay;
@@ -106,23 +104,8 @@ impl Operations for Transfer {
 
 impl Carrier for Transfer {
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome> {
-        let Piece {
-            peer,
-            remote,
-            local,
-            local_key,
-            len,
-            ..
-        } = *piece;
-        let conduit = self.progress.conduit();
-        let posted = if piece.put {
-            // SAFETY: the caller's promise.
-            unsafe { conduit.write(peer, remote, local, len, local_key) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { conduit.read(peer, remote, local, len, local_key) }
-        };
-        match posted {
+        // SAFETY: the caller's promise.
+        match unsafe { self.progress.conduit().post(&piece.access) } {
             Ok(Posted::Pending(ticket)) => {
                 self.posted(ticket, Held::piece(piece.id), false);
                 None

@@ -1,9 +1,9 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
-use hydrant_conduit::{Key, Posted, Remote};
+use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
 use hydrant_pinning::{Operation, Own, Region, Strategy};
 
-use super::{Access, Held, Transfer, begin::Begun, bounce::Bounced};
+use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
     Error, Rank, Result,
     counters::Count,
@@ -13,6 +13,12 @@ use crate::{
 
 /// The keys of memory that needs no registration.
 const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
+
+/// Whether data goes to the peer.
+#[inline(always)]
+fn is_put(access: &Access) -> bool {
+    access.operation == Kind::Put
+}
 
 /// How the own side of an operation stands.
 struct OwnSide {
@@ -25,26 +31,22 @@ struct OwnSide {
 impl OwnSide {
     /// Whether the network, or a slot, has the data of a put that was posted.
     fn is_taken(&self, access: &Access) -> bool {
-        access.is_put() && (self.bounced.is_some() || self.stands == Own::Inline)
+        is_put(access) && (self.bounced.is_some() || self.stands == Own::Inline)
     }
 }
 
 impl Transfer {
-    /// `WAITS`: the caller has nothing else to do until it is complete.
-    ///
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline(always)] // one function for each kind, in which a hit goes straight through
-    pub(super) unsafe fn registered<const WAITS: bool>(
+    pub(super) unsafe fn registered(
         &self,
         registration: &Registration,
         access: &Access,
     ) -> Result<Begun> {
         let progress = &*self.progress;
-        let Access {
-            peer, local, len, ..
-        } = *access;
-        let put = access.is_put();
+        let Access { peer, len, .. } = *access;
+        let put = is_put(access);
         if len == 0 {
             progress.tally.one(Count::Indirect);
             return Ok(Begun::Done);
@@ -59,7 +61,7 @@ impl Transfer {
         {
             progress.tally.one(Count::Indirect);
             // SAFETY: the caller's promise.
-            let posted = unsafe { self.hand_over::<WAITS>(access, remote, local, ANYWHERE) };
+            let posted = unsafe { self.hand_over(access, remote, access.local.addr, ANYWHERE) };
             if peer == progress.rank {
                 progress.conduit().copied(len);
             }
@@ -75,7 +77,7 @@ impl Transfer {
             };
         }
         // Of a bucket of several pages, some may be gone though others last.
-        let copied = access.is_anywhere() && registration.shares_buckets();
+        let copied = (access.remote.key == Key::ANY) && registration.shares_buckets();
         // SAFETY: the caller's promise, until what is held is given back.
         let own = unsafe { self.own_side(registration, access, copied) };
         let local = own.at.expose_provenance() as u64;
@@ -92,7 +94,7 @@ impl Transfer {
             let inside = progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until what is held is given
             // back.
-            let posted = unsafe { self.hand_over::<WAITS>(access, remote, own.at, keys) };
+            let posted = unsafe { self.hand_over(access, remote, own.at, keys) };
             drop(inside);
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
@@ -102,7 +104,7 @@ impl Transfer {
                 Ok(Posted::Done) => {
                     self.give_back_hit(registration, hit, own.bounced, true);
                     registration.let_go(lease);
-                    if WAITS && progress.is_due(len) && !progress.virtual_time {
+                    if access.waits && progress.is_due(len) && !progress.virtual_time {
                         progress.look_round();
                     }
                     Ok(Begun::Done)
@@ -194,8 +196,8 @@ impl Transfer {
             at,
             bounced,
         };
-        let Access { local, len, .. } = *access;
-        let put = access.is_put();
+        let (local, len) = (access.local.addr, access.len);
+        let put = is_put(access);
         if put && len <= registration.inline() {
             return side(Own::Inline, local, None);
         }
@@ -220,26 +222,26 @@ impl Transfer {
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline(always)]
-    unsafe fn hand_over<const WAITS: bool>(
+    unsafe fn hand_over(
         &self,
         access: &Access,
         offset: u64,
-        local: *mut u8,
+        addr: *mut u8,
         (remote_key, local_key): (u64, u64),
     ) -> Result<Posted, hydrant_conduit::Error> {
-        let (key, own) = (Key(remote_key), Key(local_key));
-        let place = Remote { key, offset };
-        let Access { peer, len, .. } = *access;
-        let conduit = self.progress.conduit();
-        // SAFETY: the caller's promise, for all four.
-        unsafe {
-            match (access.is_put(), WAITS) {
-                (true, true) => conduit.write_watched(peer, place, local, len, own),
-                (false, true) => conduit.read_watched(peer, place, local, len, own),
-                (true, false) => conduit.write(peer, place, local, len, own),
-                (false, false) => conduit.read(peer, place, local, len, own),
-            }
-        }
+        let access = Access {
+            remote: Remote {
+                key: Key(remote_key),
+                offset,
+            },
+            local: Local {
+                addr,
+                key: Key(local_key),
+            },
+            ..*access
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.progress.conduit().post(&access) }
     }
 
     /// Whether the NIC moves data in that direction by itself.

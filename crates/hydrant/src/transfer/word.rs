@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use hydrant_conduit::{Atomic, Key, Posted, Remote};
+use hydrant_conduit::{Access, Atomic, Key, Posted, Remote};
 
 use super::{Held, Transfer};
 use crate::{
@@ -77,9 +77,10 @@ impl Transfer {
         let conduit = self.progress.conduit();
         let mut was = 0;
         self.progress.to_the_end(|| {
+            let access = Access::atomic(rank, place, operation, &raw mut was);
             // SAFETY: `was` stays until `finish` returns, which it does only when the operation is
             // complete.
-            let posted = unsafe { conduit.atomic(rank, place, operation, &raw mut was) };
+            let posted = unsafe { conduit.post(&access) };
             match posted {
                 Ok(Posted::Pending(ticket)) => {
                     self.posted(ticket, held, false);

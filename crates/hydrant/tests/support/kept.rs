@@ -4,14 +4,10 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use hydrant::{Caps, Rank};
-use hydrant_conduit::{
-    Access, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink, Sleeper, Standing,
-    Window,
-};
+use hydrant_conduit::{Access, Conduit, Error, Forward, Key, Local, Operation, Permission, Posted};
 
 /// Most bytes that the NIC takes along.
 const INLINE: usize = 64;
@@ -107,7 +103,7 @@ impl Layer {
         let start = held.as_mut_ptr().cast::<u8>();
         let start = start.wrapping_add(start.align_offset(4096));
         // SAFETY: memory of the layer, which lives as long as the conduit.
-        let key = unsafe { inner.register(start, HELD * INLINE, Access::ReadWrite) };
+        let key = unsafe { inner.register(start, HELD * INLINE, Permission::ReadWrite) };
         Self {
             inner,
             caps,
@@ -119,7 +115,7 @@ impl Layer {
     }
 
     /// Takes bytes along: where they are from now on.
-    fn take(&self, from: *const u8, len: usize) -> *const u8 {
+    fn take(&self, from: *const u8, len: usize) -> *mut u8 {
         let start = self.held.as_ptr().cast::<u8>().cast_mut();
         let start = start.wrapping_add(start.align_offset(4096));
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,16 +130,25 @@ impl Layer {
 
 // SAFETY: every call is handed on to a conduit that keeps the contract; what a write takes along is
 // the layer's own memory for as long as the layer lives.
-unsafe impl Conduit for Layer {
+unsafe impl Forward for Layer {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.inner
+    }
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        let key = unsafe { self.inner.register(addr, len, access) }?;
+        let key = unsafe { self.inner.register(addr, len, permission) }?;
         let mut state = self.kept.state();
-        let rank = self.rank().0;
+        let rank = self.inner.rank().0;
         state.extents.insert((rank, key.0), (addr.addr(), len));
         let own = state.extents.iter().filter(|((of, _), _)| *of == rank);
         let bytes = own.map(|(_, (_, len))| *len as u64).sum();
@@ -152,130 +157,31 @@ unsafe impl Conduit for Layer {
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
-        self.kept.state().extents.remove(&(self.rank().0, key.0));
+        self.kept
+            .state()
+            .extents
+            .remove(&(self.inner.rank().0, key.0));
         self.inner.deregister(key)
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        if peer != self.rank() && local == Key::ANY {
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        let Access {
+            peer, local, len, ..
+        } = *access;
+        let put = access.operation == Operation::Put;
+        if put && peer != self.inner.rank() && local.key == Key::ANY {
             assert!(len <= INLINE, "{len} bytes do not go along");
             self.kept.state().inline += 1;
-            let held = self.take(from, len);
+            let addr = self.take(local.addr, len);
+            let key = self.key;
+            let access = Access {
+                local: Local { addr, key },
+                ..*access
+            };
             // SAFETY: the same contract, from the layer's own memory.
-            return unsafe { self.inner.write(peer, to, held, len, self.key) };
+            return unsafe { self.inner.post(&access) };
         }
         // SAFETY: the same contract.
-        unsafe { self.inner.write(peer, to, from, len, local) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.inner.read(peer, from, to, len, local) }
-    }
-
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        self.inner.window(peer)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        self.inner.door(peer)
-    }
-
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        self.inner.commit(offset, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.inner.commit_huge(offset, len)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        self.inner.decommit(offset, len);
-    }
-
-    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
-        self.inner.send(peer, message)
-    }
-
-    fn handled(&self, peer: Rank) -> (u64, u64) {
-        self.inner.handled(peer)
-    }
-
-    fn poll(&self, sink: &mut dyn Sink) -> usize {
-        self.inner.poll(sink)
-    }
-
-    fn drain(&self, sink: &mut dyn Sink) -> usize {
-        self.inner.drain(sink)
-    }
-
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        self.inner.wait(sleeper, timeout, ready);
-    }
-
-    fn ring(&self, peer: Rank) {
-        self.inner.ring(peer);
-    }
-
-    fn wake(&self, peer: Rank) {
-        self.inner.wake(peer);
-    }
-
-    fn standing(&self, peer: Rank) -> Standing {
-        self.inner.standing(peer)
-    }
-
-    fn first_lost(&self) -> Option<Rank> {
-        self.inner.first_lost()
-    }
-
-    fn changes(&self) -> u64 {
-        self.inner.changes()
-    }
-
-    fn expel(&self, peer: Rank) {
-        self.inner.expel(peer);
-    }
-
-    fn leave(&self, orderly: bool) {
-        self.inner.leave(orderly);
-    }
-
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-
-    fn compute(&self, operations: u64, sink: &mut dyn Sink) {
-        self.inner.compute(operations, sink);
-    }
-
-    fn glance(&self) {
-        self.inner.glance();
-    }
-
-    fn copied(&self, bytes: usize) {
-        self.inner.copied(bytes);
+        unsafe { self.inner.post(access) }
     }
 }

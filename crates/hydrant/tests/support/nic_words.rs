@@ -13,8 +13,8 @@ use std::{
 
 use hydrant::{Caps, Rank};
 use hydrant_conduit::{
-    Access, Atomic, Atomicity, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink,
-    Sleeper, Standing, Ticket, Window,
+    Access, Atomic, Atomicity, Conduit, Error, Forward, Key, Operation, Permission, Posted, Remote,
+    Sink, Sleeper, Standing, Ticket,
 };
 
 /// What all ranks share.
@@ -83,7 +83,7 @@ impl Nics {
         let drawn = state.done.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let lost = state.lossy > 0 && drawn.is_multiple_of(state.lossy);
         // SAFETY: registered memory of a rank of this process, shared and aligned as the callers
-        // of `Conduit::atomic` see to.
+        // of `Conduit::post` see to.
         let cell = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
         let was = cell.load(Relaxed);
         // Who else changes it now has done so in vain.
@@ -129,55 +129,36 @@ impl Layer {
 // SAFETY: every call is handed on to a conduit that keeps the contract, but for atomic operations:
 // those are done when their call returns, under tickets that no other operation has, and on words
 // of extents in force alone.
-unsafe impl Conduit for Layer {
+unsafe impl Forward for Layer {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.inner
+    }
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    unsafe fn atomic(
+    unsafe fn register(
         &self,
-        peer: Rank,
-        word: Remote,
-        operation: Atomic,
-        was: *mut u64,
-    ) -> Result<Posted, Error> {
-        if self.standing(peer) != Standing::Present {
-            return Err(Error::PeerLost(peer));
-        }
-        let key = word.key.0;
-        let (found, lost) =
-            (self.nics.change(peer, word, operation)).ok_or(Error::Revoked { peer, key })?;
-        let own = peer == self.rank();
-        if own || !lost {
-            // SAFETY: writable by nobody else, says the caller.
-            unsafe { was.write(found) };
-        }
-        if own {
-            return Ok(Posted::Done);
-        }
-        let ticket = Ticket(self.next.fetch_add(1, Relaxed));
-        let outcome = if lost {
-            Err(Error::ResultLost { peer })
-        } else {
-            Ok(())
-        };
-        self.ended().push((ticket, outcome));
-        Ok(Posted::Pending(ticket))
-    }
-
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        let key = unsafe { self.inner.register(addr, len, access) }?;
-        if access == Access::ReadWrite {
+        let key = unsafe { self.inner.register(addr, len, permission) }?;
+        if permission == Permission::ReadWrite {
             let mut state = self.nics.state();
-            let name = (self.rank().0, key.0);
+            let name = (self.inner.rank().0, key.0);
             state.extents.insert(name, (addr.expose_provenance(), len));
         }
         Ok(key)
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
-        self.nics.state().extents.remove(&(self.rank().0, key.0));
+        self.nics
+            .state()
+            .extents
+            .remove(&(self.inner.rank().0, key.0));
         self.inner.deregister(key)
     }
 
@@ -197,96 +178,34 @@ unsafe impl Conduit for Layer {
         }
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.inner.write(peer, to, from, len, local) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.inner.read(peer, from, to, len, local) }
-    }
-
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        self.inner.window(peer)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        self.inner.door(peer)
-    }
-
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        self.inner.commit(offset, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.inner.commit_huge(offset, len)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        self.inner.decommit(offset, len);
-    }
-
-    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
-        self.inner.send(peer, message)
-    }
-
-    fn handled(&self, peer: Rank) -> (u64, u64) {
-        self.inner.handled(peer)
-    }
-
-    fn ring(&self, peer: Rank) {
-        self.inner.ring(peer);
-    }
-
-    fn wake(&self, peer: Rank) {
-        self.inner.wake(peer);
-    }
-
-    fn standing(&self, peer: Rank) -> Standing {
-        self.inner.standing(peer)
-    }
-
-    fn first_lost(&self) -> Option<Rank> {
-        self.inner.first_lost()
-    }
-
-    fn changes(&self) -> u64 {
-        self.inner.changes()
-    }
-
-    fn expel(&self, peer: Rank) {
-        self.inner.expel(peer);
-    }
-
-    fn leave(&self, orderly: bool) {
-        self.inner.leave(orderly);
-    }
-
-    fn now(&self) -> Duration {
-        self.inner.now()
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        let Operation::Atomic(operation) = access.operation else {
+            // SAFETY: the same contract.
+            return unsafe { self.inner.post(access) };
+        };
+        let (peer, word) = (access.peer, access.remote);
+        if self.inner.standing(peer) != Standing::Present {
+            return Err(Error::PeerLost(peer));
+        }
+        let key = word.key.0;
+        let (found, lost) =
+            (self.nics.change(peer, word, operation)).ok_or(Error::Revoked { peer, key })?;
+        let own = peer == self.inner.rank();
+        if own || !lost {
+            // SAFETY: writable by nobody else, says the caller.
+            unsafe { access.local.addr.cast::<u64>().write(found) };
+        }
+        if own {
+            return Ok(Posted::Done);
+        }
+        let ticket = Ticket(self.next.fetch_add(1, Relaxed));
+        let outcome = if lost {
+            Err(Error::ResultLost { peer })
+        } else {
+            Ok(())
+        };
+        self.ended().push((ticket, outcome));
+        Ok(Posted::Pending(ticket))
     }
 }
 

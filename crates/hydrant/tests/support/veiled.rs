@@ -1,15 +1,10 @@
 //! A job whose ranks are threads of the test and reach no memory but their own directly, as
 //! over a network.
 
-#![allow(unsafe_code)] // implements the contract's unsafe methods, by handing them on
+#![allow(unsafe_code)] // implements the contract
 
-use std::time::Duration;
-
-use hydrant::{Caps, Job, JobBuilder, Rank, Result};
-use hydrant_conduit::{
-    Access, Conduit, Door, Error, Key, Message, Posted, Remote, Sent, Sink, Sleeper, Standing,
-    Window,
-};
+use hydrant::{Job, JobBuilder, Rank, Result};
+use hydrant_conduit::{Conduit, Door, Forward, Window};
 
 /// A conduit that does not show the memory of peers.
 struct Veiled(Box<dyn Conduit>);
@@ -37,121 +32,16 @@ pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
 }
 
 // SAFETY: every call is handed on to a conduit that keeps the contract, which may map less.
-unsafe impl Conduit for Veiled {
+unsafe impl Forward for Veiled {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.0
+    }
+
     fn window(&self, peer: Rank) -> Option<&Window> {
         (self.0.window(peer)).filter(|_| peer == self.0.rank())
     }
 
     fn door(&self, peer: Rank) -> Option<&Door> {
         (self.0.door(peer)).filter(|_| peer == self.0.rank())
-    }
-
-    fn rank(&self) -> Rank {
-        self.0.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.0.size()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        self.0.commit(offset, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.0.commit_huge(offset, len)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        self.0.decommit(offset, len);
-    }
-
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.0.register(addr, len, access) }
-    }
-
-    fn deregister(&self, key: Key) -> Result<(), Error> {
-        self.0.deregister(key)
-    }
-
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.0.write(peer, to, from, len, local) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.0.read(peer, from, to, len, local) }
-    }
-
-    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
-        self.0.send(peer, message)
-    }
-
-    fn handled(&self, peer: Rank) -> (u64, u64) {
-        self.0.handled(peer)
-    }
-
-    fn poll(&self, sink: &mut dyn Sink) -> usize {
-        self.0.poll(sink)
-    }
-
-    fn drain(&self, sink: &mut dyn Sink) -> usize {
-        self.0.drain(sink)
-    }
-
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        self.0.wait(sleeper, timeout, ready);
-    }
-
-    fn ring(&self, peer: Rank) {
-        self.0.ring(peer);
-    }
-
-    fn wake(&self, peer: Rank) {
-        self.0.wake(peer);
-    }
-
-    fn standing(&self, peer: Rank) -> Standing {
-        self.0.standing(peer)
-    }
-
-    fn first_lost(&self) -> Option<Rank> {
-        self.0.first_lost()
-    }
-
-    fn changes(&self) -> u64 {
-        self.0.changes()
-    }
-
-    fn expel(&self, peer: Rank) {
-        self.0.expel(peer);
-    }
-
-    fn leave(&self, orderly: bool) {
-        self.0.leave(orderly);
-    }
-
-    fn now(&self) -> Duration {
-        self.0.now()
     }
 }

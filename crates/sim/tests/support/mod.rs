@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink,
-    Sleeper, Ticket, Window,
+    Access, Conduit, Delivery, Error, Key, Local, Message, Permission, Posted, Rank, Remote,
+    ReplyPort, Sent, Sink, Sleeper, Ticket, Window,
 };
 use hydrant_sim::{Faults, Options, Profile, Sim, World};
 
@@ -97,8 +97,8 @@ impl Member<'_> {
     }
 
     /// Registers a window and tells all: what all told, by rank.
-    pub fn publish(&self, window: &Window, access: Access, round: u64) -> Vec<Remote> {
-        let key = register(&self.conduit, window, access).unwrap();
+    pub fn publish(&self, window: &Window, permission: Permission, round: u64) -> Vec<Remote> {
+        let key = register(&self.conduit, window, permission).unwrap();
         let offset = window.addr() as u64;
         let entry = (self.rank(), round, Remote { key, offset });
         self.shared.places.lock().unwrap().push(entry);
@@ -118,11 +118,13 @@ impl Member<'_> {
         to: Remote,
         from: &Window,
         len: usize,
-        local: Key,
+        key: Key,
     ) -> Result<Ticket, Error> {
         assert!(len <= from.len());
+        let addr = from.as_ptr();
+        let access = Access::put(peer, to, Local { addr, key }, len);
         // SAFETY: tests keep their windows until all their operations are complete.
-        match unsafe { self.conduit.write(peer, to, from.as_ptr(), len, local)? } {
+        match unsafe { self.conduit.post(&access)? } {
             Posted::Pending(ticket) => Ok(ticket),
             Posted::Done => panic!("no write under a key is done at once"),
         }
@@ -148,9 +150,9 @@ impl Member<'_> {
         to: Remote,
         from: &Window,
         len: usize,
-        local: Key,
+        key: Key,
     ) -> Result<(), Error> {
-        let ticket = self.post(peer, to, from, len, local)?;
+        let ticket = self.post(peer, to, from, len, key)?;
         self.finish(log, ticket)
     }
 
@@ -167,9 +169,9 @@ impl Member<'_> {
     }
 }
 
-pub fn register(conduit: &Sim, window: &Window, access: Access) -> Result<Key, Error> {
+pub fn register(conduit: &Sim, window: &Window, permission: Permission) -> Result<Key, Error> {
     // SAFETY: tests keep their windows, which bear being written to.
-    unsafe { conduit.register(window.as_ptr(), window.len(), access) }
+    unsafe { conduit.register(window.as_ptr(), window.len(), permission) }
 }
 
 /// What arrived.

@@ -381,7 +381,7 @@ impl UnderWay {
         if key != Key::ANY {
             return core.table.push(key, self.span(at, bytes), &pipe.ends);
         }
-        // SAFETY: readable until the operation is complete, the contract of `Conduit::write`.
+        // SAFETY: readable until the operation is complete, the contract of `Conduit::post`.
         let filled = unsafe { pipe.fill(local.0.wrapping_add(at), bytes) };
         if filled {
             Ok(())

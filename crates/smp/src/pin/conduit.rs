@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
-    Standing, Window,
+    Access, Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
+    Sleeper, Standing, Window,
     memory::{Place, Segment},
 };
 
@@ -89,7 +89,7 @@ impl Pinned {
     /// One access to memory of any rank.
     ///
     /// # Safety
-    /// As [`Conduit::write`] and [`Conduit::read`].
+    /// As [`Conduit::post`].
     unsafe fn access(
         &self,
         peer: Rank,
@@ -189,7 +189,7 @@ impl Pinned {
     /// A copy by the processor, to or from any address of this process.
     ///
     /// # Safety
-    /// As [`Conduit::write`] and [`Conduit::read`].
+    /// As [`Conduit::post`].
     unsafe fn copy(
         &self,
         way: Way,
@@ -226,7 +226,7 @@ impl Pinned {
 // SAFETY: 1. An asker forgets an operation before it keeps the event of its end, under a ticket
 //            counted up; what the own rank does is done when the call returns.
 //         2. The NIC's thread moves data only from and to pages of the table, which checks key,
-//            range and access, and waits for who uses an extent before it is gone.
+//            range and permission, and waits for who uses an extent before it is gone.
 //         3. `window` is the one segment, and `segment_part` checks what is decommitted.
 //         4. They come from the core and from `caps`, which do not change.
 unsafe impl Conduit for Pinned {
@@ -255,7 +255,7 @@ unsafe impl Conduit for Pinned {
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
         let place = self.segment_part(offset, len)?;
         let available = available_memory();
-        if len as u64 > available || !place.pin(Access::ReadWrite) {
+        if len as u64 > available || !place.pin(Permission::ReadWrite) {
             return Err(Error::OutOfMemory {
                 wanted: len as u64,
                 available,
@@ -274,37 +274,30 @@ unsafe impl Conduit for Pinned {
         }
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Key, Error> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the contract of the method: the memory bears what peers do with the key.
-        unsafe { self.core.table.register(addr.addr(), len, access) }
+        unsafe { self.core.table.register(addr.addr(), len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
         self.core.table.deregister(key)
     }
 
-    unsafe fn write(
-        &self,
-        peer: Rank,
-        to: Remote,
-        from: *const u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract; `Way::Out` only reads `from`.
-        unsafe { self.access(peer, Way::Out, to, from.cast_mut(), len, local) }
-    }
-
-    unsafe fn read(
-        &self,
-        peer: Rank,
-        from: Remote,
-        to: *mut u8,
-        len: usize,
-        local: Key,
-    ) -> Result<Posted, Error> {
-        // SAFETY: the same contract.
-        unsafe { self.access(peer, Way::In, from, to, len, local) }
+    unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
+        use hydrant_conduit::Operation::{Atomic, Get, Put};
+        let (peer, local, len) = (access.peer, access.local, access.len);
+        let way = match access.operation {
+            Put => Way::Out,
+            Get => Way::In,
+            Atomic(_) => return Err(self.caps.no_atomics()),
+        };
+        // SAFETY: the same contract; `Way::Out` only reads local memory.
+        unsafe { self.access(peer, way, access.remote, local.addr, len, local.key) }
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 use std::{io, time::Instant};
 
 use hydrant_conduit::{
-    Access, Cost, Error, Rank, Registration, measure,
+    Cost, Error, Permission, Rank, Registration, measure,
     memory::{PAGE, memlock, pinnable},
 };
 
@@ -149,7 +149,7 @@ fn measure(table: &Table) -> Option<(Cost, Cost, f64)> {
     let once = |addr: *mut u8, len: usize| {
         let begun = Instant::now();
         // SAFETY: no one is told the key, so nothing is written to the memory.
-        let key = unsafe { table.register(addr.addr(), len, Access::ReadWrite)? };
+        let key = unsafe { table.register(addr.addr(), len, Permission::ReadWrite)? };
         let registered = begun.elapsed();
         let begun = Instant::now();
         table.deregister(key)?;

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Access, Error, Key, Rank};
+use hydrant_conduit::{Error, Key, Permission, Rank};
 
 use super::{
     limits::Limits,
@@ -133,13 +133,13 @@ impl Table {
     /// Registers memory; nothing is known of it yet but its addresses.
     ///
     /// # Safety
-    /// With [`Access::ReadWrite`], until it is deregistered: the memory that is there now bears
+    /// With [`Permission::ReadWrite`], until it is deregistered: the memory that is there now bears
     /// being written to by who uses the key.
     pub(super) unsafe fn register(
         &self,
         addr: usize,
         len: usize,
-        access: Access,
+        permission: Permission,
     ) -> Result<Key, Error> {
         if len > MOST_BYTES {
             return Err(Error::Exhausted {
@@ -152,7 +152,7 @@ impl Table {
         for number in first..first + self.shards.len() {
             let mut shard = self.shard(number);
             let Some(index) = shard.room() else { continue };
-            let placed = shard.pin(index, addr, len, access);
+            let placed = shard.pin(index, addr, len, permission);
             let (pinned, snapshot) = match placed {
                 Ok(placed) => placed,
                 Err(cause) => {
@@ -165,7 +165,7 @@ impl Table {
                 generation: entry.generation.wrapping_add(1),
                 addr,
                 len,
-                writable: access == Access::ReadWrite,
+                writable: permission == Permission::ReadWrite,
                 pinned,
                 snapshot,
             };
@@ -260,7 +260,7 @@ impl Shard {
         index: u32,
         addr: usize,
         len: usize,
-        access: Access,
+        permission: Permission,
     ) -> Result<(usize, Option<Snapshot>), Unpinnable> {
         if len == 0 {
             return Ok((addr, None));
@@ -268,7 +268,7 @@ impl Shard {
         match self.ring.pin(index, addr, len) {
             Ok(()) => Ok((addr, None)),
             // The kernel pins for writing alone.
-            Err(Unpinnable::Address) if access == Access::Read => {
+            Err(Unpinnable::Address) if permission == Permission::Read => {
                 let snapshot = Snapshot::take(addr, len)?;
                 self.ring.pin(index, snapshot.addr(), len)?;
                 Ok((snapshot.addr(), Some(snapshot)))

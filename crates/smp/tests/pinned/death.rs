@@ -1,6 +1,6 @@
 //! Ranks that are killed while data moves.
 
-use hydrant_conduit::{Access, Conduit, Error, Posted, Rank, Standing};
+use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing};
 
 use super::{Log, Pages, heard, pinned_pages, post_get, post_put, told};
 use crate::family::Child;
@@ -14,8 +14,12 @@ const VICTIM: Rank = Rank(2);
 pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::default();
     let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
-    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
+    let local = buffer
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     if conduit.rank() == VICTIM {
         // Its application does nothing at all.
@@ -76,12 +80,16 @@ fn survived(child: &Child) {
 pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::default();
     let memory = Pages::new(PAGES);
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     if conduit.rank() == VICTIM {
         let buffer = Pages::new(PAGES);
         buffer.fill(1);
-        let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+        let local = buffer
+            .register(conduit, Permission::ReadWrite)
+            .expect("room");
         loop {
             let mut posted = 0;
             for place in places.iter().take(2).enumerate() {

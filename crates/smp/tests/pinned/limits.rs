@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hydrant_conduit::{Access, Conduit, Error, Rank};
+use hydrant_conduit::{Conduit, Error, Permission, Rank};
 use hydrant_smp::pin;
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
@@ -32,7 +32,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
         "it says that {all} pages may be pinned"
     );
     assert_eq!(pinned_pages(), 0);
-    match Pages::new(17).register(&conduit, Access::ReadWrite) {
+    match Pages::new(17).register(&conduit, Permission::ReadWrite) {
         Err(Error::Exhausted { limit, remedy, .. }) => {
             assert_eq!(limit, LIMIT as u64);
             assert!(remedy.contains("ulimit -l"), "{remedy}");
@@ -42,7 +42,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     for _ in 0..3 {
         let mut held = Vec::new();
         let refused = loop {
-            match Pages::new(1).register(&conduit, Access::ReadWrite) {
+            match Pages::new(1).register(&conduit, Permission::ReadWrite) {
                 Ok(key) if held.len() <= 16 => held.push(key),
                 other => break other,
             }
@@ -114,7 +114,9 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
 pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::default();
     let memory = Pages::new(1);
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let full = (conduit.rank() == Rank(0)).then(take_all_descriptors);
     let places = child.exchange(&told(memory.remote(key)));
     let other = Rank(1 - conduit.rank().0);
@@ -137,7 +139,9 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
 pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::default();
     let memory = Pages::new(1);
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     let before = open_pipes();
     child.meet(|| ());

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread};
 
-use hydrant_conduit::{Access, Conduit, Rank};
+use hydrant_conduit::{Conduit, Permission, Rank};
 use hydrant_smp::pin;
 
 use super::{Log, PAGE, Pages, heard, pinned_pages, told};
@@ -29,9 +29,9 @@ pub(crate) fn counted() {
     let mut sum = 0;
     for (number, pages) in [1, 7, 512, 2000, 64].into_iter().enumerate() {
         let memory = Pages::new(pages);
-        // Touched or not, and for whatever access.
-        let access = [Access::Read, Access::ReadWrite][number % 2];
-        held.push((memory.register(&*conduit, access).expect("room"), pages));
+        // Touched or not, and for whatever permission.
+        let permission = [Permission::Read, Permission::ReadWrite][number % 2];
+        held.push((memory.register(&*conduit, permission).expect("room"), pages));
         sum += pages;
         assert_eq!(pinned_pages(), sum, "{pages} pages more");
     }
@@ -47,17 +47,23 @@ pub(crate) fn counted() {
         )
     }
     .expect("mapped");
-    held.push((constant.register(&*conduit, Access::Read).expect("room"), 3));
+    held.push((
+        constant
+            .register(&*conduit, Permission::Read)
+            .expect("room"),
+        3,
+    ));
     sum += 3;
     assert_eq!(pinned_pages(), sum, "a copy");
-    assert!(constant.register(&*conduit, Access::ReadWrite).is_err());
+    assert!(constant.register(&*conduit, Permission::ReadWrite).is_err());
     // A part of a page takes all of it.
     let part = Pages {
         len: 100,
         ..Pages::new(1)
     };
     held.push((
-        part.register(&*conduit, Access::ReadWrite).expect("room"),
+        part.register(&*conduit, Permission::ReadWrite)
+            .expect("room"),
         1,
     ));
     sum += 1;
@@ -67,7 +73,7 @@ pub(crate) fn counted() {
         sum -= pages;
         assert_eq!(pinned_pages(), sum, "{pages} pages fewer");
     }
-    let left = Pages::new(100).register(&*conduit, Access::ReadWrite);
+    let left = Pages::new(100).register(&*conduit, Permission::ReadWrite);
     left.expect("room");
     drop(conduit);
     assert_eq!(
@@ -85,10 +91,14 @@ pub(crate) fn remapped() {
     for pages in [1, 33] {
         let memory = Pages::new(pages);
         memory.fill(1);
-        let key = memory.register(&*owner, Access::ReadWrite).expect("room");
+        let key = memory
+            .register(&*owner, Permission::ReadWrite)
+            .expect("room");
         let remote = memory.remote(key);
         let buffer = Pages::new(pages);
-        let local = buffer.register(&*peer, Access::ReadWrite).expect("room");
+        let local = buffer
+            .register(&*peer, Permission::ReadWrite)
+            .expect("room");
         memory.anew();
         assert!(memory.all(0), "new pages");
         buffer.fill(9);
@@ -137,8 +147,12 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
     let me = conduit.rank().0;
     let right = Rank((me + 1) % 3);
     let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
-    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
+    let local = buffer
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     let to = heard(&places[right.index()]);
     for round in 0..20_u8 {
@@ -167,8 +181,12 @@ pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::default();
     let (memory, buffer) = (Pages::new(4), Pages::new(4));
     memory.fill(7);
-    let key = memory.register(conduit, Access::ReadWrite).expect("room");
-    let local = buffer.register(conduit, Access::ReadWrite).expect("room");
+    let key = memory
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
+    let local = buffer
+        .register(conduit, Permission::ReadWrite)
+        .expect("room");
     let places = child.exchange(&told(memory.remote(key)));
     // SAFETY: the child stores to memory of its own and exits, no more.
     match unsafe { libc::fork() } {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Posted, Rank, Remote, ReplyPort, Sink, Sleeper, Ticket,
+    Access, Conduit, Delivery, Error, Key, Local, Permission, Posted, Rank, Remote, ReplyPort,
+    Sink, Sleeper, Ticket,
 };
 use rustix::mm::{self, MapFlags, ProtFlags};
 
@@ -74,10 +75,20 @@ impl Pages {
         })
     }
 
-    pub(crate) fn register(self, conduit: &dyn Conduit, access: Access) -> Result<Key, Error> {
+    /// As the own side of an operation, under a key.
+    pub(crate) fn local(self, key: Key) -> Local {
+        let addr = self.base;
+        Local { addr, key }
+    }
+
+    pub(crate) fn register(
+        self,
+        conduit: &dyn Conduit,
+        permission: Permission,
+    ) -> Result<Key, Error> {
         // SAFETY: the pages stay mapped, or are unmapped to see what comes of it, and nothing
         // holds a reference to them.
-        unsafe { conduit.register(self.base, self.len, access) }
+        unsafe { conduit.register(self.base, self.len, permission) }
     }
 
     pub(crate) fn remote(self, key: Key) -> Remote {
@@ -174,7 +185,7 @@ pub(crate) fn post_put(
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: test pages are never unmapped while in use; `to` is memory of a test.
-    unsafe { conduit.write(peer, to, from.base, from.len, key) }
+    unsafe { conduit.post(&Access::put(peer, to, from.local(key), from.len)) }
 }
 
 /// Begins a read of all of `to`.
@@ -186,7 +197,7 @@ pub(crate) fn post_get(
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: as above; nobody else uses `to`.
-    unsafe { conduit.read(peer, from, to.base, to.len, key) }
+    unsafe { conduit.post(&Access::get(peer, from, to.local(key), to.len)) }
 }
 
 /// A place, as ranks tell it each other.

@@ -4,7 +4,7 @@
 
 use std::{ffi::c_void, io, ptr::NonNull, sync::Arc};
 
-use hydrant_conduit::{Access, memory::PAGE};
+use hydrant_conduit::{Permission, memory::PAGE};
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::Nic;
@@ -32,11 +32,11 @@ impl Region {
         nic: &Arc<Nic>,
         addr: *mut u8,
         len: usize,
-        access: Access,
+        permission: Permission,
     ) -> io::Result<Self> {
-        let flags = match access {
-            Access::Read => ffi::IBV_ACCESS_REMOTE_READ,
-            Access::ReadWrite => {
+        let flags = match permission {
+            Permission::Read => ffi::IBV_ACCESS_REMOTE_READ,
+            Permission::ReadWrite => {
                 let atomic = if nic.limits.atomics.is_some() {
                     ffi::IBV_ACCESS_REMOTE_ATOMIC
                 } else {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hydrant_conduit::{Access, Conduit, Cost, measure::fit};
+use hydrant_conduit::{Conduit, Cost, Permission, measure::fit};
 use hydrant_smp::pin;
 use hydrant_verbs::{Bare, Options};
 
@@ -117,7 +117,7 @@ fn note(times: &mut [Vec<f64>; 2], took: [Duration; 2]) {
 fn through(conduit: &dyn Conduit, extent: &mut [u8]) -> Result<[Duration; 2], String> {
     let start = Instant::now();
     // SAFETY: the memory is borrowed until it was deregistered, and nobody is told the key.
-    let key = unsafe { conduit.register(extent.as_mut_ptr(), extent.len(), Access::ReadWrite) };
+    let key = unsafe { conduit.register(extent.as_mut_ptr(), extent.len(), Permission::ReadWrite) };
     let key = key.map_err(|cause| cause.to_string())?;
     let registered = start.elapsed();
     conduit.deregister(key).map_err(|cause| cause.to_string())?;
