@@ -16,7 +16,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use hydrant_conduit::{Delivery, Door, Message, Sent, Window};
+use hydrant_conduit::{Delivery, Message, Sent, WakeWord, Window};
 
 use crate::{Rank, Result, am::kind, job::Core, memory::SYSTEM, progress};
 
@@ -99,10 +99,10 @@ pub(crate) fn stored(core: &Core, delivery: &Delivery<'_>) {
     // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
     // has the fence.
     compiler_fence(SeqCst);
-    if let Some(door) = core.conduit.door(core.rank)
-        && door.bell.load(std::sync::atomic::Ordering::Relaxed) & Door::APPLICATION != 0
+    if let Some(door) = core.conduit.wake_word(core.rank)
+        && door.bits.load(std::sync::atomic::Ordering::Relaxed) & WakeWord::APPLICATION != 0
     {
-        core.conduit.ring(core.rank);
+        core.conduit.notify(core.rank);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use hydrant_conduit::{Door, Line, Window, Word32, memory::Fault};
+use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
 use super::{
     area::Area,
@@ -58,10 +58,10 @@ pub(super) enum Outlet {
 
 impl Peer {
     pub(super) fn new(core: &Core, rank: Rank, offset: usize, len: usize) -> Result<Self> {
-        let scratch = match (core.conduit.window(rank), core.conduit.door(rank)) {
+        let scratch = match (core.conduit.window(rank), core.conduit.wake_word(rank)) {
             (Some(window), Some(door)) => Scratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
-                bell: door.bell.clone(),
+                bell: door.bits.clone(),
             },
             _ => Scratch::Far(offset),
         };
@@ -217,8 +217,8 @@ impl Team {
         };
         // The sleeper's side has the fence.
         compiler_fence(SeqCst);
-        if bell.load(Relaxed) & Door::APPLICATION != 0 {
-            self.core.conduit.ring(peer.rank);
+        if bell.load(Relaxed) & WakeWord::APPLICATION != 0 {
+            self.core.conduit.notify(peer.rank);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Core {
         if self.progress.virtual_time {
             match super::may_wait("a look") {
                 Ok(()) => _ = self.look_round(),
-                Err(_) => self.conduit.glance(),
+                Err(_) => self.conduit.poll_memory(),
             }
         }
     }

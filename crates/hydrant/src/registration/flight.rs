@@ -82,7 +82,7 @@ impl Core {
     /// for it.
     pub(super) fn tell_sleepers(&self) {
         if self.progress.has_sleepers() {
-            self.conduit.ring(self.rank);
+            self.conduit.notify(self.rank);
         }
     }
 

@@ -34,7 +34,7 @@ impl Job {
         core.tally.one(Count::Puts);
         core.tally.add(Count::PutBytes, data.len() as u64);
         (core.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
-        core.conduit.ring(rank);
+        core.conduit.notify(rank);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl Job {
                 core.tally.add(Count::PutBytes, bytes.len() as u64);
                 core.write(to.rank(), remote, bytes)
                     .map_err(in_elements::<T>(data.len()))?;
-                core.conduit.ring(to.rank());
+                core.conduit.notify(to.rank());
                 Ok(())
             }
         }
@@ -173,7 +173,7 @@ impl Core {
 
     pub(super) fn touched(&self, rank: Rank, posted: Posted) {
         if posted == Posted::Done {
-            self.conduit.ring(rank);
+            self.conduit.notify(rank);
         }
     }
 }
