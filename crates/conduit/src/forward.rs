@@ -5,14 +5,17 @@
 use std::time::Duration;
 
 use crate::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Sent, Sink,
-    Sleeper, Standing, Window,
+    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
+    Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 
-/// Takes the safe methods of [`Conduit`] and makes two things of them: [`Forward`], where each
-/// hands its call on to the inner conduit, and a conduit of everything that is a [`Forward`].
+/// Takes the safe methods of a conduit, trait by trait, and makes two things of them: [`Forward`],
+/// where each hands its call on to the inner conduit, and these traits for everything that is a
+/// [`Forward`].
 macro_rules! forward {
-    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
+    ($($trait:ident {
+        $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*
+    })*) => {
         /// A conduit around another: what is not written out is handed on to [`inner`](Self::inner).
         ///
         /// # Safety
@@ -24,12 +27,12 @@ macro_rules! forward {
             /// The conduit within.
             fn inner(&self) -> &dyn Conduit;
 
-            $(
+            $($(
                 #[inline]
                 fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
                     self.inner().$name($($argument),*)
                 }
-            )*
+            )*)*
 
             unsafe fn register(
                 &self,
@@ -47,14 +50,19 @@ macro_rules! forward {
             }
         }
 
-        // SAFETY: who implements `Forward` promises what a conduit does.
-        unsafe impl<T: Forward> Conduit for T {
+        $(forward!(@ $trait {
             $(
                 #[inline]
                 fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
                     Forward::$name(self $(, $argument)*)
                 }
             )*
+        });)*
+    };
+    (@ Conduit { $($methods:item)* }) => {
+        // SAFETY: who implements `Forward` promises what a conduit does.
+        unsafe impl<T: Forward> Conduit for T {
+            $($methods)*
 
             unsafe fn register(
                 &self,
@@ -72,32 +80,52 @@ macro_rules! forward {
             }
         }
     };
+    (@ $trait:ident { $($methods:item)* }) => {
+        impl<T: Forward> $trait for T {
+            $($methods)*
+        }
+    };
 }
 
 forward! {
-    fn rank(&self) -> Rank;
-    fn size(&self) -> u32;
-    fn caps(&self) -> &Caps;
-    fn window(&self, peer: Rank) -> Option<&Window>;
-    fn door(&self, peer: Rank) -> Option<&Door>;
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error>;
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error>;
-    fn decommit(&self, offset: usize, len: usize);
-    fn deregister(&self, key: Key) -> Result<(), Error>;
-    fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
-    fn handled(&self, peer: Rank) -> (u64, u64);
-    fn poll(&self, sink: &mut dyn Sink) -> usize;
-    fn drain(&self, sink: &mut dyn Sink) -> usize;
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool);
-    fn ring(&self, peer: Rank);
-    fn wake(&self, peer: Rank);
-    fn standing(&self, peer: Rank) -> Standing;
-    fn first_lost(&self) -> Option<Rank>;
-    fn changes(&self) -> u64;
-    fn leave(&self, orderly: bool);
-    fn expel(&self, peer: Rank);
-    fn now(&self) -> Duration;
-    fn compute(&self, operations: u64, sink: &mut dyn Sink);
-    fn glance(&self);
-    fn copied(&self, bytes: usize);
+    Conduit {
+        fn rank(&self) -> Rank;
+        fn size(&self) -> u32;
+        fn caps(&self) -> &Caps;
+        fn deregister(&self, key: Key) -> Result<(), Error>;
+        fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
+        fn handled(&self, peer: Rank) -> (u64, u64);
+        fn poll(&self, sink: &mut dyn Sink) -> usize;
+        fn drain(&self, sink: &mut dyn Sink) -> usize;
+    }
+    Segments {
+        fn window(&self, peer: Rank) -> Option<&Window>;
+        fn commit(&self, offset: usize, len: usize) -> Result<(), Error>;
+        fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error>;
+        fn decommit(&self, offset: usize, len: usize);
+    }
+    Membership {
+        fn standing(&self, peer: Rank) -> Standing;
+        fn first_lost(&self) -> Option<Rank>;
+        fn changes(&self) -> u64;
+        fn leave(&self, orderly: bool);
+        fn expel(&self, peer: Rank);
+    }
+    Sleep {
+        fn wake_word(&self, peer: Rank) -> Option<&WakeWord>;
+        fn wait(
+            &self,
+            sleeper: Sleeper,
+            timeout: Option<Duration>,
+            ready: &mut dyn FnMut() -> bool
+        );
+        fn notify(&self, peer: Rank);
+        fn wake(&self, peer: Rank);
+    }
+    Clock {
+        fn now(&self) -> Duration;
+        fn compute(&self, operations: u64, sink: &mut dyn Sink);
+        fn poll_memory(&self);
+        fn copied(&self, bytes: usize);
+    }
 }

@@ -3,17 +3,23 @@
 //! A *conduit* is a network as Hydrant sees it: one-sided [`Access`]es between an own and a
 //! remote extent, [posted](Conduit::post) to it, small ordered reliable messages on which active messages ride, [`register`](Conduit::register) and
 //! [`deregister`](Conduit::deregister), [`poll`](Conduit::poll), a blocking
-//! [`wait`](Conduit::wait) and a clock. Everything else is built above it, once for all networks.
+//! [`wait`](Sleep::wait) and a [clock](Clock). Everything else is built above it, once for all networks.
 //!
 //! The [`memory`] module has views of memory that other processes change at the same
 //! time. The `conformance` module, under the feature of that name, is the one suite that
 //! every implementation passes.
 
 mod access;
+mod caps;
+mod clock;
 mod contract;
 mod error;
 mod forward;
+mod membership;
+mod message;
 mod rank;
+mod segments;
+mod sleep;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,11 +27,14 @@ pub mod measure;
 pub mod memory;
 
 pub use access::{Access, Atomic, Key, Local, Operation, Permission, Posted, Remote, Ticket};
-pub use contract::{
-    Atomicity, Caps, Conduit, Cost, Delivery, Door, Message, Registration, ReplyPort, Sent, Sink,
-    Sleeper, Standing,
-};
+pub use caps::{Atomicity, Caps, Cost, Registration};
+pub use clock::Clock;
+pub use contract::Conduit;
 pub use error::Error;
 pub use forward::Forward;
+pub use membership::{Membership, Standing};
 pub use memory::{Line, Window, Word32};
+pub use message::{Delivery, Message, ReplyPort, Sent, Sink};
 pub use rank::Rank;
+pub use segments::Segments;
+pub use sleep::{Sleep, Sleeper, WakeWord};

@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Remote,
-    Sent, Sink, Sleeper, Standing, Window,
+    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -218,26 +218,6 @@ unsafe impl Conduit for Mixed {
         &self.caps
     }
 
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        self.near.window(self.mates.near(peer)?)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        self.near.door(self.mates.near(peer)?)
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        (self.near.commit(offset, len)).map_err(|error| self.mates.error(error))
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        (self.near.commit_huge(offset, len)).map_err(|error| self.mates.error(error))
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        self.near.decommit(offset, len);
-    }
-
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -311,25 +291,27 @@ unsafe impl Conduit for Mixed {
         }
         near + far
     }
+}
 
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        (self.relay).wait(&*self.near, &*self.far, sleeper, timeout, ready);
+impl Segments for Mixed {
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        self.near.window(self.mates.near(peer)?)
     }
 
-    fn ring(&self, peer: Rank) {
-        match self.mates.near(peer) {
-            Some(mate) => self.near.ring(mate),
-            None => self.far.ring(peer),
-        }
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        (self.near.commit(offset, len)).map_err(|error| self.mates.error(error))
     }
 
-    fn wake(&self, peer: Rank) {
-        match self.mates.near(peer) {
-            Some(mate) => self.near.wake(mate),
-            None => self.far.wake(peer),
-        }
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        (self.near.commit_huge(offset, len)).map_err(|error| self.mates.error(error))
     }
 
+    fn decommit(&self, offset: usize, len: usize) {
+        self.near.decommit(offset, len);
+    }
+}
+
+impl Membership for Mixed {
     fn standing(&self, peer: Rank) -> Standing {
         self.standings().of(peer)
     }
@@ -366,7 +348,33 @@ unsafe impl Conduit for Mixed {
             self.near.expel(mate);
         }
     }
+}
 
+impl Sleep for Mixed {
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        self.near.wake_word(self.mates.near(peer)?)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        (self.relay).wait(&*self.near, &*self.far, sleeper, timeout, ready);
+    }
+
+    fn notify(&self, peer: Rank) {
+        match self.mates.near(peer) {
+            Some(mate) => self.near.notify(mate),
+            None => self.far.notify(peer),
+        }
+    }
+
+    fn wake(&self, peer: Rank) {
+        match self.mates.near(peer) {
+            Some(mate) => self.near.wake(mate),
+            None => self.far.wake(peer),
+        }
+    }
+}
+
+impl Clock for Mixed {
     fn now(&self) -> Duration {
         self.near.now()
     }

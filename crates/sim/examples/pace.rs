@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Instant;
 
-use hydrant_conduit::{Conduit, Permission, Rank, Window};
+use hydrant_conduit::{Clock, Permission, Rank, Window};
 use hydrant_sim::Faults;
 use support::{Log, each, world};
 

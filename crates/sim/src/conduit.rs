@@ -8,8 +8,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Sent,
-    Sink, Sleeper, Standing, Ticket, Window,
+    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
+    Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket, WakeWord, Window,
 };
 
 use crate::{
@@ -197,29 +197,6 @@ unsafe impl Conduit for Sim {
         &self.world.fixed.caps
     }
 
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].window)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].door)
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        // What was never committed, or was given back, is zero and becomes memory when touched.
-        self.segment_part(offset, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.segment_part(offset, len).map(|()| 0)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        if self.segment_part(offset, len).is_ok() {
-            self.world.fixed.segments[self.rank.index()].discard(offset, len);
-        }
-    }
-
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -340,24 +317,30 @@ unsafe impl Conduit for Sim {
         call.await_poller();
         call.deliver(sink)
     }
+}
 
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        let mut call = self.call();
-        self.sleep(&mut call, sleeper, timeout, ready);
+impl Segments for Sim {
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].window)
     }
 
-    fn ring(&self, peer: Rank) {
-        let mut call = self.call();
-        call.sync();
-        call.notify(peer.index(), News::Ring);
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        // What was never committed, or was given back, is zero and becomes memory when touched.
+        self.segment_part(offset, len)
     }
 
-    fn wake(&self, peer: Rank) {
-        let mut call = self.call();
-        call.sync();
-        call.notify(peer.index(), News::Wake);
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.segment_part(offset, len).map(|()| 0)
     }
 
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.world.fixed.segments[self.rank.index()].discard(offset, len);
+        }
+    }
+}
+
+impl Membership for Sim {
     fn standing(&self, peer: Rank) -> Standing {
         self.world.fixed.standing(peer.index())
     }
@@ -380,7 +363,32 @@ unsafe impl Conduit for Sim {
         call.sync();
         call.end(fixed, self.rank.index(), orderly);
     }
+}
 
+impl Sleep for Sim {
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        (peer == self.rank).then(|| &self.world.fixed.segments[peer.index()].wake_word)
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        let mut call = self.call();
+        self.sleep(&mut call, sleeper, timeout, ready);
+    }
+
+    fn notify(&self, peer: Rank) {
+        let mut call = self.call();
+        call.sync();
+        call.notify(peer.index(), News::Ring);
+    }
+
+    fn wake(&self, peer: Rank) {
+        let mut call = self.call();
+        call.sync();
+        call.notify(peer.index(), News::Wake);
+    }
+}
+
+impl Clock for Sim {
     fn now(&self) -> Duration {
         duration(self.call().clock())
     }
@@ -391,7 +399,7 @@ unsafe impl Conduit for Sim {
         call.compute(operation.0.saturating_mul(operations), sink);
     }
 
-    fn glance(&self) {
+    fn poll_memory(&self) {
         let mut call = self.call();
         call.charge(self.world.fixed.profile.host().poll.0);
         call.sync();

@@ -16,7 +16,7 @@
 //! conduit for another thread (joins it, wants its lock) loses the turn, once no thread of the
 //! process runs, until it calls again; what such a program does may differ from run to run. A thread
 //! that looks at memory until another changes it must look by way of the conduit, or call
-//! [`glance`](hydrant_conduit::Conduit::glance): the other has no turn meanwhile. The job begins
+//! [`poll_memory`](hydrant_conduit::Clock::poll_memory): the other has no turn meanwhile. The job begins
 //! when every rank has called once and waits for its turn, however late one starts.
 //!
 //! One thing is the real machine's: where buffers from the heap and the stack lie. What they cost

@@ -1,8 +1,8 @@
-//! Waiting in the conduit, and the bell that shows it.
+//! Waiting in the conduit, and the wake word that shows it.
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use hydrant_conduit::{Door, Sleeper};
+use hydrant_conduit::{Sleeper, WakeWord};
 
 use crate::{Sim, World, call::Call, time::picos, turns::Wait};
 
@@ -28,12 +28,12 @@ impl Sim {
             .map(|timeout| call.clock().saturating_add(picos(timeout)))
             .filter(|until| *until != u64::MAX);
         let shown = match sleeper {
-            Sleeper::Memory => Door::APPLICATION | Door::MEMORY,
-            Sleeper::Application | Sleeper::Room => Door::APPLICATION,
+            Sleeper::Memory => WakeWord::APPLICATION | WakeWord::MEMORY,
+            Sleeper::Application | Sleeper::Room => WakeWord::APPLICATION,
             Sleeper::Service | Sleeper::Nap => 0,
         };
-        let bell = &self.world.fixed.segments[self.rank.index()].door.bell;
-        bell.fetch_or(shown, SeqCst);
+        let wake_word = &self.world.fixed.segments[self.rank.index()].wake_word.bits;
+        wake_word.fetch_or(shown, SeqCst);
         call.begin_wait(Wait::Sleep(sleeper));
         let tidy = Tidy {
             world: &self.world,
@@ -48,11 +48,11 @@ impl Sim {
         self.show(call);
     }
 
-    /// Shows on the bell which sleepers are left.
+    /// Shows in the wake word which sleepers are left.
     fn show(&self, call: &mut Call<'_>) {
         let bits = call.turns.sleepers(self.rank.index());
-        let bell = &self.world.fixed.segments[self.rank.index()].door.bell;
-        bell.store(bits, SeqCst);
+        let wake_word = &self.world.fixed.segments[self.rank.index()].wake_word.bits;
+        wake_word.store(bits, SeqCst);
     }
 }
 

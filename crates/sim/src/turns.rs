@@ -16,7 +16,7 @@ use std::{
     thread::{self, Thread},
 };
 
-use hydrant_conduit::{Door, Sleeper};
+use hydrant_conduit::{Sleeper, WakeWord};
 
 use crate::time::Time;
 
@@ -284,13 +284,13 @@ impl Turns {
         actors().any(|actor| actor.phase == Phase::Away && !waits(&actor.seat))
     }
 
-    /// The bits of a rank's bell: who waits now, or is about to.
+    /// The bits of a rank's wake word: who waits now, or is about to.
     pub(crate) fn sleepers(&self, rank: usize) -> u32 {
         let waits = (self.of_rank[rank].iter()).flat_map(|id| &self.actors[*id].waits);
         waits.fold(0, |bits, (wait, _)| {
             bits | match wait {
-                Wait::Sleep(Sleeper::Memory) => Door::APPLICATION | Door::MEMORY,
-                Wait::Sleep(Sleeper::Application | Sleeper::Room) => Door::APPLICATION,
+                Wait::Sleep(Sleeper::Memory) => WakeWord::APPLICATION | WakeWord::MEMORY,
+                Wait::Sleep(Sleeper::Application | Sleeper::Room) => WakeWord::APPLICATION,
                 _ => 0,
             }
         })

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use hydrant_conduit::{Conduit, Message, Permission, Rank, Sent, Sleeper};
+use hydrant_conduit::{Clock, Conduit, Message, Permission, Rank, Segments, Sent, Sleep, Sleeper};
 use hydrant_sim::{Faults, Statistics};
 use support::{Log, each, world};
 

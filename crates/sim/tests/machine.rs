@@ -15,8 +15,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Error, Key, Local, Message, Permission, Posted, Rank, Remote, Sent, Sleeper,
-    Standing, Window,
+    Access, Clock, Conduit, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
+    Remote, Sent, Sleep, Sleeper, Standing, Window,
 };
 use hydrant_sim::{Died, Faults, Profile};
 use support::{Log, Member, each, register, world};

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant_conduit::Door;
+use hydrant_conduit::WakeWord;
 use rustix::{
     thread::{MembarrierCommand, futex, membarrier},
     time::{ClockId, Timespec, clock_gettime},
@@ -29,9 +29,9 @@ use rustix::{
 /// The service thread sleeps until a message comes.
 const SERVICE: u32 = 1;
 /// Application threads sleep until a message comes.
-const APPLICATION: u32 = Door::APPLICATION;
+const APPLICATION: u32 = WakeWord::APPLICATION;
 /// Application threads that sleep also wait for a peer to take messages out of a ring. (4 is the
-/// contract's [`Door::MEMORY`].)
+/// contract's [`WakeWord::MEMORY`].)
 const ROOM: u32 = 8;
 /// So does the service thread. It has a bit of its own: a wake of application threads takes back
 /// what they asked for, and must not take back what the service thread asked for and sleeps on.
@@ -42,7 +42,7 @@ const SLEEPERS: u32 = OF_SERVICE | OF_APPLICATION;
 /// Those of the service thread, and those of application threads: what one asks for is taken back
 /// only with a wake of who asked for it.
 const OF_SERVICE: u32 = SERVICE | SERVICE_ROOM;
-const OF_APPLICATION: u32 = APPLICATION | Door::MEMORY | ROOM;
+const OF_APPLICATION: u32 = APPLICATION | WakeWord::MEMORY | ROOM;
 /// One wake.
 const WAKE: u32 = SLEEPERS + 1;
 /// Which sleepers a wake is for, when it is for all.
@@ -167,7 +167,7 @@ pub(crate) fn sleep(
     let (bits, class) = match armed {
         Armed::Service => (SERVICE, SERVICE),
         Armed::Application => (APPLICATION, APPLICATION),
-        Armed::Memory => (APPLICATION | Door::MEMORY, APPLICATION),
+        Armed::Memory => (APPLICATION | WakeWord::MEMORY, APPLICATION),
         Armed::Nothing => (0, SERVICE),
     };
     let bits = match armed {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank, Remote,
-    Sent, Sink, Sleeper, Standing, Window,
+    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 
 use crate::{
@@ -145,38 +145,6 @@ unsafe impl Conduit for Smp {
         &self.shared.caps
     }
 
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        self.shared.windows.get(peer.index())
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        self.shared.doors.get(peer.index())
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let at = self.segment_part(offset, len)?;
-        self.shared.mapping.commit(at, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        let at = self.segment_part(offset, len)?;
-        if !at.is_multiple_of(HUGE) || !len.is_multiple_of(HUGE) {
-            self.shared.mapping.commit(at, len)?;
-            return Ok(0);
-        }
-        let huge = self.shared.mapping.commit_huge(at, len)?;
-        if huge == 0 {
-            self.shared.mapping.commit(at, len)?;
-        }
-        Ok(huge)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        if let Ok(at) = self.segment_part(offset, len) {
-            self.shared.mapping.decommit(at, len);
-        }
-    }
-
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -284,48 +252,39 @@ unsafe impl Conduit for Smp {
         }
         count
     }
+}
 
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        let shared = &self.shared;
-        let armed = match sleeper {
-            Sleeper::Service => Armed::Service,
-            Sleeper::Application | Sleeper::Room => Armed::Application,
-            Sleeper::Memory => Armed::Memory,
-            Sleeper::Nap => Armed::Nothing,
-        };
-        let room = match sleeper {
-            Sleeper::Room => true,
-            Sleeper::Nap => false,
-            Sleeper::Service | Sleeper::Application | Sleeper::Memory => {
-                self.inbox.lock().is_stuck()
-            }
-        };
-        // Transfers by message may wait for room, of which no bell tells.
-        let timeout = if shared.transfers.any() {
-            Some(timeout.map_or(TRANSFER_TICK, |timeout| timeout.min(TRANSFER_TICK)))
-        } else {
-            timeout
-        };
-        bell::sleep(
-            &shared.doors[shared.rank.index()].bell,
-            armed,
-            timeout,
-            room,
-            shared.caps.asymmetric_fence,
-            // In this order: what another thread was handing up, with the inbox held, is there
-            // for `ready` to see.
-            &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),
-        );
+impl Segments for Smp {
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        self.shared.windows.get(peer.index())
     }
 
-    fn ring(&self, peer: Rank) {
-        bell::ring_for_memory(&self.shared.doors[peer.index()].bell);
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        let at = self.segment_part(offset, len)?;
+        self.shared.mapping.commit(at, len)
     }
 
-    fn wake(&self, peer: Rank) {
-        bell::wake(&self.shared.doors[peer.index()].bell);
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        let at = self.segment_part(offset, len)?;
+        if !at.is_multiple_of(HUGE) || !len.is_multiple_of(HUGE) {
+            self.shared.mapping.commit(at, len)?;
+            return Ok(0);
+        }
+        let huge = self.shared.mapping.commit_huge(at, len)?;
+        if huge == 0 {
+            self.shared.mapping.commit(at, len)?;
+        }
+        Ok(huge)
     }
 
+    fn decommit(&self, offset: usize, len: usize) {
+        if let Ok(at) = self.segment_part(offset, len) {
+            self.shared.mapping.decommit(at, len);
+        }
+    }
+}
+
+impl Membership for Smp {
     fn standing(&self, peer: Rank) -> Standing {
         self.shared.standing(peer)
     }
@@ -352,7 +311,56 @@ unsafe impl Conduit for Smp {
     fn expel(&self, peer: Rank) {
         self.shared.expel(peer);
     }
+}
 
+impl Sleep for Smp {
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        self.shared.doors.get(peer.index())
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        let shared = &self.shared;
+        let armed = match sleeper {
+            Sleeper::Service => Armed::Service,
+            Sleeper::Application | Sleeper::Room => Armed::Application,
+            Sleeper::Memory => Armed::Memory,
+            Sleeper::Nap => Armed::Nothing,
+        };
+        let room = match sleeper {
+            Sleeper::Room => true,
+            Sleeper::Nap => false,
+            Sleeper::Service | Sleeper::Application | Sleeper::Memory => {
+                self.inbox.lock().is_stuck()
+            }
+        };
+        // Transfers by message may wait for room, of which no bell tells.
+        let timeout = if shared.transfers.any() {
+            Some(timeout.map_or(TRANSFER_TICK, |timeout| timeout.min(TRANSFER_TICK)))
+        } else {
+            timeout
+        };
+        bell::sleep(
+            &shared.doors[shared.rank.index()].bits,
+            armed,
+            timeout,
+            room,
+            shared.caps.asymmetric_fence,
+            // In this order: what another thread was handing up, with the inbox held, is there
+            // for `ready` to see.
+            &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),
+        );
+    }
+
+    fn notify(&self, peer: Rank) {
+        bell::ring_for_memory(&self.shared.doors[peer.index()].bits);
+    }
+
+    fn wake(&self, peer: Rank) {
+        bell::wake(&self.shared.doors[peer.index()].bits);
+    }
+}
+
+impl Clock for Smp {
     fn now(&self) -> Duration {
         self.shared.started.elapsed()
     }

@@ -67,7 +67,7 @@ impl Back {
             });
             // Who fell asleep before did not ask to be told of room, and who polls here may be
             // about to compute.
-            bell::wake(&shared.doors[shared.rank.index()].bell);
+            bell::wake(&shared.doors[shared.rank.index()].bits);
         }
     }
 
@@ -337,7 +337,7 @@ fn delivery<'a>(
 mod tests {
     use std::thread;
 
-    use hydrant_conduit::{Conduit, Sent, Sleeper, Standing, Ticket};
+    use hydrant_conduit::{Conduit, Membership, Sent, Sleep, Sleeper, Standing, Ticket};
 
     use super::*;
     use crate::{Options, Smp, attach};

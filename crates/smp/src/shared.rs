@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use hydrant_conduit::{Caps, Door, Error, Message, Rank, Sent, Standing, Window, Word32};
+use hydrant_conduit::{Caps, Error, Message, Rank, Sent, Standing, WakeWord, Window, Word32};
 
 use crate::{
     bell,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) transfers: Transfers,
     pub(crate) self_copy: SelfCopy,
     pub(crate) windows: Vec<Window>,
-    pub(crate) doors: Vec<Door>,
+    pub(crate) doors: Vec<WakeWord>,
     /// The bells of the NICs, where such are played.
     pub(crate) nics: Vec<Word32>,
     pub(crate) cards: Vec<Window>,
@@ -101,8 +101,8 @@ impl Shared {
                 .collect(),
             doors: (0..ranks)
                 .map(|rank| {
-                    Ok(Door {
-                        bell: word(rank, card::BELL)?,
+                    Ok(WakeWord {
+                        bits: word(rank, card::BELL)?,
                     })
                 })
                 .collect::<Result<_, Error>>()?,
@@ -240,7 +240,7 @@ impl Shared {
     pub(crate) fn gone(&self, peer: Rank) {
         self.buried[peer.index()].store(true, Release);
         self.end(peer, standing::LOST);
-        bell::wake(&self.doors[self.rank.index()].bell);
+        bell::wake(&self.doors[self.rank.index()].bits);
         self.wake_nic(self.rank);
     }
 
@@ -268,7 +268,7 @@ impl Shared {
     /// Wakes every sleeper of every rank, and the NICs: some rank's standing has changed.
     pub(crate) fn wake_all(&self) {
         for (rank, door) in self.doors.iter().enumerate() {
-            bell::wake(&door.bell);
+            bell::wake(&door.bits);
             self.wake_nic(Rank(rank as u32));
         }
     }
@@ -341,12 +341,12 @@ impl Shared {
     /// Called when messages were taken out of a ring of `peer`.
     #[inline]
     pub(crate) fn ring_for_room(&self, peer: Rank) {
-        bell::ring_for_room(&self.doors[peer.index()].bell);
+        bell::ring_for_room(&self.doors[peer.index()].bits);
     }
 
     #[inline]
     pub(crate) fn ring_bell(&self, peer: Rank) {
-        bell::ring(&self.doors[peer.index()].bell);
+        bell::ring(&self.doors[peer.index()].bits);
     }
 
     pub(crate) fn by_kernel(&self, peer: Rank) -> bool {

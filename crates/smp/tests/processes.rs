@@ -10,8 +10,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Local, Message, Permission, Posted, Rank, Remote,
-    ReplyPort, Sent, Sink, Sleeper, Standing, Ticket, Window,
+    Access, Conduit, Delivery, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
+    Remote, ReplyPort, Sent, Sink, Sleeper, Standing, Ticket, Window,
 };
 use hydrant_smp::{Foreign, Options, attach};
 use libtest_mimic::{Arguments, Trial};

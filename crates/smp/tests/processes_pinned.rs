@@ -9,7 +9,7 @@ mod pinned;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use hydrant_conduit::{Conduit, Rank};
+use hydrant_conduit::{Conduit, Membership, Rank};
 use hydrant_smp::{Options, pin};
 use libtest_mimic::{Arguments, Trial};
 

@@ -17,8 +17,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Conduit, Door, Error, Key, Message, Operation, Permission, Posted, Rank,
-    Remote, Sent, Sink, Sleeper, Standing, Window, memory::Place as Memory,
+    Access, Atomic, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission,
+    Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    memory::Place as Memory,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -239,29 +240,6 @@ unsafe impl Conduit for Verbs {
         &self.shared.caps
     }
 
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        (peer == self.shared.rank).then_some(&self.shared.segment.window)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        (peer == self.shared.rank).then_some(&self.shared.segment.door)
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        // What was never committed, or was given back, is zero and becomes memory when touched.
-        self.segment_part(offset, len)
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.segment_part(offset, len).map(|()| 0)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        if self.segment_part(offset, len).is_ok() {
-            self.shared.segment.discard(offset, len);
-        }
-    }
-
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -379,6 +357,74 @@ unsafe impl Conduit for Verbs {
         }
         count
     }
+}
+
+impl Segments for Verbs {
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.shared.rank).then_some(&self.shared.segment.window)
+    }
+
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        // What was never committed, or was given back, is zero and becomes memory when touched.
+        self.segment_part(offset, len)
+    }
+
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.segment_part(offset, len).map(|()| 0)
+    }
+
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.shared.segment.discard(offset, len);
+        }
+    }
+}
+
+impl Membership for Verbs {
+    fn standing(&self, peer: Rank) -> Standing {
+        self.shared.standings.of(peer)
+    }
+
+    fn first_lost(&self) -> Option<Rank> {
+        self.shared.standings.first_lost()
+    }
+
+    fn changes(&self) -> u64 {
+        self.shared.standings.changes()
+    }
+
+    fn leave(&self, orderly: bool) {
+        let shared = &*self.shared;
+        if shared.left.swap(true, SeqCst) {
+            return;
+        }
+        // What was sent is delivered before the end is told.
+        let since = Instant::now();
+        while orderly && since.elapsed() < DELIVERY {
+            shared.reap();
+            shared.flush();
+            let kept = self
+                .try_inbox()
+                .is_none_or(|mut inbox| inbox.send_kept(shared));
+            if !kept && shared.is_quiet() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+        shared.standings.end(shared.rank, orderly);
+        shared.commands.give(Command::Leave(orderly));
+        shared.sleepers.wake_all();
+    }
+
+    fn expel(&self, peer: Rank) {
+        self.shared.commands.give(Command::Expel(peer));
+    }
+}
+
+impl Sleep for Verbs {
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        (peer == self.shared.rank).then_some(&self.shared.segment.wake_word)
+    }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
         let listens = match sleeper {
@@ -419,7 +465,7 @@ unsafe impl Conduit for Verbs {
         }
     }
 
-    fn ring(&self, peer: Rank) {
+    fn notify(&self, peer: Rank) {
         if peer == self.shared.rank {
             self.shared.sleepers.wake_all();
         }
@@ -437,46 +483,9 @@ unsafe impl Conduit for Verbs {
             shared.post.send(peer.0, place, &wake);
         }
     }
+}
 
-    fn standing(&self, peer: Rank) -> Standing {
-        self.shared.standings.of(peer)
-    }
-
-    fn first_lost(&self) -> Option<Rank> {
-        self.shared.standings.first_lost()
-    }
-
-    fn changes(&self) -> u64 {
-        self.shared.standings.changes()
-    }
-
-    fn expel(&self, peer: Rank) {
-        self.shared.commands.give(Command::Expel(peer));
-    }
-
-    fn leave(&self, orderly: bool) {
-        let shared = &*self.shared;
-        if shared.left.swap(true, SeqCst) {
-            return;
-        }
-        // What was sent is delivered before the end is told.
-        let since = Instant::now();
-        while orderly && since.elapsed() < DELIVERY {
-            shared.reap();
-            shared.flush();
-            let kept = self
-                .try_inbox()
-                .is_none_or(|mut inbox| inbox.send_kept(shared));
-            if !kept && shared.is_quiet() {
-                break;
-            }
-            thread::sleep(Duration::from_micros(50));
-        }
-        shared.standings.end(shared.rank, orderly);
-        shared.commands.give(Command::Leave(orderly));
-        shared.sleepers.wake_all();
-    }
-
+impl Clock for Verbs {
     fn now(&self) -> Duration {
         self.shared.started.elapsed()
     }

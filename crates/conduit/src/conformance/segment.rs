@@ -50,7 +50,10 @@ fn bounds(fixture: &dyn Fixture) {
             };
             assert_eq!(window.len(), segment);
             assert_eq!(window.write(segment, &[1]), Err(Fault::OutOfBounds));
-            assert!(me.conduit.door(peer).is_some(), "a window without a door");
+            assert!(
+                me.conduit.wake_word(peer).is_some(),
+                "a window without a wake word"
+            );
         }
         // The last byte is there as the first is.
         let mine = me.conduit.window(me.rank()).expect("checked");

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Door, Message, Rank, Sent, Sleeper};
+use crate::{Message, Rank, Sent, Sleeper, WakeWord};
 
 use super::{
     Check, Fixture,
@@ -123,7 +123,7 @@ fn ping_pong(me: &Member<'_>, word: usize, rounds: u32) {
         if round % 2 == me.rank().0 {
             jitter(u64::from(round) + word as u64 * 77);
             theirs.store(round, SeqCst);
-            me.conduit.ring(me.right());
+            me.conduit.notify(me.right());
         } else {
             while mine.load(SeqCst) != round {
                 me.sleep(Sleeper::Memory, || mine.load(SeqCst) == round);
@@ -137,10 +137,11 @@ fn memory(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         me.conduit.commit(0, 4096).expect("memory for a test");
         me.meet(log);
-        // The bell shows who sleeps for memory.
-        if let (Some(door), Some(theirs)) =
-            (me.conduit.door(me.right()), me.conduit.window(me.right()))
-        {
+        // The wake word shows who sleeps for memory.
+        if let (Some(wake_word), Some(theirs)) = (
+            me.conduit.wake_word(me.right()),
+            me.conduit.window(me.right()),
+        ) {
             let mine = me.conduit.window(me.rank()).expect("the own segment");
             let flag = mine.atomic_u32(8).expect("in bounds");
             if me.rank() == Rank(0) {
@@ -149,10 +150,10 @@ fn memory(fixture: &dyn Fixture) {
                 }
             } else {
                 me.until(log, "a sleeper for memory", |_| {
-                    door.bell.load(SeqCst) & Door::MEMORY != 0
+                    wake_word.bits.load(SeqCst) & WakeWord::MEMORY != 0
                 });
                 theirs.store(8, 1_u32).expect("in bounds");
-                me.conduit.ring(me.right());
+                me.conduit.notify(me.right());
             }
         }
         me.meet(log);
@@ -293,7 +294,7 @@ fn room_for_reply(fixture: &dyn Fixture, sleeper: Sleeper) {
                     args: &[],
                     payload: &[],
                 };
-                // As many as there is room for, so that the next ring of the bell is for room.
+                // As many as there is room for, so that the next thing to be notified of is room.
                 while sent < MANY
                     && me
                         .conduit

@@ -4,7 +4,7 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use crate::{Door, Error, Permission, Window};
+use crate::{Error, Permission, WakeWord, Window};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
@@ -13,12 +13,12 @@ use super::{PAGE, Place};
 /// ask for.
 const ALIGN: usize = 2 << 20;
 
-/// A rank's segment and, in a page of its own behind it, its bell.
+/// A rank's segment and, in a page of its own behind it, its wake word.
 pub struct Segment {
     /// The segment.
     pub window: Window,
-    /// The bell.
-    pub door: Door,
+    /// Who sleeps there.
+    pub wake_word: WakeWord,
 }
 
 struct Mapping {
@@ -85,11 +85,11 @@ impl Segment {
         };
         let skip = whole.addr().next_multiple_of(ALIGN) - whole.addr();
         let behind = skip + behind;
-        let bell = whole.word32(behind).map_err(out_of_bounds)?;
+        let bits = whole.word32(behind).map_err(out_of_bounds)?;
         let window = whole
             .part(skip, len)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        // SAFETY: the bell's own page; nothing is stored to it by way of this place.
+        // SAFETY: the wake word's own page; nothing is stored to it by way of this place.
         let page = unsafe { Place::new((whole.addr() + behind) as u64, PAGE as u64) };
         if !page.pin(Permission::ReadWrite) {
             return Err(Error::System {
@@ -99,7 +99,7 @@ impl Segment {
         }
         Ok(Self {
             window,
-            door: Door { bell },
+            wake_word: WakeWord { bits },
         })
     }
 

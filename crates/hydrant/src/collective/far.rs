@@ -16,7 +16,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use hydrant_conduit::{Delivery, Door, Message, ReplyPort, Sent, Window};
+use hydrant_conduit::{Delivery, Message, ReplyPort, Sent, WakeWord, Window};
 
 use crate::{
     Rank, Result,
@@ -109,10 +109,10 @@ impl Route for Stores {
         // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
         // has the fence.
         compiler_fence(SeqCst);
-        if let Some(door) = progress.conduit().door(progress.rank)
-            && door.bell.load(std::sync::atomic::Ordering::Relaxed) & Door::APPLICATION != 0
+        if let Some(door) = progress.conduit().wake_word(progress.rank)
+            && door.bits.load(std::sync::atomic::Ordering::Relaxed) & WakeWord::APPLICATION != 0
         {
-            progress.conduit().ring(progress.rank);
+            progress.conduit().notify(progress.rank);
         }
     }
 }

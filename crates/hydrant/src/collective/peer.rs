@@ -6,7 +6,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use hydrant_conduit::{Door, Line, Window, Word32, memory::Fault};
+use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
 use super::{
     area::Area,
@@ -60,11 +60,11 @@ impl Peer {
     pub(super) fn new(progress: &Progress, rank: Rank, offset: usize, len: usize) -> Result<Self> {
         let scratch = match (
             progress.conduit().window(rank),
-            progress.conduit().door(rank),
+            progress.conduit().wake_word(rank),
         ) {
             (Some(window), Some(door)) => Scratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
-                bell: door.bell.clone(),
+                bell: door.bits.clone(),
             },
             _ => Scratch::Far(offset),
         };
@@ -220,8 +220,8 @@ impl Team {
         };
         // The sleeper's side has the fence.
         compiler_fence(SeqCst);
-        if bell.load(Relaxed) & Door::APPLICATION != 0 {
-            self.progress.conduit().ring(peer.rank);
+        if bell.load(Relaxed) & WakeWord::APPLICATION != 0 {
+            self.progress.conduit().notify(peer.rank);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{Door, Window, Word32};
+use hydrant_conduit::{WakeWord, Window, Word32};
 
 use crate::{Error, Rank, Result, counters::Tally, message::Calls, transfer::Transfer};
 
@@ -73,7 +73,7 @@ impl Mapped {
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        self.bell.load(Relaxed) & Door::MEMORY != 0
+        self.bell.load(Relaxed) & WakeWord::MEMORY != 0
     }
 }
 
@@ -92,10 +92,10 @@ impl Block {
         let conduit = progress.conduit();
         let lost = || Error::other("the conduit's segment is shorter than the heap");
         let part = |rank| {
-            let mapped = match (conduit.window(rank), conduit.door(rank)) {
+            let mapped = match (conduit.window(rank), conduit.wake_word(rank)) {
                 (Some(window), Some(door)) => Some(Mapped {
                     window: window.part(offset, len).ok_or_else(lost)?,
-                    bell: door.bell.clone(),
+                    bell: door.bits.clone(),
                 }),
                 _ => None,
             };
@@ -249,7 +249,7 @@ impl Block {
     #[cold]
     pub(crate) fn wake(&self, rank: Rank) {
         if let Some(transfer) = self.transfer.upgrade() {
-            transfer.progress.conduit().ring(rank);
+            transfer.progress.conduit().notify(rank);
         }
     }
 

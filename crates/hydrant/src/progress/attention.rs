@@ -79,7 +79,7 @@ impl Progress {
     /// for it.
     pub(crate) fn wake_sleepers(&self) {
         if self.has_sleepers() {
-            self.conduit.ring(self.rank);
+            self.conduit.notify(self.rank);
         }
     }
 

@@ -86,7 +86,7 @@ impl Progress {
         if self.virtual_time {
             match super::may_wait("a look") {
                 Ok(()) => _ = self.look_round(),
-                Err(_) => self.conduit.glance(),
+                Err(_) => self.conduit.poll_memory(),
             }
         }
     }

@@ -24,7 +24,7 @@ pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]
     progress.tally.one(Count::Puts);
     progress.tally.add(Count::PutBytes, data.len() as u64);
     (transfer.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
-    progress.conduit().ring(rank);
+    progress.conduit().notify(rank);
     Ok(())
 }
 

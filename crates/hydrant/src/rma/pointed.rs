@@ -37,7 +37,7 @@ pub(crate) fn put<T: Pod>(
             progress.tally.one(Count::Puts);
             progress.tally.add(Count::PutBytes, bytes.len() as u64);
             (transfer.write(to.rank(), remote, bytes)).map_err(in_elements::<T>(data.len()))?;
-            progress.conduit().ring(to.rank());
+            progress.conduit().notify(to.rank());
             Ok(())
         }
     }
@@ -162,7 +162,7 @@ pub(super) fn check_apart(
 /// Called when a write was begun: wakes who waits for the memory, if it is done.
 pub(super) fn touched(transfer: &Transfer, rank: Rank, posted: Posted) {
     if posted == Posted::Done {
-        transfer.progress.conduit().ring(rank);
+        transfer.progress.conduit().notify(rank);
     }
 }
 

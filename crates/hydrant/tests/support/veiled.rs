@@ -4,7 +4,7 @@
 #![allow(unsafe_code)] // implements the contract
 
 use hydrant::{Job, JobBuilder, Rank, Result};
-use hydrant_conduit::{Conduit, Door, Forward, Window};
+use hydrant_conduit::{Conduit, Forward, WakeWord, Window};
 
 /// A conduit that does not show the memory of peers.
 struct Veiled(Box<dyn Conduit>);
@@ -41,7 +41,7 @@ unsafe impl Forward for Veiled {
         (self.0.window(peer)).filter(|_| peer == self.0.rank())
     }
 
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        (self.0.door(peer)).filter(|_| peer == self.0.rank())
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        (self.0.wake_word(peer)).filter(|_| peer == self.0.rank())
     }
 }

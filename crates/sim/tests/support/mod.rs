@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Local, Message, Permission, Posted, Rank, Remote,
-    ReplyPort, Sent, Sink, Sleeper, Ticket, Window,
+    Access, Clock, Conduit, Delivery, Error, Key, Local, Membership, Message, Permission, Posted,
+    Rank, Remote, ReplyPort, Sent, Sink, Sleep, Sleeper, Ticket, Window,
 };
 use hydrant_sim::{Faults, Options, Profile, Sim, World};
 

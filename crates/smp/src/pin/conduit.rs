@@ -9,8 +9,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Conduit, Door, Error, Key, Message, Permission, Posted, Rank, Remote, Sent, Sink,
-    Sleeper, Standing, Window,
+    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
+    Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment},
 };
 
@@ -242,38 +242,6 @@ unsafe impl Conduit for Pinned {
         &self.caps
     }
 
-    fn window(&self, peer: Rank) -> Option<&Window> {
-        (peer == self.rank()).then_some(&self.segment.window)
-    }
-
-    fn door(&self, peer: Rank) -> Option<&Door> {
-        (peer == self.rank())
-            .then(|| self.core.smp.door(peer))
-            .flatten()
-    }
-
-    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let place = self.segment_part(offset, len)?;
-        let available = available_memory();
-        if len as u64 > available || !place.pin(Permission::ReadWrite) {
-            return Err(Error::OutOfMemory {
-                wanted: len as u64,
-                available,
-            });
-        }
-        Ok(())
-    }
-
-    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.commit(offset, len).map(|()| 0)
-    }
-
-    fn decommit(&self, offset: usize, len: usize) {
-        if self.segment_part(offset, len).is_ok() {
-            self.segment.discard(offset, len);
-        }
-    }
-
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -321,22 +289,37 @@ unsafe impl Conduit for Pinned {
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         self.core.smp.drain(sink) + self.core.hand_up(sink, true)
     }
+}
 
-    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        // In this order, as where messages are waited for.
-        self.core.smp.wait(sleeper, timeout, &mut || {
-            sleeper != Sleeper::Nap && self.core.has_news() || ready()
-        });
+impl Segments for Pinned {
+    fn window(&self, peer: Rank) -> Option<&Window> {
+        (peer == self.rank()).then_some(&self.segment.window)
     }
 
-    fn ring(&self, peer: Rank) {
-        self.core.smp.ring(peer);
+    fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
+        let place = self.segment_part(offset, len)?;
+        let available = available_memory();
+        if len as u64 > available || !place.pin(Permission::ReadWrite) {
+            return Err(Error::OutOfMemory {
+                wanted: len as u64,
+                available,
+            });
+        }
+        Ok(())
     }
 
-    fn wake(&self, peer: Rank) {
-        self.core.smp.wake(peer);
+    fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
+        self.commit(offset, len).map(|()| 0)
     }
 
+    fn decommit(&self, offset: usize, len: usize) {
+        if self.segment_part(offset, len).is_ok() {
+            self.segment.discard(offset, len);
+        }
+    }
+}
+
+impl Membership for Pinned {
     fn standing(&self, peer: Rank) -> Standing {
         self.core.smp.standing(peer)
     }
@@ -356,7 +339,32 @@ unsafe impl Conduit for Pinned {
     fn expel(&self, peer: Rank) {
         self.core.smp.expel(peer);
     }
+}
 
+impl Sleep for Pinned {
+    fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
+        (peer == self.rank())
+            .then(|| self.core.smp.wake_word(peer))
+            .flatten()
+    }
+
+    fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        // In this order, as where messages are waited for.
+        self.core.smp.wait(sleeper, timeout, &mut || {
+            sleeper != Sleeper::Nap && self.core.has_news() || ready()
+        });
+    }
+
+    fn notify(&self, peer: Rank) {
+        self.core.smp.notify(peer);
+    }
+
+    fn wake(&self, peer: Rank) {
+        self.core.smp.wake(peer);
+    }
+}
+
+impl Clock for Pinned {
     fn now(&self) -> Duration {
         self.core.smp.now()
     }

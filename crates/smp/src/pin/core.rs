@@ -8,7 +8,7 @@ use std::sync::{
     },
 };
 
-use hydrant_conduit::{Conduit, Error, Rank, Sink, Standing, Ticket};
+use hydrant_conduit::{Error, Membership, Rank, Sink, Standing, Ticket};
 
 use super::{
     asker::{Asker, Operation},
@@ -100,7 +100,7 @@ impl Core {
 
     /// The bell of a rank's threads.
     pub(super) fn door(&self, rank: Rank) -> &AtomicU32 {
-        &self.smp.shared.doors[rank.index()].bell
+        &self.smp.shared.doors[rank.index()].bits
     }
 
     /// The bell of the own NIC.

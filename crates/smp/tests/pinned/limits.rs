@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hydrant_conduit::{Conduit, Error, Permission, Rank};
+use hydrant_conduit::{Conduit, Error, Membership, Permission, Rank};
 use hydrant_smp::pin;
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
