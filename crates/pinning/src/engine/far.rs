@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{audit::agree, extents_in, pattern::Pattern};
 use crate::{
     Refusal, Run,
-    table::{Editor, Extent, Unit},
+    table::{Editor, Extent},
     wire::{Grant, Need},
 };
 
@@ -98,7 +98,7 @@ pub(super) struct Look {
 impl Far {
     pub(super) fn new(share: u64) -> Self {
         Self {
-            editor: Editor::new(Unit::Extent),
+            editor: Editor::new(),
             credit: share,
             share,
             used: 0,

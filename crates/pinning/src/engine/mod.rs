@@ -99,7 +99,6 @@ pub struct Engine {
     legs: FxHashMap<u64, Leg>,
     served: FxHashMap<u64, Served>,
     pulls: FxHashMap<u64, Pull>,
-    pins: FxHashMap<u64, u64>,
     /// Own memory held for the own NIC: the claims.
     own: FxHashMap<u64, u64>,
     revocations: FxHashMap<u64, Revocation>,
@@ -167,7 +166,6 @@ impl Engine {
             legs: FxHashMap::default(),
             served: FxHashMap::default(),
             pulls: FxHashMap::default(),
-            pins: FxHashMap::default(),
             own: FxHashMap::default(),
             revocations: FxHashMap::default(),
             lost: FxHashSet::default(),
@@ -359,8 +357,7 @@ impl Engine {
     /// Registers memory for good, all of it or none; [`Action::Pinned`] tells.
     pub fn pin(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
         let need = crate::wire::Need { run, welcome: run };
-        let claim = self.local.claim(Claimant::Pin(id), vec![need], true, out);
-        self.pins.insert(claim, id);
+        self.local.claim(Claimant::Pin(id), vec![need], true, out);
         self.pump(out);
     }
 
@@ -502,7 +499,6 @@ impl Engine {
     }
 
     fn pinned(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
-        self.pins.remove(&claim);
         let Some(refused) = self.local.get(claim).map(|claim| claim.refused.clone()) else {
             return;
         };

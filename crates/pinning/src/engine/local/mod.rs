@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use super::{extents_in, pattern::Pattern};
 use crate::{
     Action, Limits, Refusal, Run,
-    table::{Editor, Extent, Table, Unit},
+    table::{Editor, Extent, Table},
     wire::{Grant, Need},
 };
 
@@ -187,7 +187,7 @@ impl Local {
             adaptive,
             peers_limit,
             reserve: 0,
-            editor: Editor::new(Unit::Extent),
+            editor: Editor::new(),
             claims: FxHashMap::default(),
             next: 1,
             planned: 0,
