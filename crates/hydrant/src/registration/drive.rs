@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Delivery, Key, Posted, Remote};
 use hydrant_pinning::{
-    Action, Engine, Message, Refusal, Verdict,
+    Action, Decisions, Engine, Message, Outgoing, Refusal, Verdict,
     wire::{Grant, Move},
 };
 
@@ -15,9 +15,9 @@ use crate::{Error, Rank, Result, counters::Count, job::Core};
 /// step: a miss would allocate it several times.
 #[derive(Default)]
 struct Todo {
-    /// In order, sends left out.
+    /// In the order decided.
     actions: VecDeque<Action>,
-    said: Vec<Action>,
+    said: Decisions,
 }
 
 thread_local! {
@@ -42,7 +42,7 @@ impl Core {
         &self,
         registration: &Registration,
         data: &[u8],
-        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
+        tell: impl FnOnce(&mut Engine, &mut Decisions),
     ) {
         let mut todo = Todo::new();
         let mut landed = 0;
@@ -65,7 +65,7 @@ impl Core {
         &self,
         registration: &Registration,
         todo: &mut Todo,
-        tell: impl FnOnce(&mut Engine, &mut Vec<Action>),
+        tell: impl FnOnce(&mut Engine, &mut Decisions),
     ) {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
@@ -73,14 +73,9 @@ impl Core {
             tell(&mut engine, said);
             let mut outbox = lock(&registration.outbox);
             drop(engine);
-            said.retain_mut(|action| match action {
-                Action::Send { to, message, data } => {
-                    let message = std::mem::replace(message, EMPTY);
-                    outbox.push(*to, Letter::Engine(message, *data));
-                    false
-                }
-                _ => true,
-            });
+            for Outgoing { to, message, data } in said.messages.drain(..) {
+                outbox.push(to, Letter::Engine(message, data));
+            }
             (!outbox.is_empty(), outbox.take_greedy())
         };
         // In virtual time a rank begins whatever it likes before it looks.
@@ -93,7 +88,7 @@ impl Core {
             // First of all: peers work while this rank registers.
             self.flush();
         }
-        actions.extend(said.drain(..));
+        actions.extend(said.actions.drain(..));
     }
 
     fn perform(
@@ -176,8 +171,6 @@ impl Core {
             Action::Revoked { id } => {
                 lock(&registration.revoked).insert(id, ());
             }
-            // Sends went to the outbox.
-            _ => {}
         }
     }
 
@@ -252,9 +245,6 @@ impl Core {
         (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
     }
 }
-
-/// What stands in the place of a message that was taken out.
-const EMPTY: Message = Message::Recall { count: 0 };
 
 /// Whether a peer may have what a message asks of own memory, and whether it may keep it
 /// registered: memory that it names by its address may come and go unseen.

@@ -7,6 +7,7 @@ use super::slab::{MAX_RECORDS, Record};
 use super::sync::Ordering;
 use super::word::{self, AWAITED, HIT, LIVE, MAX_REFERENCES};
 use super::{BUCKETS, Error, Extent, Table};
+use crate::Run;
 
 /// The one through which a [`Table`] is changed.
 ///
@@ -102,6 +103,31 @@ impl Editor {
     /// The extent of a record.
     pub fn extent(&self, slot: u32) -> Extent {
         self.record(slot).extent()
+    }
+
+    /// The extents that share a bucket with a run, in order; found in whichever of two ways is
+    /// shorter.
+    pub fn extents_in(&self, run: Run) -> Vec<Run> {
+        let whole = |slot| {
+            let extent = self.extent(slot);
+            Run {
+                first: extent.base,
+                count: extent.end - extent.base,
+            }
+        };
+        let mut found: Vec<Run> = if run.count > u64::from(self.len) {
+            (self.iter())
+                .filter(|(bucket, _)| run.first <= *bucket && *bucket < run.end())
+                .map(|(_, slot)| whole(slot))
+                .collect()
+        } else {
+            (run.buckets())
+                .filter_map(|bucket| self.get(bucket).map(whole))
+                .collect()
+        };
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// How many hold a record at this moment.
