@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use hydrant_pinning::table::{Editor, Extent, Table, Unit};
+use hydrant_pinning::table::{Editor, Extent, Table};
 
 const SIZES: [u64; 3] = [256, 4_096, 65_536];
 
@@ -123,7 +123,7 @@ fn hits(table: &Table, buckets: &[u64], times: u64) -> Duration {
 }
 
 fn filled(size: u64) -> (Editor, Arc<Table>) {
-    let mut editor = Editor::new(Unit::Bucket);
+    let mut editor = Editor::new();
     for bucket in in_order(size) {
         (editor.insert(bucket, &registered(bucket), 0)).expect("there is room");
     }

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 
 use gungraun::prelude::*;
-use hydrant_pinning::table::{Editor, Extent, Unit};
+use hydrant_pinning::table::{Editor, Extent};
 
 /// How often each is done in one measurement.
 const STEPS: u64 = 1_000;
@@ -55,7 +55,7 @@ library_benchmark_group!(
 main!(library_benchmark_groups = table);
 
 fn filled(size: u64) -> Editor {
-    let mut editor = Editor::new(Unit::Bucket);
+    let mut editor = Editor::new();
     (0..size).for_each(|bucket| add(&mut editor, bucket));
     editor
 }

@@ -1,20 +1,41 @@
-//! What an engine asks its driver to do.
+//! What an engine decides: messages to send, and things to do.
 
 use crate::{Error, Message, Region, Run, wire::Grant};
 
-/// One thing to do. The driver does them in the order given, messages to one peer above all.
+/// What an engine decided in one step, for the driver to carry out.
+///
+/// Messages to one peer go out in the order given, and actions are done in the order given.
+/// Between the two lists there is no order: no message says that an action was done before the
+/// engine was told so. A driver sends first, so that peers work while this rank registers.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Decisions {
+    /// To be sent.
+    pub messages: Vec<Outgoing>,
+    /// To be done.
+    pub actions: Vec<Action>,
+}
+
+/// A message to send; then its data.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
+pub struct Outgoing {
+    /// To whom.
+    pub to: u32,
+    /// The message.
+    pub message: Message,
+    /// What follows it.
+    pub data: Data,
+}
+
+impl Decisions {
+    /// Whether there is nothing to send and nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.actions.is_empty()
+    }
+}
+
+/// One thing to do. Whoever carries decisions out does each of these.
+#[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Send a message; then its data.
-    Send {
-        /// To whom.
-        to: u32,
-        /// The message.
-        message: Message,
-        /// What follows it.
-        data: Data,
-    },
     /// Register own memory, and say how that went by
     /// [`Engine::registered`](crate::Engine::registered).
     Register {

@@ -83,8 +83,7 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::BucketSize`], [`Error::LimitTooSmall`], [`Error::VictimsTooFew`],
-    /// [`Error::AboveMemory`], [`Error::PayloadTooSmall`], [`Error::NoPeer`],
-    /// [`Error::NotBuilt`].
+    /// [`Error::AboveMemory`], [`Error::PayloadTooSmall`], [`Error::NoPeer`].
     pub fn check(&self) -> Result<Limits, Error> {
         let geometry = Geometry::new(self.page, self.bucket)?;
         if self.rank >= self.ranks {
@@ -93,9 +92,6 @@ impl Config {
                 ranks: self.ranks,
                 own: self.rank,
             });
-        }
-        if self.strategy == Strategy::Foresight {
-            return Err(Error::NotBuilt("foresight"));
         }
         let wanted = self.m.saturating_add(self.maxvictim);
         if wanted > self.available {
@@ -220,10 +216,6 @@ mod tests {
             Error::AboveMemory { .. }
         ));
         assert!(matches!(with(|c| c.rank = 4), Error::NoPeer { .. }));
-        assert!(matches!(
-            with(|c| c.strategy = Strategy::Foresight),
-            Error::NotBuilt(_)
-        ));
         assert!(matches!(
             with(|c| c.max_payload = 1000),
             Error::PayloadTooSmall { .. }

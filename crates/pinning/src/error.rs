@@ -74,12 +74,6 @@ pub enum Error {
         known: String,
     },
 
-    /// A strategy that is known and not built.
-    #[error(
-        "the strategy {0} needs a helper thread that predicts, which is not part of this version"
-    )]
-    NotBuilt(&'static str),
-
     /// An address range that leaves the address space.
     #[error("{len} bytes at address {addr:#x} leave the address space")]
     Overflow {

@@ -4,13 +4,13 @@
 //!
 //! [`Engine`] decides; an operation whose memory is registered on both sides already goes through
 //! [`Hot`] instead. The driver (a rank of a job, a simulation of ten thousand ranks, a property
-//! test) carries out the [`Action`]s.
+//! test) carries out its [`Decisions`].
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Engine, Operation, Own, Region};
+//! use hydrant_pinning::{Action, Config, Decisions, Engine, Operation, Own, Region};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
-//! let mut actions = Vec::new();
+//! let mut out = Decisions::default();
 //! let put = Operation {
 //!     id: 1,
 //!     peer: 1,
@@ -22,10 +22,10 @@
 //!     own: Own::Lasting,
 //!     copied: false,
 //! };
-//! engine.begin(put, &mut actions)?;
+//! engine.begin(put, &mut out)?;
 //! // A firehose is moved while the own side is registered.
-//! assert!(matches!(actions[0], Action::Send { to: 1, .. }));
-//! assert!(matches!(actions[1], Action::Register { .. }));
+//! assert_eq!(out.messages[0].to, 1);
+//! assert!(matches!(out.actions[0], Action::Register { .. }));
 //! # Ok::<(), hydrant_pinning::Error>(())
 //! ```
 
@@ -39,7 +39,7 @@ mod strategy;
 pub mod table;
 pub mod wire;
 
-pub use action::{Action, Data, Registered};
+pub use action::{Action, Data, Decisions, Outgoing, Registered};
 pub use config::{Config, CostModel, Limits};
 pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
 pub use error::{Error, Refusal};

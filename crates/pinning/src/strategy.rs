@@ -35,12 +35,10 @@ pub enum Strategy {
     Firehose,
     /// The NIC pages: nothing is registered (Firehose §2, hardware-assisted).
     Paging,
-    /// A helper thread registers ahead of time (Li). Not built.
-    Foresight,
 }
 
 impl Strategy {
-    /// Every strategy that is built.
+    /// Every strategy.
     pub const ALL: [Strategy; 11] = [
         Strategy::PinEverything,
         Strategy::Bounce,
@@ -77,7 +75,6 @@ impl Strategy {
             Strategy::PinDown => "pin-down",
             Strategy::Firehose => "firehose",
             Strategy::Paging => "paging",
-            Strategy::Foresight => "foresight",
         }
     }
 
@@ -129,7 +126,7 @@ impl Strategy {
                 remote: Remote::Paged,
                 ..handshake(After::Keep)
             },
-            Strategy::Firehose | Strategy::Foresight => Policy {
+            Strategy::Firehose => Policy {
                 remote: Remote::Firehose,
                 ..handshake(After::Release)
             },
@@ -150,7 +147,6 @@ impl FromStr for Strategy {
         let all = || Strategy::ALL.into_iter();
         match all().find(|strategy| strategy.name() == name) {
             Some(strategy) => Ok(strategy),
-            None if name == Strategy::Foresight.name() => Err(Error::NotBuilt("foresight")),
             None => Err(Error::UnknownStrategy {
                 name: name.to_owned(),
                 known: (all().map(Strategy::name).collect::<Vec<_>>()).join(", "),
@@ -218,10 +214,6 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        assert_eq!(
-            "foresight".parse::<Strategy>(),
-            Err(Error::NotBuilt("foresight"))
-        );
         let error = "firehoze".parse::<Strategy>().expect_err("no such name");
         assert!(error.to_string().contains("firehose"), "{error}");
     }

@@ -1,7 +1,7 @@
 //! What a peer can make an engine note down, or attach, by messages that no honest one sends.
 
 use hydrant_pinning::{
-    Action, Config, Engine, Error, Message, Operation, Own, Refusal, Region, Run, Verdict,
+    Config, Decisions, Engine, Error, Message, Operation, Own, Refusal, Region, Run, Verdict,
     wire::{Grant, Granted, Move, Need, Place},
 };
 
@@ -16,7 +16,7 @@ fn run(first: u64, count: u64) -> Run {
 }
 
 fn is_malformed(engine: &mut Engine, message: Message) -> bool {
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     let outcome = engine.message(1, message, Verdict::Fine, &mut out);
     matches!(outcome, Err(Error::Malformed { peer: 1, .. }))
 }
@@ -64,13 +64,10 @@ fn an_answer_in_parts_without_end_is_malformed() {
         own: Own::Lasting,
         copied: false,
     };
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.begin(operation, &mut out).expect("a peer");
-    let asked = out.iter().find_map(|action| match action {
-        Action::Send {
-            message: Message::Move(wanted),
-            ..
-        } => Some(wanted.id),
+    let asked = out.messages.iter().find_map(|it| match &it.message {
+        Message::Move(wanted) => Some(wanted.id),
         _ => None,
     });
     let part = Message::Granted(Granted {
@@ -98,18 +95,16 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
                 len: 8,
             }],
         };
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let outcome = engine.message(1, pull, Verdict::Fine, &mut out);
         outcome.expect("an honest rank may ask so much");
         // What is pulled is never registered here.
-        refused += (out.iter())
-            .filter(|action| {
-                let answer = Message::Pulled {
-                    id,
-                    refused: Some(Refusal::Limit),
-                };
-                matches!(action, Action::Send { message, .. } if *message == answer)
-            })
+        let answer = Message::Pulled {
+            id,
+            refused: Some(Refusal::Limit),
+        };
+        refused += (out.messages.iter())
+            .filter(|it| it.message == answer)
             .count();
     }
     assert!(refused > 3_000, "{refused}");

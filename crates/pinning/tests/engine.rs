@@ -139,14 +139,17 @@ fn a_revocation_ends_when_the_last_hit_does() {
         first: near / page,
         count: 1,
     };
-    let mut out = Vec::new();
+    let mut out = hydrant_pinning::Decisions::default();
     world.ranks[0].engine.revoke(7, run, &mut out);
-    assert_eq!(out, [], "it is in use");
+    assert!(out.is_empty(), "it is in use");
     assert_eq!(hot.hit(1, far, near, 8, true), None);
     assert!(hot.release(&hit), "somebody waits for it");
     world.ranks[0].engine.released(&hit, &mut out);
     assert!(
-        matches!(out[..], [hydrant_pinning::Action::Deregister { .. }]),
+        matches!(
+            out.actions[..],
+            [hydrant_pinning::Action::Deregister { .. }]
+        ),
         "{out:?}"
     );
 }

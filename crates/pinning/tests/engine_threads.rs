@@ -7,7 +7,9 @@ use std::{
     thread,
 };
 
-use hydrant_pinning::{Action, Config, Engine, Hit, Operation, Own, Region, Registered, Verdict};
+use hydrant_pinning::{
+    Action, Config, Decisions, Engine, Hit, Operation, Own, Region, Registered, Verdict,
+};
 
 const BUCKET: u64 = 4096;
 
@@ -19,47 +21,51 @@ struct Pair {
 }
 
 impl Pair {
-    fn run(&mut self, rank: usize, actions: Vec<Action>) {
-        let with = |rank| move |action| (rank, action);
-        let mut todo: VecDeque<(usize, Action)> = actions.into_iter().map(with(rank)).collect();
-        while let Some((rank, action)) = todo.pop_front() {
-            let mut out = Vec::new();
-            let mut of = rank;
-            match action {
-                Action::Send { to, message, .. } => {
-                    of = to as usize;
-                    let outcome =
-                        self.engines[of].message(rank as u32, message, Verdict::Fine, &mut out);
-                    outcome.expect("both keep the rules");
-                }
-                Action::Register { id, need, .. } => {
-                    self.keys += 1;
-                    let registered = Registered {
-                        run: need,
-                        key: self.keys,
-                        writable: true,
-                    };
-                    self.engines[rank].registered(id, Ok(registered), &mut out);
-                }
-                Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
-                Action::Transfer { id, .. } => {
-                    self.engines[rank].transferred(id, Ok(()), &mut out);
-                }
-                Action::Done { op, result } => {
-                    result.expect("nothing fails here");
-                    self.done.insert(op);
-                }
-                Action::Revoked { id } => {
-                    self.done.insert(id);
-                }
-                other => panic!("{other:?}"),
+    fn run(&mut self, rank: usize, decided: Decisions) {
+        let mut todo = VecDeque::from([(rank, decided)]);
+        while let Some((rank, decided)) = todo.pop_front() {
+            for sent in decided.messages {
+                let mut out = Decisions::default();
+                let at = sent.to as usize;
+                let engine = &mut self.engines[at];
+                let outcome = engine.message(rank as u32, sent.message, Verdict::Fine, &mut out);
+                outcome.expect("both keep the rules");
+                todo.push_back((at, out));
             }
-            todo.extend(out.into_iter().map(with(of)));
+            let mut out = Decisions::default();
+            for action in decided.actions {
+                match action {
+                    Action::Register { id, need, .. } => {
+                        self.keys += 1;
+                        let registered = Registered {
+                            run: need,
+                            key: self.keys,
+                            writable: true,
+                        };
+                        self.engines[rank].registered(id, Ok(registered), &mut out);
+                    }
+                    Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
+                    Action::Transfer { id, .. } => {
+                        self.engines[rank].transferred(id, Ok(()), &mut out);
+                    }
+                    Action::Done { op, result } => {
+                        result.expect("nothing fails here");
+                        self.done.insert(op);
+                    }
+                    Action::Revoked { id } => {
+                        self.done.insert(id);
+                    }
+                    Action::Land { .. } | Action::Pinned { .. } => panic!("{action:?}"),
+                }
+            }
+            if !out.is_empty() {
+                todo.push_back((rank, out));
+            }
         }
     }
 
-    fn tell(&mut self, rank: usize, tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
-        let mut out = Vec::new();
+    fn tell(&mut self, rank: usize, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
+        let mut out = Decisions::default();
         tell(&mut self.engines[rank], &mut out);
         self.run(rank, out);
     }
@@ -157,7 +163,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
     let mut engine = Engine::new(config).expect("ten buckets for each peer");
     assert_eq!(engine.limits().share, 10);
     assert_eq!(engine.entries(), 0);
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     for peer in [0, 9_999] {
         let operation = Operation {
             id: u64::from(peer),

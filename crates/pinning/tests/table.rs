@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hydrant_pinning::table::{Editor, Error, Extent, Found, MAX_REFERENCES, Table, Unit};
+use hydrant_pinning::table::{Editor, Error, Extent, Found, MAX_REFERENCES, Table};
 use proptest::prelude::*;
 
 /// Few enough buckets that extents meet, enough for the index to grow.
@@ -19,13 +19,10 @@ enum Step {
     },
     Acquire(u64),
     Release(prop::sample::Index),
-    AddReference(u64),
     DropReference(prop::sample::Index),
     Remove(u64),
     Close(u64),
     Queue(u64),
-    Unqueue(u64),
-    Touch(u64),
     TakeVictim,
 }
 
@@ -36,13 +33,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(base, len, held)| Step::Insert { base, len, held }),
         8 => bucket.clone().prop_map(Step::Acquire),
         6 => any::<prop::sample::Index>().prop_map(Step::Release),
-        2 => bucket.clone().prop_map(Step::AddReference),
         2 => any::<prop::sample::Index>().prop_map(Step::DropReference),
         2 => bucket.clone().prop_map(Step::Remove),
         1 => bucket.clone().prop_map(Step::Close),
-        4 => bucket.clone().prop_map(Step::Queue),
-        1 => bucket.clone().prop_map(Step::Unqueue),
-        1 => bucket.prop_map(Step::Touch),
+        4 => bucket.prop_map(Step::Queue),
         2 => Just(Step::TakeVictim),
     ]
 }
@@ -56,29 +50,21 @@ struct Bucket {
     closed: bool,
 }
 
-/// What the table should be: every bucket, and the first buckets of the queued units.
+/// What the table should be: every bucket, and the first buckets of the queued extents.
 struct Model {
-    unit: Unit,
     buckets: BTreeMap<u64, Bucket>,
     queue: VecDeque<u64>,
 }
 
 impl Model {
     fn lead(&self, bucket: u64) -> u64 {
-        match self.unit {
-            Unit::Bucket => bucket,
-            Unit::Extent => self.buckets[&bucket].extent.base,
-        }
+        self.buckets[&bucket].extent.base
     }
 
     fn parts(&mut self, bucket: u64) -> Vec<&mut Bucket> {
-        let (lead, unit) = (self.lead(bucket), self.unit);
-        let all = self.buckets.iter_mut();
-        let parts = all.filter(|(number, part)| match unit {
-            Unit::Bucket => **number == lead,
-            Unit::Extent => part.extent.base == lead,
-        });
-        parts.map(|(_, part)| part).collect()
+        let lead = self.lead(bucket);
+        let all = self.buckets.values_mut();
+        all.filter(|part| part.extent.base == lead).collect()
     }
 
     fn unqueue(&mut self, bucket: u64) {
@@ -121,10 +107,7 @@ impl Model {
         }
         self.unqueue(bucket);
         let extent = self.buckets[&bucket].extent;
-        match self.unit {
-            Unit::Bucket => drop(self.buckets.remove(&bucket)),
-            Unit::Extent => self.buckets.retain(|_, it| it.extent.base != extent.base),
-        }
+        self.buckets.retain(|_, it| it.extent.base != extent.base);
         Some(extent)
     }
 
@@ -164,13 +147,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(unit: Unit) -> Self {
-        let editor = Editor::new(unit);
+    fn new() -> Self {
+        let editor = Editor::new();
         Pair {
             table: editor.table().clone(),
             editor,
             model: Model {
-                unit,
                 buckets: BTreeMap::new(),
                 queue: VecDeque::new(),
             },
@@ -211,12 +193,7 @@ impl Pair {
             Step::TakeVictim => {
                 assert_eq!(self.editor.take_victim(), self.model.take_victim());
             }
-            Step::AddReference(bucket)
-            | Step::Remove(bucket)
-            | Step::Close(bucket)
-            | Step::Queue(bucket)
-            | Step::Unqueue(bucket)
-            | Step::Touch(bucket) => {
+            Step::Remove(bucket) | Step::Close(bucket) | Step::Queue(bucket) => {
                 let slot = self.editor.get(bucket);
                 assert_eq!(slot.is_some(), self.model.buckets.contains_key(&bucket));
                 if let Some(slot) = slot {
@@ -256,12 +233,6 @@ impl Pair {
     fn change(&mut self, step: Step, bucket: u64, slot: u32) {
         let (editor, model) = (&mut self.editor, &mut self.model);
         match step {
-            Step::AddReference(_) => {
-                let added = editor.add_reference(slot);
-                let expected = model.take(bucket).map(drop).ok_or(Error::Gone { slot });
-                assert_eq!(added, expected);
-                self.held.extend(added.map(|()| (bucket, slot)).ok());
-            }
             Step::Remove(_) => assert_eq!(editor.remove(slot), model.remove(bucket)),
             Step::Close(_) => {
                 model.unqueue(bucket);
@@ -273,20 +244,9 @@ impl Pair {
                 assert_eq!(editor.close(slot), unheld);
             }
             Step::Queue(_) => {
-                // A closed unit is not queued again: it is on its way out.
+                // A closed extent is not queued again: it is on its way out.
                 if !model.buckets[&bucket].closed {
                     editor.queue(slot);
-                    model.queue(bucket);
-                }
-            }
-            Step::Unqueue(_) => {
-                editor.unqueue(slot);
-                model.unqueue(bucket);
-            }
-            Step::Touch(_) => {
-                if !model.buckets[&bucket].closed {
-                    editor.touch(slot);
-                    model.unqueue(bucket);
                     model.queue(bucket);
                 }
             }
@@ -331,17 +291,8 @@ fn extent_of(found: Found) -> Extent {
 
 proptest! {
     #[test]
-    fn a_table_of_extents_does_as_the_model(steps in prop::collection::vec(step(), 1..600)) {
-        let mut pair = Pair::new(Unit::Extent);
-        for step in steps {
-            pair.run(step);
-        }
-        pair.check();
-    }
-
-    #[test]
-    fn a_table_of_buckets_does_as_the_model(steps in prop::collection::vec(step(), 1..600)) {
-        let mut pair = Pair::new(Unit::Bucket);
+    fn a_table_does_as_the_model(steps in prop::collection::vec(step(), 1..600)) {
+        let mut pair = Pair::new();
         for step in steps {
             pair.run(step);
             pair.check();
@@ -361,7 +312,7 @@ fn lone(key: u64, bucket: u64) -> Extent {
 #[test]
 fn a_bucket_stays_below_64_bytes() {
     for buckets in [256, 257, 1_000, 3_700, 4_096, 4_097, 28_673, 57_345, 65_536] {
-        let mut editor = Editor::new(Unit::Bucket);
+        let mut editor = Editor::new();
         for bucket in 0..buckets {
             let bucket = bucket * 7_919;
             editor.insert(bucket, &lone(1, bucket), 0).unwrap();
@@ -376,13 +327,11 @@ fn a_bucket_stays_below_64_bytes() {
 
 #[test]
 fn one_reference_too_many_is_refused() {
-    let mut editor = Editor::new(Unit::Bucket);
+    let mut editor = Editor::new();
     let table = editor.table().clone();
     let slot = (editor.insert(5, &lone(1, 5), MAX_REFERENCES - 1)).unwrap();
     assert!(table.acquire(5).is_some());
     assert!(table.acquire(5).is_none());
-    let refused = Err(Error::TooManyReferences { bucket: 5 });
-    assert_eq!(editor.add_reference(slot), refused);
     assert_eq!(editor.references(slot), MAX_REFERENCES);
     assert_eq!(editor.remove(slot), None);
     let too_many = editor.insert(6, &lone(1, 6), MAX_REFERENCES + 1);
@@ -391,7 +340,7 @@ fn one_reference_too_many_is_refused() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let mut editor = Editor::new(Unit::Extent);
+    let mut editor = Editor::new();
     let extent = |base, end| Extent {
         key: 1,
         base,
@@ -419,7 +368,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 #[should_panic(expected = "given back more often than taken")]
 fn a_release_of_what_nobody_holds_is_told() {
-    let mut editor = Editor::new(Unit::Bucket);
+    let mut editor = Editor::new();
     let slot = editor.insert(5, &lone(1, 5), 0).unwrap();
     let _ = editor.table().release(slot);
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use hydrant_pinning::table::{Editor, Extent, Table, Unit};
+use hydrant_pinning::table::{Editor, Extent, Table};
 
 const BUCKETS: u64 = 64;
 
@@ -76,7 +76,7 @@ fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Se
 
 #[test]
 fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
-    let editor = Editor::new(Unit::Extent);
+    let editor = Editor::new();
     let table = editor.table().clone();
     let editor = Mutex::new(editor);
     let registered = Registered([const { AtomicU64::new(0) }; BUCKETS as usize]);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, CostModel, Engine, Operation, Own, Region, Registered, Verdict,
+    Action, Config, CostModel, Decisions, Engine, Operation, Own, Region, Registered, Verdict,
 };
 
 const PAGE: u64 = 4096;
@@ -57,42 +57,49 @@ impl Pair {
             own: Own::Lasting,
             copied: false,
         };
-        let mut actions = Vec::new();
-        (self.engines[0].begin(operation, &mut actions)).expect("a peer and addresses that are");
-        let mut todo: VecDeque<(usize, Action)> = actions.into_iter().map(|it| (0, it)).collect();
+        let mut first = Decisions::default();
+        (self.engines[0].begin(operation, &mut first)).expect("a peer and addresses that are");
+        let mut todo = VecDeque::from([(0, first)]);
         let mut done = false;
-        while let Some((rank, action)) = todo.pop_front() {
-            let mut out = Vec::new();
-            let mut at = rank;
-            match action {
-                Action::Send { to, message, .. } => {
-                    at = to as usize;
-                    self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
-                    (self.engines[at].message(rank as u32, message, Verdict::Fine, &mut out))
-                        .expect("what an engine says is well formed");
-                }
-                Action::Register { id, welcome, .. } => {
-                    if rank == 1 {
-                        self.widths.push(welcome.count);
-                    }
-                    let got = Registered {
-                        run: welcome,
-                        key: id,
-                        writable: true,
-                    };
-                    self.engines[rank].registered(id, Ok(got), &mut out);
-                }
-                Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
-                Action::Transfer { id, .. } => {
-                    self.engines[rank].transferred(id, Ok(()), &mut out);
-                }
-                Action::Done { result, .. } => {
-                    result.expect("nothing fails here");
-                    done = true;
-                }
-                other => panic!("not expected: {other:?}"),
+        while let Some((rank, decided)) = todo.pop_front() {
+            for sent in decided.messages {
+                let mut out = Decisions::default();
+                let (at, message) = (sent.to as usize, sent.message);
+                self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
+                (self.engines[at].message(rank as u32, message, Verdict::Fine, &mut out))
+                    .expect("what an engine says is well formed");
+                todo.push_back((at, out));
             }
-            todo.extend(out.into_iter().map(|action| (at, action)));
+            let mut out = Decisions::default();
+            for action in decided.actions {
+                match action {
+                    Action::Register { id, welcome, .. } => {
+                        if rank == 1 {
+                            self.widths.push(welcome.count);
+                        }
+                        let got = Registered {
+                            run: welcome,
+                            key: id,
+                            writable: true,
+                        };
+                        self.engines[rank].registered(id, Ok(got), &mut out);
+                    }
+                    Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
+                    Action::Transfer { id, .. } => {
+                        self.engines[rank].transferred(id, Ok(()), &mut out);
+                    }
+                    Action::Done { result, .. } => {
+                        result.expect("nothing fails here");
+                        done = true;
+                    }
+                    Action::Land { .. } | Action::Pinned { .. } | Action::Revoked { .. } => {
+                        panic!("not expected: {action:?}")
+                    }
+                }
+            }
+            if !out.is_empty() {
+                todo.push_back((rank, out));
+            }
         }
         assert!(done, "the put is complete");
     }

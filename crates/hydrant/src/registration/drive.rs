@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
-use hydrant_pinning::{Action, Engine, Message, Refusal, Verdict, wire::Move};
+use hydrant_pinning::{Action, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move};
 
 use super::{Registration, lock, outbox::Letter};
 use crate::{Rank, counters::Count, progress::Outcome};
@@ -32,9 +32,9 @@ pub(crate) struct Piece {
 /// step: a miss would allocate it several times.
 #[derive(Default)]
 struct Todo {
-    /// In order, sends left out.
+    /// In the order decided.
     actions: VecDeque<Action>,
-    said: Vec<Action>,
+    said: Decisions,
 }
 
 thread_local! {
@@ -55,7 +55,7 @@ impl Todo {
 impl Registration {
     /// Tells the engine something and does what it says, until it says nothing more. `data` is
     /// what came with the message that it is told of.
-    pub(super) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
+    pub(super) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let mut todo = Todo::new();
         let mut landed = 0;
         let mut over = false;
@@ -73,21 +73,16 @@ impl Registration {
 
     /// Tells the engine something. What it says comes first in `todo`; its messages go out in
     /// the order decided, whichever thread gets to send them.
-    fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Vec<Action>)) {
+    fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
             let mut engine = lock(&self.engine);
             tell(&mut engine, said);
             let mut outbox = lock(&self.outbox);
             drop(engine);
-            said.retain_mut(|action| match action {
-                Action::Send { to, message, data } => {
-                    let message = std::mem::replace(message, EMPTY);
-                    outbox.push(*to, Letter::Engine(message, *data));
-                    false
-                }
-                _ => true,
-            });
+            for Outgoing { to, message, data } in said.messages.drain(..) {
+                outbox.push(to, Letter::Engine(message, data));
+            }
             (!outbox.is_empty(), outbox.take_greedy())
         };
         // In virtual time a rank begins whatever it likes before it looks.
@@ -101,7 +96,7 @@ impl Registration {
             // First of all: peers work while this rank registers.
             self.flush();
         }
-        actions.extend(said.drain(..));
+        actions.extend(said.actions.drain(..));
     }
 
     fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {
@@ -171,8 +166,6 @@ impl Registration {
             Action::Revoked { id } => {
                 lock(&self.revoked).insert(id, ());
             }
-            // Sends went to the outbox.
-            _ => {}
         }
     }
 
@@ -227,9 +220,6 @@ impl Registration {
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
     }
 }
-
-/// What stands in the place of a message that was taken out.
-const EMPTY: Message = Message::Recall { count: 0 };
 
 /// Whether a peer may have what a message asks of own memory, and whether it may keep it
 /// registered: memory that it names by its address may come and go unseen.

@@ -1,8 +1,13 @@
 //! The engine of a rank: operations and messages go in, things to do come out.
 //!
-//! It sends nothing, registers nothing, copies nothing and knows no time; its driver does what
-//! the [actions](Action) say and reports back. The driver holds it behind one lock, which it
+//! It sends nothing, registers nothing, copies nothing and knows no time; its driver carries its
+//! [decisions](Decisions) out and reports back. The driver holds it behind one lock, which it
 //! never holds while it does those things. Hits pass it by, through [`Hot`].
+//!
+//! Three rooms own its state, the lower not knowing of the higher: the *local table* (what of own
+//! memory is registered, for whom, and what goes first), and on it the *initiator* (own operations,
+//! their pieces, the firehoses held for them) and the *target* (what peers hold here, and what
+//! they asked for), which know nothing of each other.
 //!
 //! An *operation* is cut into *pieces*, small enough that the peer's firehoses and the own
 //! limits hold one. A piece first gets the far side (firehoses that are there, or moves), then
@@ -14,122 +19,47 @@
 //! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
 //! the data is copied, which needs nothing.
 
-mod answer;
+mod agree;
 mod audit;
-mod copy;
-mod far;
-mod guest;
+mod context;
+mod initiator;
 mod local;
 mod operation;
 mod pattern;
-mod piece;
-mod pull;
-mod reach;
-mod revoke;
+mod stats;
+mod target;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 pub use local::LocalStats;
 pub use operation::{Operation, Own, Verdict};
+pub use stats::Stats;
 
 use crate::{
-    Action, Config, Data, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
-    strategy::{Local as LocalPolicy, Policy, Remote},
-    table::Editor,
+    Action, Config, Decisions, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
+    strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
-use answer::Answered;
-use far::Far;
-use guest::{Guests, Served};
+use context::{Common, Context};
+use initiator::{Answered, Initiator};
 use local::{Claimant, Local};
-use piece::{Op, Piece};
-use pull::Pull;
-use revoke::Revocation;
+use target::Target;
 
-/// What an engine did.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
-    /// Own memory.
-    pub local: LocalStats,
-    /// Pieces of operations that reached the engine.
-    pub pieces: u64,
-    /// Of those, pieces whose far side was there.
-    pub far_hits: u64,
-    /// Moves sent.
-    pub moves: u64,
-    /// Operations whose data rode on a move.
-    pub rides: u64,
-    /// Pieces copied through messages.
-    pub copies: u64,
-    /// Operations cut into more than one piece.
-    pub splits: u64,
-    /// Pieces that waited for firehoses.
-    pub stalls: u64,
-    /// Firehoses given back by moves and messages.
-    pub released: u64,
-    /// Moves answered for peers.
-    pub served: u64,
-    /// Of those, moves that needed no registration.
-    pub served_from_cache: u64,
-    /// Firehoses lent to peers beyond their share.
-    pub lent: u64,
-    /// Firehoses asked back.
-    pub recalled: u64,
-    /// Runs that could not be registered.
-    pub refused: u64,
-}
-
-/// Decides what is registered, at one rank.
+/// Decides what is registered, at one rank: composes the rooms, and routes what comes in to them.
 #[derive(Debug)]
 pub struct Engine {
-    config: Config,
-    limits: Limits,
-    policy: Policy,
+    /// What all rooms read: setup, limits, lost peers, the next name.
+    common: Common,
+    /// What threads share; its tables are those of the rooms.
     hot: Arc<Hot>,
+    /// What of own memory is registered, and for whom. Both other rooms use it.
     local: Local,
-    fars: FxHashMap<u32, Far>,
-    guests: Guests,
-    ops: FxHashMap<u64, Op>,
-    pieces: FxHashMap<u64, Piece>,
-    /// Transfers and chunks under way: for whom.
-    legs: FxHashMap<u64, Leg>,
-    served: FxHashMap<u64, Served>,
-    pulls: FxHashMap<u64, Pull>,
-    pins: FxHashMap<u64, u64>,
-    /// Own memory held for the own NIC: the claims.
-    own: FxHashMap<u64, u64>,
-    revocations: FxHashMap<u64, Revocation>,
-    lost: FxHashSet<u32>,
-    next: u64,
-    /// Pieces that wait for firehoses.
-    waiting: usize,
-    stats: Stats,
-}
-
-/// For whom something is under way.
-#[derive(Clone, Copy, Debug)]
-enum Leg {
-    /// A transfer of a piece, by the network.
-    Transfer(u64),
-    /// A piece that the peer writes.
-    Pull(u64),
-    /// A chunk of a piece that is copied, and where in the piece.
-    Chunk { piece: u64, at: u64 },
-    /// A transfer that a peer asked for.
-    Served(u64),
-}
-
-impl Leg {
-    fn piece(self) -> Option<u64> {
-        match self {
-            Leg::Transfer(piece) | Leg::Pull(piece) | Leg::Chunk { piece, .. } => Some(piece),
-            Leg::Served(_) => None,
-        }
-    }
+    /// Own operations, and the firehoses held for them.
+    initiator: Initiator,
+    /// What peers hold of own memory, and what they asked for.
+    target: Target,
 }
 
 impl Engine {
@@ -143,37 +73,20 @@ impl Engine {
         let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
         let peers = match policy.remote {
             Remote::Firehose => limits.peers_total,
-            _ => limits.total,
+            Remote::Static | Remote::Copy | Remote::Handshake(_) | Remote::Paged => limits.total,
         };
-        let local = Local::new(limits, adaptive, peers);
+        let local = Local::new(config.rank, limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
             && matches!(policy.remote, Remote::Firehose | Remote::Static);
-        let hot = Hot::new(
-            limits.geometry,
-            config.ranks,
-            caches,
-            Arc::clone(local.table()),
-        );
+        let table = Arc::clone(local.table());
+        let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
+        let common = Common::new(config, limits);
         Ok(Self {
-            config,
-            limits,
-            policy,
-            hot: Arc::new(hot),
+            initiator: Initiator::new(Arc::clone(&hot), common.share()),
+            target: Target::new(limits.sure),
+            common,
+            hot,
             local,
-            fars: FxHashMap::default(),
-            guests: Guests::new(limits.sure),
-            ops: FxHashMap::default(),
-            pieces: FxHashMap::default(),
-            legs: FxHashMap::default(),
-            served: FxHashMap::default(),
-            pulls: FxHashMap::default(),
-            pins: FxHashMap::default(),
-            own: FxHashMap::default(),
-            revocations: FxHashMap::default(),
-            lost: FxHashSet::default(),
-            next: 1,
-            waiting: 0,
-            stats: Stats::default(),
         })
     }
 
@@ -184,37 +97,41 @@ impl Engine {
 
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        self.common.limits()
     }
 
     /// What it did so far.
     pub fn stats(&self) -> Stats {
+        let (own, served) = (self.initiator.stats(), self.target.stats());
         Stats {
-            local: self.local.stats,
-            ..self.stats
+            local: self.local.stats(),
+            served: served.served,
+            served_from_cache: served.served_from_cache,
+            lent: served.lent,
+            recalled: served.recalled,
+            refused: own.refused + served.refused,
+            ..own
         }
     }
 
     /// Operations under way.
     pub fn busy(&self) -> usize {
-        self.ops.len()
+        self.initiator.busy()
     }
 
     /// Firehoses attached to a peer's buckets, and how many there may be.
     pub fn firehoses(&self, peer: u32) -> (u64, u64) {
-        (self.fars.get(&peer)).map_or((0, self.limits.share), |far| {
-            (far.attached() as u64, far.credit)
-        })
+        self.initiator.firehoses(peer)
     }
 
     /// Begins an operation; [`Action::Done`] ends it, at once if the peer is lost.
     ///
     /// # Errors
     /// [`Error::NoPeer`], [`Error::Overflow`]; nothing was begun then.
-    pub fn begin(&mut self, operation: Operation, out: &mut Vec<Action>) -> Result<(), Error> {
-        match self.check_peer(operation.peer) {
+    pub fn begin(&mut self, operation: Operation, out: &mut Decisions) -> Result<(), Error> {
+        match self.common.check_peer(operation.peer) {
             Err(lost @ Error::PeerLost(_)) => {
-                out.push(Action::Done {
+                out.actions.push(Action::Done {
                     op: operation.id,
                     result: Err(lost),
                 });
@@ -222,11 +139,14 @@ impl Engine {
             }
             outcome => outcome?,
         }
-        let geometry = self.limits.geometry;
+        let geometry = self.limits().geometry;
         let local = geometry.span(operation.local, operation.len)?;
         let remote = geometry.span(operation.remote, operation.len)?;
-        self.missed(operation.peer, remote.first, local.first, out);
-        self.begin_op(operation, out);
+        // A hit may have held one side for a moment, and told nobody.
+        self.local.missed(local.first, out);
+        let (initiator, _, cx) = &mut self.rooms(out);
+        initiator.missed(operation.peer, remote.first, cx);
+        initiator.begin(operation, cx);
         self.pump(out);
         Ok(())
     }
@@ -242,54 +162,48 @@ impl Engine {
         from: u32,
         message: Message,
         verdict: Verdict,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) -> Result<(), Error> {
-        match self.check_peer(from) {
+        match self.common.check_peer(from) {
             // It was on its way when the peer was lost.
             Err(Error::PeerLost(_)) => return Ok(()),
             outcome => outcome?,
         }
         let answered = Answered::by(&message);
+        let (initiator, target, cx) = &mut self.rooms(out);
         let outcome = match message {
-            Message::Move(wanted) => self.serve_move(from, wanted, verdict, out),
-            Message::Granted(granted) => self.granted(from, granted, out),
-            Message::Release { runs, unpin } => self.given_back(from, &runs, unpin, out),
-            Message::Put { id, .. } => {
-                self.send(
-                    from,
-                    Message::Stored {
-                        id,
-                        refused: verdict.refusal(),
-                    },
-                    out,
-                );
+            Message::Granted(granted) => initiator.granted(from, granted, cx),
+            Message::Stored { id, refused } => initiator.stored(from, id, refused, cx),
+            Message::Fetched { id, refused, len } => initiator.fetched(from, id, refused, len, cx),
+            Message::Pulled { id, refused } => initiator.pulled(from, id, refused, cx),
+            Message::Recall { count } => {
+                initiator.recalled(from, count, cx);
                 Ok(())
             }
-            Message::Stored { id, refused } => self.stored(from, id, refused, out),
+            Message::Revoke { id, run } => initiator.doomed(from, id, run, cx),
+            Message::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
+            Message::Release { runs, unpin } => target.given_back(from, &runs, unpin, cx),
+            Message::Put { id, .. } => {
+                target.put_stored(from, id, verdict, cx);
+                Ok(())
+            }
             Message::Get {
                 id,
                 region,
                 from: addr,
                 len,
             } => {
-                self.serve_get(from, id, (region, addr, len), verdict.refusal(), out);
+                target.serve_get(from, id, (region, addr, len), verdict.refusal(), cx);
                 Ok(())
             }
-            Message::Fetched { id, refused, len } => self.fetched(from, id, refused, len, out),
             Message::Pull {
                 id, from: addr, to, ..
-            } => self.serve_pull(from, id, addr, to, verdict, out),
-            Message::Pulled { id, refused } => self.pulled(from, id, refused, out),
-            Message::Recall { count } => {
-                self.recalled(from, count, out);
-                Ok(())
-            }
-            Message::Revoke { id, run } => self.doomed(from, id, run, out),
-            Message::Revoked { id, runs } => self.revoked_by(from, id, &runs, out),
+            } => target.serve_pull(from, id, addr, to, verdict, cx),
+            Message::Revoked { id, runs } => target.revoked_by(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
         if let (Err(cause), Some(answered)) = (&outcome, answered) {
-            self.fail_answered(from, answered, cause, out);
+            initiator.fail_answered(from, answered, cause, cx);
         }
         self.pump(out);
         outcome
@@ -300,75 +214,60 @@ impl Engine {
         &mut self,
         id: u64,
         result: Result<Registered, Refusal>,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) {
         self.local.registered(id, result, out);
         self.pump(out);
     }
 
     /// A deregistration was done.
-    pub fn deregistered(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub fn deregistered(&mut self, id: u64, out: &mut Decisions) {
         self.local.deregistered(id, out);
         self.pump(out);
     }
 
     /// A transfer was done, or failed.
-    pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
-        match self.legs.get(&id).copied() {
-            Some(Leg::Transfer(piece)) => {
-                self.legs.remove(&id);
-                self.leg_done(piece, result, out);
-            }
-            Some(Leg::Served(pull)) => {
-                self.legs.remove(&id);
-                self.pull_done(pull, result.is_ok(), out);
-            }
-            _ => {}
+    pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Decisions) {
+        let (initiator, target, cx) = &mut self.rooms(out);
+        match initiator.take_transfer(id) {
+            Some(piece) => initiator.leg_done(piece, result, cx),
+            None => target.transferred(id, result.is_ok(), cx),
         }
         self.pump(out);
     }
 
     /// A hit was [released](Hot::release) that somebody waits for.
-    pub fn released(&mut self, hit: &Hit, out: &mut Vec<Action>) {
+    pub fn released(&mut self, hit: &Hit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
             self.local.released(slot, out);
         }
-        if let Some(far) = self.fars.get_mut(&hit.peer) {
-            far.released(hit.remote_slot);
-        }
-        self.firehoses_free(hit.peer, out);
+        let (initiator, _, cx) = &mut self.rooms(out);
+        initiator.released(hit.peer, hit.remote_slot, cx);
         self.pump(out);
     }
 
     /// A peer is gone: what waits for it fails, what it held is given back. Operations that have
     /// transfers under way end when the network has ended those.
-    pub fn peer_lost(&mut self, peer: u32, out: &mut Vec<Action>) {
-        if !self.lost.insert(peer) {
+    pub fn peer_lost(&mut self, peer: u32, out: &mut Decisions) {
+        if !self.common.lose(peer) {
             return;
         }
-        self.fail_pieces(peer, out);
-        // Hits and transfers under way hold its records until they end.
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.lose();
-        }
-        self.guest_left(peer, out);
-        self.revocations_without(peer);
+        let (initiator, target, cx) = &mut self.rooms(out);
+        initiator.peer_lost(peer, cx);
+        target.peer_lost(peer, cx);
         self.pump(out);
     }
 
     /// Registers memory for good, all of it or none; [`Action::Pinned`] tells.
-    pub fn pin(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
-        let need = crate::wire::Need { run, welcome: run };
-        let claim = self.local.claim(Claimant::Pin(id), vec![need], true, out);
-        self.pins.insert(claim, id);
+    pub fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.local.pin(id, run, out);
         self.pump(out);
     }
 
     /// Registers memory of the rank's own for good, all of it or none, as a part of what may be
     /// registered beside M; [`Action::Pinned`] tells.
-    pub fn keep(&mut self, id: u64, run: Run, out: &mut Vec<Action>) {
-        let need = crate::wire::Need { run, welcome: run };
-        (self.local).claim(Claimant::Keep(id), vec![need], true, out);
+    pub fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.local.keep(id, run, out);
         self.pump(out);
     }
 
@@ -389,21 +288,25 @@ impl Engine {
         id: u64,
         addr: u64,
         len: u64,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) -> Result<(), Error> {
-        let run = self.limits.geometry.span(addr, len)?;
-        self.local.missed(run.first, out);
-        let need = crate::wire::Need { run, welcome: run };
-        (self.local).claim(Claimant::Own(id), vec![need], true, out);
+        let run = self.limits().geometry.span(addr, len)?;
+        self.local.hold_own(id, run, out);
         self.pump(out);
         Ok(())
     }
 
     /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
-    pub fn let_go_own(&mut self, id: u64, out: &mut Vec<Action>) {
-        if let Some(claim) = self.own.remove(&id) {
-            self.local.end(claim, false, out);
-        }
+    pub fn let_go_own(&mut self, id: u64, out: &mut Decisions) {
+        self.local.let_go_own(id, out);
+        self.pump(out);
+    }
+
+    /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
+    /// run and none is registered. `id` is the driver's choice, not in use.
+    pub fn revoke(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        let (_, target, cx) = &mut self.rooms(out);
+        target.revoke(id, run, cx);
         self.pump(out);
     }
 
@@ -414,7 +317,7 @@ impl Engine {
     /// [`Error::NoPeer`], [`Error::PeerLost`]; [`Error::Malformed`] for more buckets than `most`,
     /// or such that there are none.
     pub fn add_static(&mut self, peer: u32, grants: &[Grant], most: u64) -> Result<(), Error> {
-        self.check_peer(peer)?;
+        self.common.check_peer(peer)?;
         let fits = |grant: &Grant| grant.run.is_sane() && grant.run.count <= most;
         if !grants.iter().all(fits) {
             return Err(Error::Malformed {
@@ -422,173 +325,46 @@ impl Engine {
                 what: "a registration of more memory than there is",
             });
         }
-        let far = self.far(peer);
-        grants.iter().for_each(|grant| far.add_static(grant));
+        self.initiator.add_static(peer, grants);
         Ok(())
     }
 
-    fn check_peer(&self, peer: u32) -> Result<(), Error> {
-        let Config { rank, ranks, .. } = self.config;
-        if self.lost.contains(&peer) {
-            return Err(Error::PeerLost(peer));
-        }
-        if peer < ranks && peer != rank {
-            return Ok(());
-        }
-        Err(Error::NoPeer {
-            rank: peer,
-            ranks,
-            own: rank,
-        })
-    }
-
-    fn far(&mut self, peer: u32) -> &mut Far {
-        let share = match self.policy.remote {
-            Remote::Firehose => self.limits.share,
-            _ => 0,
-        };
-        let hot = &self.hot;
-        self.fars.entry(peer).or_insert_with(|| {
-            let far = Far::new(share);
-            hot.add_peer(peer, far.table());
-            far
-        })
-    }
-
-    fn name(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
-    }
-
-    fn send(&self, to: u32, message: Message, out: &mut Vec<Action>) {
-        self.send_with(to, message, Data::None, out);
-    }
-
-    fn send_with(&self, to: u32, message: Message, data: Data, out: &mut Vec<Action>) {
-        if !self.lost.contains(&to) {
-            out.push(Action::Send { to, message, data });
-        }
-    }
-
-    /// What is begun missed: a hit may have held one side for a moment, and told nobody.
-    fn missed(&mut self, peer: u32, remote: u64, local: u64, out: &mut Vec<Action>) {
-        self.local.missed(local, out);
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.missed(remote);
-            self.firehoses_free(peer, out);
-        }
+    /// The two rooms that stand on the local table, and what they decide with.
+    fn rooms<'a>(
+        &'a mut self,
+        out: &'a mut Decisions,
+    ) -> (&'a mut Initiator, &'a mut Target, Context<'a>) {
+        let Self {
+            common,
+            local,
+            initiator,
+            target,
+            ..
+        } = self;
+        (initiator, target, Context { common, local, out })
     }
 
     /// Goes on with whatever has become possible.
-    fn pump(&mut self, out: &mut Vec<Action>) {
+    fn pump(&mut self, out: &mut Decisions) {
+        let (initiator, target, cx) = &mut self.rooms(out);
         loop {
-            let done = self.local.take_done();
+            let done = cx.local.take_done();
             if done.is_empty() {
                 break;
             }
             for (claimant, claim) in done {
                 match claimant {
-                    Claimant::Piece(id) | Claimant::Passing(id) => self.near_side(id, out),
-                    Claimant::Move(id) => self.answer_move(id, claim, out),
-                    Claimant::Pull(id) => self.pull_data(id, claim, out),
-                    Claimant::Pin(id) => self.pinned(id, claim, out),
-                    Claimant::Keep(id) => self.kept(id, claim, out),
-                    Claimant::Own(id) => self.own_held(id, claim, out),
+                    Claimant::Piece(id) | Claimant::Passing(id) => initiator.near_side(id, cx),
+                    Claimant::Move(id) => target.answer_move(id, claim, cx),
+                    Claimant::Pull(id) => target.pull_data(id, claim, cx),
+                    Claimant::Pin(id) => cx.local.pinned(id, claim, cx.out),
+                    Claimant::Keep(id) => cx.local.kept(id, claim, cx.out),
+                    Claimant::Own(id) => cx.local.own_held(id, claim, cx.out),
                 }
             }
         }
-        self.look_at_revocations(out);
-        (self.hot).set_crowded(self.local.is_crowded() || self.waiting > 0);
+        target.look_at_revocations(cx);
+        let crowded = self.local.is_crowded() || self.initiator.is_crowded();
+        self.hot.set_crowded(crowded);
     }
-
-    fn pinned(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
-        self.pins.remove(&claim);
-        let Some(refused) = self.local.get(claim).map(|claim| claim.refused.clone()) else {
-            return;
-        };
-        let result = match refused.first() {
-            None => {
-                let holds = self.local.keep(claim, out);
-                self.local.settle(out);
-                Ok(holds.iter().map(local::Hold::grant).collect())
-            }
-            Some((run, why)) => {
-                self.local.end(claim, true, out);
-                Err(self.no_room(*run, *why))
-            }
-        };
-        out.push(Action::Pinned { id, result });
-    }
-
-    fn kept(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
-        let Some(it) = self.local.get(claim) else {
-            return;
-        };
-        let result = match it.refused.first() {
-            // The claim stays, and holds it.
-            None => Ok(it.holds.iter().map(local::Hold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
-        };
-        match result {
-            Ok(_) => self.local.settle_for_good(claim),
-            Err(_) => self.local.end(claim, true, out),
-        }
-        out.push(Action::Pinned { id, result });
-    }
-
-    fn own_held(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
-        let Some(it) = self.local.get(claim) else {
-            return;
-        };
-        let result = match it.refused.first() {
-            None => Ok(it.holds.iter().map(local::Hold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
-        };
-        match result {
-            Ok(_) => _ = self.own.insert(id, claim),
-            Err(_) => self.local.end(claim, false, out),
-        }
-        out.push(Action::Pinned { id, result });
-    }
-
-    fn no_room(&self, run: Run, why: Refusal) -> Error {
-        let bytes = |buckets: u64| buckets * self.limits.geometry.bucket();
-        match why {
-            Refusal::Limit => Error::PastLimit {
-                wanted: bytes(run.count),
-                registered: bytes(self.local.stats.registered),
-                limit: bytes(self.limits.total),
-            },
-            why => Error::Unreachable {
-                rank: self.config.rank,
-                addr: self.limits.geometry.address_of(run.first),
-                len: bytes(run.count),
-                why,
-            },
-        }
-    }
-}
-
-/// The extents of a table that share a bucket with a run, in whichever of two ways is shorter.
-fn extents_in(editor: &Editor, run: Run) -> Vec<Run> {
-    let whole = |slot| {
-        let extent = editor.extent(slot);
-        Run {
-            first: extent.base,
-            count: extent.end - extent.base,
-        }
-    };
-    let mut found: Vec<Run> = if run.count > editor.len() as u64 {
-        (editor.iter())
-            .filter(|(bucket, _)| run.first <= *bucket && *bucket < run.end())
-            .map(|(_, slot)| whole(slot))
-            .collect()
-    } else {
-        run.buckets()
-            .filter_map(|bucket| editor.get(bucket).map(whole))
-            .collect()
-    };
-    found.sort_unstable();
-    found.dedup();
-    found
 }

@@ -2,7 +2,7 @@
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Message, Region, Registered, Run,
+    Action, Config, Decisions, Message, Outgoing, Region, Registered, Run,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -22,31 +22,32 @@ fn put(id: u64, bucket: u64) -> Operation {
     }
 }
 
-/// Does what was said, as far as it is done here, and grants what is asked for: the rest.
-fn answer(engine: &mut Engine, mut said: Vec<Action>) -> Vec<Action> {
-    let mut rest = Vec::new();
-    while !said.is_empty() {
-        let mut out = Vec::new();
-        for action in said {
+/// Does what was decided, as far as it is done here, and grants what is asked for: the rest.
+fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
+    let mut rest = Decisions::default();
+    while !decided.is_empty() {
+        let mut out = Decisions::default();
+        for outgoing in decided.messages {
+            let Message::Move(wanted) = outgoing.message else {
+                rest.messages.push(outgoing);
+                continue;
+            };
+            let grants = wanted.needs.iter().map(|need| Grant {
+                run: need.run,
+                key: 7,
+                writable: true,
+            });
+            let granted = Message::Granted(Granted {
+                id: wanted.id,
+                last: true,
+                grants: grants.collect(),
+                ..Granted::default()
+            });
+            let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+            outcome.expect("it was asked for");
+        }
+        for action in decided.actions {
             match action {
-                Action::Send {
-                    message: Message::Move(wanted),
-                    ..
-                } => {
-                    let grants = wanted.needs.iter().map(|need| Grant {
-                        run: need.run,
-                        key: 7,
-                        writable: true,
-                    });
-                    let granted = Message::Granted(Granted {
-                        id: wanted.id,
-                        last: true,
-                        grants: grants.collect(),
-                        ..Granted::default()
-                    });
-                    let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
-                    outcome.expect("it was asked for");
-                }
                 Action::Register { id, need, .. } => {
                     let registered = Registered {
                         run: need,
@@ -57,10 +58,13 @@ fn answer(engine: &mut Engine, mut said: Vec<Action>) -> Vec<Action> {
                 }
                 Action::Transfer { id, .. } => engine.transferred(id, Ok(()), &mut out),
                 Action::Deregister { id, .. } => engine.deregistered(id, &mut out),
-                other => rest.push(other),
+                left @ (Action::Land { .. }
+                | Action::Done { .. }
+                | Action::Pinned { .. }
+                | Action::Revoked { .. }) => rest.actions.push(left),
             }
         }
-        said = out;
+        decided = out;
     }
     rest
 }
@@ -72,20 +76,20 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
         ..Config::firehose_paper(0, 2)
     };
     let mut engine = Engine::new(config).expect("a firehose will do");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
     answer(&mut engine, out);
     assert_eq!((engine.busy(), engine.firehoses(1)), (0, (1, 1)));
 
     // Another thread's hit has the far side, and looks for the near one.
-    let table = engine.far(1).table().clone();
-    let found = table.acquire(100).expect("it is attached");
-    let mut out = Vec::new();
+    let hot = engine.hot().clone();
+    let hit = hot.hit_far(1, 100 * BUCKET, 8).expect("it is attached");
+    let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
-    assert_eq!(out, [], "the only firehose is in use");
+    assert!(out.is_empty(), "the only firehose is in use");
     // It does not find it, gives the far side back and goes to the engine.
-    assert!(table.release(found.slot), "somebody waits for it");
-    let mut out = Vec::new();
+    assert!(hot.release(&hit), "somebody waits for it");
+    let mut out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer");
     answer(&mut engine, out);
     assert_eq!(engine.busy(), 0);
@@ -94,17 +98,17 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
 #[test]
 fn what_is_under_way_with_a_peer_that_is_lost_ends() {
     let mut engine = Engine::new(Config::firehose_paper(0, 3)).expect("the paper's");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
     answer(&mut engine, out);
     let hit = engine.hot().clone().hit(1, 100 * BUCKET, 0x1000, 8, true);
     let hit = hit.expect("both sides are there");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.peer_lost(1, &mut out);
     assert!(matches!(
-        out[..],
+        out.actions[..],
         [Action::Done {
             op: 2,
             result: Err(crate::Error::PeerLost(1))
@@ -116,10 +120,10 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
         engine.released(&hit, &mut out);
     }
     assert_eq!(hot.hit(1, 100 * BUCKET, 0x1000, 8, true), None);
-    out.clear();
+    out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer once");
     assert!(matches!(
-        out[..],
+        out.actions[..],
         [Action::Done {
             op: 3,
             result: Err(crate::Error::PeerLost(1))
@@ -133,36 +137,33 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
             count: 1,
         },
     };
-    out.clear();
+    out = Decisions::default();
     assert_eq!(engine.message(1, late, Verdict::Fine, &mut out), Ok(()));
-    assert_eq!(out, []);
+    assert!(out.is_empty());
     engine.audit(&[]).expect("all counts agree");
 }
 
 /// An engine that has begun a get, and the message that it sent.
 fn asking(config: Config) -> (Engine, Message) {
     let mut engine = Engine::new(config).expect("a firehose will do");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     let get = Operation {
         put: false,
         ..put(1, 100)
     };
     engine.begin(get, &mut out).expect("a peer");
-    let sent = out.into_iter().find_map(|action| match action {
-        Action::Send { message, .. } => Some(message),
-        _ => None,
-    });
-    (engine, sent.expect("it asks the peer"))
+    let sent = out.messages.remove(0);
+    (engine, sent.message)
 }
 
 /// Whether the only operation ended for an answer that was wrong.
 fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
     let is_wrong = |result: &Result<(), crate::Error>| {
         matches!(result, Err(crate::Error::Malformed { peer: 1, .. }))
     };
-    let ended = out.iter().any(|action| match action {
+    let ended = out.actions.iter().any(|action| match action {
         Action::Done { op: 1, result } => is_wrong(result),
         _ => false,
     });
@@ -210,7 +211,7 @@ fn passing_memory_is_registered_for_the_operation_alone() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     let registered = |engine: &Engine| engine.stats().local.registered;
     for id in 1..4 {
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let passing = Operation {
             own: Own::Passing,
             ..put(id, 100)
@@ -227,7 +228,7 @@ fn passing_memory_is_registered_for_the_operation_alone() {
 #[test]
 fn what_the_nic_takes_along_needs_no_registration() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     let inline = Operation {
         own: Own::Inline,
         ..put(1, 100)
@@ -253,22 +254,22 @@ fn memory_kept_for_own_operations_stays_beside_m() {
     };
     let mut engine = Engine::new(config).expect("limits that can be");
     let run = |count| Run { first: 50, count };
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.keep(1, run(9), &mut out);
     let said = answer(&mut engine, out);
     assert!(matches!(
-        said[..],
+        said.actions[..],
         [Action::Pinned {
             id: 1,
             result: Err(crate::Error::PastLimit { .. })
         }]
     ));
     assert_eq!(engine.stats().local.registered, 0);
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.keep(2, run(2), &mut out);
     answer(&mut engine, out);
     for id in 1..40 {
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let own = Operation {
             local: id * BUCKET,
             ..put(id, 100)
@@ -290,7 +291,7 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
         ..Config::firehose_paper(0, 2)
     };
     let mut engine = Engine::new(config).expect("limits that can be");
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.keep(
         1,
         Run {
@@ -315,32 +316,20 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
         needs: vec![Need { run, welcome: run }],
         ride: None,
     });
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
     answer(&mut engine, out);
     assert_eq!(engine.stats().local.registered, 16);
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     let said = answer(&mut engine, out);
-    let copied = |action: &Action| {
-        matches!(
-            action,
-            Action::Send {
-                message: Message::Put { .. },
-                ..
-            }
-        )
-    };
-    assert!(said.iter().any(copied), "{said:?}");
+    let copied = |it: &Outgoing| matches!(it.message, Message::Put { .. });
+    assert!(said.messages.iter().any(copied), "{said:?}");
 }
 
-/// The one message among what was said, which is taken out.
-fn message(said: &mut Vec<Action>) -> Message {
-    let at = (said.iter()).position(|action| matches!(action, Action::Send { .. }));
-    match said.remove(at.expect("a message")) {
-        Action::Send { message, .. } => message,
-        _ => unreachable!("it is one"),
-    }
+/// The first message that was decided on, which is taken out.
+fn message(said: &mut Decisions) -> Message {
+    said.messages.remove(0).message
 }
 
 #[test]
@@ -353,22 +342,22 @@ fn who_rides_waits_for_no_registration() {
         Engine::new(config).expect("the paper's")
     };
     let (mut asker, mut owner) = (engine(0), engine(1));
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     asker.begin(put(1, 100), &mut out).expect("a peer");
     let wanted = message(&mut out);
 
     // The owner is told to register, and answers the ride before it has.
-    let mut said = Vec::new();
+    let mut said = Decisions::default();
     let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
     outcome.expect("a move");
     let first = message(&mut said);
-    let &[Action::Register { id, need, .. }] = &said[..] else {
+    let &[Action::Register { id, need, .. }] = &said.actions[..] else {
         panic!("one registration: {said:?}");
     };
     let outcome = asker.message(1, first.clone(), Verdict::Fine, &mut out);
     outcome.expect("an answer");
     assert_eq!(
-        out,
+        out.actions,
         [Action::Done {
             op: 1,
             result: Ok(())
@@ -377,7 +366,7 @@ fn who_rides_waits_for_no_registration() {
     assert_eq!(asker.busy(), 0);
 
     // What was registered comes after that.
-    let mut said = Vec::new();
+    let mut said = Decisions::default();
     let registered = Registered {
         run: need,
         key: 7,
@@ -386,11 +375,12 @@ fn who_rides_waits_for_no_registration() {
     owner.registered(id, Ok(registered), &mut said);
     let last = message(&mut said);
     assert!(matches!(&last, Message::Granted(it) if it.last && it.ride.is_none()));
-    out.clear();
+    out = Decisions::default();
     let outcome = asker.message(1, last, Verdict::Fine, &mut out);
     outcome.expect("the rest of the answer");
-    assert_eq!((out, asker.firehoses(1).0), (Vec::new(), 1));
-    let again = asker.message(1, first, Verdict::Fine, &mut Vec::new());
+    assert!(out.is_empty());
+    assert_eq!(asker.firehoses(1).0, 1);
+    let again = asker.message(1, first, Verdict::Fine, &mut Decisions::default());
     assert!(again.is_err(), "the move is over");
     asker.audit(&[]).expect("all counts agree");
     owner.audit(&[]).expect("all counts agree");
@@ -398,11 +388,11 @@ fn who_rides_waits_for_no_registration() {
 
 /// What became of a hold of own memory: its key.
 fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, crate::Error>> {
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     (engine.hold_own(id, bucket * BUCKET + 8, 8, &mut out)).expect("an address");
     let rest = answer(engine, out);
     engine.audit(&[]).expect("all counts agree");
-    rest.into_iter().find_map(|action| match action {
+    rest.actions.into_iter().find_map(|action| match action {
         Action::Pinned { id: of, result } if of == id => Some(result.map(|grants| grants[0].key)),
         _ => None,
     })
@@ -419,7 +409,7 @@ fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
     let mut engine = Engine::new(config).expect("two of each will do");
     assert!(engine.reserve_for_own());
     let keep = |engine: &mut Engine, first: u64, count: u64| {
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         engine.keep(first, Run { first, count }, &mut out);
         answer(engine, out);
     };
@@ -430,7 +420,7 @@ fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
             .expect("an answer")
             .expect("room");
     }
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.let_go_own(1, &mut out);
     answer(&mut engine, out);
     hold_own(&mut engine, 3, 70)
@@ -465,9 +455,9 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         matches!(third, Err(crate::Error::PastLimit { .. })),
         "{third:?}"
     );
-    let mut out = Vec::new();
+    let mut out = Decisions::default();
     engine.let_go_own(1, &mut out);
-    assert_eq!(answer(&mut engine, out), []);
+    assert!(answer(&mut engine, out).is_empty());
     let hit = near(&engine, 50).expect("it stays registered");
     assert_eq!(hit.local_key, first);
     engine.audit(&[hit]).expect("all counts agree");
@@ -478,9 +468,9 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         .expect("room now");
     assert!(near(&engine, 50).is_none());
     for id in [2, 4, 4, 5] {
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         engine.let_go_own(id, &mut out);
-        assert_eq!(answer(&mut engine, out), []);
+        assert!(answer(&mut engine, out).is_empty());
     }
     engine.audit(&[]).expect("all counts agree");
     assert!(near(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));

@@ -1,13 +1,13 @@
 //! The owner's side of a table: adding, giving up, and the queue of what may go.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::queue::Queue;
 use super::slab::{MAX_RECORDS, Record};
 use super::sync::Ordering;
 use super::word::{self, AWAITED, HIT, LIVE, MAX_REFERENCES};
-use super::{BUCKETS, Error, Extent, Table, Unit};
+use super::{BUCKETS, Error, Extent, Table};
+use crate::Run;
 
 /// The one through which a [`Table`] is changed.
 ///
@@ -15,9 +15,11 @@ use super::{BUCKETS, Error, Extent, Table, Unit};
 /// it. Methods that ask for one panic where there is no such record.
 #[derive(Debug)]
 pub struct Editor {
+    /// The part that threads which hit share.
     table: Arc<Table>,
+    /// Extents that may be given up, by the record of their first bucket, and free records.
     queue: Queue,
-    unit: Unit,
+    /// How many buckets have a record.
     len: u32,
 }
 
@@ -31,13 +33,18 @@ enum Standing {
     Unused,
 }
 
+impl Default for Editor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Editor {
     /// An empty table.
-    pub fn new(unit: Unit) -> Self {
+    pub fn new() -> Self {
         Editor {
             table: Arc::new(Table::new()),
             queue: Queue::new(),
-            unit,
             len: 0,
         }
     }
@@ -64,7 +71,7 @@ impl Editor {
     }
 
     /// Adds a bucket of `extent`, held `references` times from the start. It is not
-    /// queued. Of a [`Unit::Extent`] the first bucket is added first.
+    /// queued. The first bucket of an extent is added first.
     ///
     /// # Errors
     ///
@@ -98,6 +105,31 @@ impl Editor {
         self.record(slot).extent()
     }
 
+    /// The extents that share a bucket with a run, in order; found in whichever of two ways is
+    /// shorter.
+    pub fn extents_in(&self, run: Run) -> Vec<Run> {
+        let whole = |slot| {
+            let extent = self.extent(slot);
+            Run {
+                first: extent.base,
+                count: extent.end - extent.base,
+            }
+        };
+        let mut found: Vec<Run> = if run.count > u64::from(self.len) {
+            (self.iter())
+                .filter(|(bucket, _)| run.first <= *bucket && *bucket < run.end())
+                .map(|(_, slot)| whole(slot))
+                .collect()
+        } else {
+            (run.buckets())
+                .filter_map(|bucket| self.get(bucket).map(whole))
+                .collect()
+        };
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// How many hold a record at this moment.
     pub fn references(&self, slot: u32) -> u32 {
         word::references(self.word(slot))
@@ -111,26 +143,6 @@ impl Editor {
         in_use.map(|slot| (self.bucket(slot), slot))
     }
 
-    /// Takes a reference by the slot: a firehose is attached, or an operation goes on
-    /// that found its bucket here.
-    ///
-    /// # Errors
-    ///
-    /// If the record is closed or free, or all references are in use.
-    pub fn add_reference(&mut self, slot: u32) -> Result<(), Error> {
-        let record = self.record(slot);
-        let bucket = self.bucket(slot);
-        if record.word.load(Ordering::Relaxed) & LIVE == 0 {
-            return Err(Error::Gone { slot });
-        }
-        // Nobody else can close it meanwhile.
-        if record.take(bucket) {
-            Ok(())
-        } else {
-            Err(Error::TooManyReferences { bucket })
-        }
-    }
-
     /// Gives a reference back as [`Table::release`] does, and queues what waited for
     /// that. Says whether nobody holds the record now.
     pub fn drop_reference(&mut self, slot: u32) -> bool {
@@ -140,7 +152,7 @@ impl Editor {
         self.references(slot) == 0
     }
 
-    /// Gives up the unit `slot` is of, unless one of its records is held: nobody finds
+    /// Gives up the extent that `slot` is of, unless one of its records is held: nobody finds
     /// it any more, its records are free, and its extent is handed back.
     ///
     /// One record after the other is shut against hits; where one turns out to be held
@@ -148,7 +160,7 @@ impl Editor {
     pub fn remove(&mut self, slot: u32) -> Option<Extent> {
         let was_live = self.word(slot) & LIVE != 0;
         let extent = self.extent(slot);
-        let buckets = self.unit(slot);
+        let buckets = extent.base..extent.end;
         for bucket in buckets.clone() {
             let is_held = |slot| !self.record(slot).shut();
             if !self.part(bucket, &extent).is_some_and(is_held) {
@@ -173,7 +185,7 @@ impl Editor {
         Some(extent)
     }
 
-    /// Lets nobody take the unit of `slot` any more, though some may hold it still, and
+    /// Lets nobody take the extent of `slot` any more, though some may hold it still, and
     /// says whether nobody does. Where somebody does, the last release of each record
     /// says so; [`Editor::remove`] then succeeds as soon as no record is held.
     pub fn close(&mut self, slot: u32) -> bool {
@@ -187,17 +199,17 @@ impl Editor {
         held == 0
     }
 
-    /// How many units are queued.
+    /// How many extents are queued.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether the unit of `slot` is queued.
+    /// Whether the extent of `slot` is queued.
     pub fn is_queued(&self, slot: u32) -> bool {
         self.queue.holds(self.lead(slot))
     }
 
-    /// Puts the unit of `slot` at the end of the queue, unless it is queued.
+    /// Puts the extent of `slot` at the end of the queue, unless it is queued.
     pub fn queue(&mut self, slot: u32) {
         let lead = self.lead(slot);
         if !self.queue.holds(lead) {
@@ -205,19 +217,7 @@ impl Editor {
         }
     }
 
-    /// Takes the unit of `slot` off the queue, where it is queued.
-    pub fn unqueue(&mut self, slot: u32) {
-        self.queue.take_out(self.lead(slot));
-    }
-
-    /// Puts the unit of `slot` at the end of the queue, wherever it was: what was used
-    /// last goes last.
-    pub fn touch(&mut self, slot: u32) {
-        self.unqueue(slot);
-        self.queue(slot);
-    }
-
-    /// What is due when [`Table::release`] has said so: the unit goes back to the queue
+    /// What is due when [`Table::release`] has said so: the extent goes back to the queue
     /// that [`Editor::next_victim`] took it from. Does nothing where that is no longer so.
     pub fn requeue(&mut self, slot: u32) {
         let word = self.record(slot).word.load(Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Editor {
         }
     }
 
-    /// The unit that was queued longest and neither is in use nor was hit since it was
+    /// The extent that was queued longest and neither is in use nor was hit since it was
     /// last looked at; it stays queued. What is in use leaves the queue until it is
     /// released, what was hit goes to its end.
     pub fn next_victim(&mut self) -> Option<u32> {
@@ -270,7 +270,7 @@ impl Editor {
         if let Some(slot) = self.get(bucket) {
             return Err(Error::Present { bucket, slot });
         }
-        if self.unit == Unit::Extent && bucket != base && self.part(base, extent).is_none() {
+        if bucket != base && self.part(base, extent).is_none() {
             return Err(Error::NoFirst { bucket, base });
         }
         if references > MAX_REFERENCES {
@@ -291,23 +291,10 @@ impl Editor {
         self.queue.pop_free().ok_or(Error::Full)
     }
 
-    /// The record under which the unit of `slot` is queued.
+    /// The record under which the extent of `slot` is queued: that of its first bucket.
     fn lead(&self, slot: u32) -> u32 {
-        match self.unit {
-            Unit::Bucket => slot,
-            Unit::Extent => {
-                let base = self.extent(slot).base;
-                self.get(base).expect("the first bucket was added first")
-            }
-        }
-    }
-
-    /// The buckets of the unit `slot` is of.
-    fn unit(&self, slot: u32) -> Range<u64> {
-        match self.unit {
-            Unit::Bucket => self.bucket(slot)..self.bucket(slot) + 1,
-            Unit::Extent => self.extent(slot).base..self.extent(slot).end,
-        }
+        let base = self.extent(slot).base;
+        self.get(base).expect("the first bucket was added first")
     }
 
     fn look_at(&self, slot: u32) -> Standing {
@@ -339,10 +326,10 @@ impl Editor {
         }
     }
 
-    /// The records of the unit `slot` is of.
+    /// The records of the extent that `slot` is of.
     fn parts(&self, slot: u32) -> impl Iterator<Item = &Record> {
         let extent = self.extent(slot);
-        let slots = (self.unit(slot)).filter_map(move |bucket| self.part(bucket, &extent));
+        let slots = (extent.base..extent.end).filter_map(move |bucket| self.part(bucket, &extent));
         slots.map(|slot| self.record(slot))
     }
 

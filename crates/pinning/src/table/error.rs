@@ -48,10 +48,4 @@ pub enum Error {
         /// The bucket.
         bucket: u64,
     },
-    /// The record is being given up, or is of no bucket any more.
-    #[error("record {slot} is being given up or holds no bucket")]
-    Gone {
-        /// The record.
-        slot: u32,
-    },
 }

@@ -7,9 +7,9 @@
 //! the one [`Editor`], which the layer above keeps behind a lock of its own.
 //!
 //! ```
-//! use hydrant_pinning::table::{Editor, Extent, Unit};
+//! use hydrant_pinning::table::{Editor, Extent};
 //!
-//! let mut editor = Editor::new(Unit::Extent);
+//! let mut editor = Editor::new();
 //! let table = editor.table().clone(); // for the threads that hit
 //! let extent = Extent { key: 7, base: 16, end: 18, writable: true };
 //! for bucket in 16..18 {
@@ -30,7 +30,7 @@
 //!
 //! # What is given up, and in which order
 //!
-//! The queue is first in, first out. A hit takes nothing off it, for that would need a
+//! An extent is queued, and given up, as a whole. The queue is first in, first out. A hit takes nothing off it, for that would need a
 //! lock; it leaves a mark in the word it writes anyway, and [`Editor::next_victim`]
 //! makes up for it: what was hit since it was last looked at goes to the end once more,
 //! and what is in use leaves the queue until its last [`Table::release`], which then
@@ -40,8 +40,7 @@
 //! The pin-down cache (Tezuka §4) asks for the least recently used. Second chance is
 //! nearly that: what was used since the last walk outlives what was not, but among the
 //! used ones the order is that of the queue. Exactness would have every hit write a
-//! clock that all hits share, which is what this table is built to avoid. A strategy
-//! that holds the editor while it hits can have it: [`Editor::touch`].
+//! clock that all hits share, which is what this table is built to avoid.
 //!
 //! # Neighbours
 //!
@@ -97,15 +96,6 @@ pub struct Found {
     pub end: u64,
     /// Whether the extent may be written through the key.
     pub writable: bool,
-}
-
-/// What is queued, given up and looked at as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// All buckets of an extent: own registrations.
-    Extent,
-    /// Each bucket by itself: firehoses, of which an extent may have some attached only.
-    Bucket,
 }
 
 /// What all threads share of a table. Made, and changed, by an [`Editor`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use super::{Editor, Extent, Table, Unit};
+use super::{Editor, Extent, Table};
 
 fn extent(key: u64, base: u64, end: u64) -> Extent {
     Extent {
@@ -58,7 +58,7 @@ fn visit(table: &Table, bucket: u64, registered: &Registered) -> Option<bool> {
 #[test]
 fn loom_a_hit_never_meets_a_record_given_to_another_bucket() {
     loom::model(|| {
-        let mut editor = Editor::new(Unit::Bucket);
+        let mut editor = Editor::new();
         let slot = editor.insert(1, &extent(10, 1, 2), 0).unwrap();
         let table = editor.table().clone();
         let first = Registered::new(true);
@@ -84,7 +84,7 @@ fn loom_a_hit_never_meets_a_record_given_to_another_bucket() {
 #[test]
 fn loom_an_extent_goes_whole_or_not_at_all() {
     loom::model(|| {
-        let mut editor = Editor::new(Unit::Extent);
+        let mut editor = Editor::new();
         for bucket in 1..3 {
             editor.insert(bucket, &extent(20, 1, 3), 0).unwrap();
         }
@@ -117,7 +117,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
 #[test]
 fn loom_what_was_in_use_comes_back_to_the_queue() {
     loom::model(|| {
-        let mut editor = Editor::new(Unit::Bucket);
+        let mut editor = Editor::new();
         let slot = editor.insert(1, &extent(10, 1, 2), 1).unwrap();
         editor.queue(slot);
         let table = editor.table().clone();
@@ -141,7 +141,7 @@ fn loom_what_was_in_use_comes_back_to_the_queue() {
 #[test]
 fn loom_an_index_that_grows_leads_nobody_astray() {
     loom::model(|| {
-        let mut editor = Editor::new(Unit::Bucket);
+        let mut editor = Editor::new();
         for bucket in 1..8 {
             editor
                 .insert(bucket, &extent(bucket * 10, bucket, bucket + 1), 0)

@@ -1,8 +1,8 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Data, Error, Message, Operation, Own, Refusal, Region, Registered, Run, Strategy,
-    Verdict, wire::Move,
+    Action, Data, Decisions, Error, Message, Operation, Own, Refusal, Region, Registered, Run,
+    Strategy, Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, nic::Registration, plan::Step};
@@ -237,7 +237,7 @@ impl World {
             own,
             copied,
         };
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let begun = self.ranks[rank].engine.begin(operation, &mut out);
         begun.unwrap_or_else(|cause| panic!("{operation:?}: {cause}"));
         self.book.known.insert(op, known);
@@ -314,7 +314,7 @@ impl World {
         };
         self.note(&(from, to, &message));
         let verdict = self.judge(from, to, &message, data);
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let engine = &mut self.ranks[to].engine;
         let outcome = engine.message(from as u32, message.clone(), verdict, &mut out);
         if let Err(cause) = outcome {
@@ -428,12 +428,15 @@ impl World {
         assert!(fine, "{message:?} means memory that its operation does not");
     }
 
-    pub(crate) fn perform(&mut self, rank: usize, actions: Vec<Action>, data: &[u8]) {
+    pub(crate) fn perform(&mut self, rank: usize, decided: Decisions, data: &[u8]) {
+        for sent in decided.messages {
+            self.note(&(rank, &sent));
+            self.send(rank, sent.to as usize, sent.message, sent.data);
+        }
         let mut landed = 0;
-        for action in actions {
+        for action in decided.actions {
             self.note(&(rank, &action));
             match action {
-                Action::Send { to, message, data } => self.send(rank, to as usize, message, data),
                 Action::Register { id, need, welcome } => {
                     assert!(welcome.contains(need) && need.count > 0);
                     let limits = *self.ranks[rank].engine.limits();
@@ -514,7 +517,6 @@ impl World {
                     let lasts = self.plan.follows || it.then == Then::Lend;
                     own.memory.make_last(it.addr, it.len, lasts);
                 }
-                other => panic!("{other:?}"),
             }
         }
     }
@@ -578,7 +580,7 @@ impl World {
             return;
         }
         self.note(&event);
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         match event {
             Event::Registered {
                 rank,

@@ -18,7 +18,7 @@ impl World {
         self.ranks[rank].kept = Some(run);
         let id = self.name();
         self.ranks[rank].pinning.insert(id, run);
-        let mut out = Vec::new();
+        let mut out = hydrant_pinning::Decisions::default();
         self.ranks[rank].engine.keep(id, run, &mut out);
         // It is done before anything else begins.
         while !out.is_empty() {
@@ -50,7 +50,7 @@ impl World {
         }
         let id = self.name();
         self.ranks[rank].pinning.insert(id, run);
-        let mut out = Vec::new();
+        let mut out = hydrant_pinning::Decisions::default();
         self.ranks[rank].engine.pin(id, run, &mut out);
         self.perform(rank, out, &[]);
     }
@@ -152,7 +152,7 @@ impl World {
         if then != Then::Lend {
             own.memory.lend(addr, len, false);
         }
-        let mut out = Vec::new();
+        let mut out = hydrant_pinning::Decisions::default();
         own.engine.revoke(id, run, &mut out);
         self.perform(rank, out, &[]);
     }

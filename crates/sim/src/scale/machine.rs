@@ -8,7 +8,7 @@ use std::{
     collections::BinaryHeap,
 };
 
-use hydrant_pinning::{Action, Data, Message, Registered, Run, Verdict};
+use hydrant_pinning::{Action, Data, Decisions, Message, Outgoing, Registered, Run, Verdict};
 
 use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Slab};
 use crate::{
@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
             key: node.keys,
             writable: true,
         };
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         node.engine.registered(id, Ok(registered), &mut out);
         self.act(rank, out);
     }
@@ -165,7 +165,7 @@ impl<'a> Machine<'a> {
         let bytes = self.bytes(run);
         let node = &mut self.nodes[rank as usize];
         node.registered -= bytes;
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         node.engine.deregistered(id, &mut out);
         self.act(rank, out);
     }
@@ -182,7 +182,7 @@ impl<'a> Machine<'a> {
         node.host = began + host.lookup.0;
         let measured = node.is_measured(setup);
         self.puts += u64::from(measured);
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         let hit = node.hot.hit(put.peer, put.remote, put.local, put.len, true);
         let there = if let Some(hit) = hit {
             if let Some(under_way) = &mut node.under_way {
@@ -206,19 +206,20 @@ impl<'a> Machine<'a> {
     }
 
     /// Does what an engine says, on its host's time.
-    fn act(&mut self, rank: u32, actions: Vec<Action>) {
+    fn act(&mut self, rank: u32, decided: Decisions) {
         let host = self.profile.host();
         let at = rank as usize;
         self.nodes[at].host = self.nodes[at].host.max(self.now);
-        for action in actions {
+        // First of all, as a rank of a job does: peers work while this one registers.
+        for Outgoing { to, message, data } in decided.messages {
+            self.scratch.clear();
+            message.encode(&mut self.scratch);
+            let bytes = self.scratch.len() + length(data);
+            self.nodes[at].host += host.send.0 + host.copying(bytes);
+            self.launch(rank, to, bytes, Cargo::Message(Box::new(message)));
+        }
+        for action in decided.actions {
             match action {
-                Action::Send { to, message, data } => {
-                    self.scratch.clear();
-                    message.encode(&mut self.scratch);
-                    let bytes = self.scratch.len() + length(data);
-                    self.nodes[at].host += host.send.0 + host.copying(bytes);
-                    self.launch(rank, to, bytes, Cargo::Message(Box::new(message)));
-                }
                 Action::Register { id, welcome, .. } => self.register(rank, id, welcome),
                 Action::Deregister { id, run, .. } => {
                     let registration = self.profile.registration();
@@ -240,7 +241,8 @@ impl<'a> Machine<'a> {
                     Ok(()) => self.end_put(rank),
                     Err(cause) => self.failed = Some(ScaleError::Put { rank, cause }),
                 },
-                _ => {}
+                // Nothing is pinned here, and nothing taken back.
+                Action::Pinned { .. } | Action::Revoked { .. } => {}
             }
         }
     }
@@ -328,7 +330,7 @@ impl<'a> Machine<'a> {
             let node = &mut self.nodes[to as usize];
             node.host =
                 node.host.max(self.now) + host.receive.0 + host.copying(bytes) + host.handler.0;
-            let mut out = Vec::new();
+            let mut out = Decisions::default();
             if let Err(cause) = node.engine.message(from, *message, Verdict::Fine, &mut out) {
                 self.failed = Some(cause.into());
             }
@@ -344,7 +346,7 @@ impl<'a> Machine<'a> {
         let rank = flight.from;
         let node = &mut self.nodes[rank as usize];
         node.host = node.host.max(self.now) + self.profile.host().completion.0;
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         match flight.cargo {
             Cargo::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
             _ => {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Local, run_of};
-use crate::engine::audit::agree;
+use crate::engine::agree::agree;
 
 impl Local {
     /// `outside` and `near`: references by record that peers and hits hold.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::{Claimant, Coming, Hold, Local, only, room::Room};
-use crate::{Action, Refusal, Run, wire::Need};
+use crate::{Decisions, Refusal, Run, wire::Need};
 
 impl Local {
     /// Holds what is there of a need, and sees to the rest.
-    pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Vec<Action>) {
+    pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Decisions) {
         let Some(claim) = self.claims.get(&id) else {
             return;
         };
@@ -90,7 +90,7 @@ impl Local {
         claimant: Claimant,
         gap: Run,
         welcome: Run,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) -> u64 {
         let most = match claimant {
             Claimant::Move(_) | Claimant::Pin(_) => self.limits.max_extent,

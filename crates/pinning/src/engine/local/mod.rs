@@ -13,6 +13,7 @@
 mod audit;
 mod cover;
 mod passing;
+mod pin;
 mod register;
 mod room;
 
@@ -20,10 +21,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
 
-use super::{extents_in, pattern::Pattern};
+use super::pattern::Pattern;
 use crate::{
-    Action, Limits, Refusal, Run,
-    table::{Editor, Extent, Table, Unit},
+    Decisions, Limits, Refusal, Run,
+    table::{Editor, Extent, Table},
     wire::{Grant, Need},
 };
 
@@ -140,6 +141,7 @@ pub struct LocalStats {
 
 #[derive(Debug)]
 pub(super) struct Local {
+    rank: u32,
     limits: Limits,
     adaptive: bool,
     /// Buckets that peers together may hold.
@@ -175,19 +177,23 @@ pub(super) struct Local {
     /// Claims that wait for room: the older first.
     queue: BTreeSet<u64>,
     pattern: Pattern,
-    pub(super) stats: LocalStats,
+    stats: LocalStats,
+    own: FxHashMap<u64, u64>,
     /// Claims done since they were last [taken](Self::take_done).
     done: Vec<(Claimant, u64)>,
 }
 
 impl Local {
-    pub(super) fn new(limits: Limits, adaptive: bool, peers_limit: u64) -> Self {
+    /// `adaptive`: whether victims may fill what peers leave unused. `peers_limit`: buckets that
+    /// peers together may hold.
+    pub(super) fn new(rank: u32, limits: Limits, adaptive: bool, peers_limit: u64) -> Self {
         Self {
+            rank,
             limits,
             adaptive,
             peers_limit,
             reserve: 0,
-            editor: Editor::new(Unit::Extent),
+            editor: Editor::new(),
             claims: FxHashMap::default(),
             next: 1,
             planned: 0,
@@ -207,8 +213,13 @@ impl Local {
             queue: BTreeSet::new(),
             pattern: Pattern::default(),
             stats: LocalStats::default(),
+            own: FxHashMap::default(),
             done: Vec::new(),
         }
+    }
+
+    pub(super) fn stats(&self) -> LocalStats {
+        self.stats
     }
 
     pub(super) fn table(&self) -> &std::sync::Arc<Table> {
@@ -242,7 +253,7 @@ impl Local {
         claimant: Claimant,
         needs: Vec<Need>,
         write: bool,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) -> u64 {
         let id = self.next_id();
         let claim = Claim {
@@ -290,7 +301,7 @@ impl Local {
 
     /// Ends a claim: its references are given back, and what nobody else uses is deregistered
     /// at once, if it is to be `unpinned`.
-    pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Vec<Action>) {
+    pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Decisions) {
         let Some(claim) = self.claims.remove(&id) else {
             return;
         };
@@ -324,7 +335,7 @@ impl Local {
     }
 
     /// Keeps what a claim holds registered for good, each extent once.
-    pub(super) fn keep(&mut self, id: u64, out: &mut Vec<Action>) -> Vec<Hold> {
+    fn attach_for_good(&mut self, id: u64, out: &mut Decisions) -> Vec<Hold> {
         let holds = self.attach(id);
         for hold in &holds {
             let base = self.editor.extent(hold.slot).base;
@@ -338,14 +349,14 @@ impl Local {
     }
 
     /// What a claim holds stays so for good: nobody waits for its room.
-    pub(super) fn settle_for_good(&mut self, id: u64) {
+    fn settle_for_good(&mut self, id: u64) {
         if let Some(claim) = self.claims.get(&id) {
             self.permanent += self.extents(claim).iter().map(|it| it.count).sum::<u64>();
         }
     }
 
     /// Takes back one reference that a peer had.
-    pub(super) fn detach(&mut self, slot: u32, unpin: bool, out: &mut Vec<Action>) {
+    pub(super) fn detach(&mut self, slot: u32, unpin: bool, out: &mut Decisions) {
         let extent = self.editor.extent(slot);
         if let Some(count) = self.outside.get_mut(&extent.base) {
             *count -= 1;
@@ -361,7 +372,7 @@ impl Local {
     }
 
     /// A hit found one side only, and nobody was told when it gave that back.
-    pub(super) fn missed(&mut self, bucket: u64, out: &mut Vec<Action>) {
+    pub(super) fn missed(&mut self, bucket: u64, out: &mut Decisions) {
         if let Some(slot) = self.editor.get(bucket)
             && self.editor.references(slot) == 0
         {
@@ -372,7 +383,7 @@ impl Local {
     }
 
     /// A reference taken without the lock was the last of a record that was looked for.
-    pub(super) fn released(&mut self, slot: u32, out: &mut Vec<Action>) {
+    pub(super) fn released(&mut self, slot: u32, out: &mut Decisions) {
         self.editor.requeue(slot);
         self.sweep(out);
         self.retry(out);
@@ -380,7 +391,7 @@ impl Local {
 
     /// Whether some bucket of the run is registered.
     pub(super) fn touches(&self, run: Run) -> bool {
-        !extents_in(&self.editor, run).is_empty()
+        !self.editor.extents_in(run).is_empty()
     }
 
     /// Whether some bucket of the run is about to be registered, or is just being given up. Costs
@@ -395,7 +406,7 @@ impl Local {
 
     /// A run and the extents that have a bucket of it.
     pub(super) fn reach(&self, run: Run) -> Run {
-        let extents = extents_in(&self.editor, run);
+        let extents = self.editor.extents_in(run);
         let first = (extents.first()).map_or(run.first, |extent| extent.first.min(run.first));
         let end = (extents.last()).map_or(run.end(), |extent| extent.end().max(run.end()));
         Run {
@@ -406,7 +417,7 @@ impl Local {
 
     /// Whether some extent of a run was pinned for good, and all peers were told so.
     pub(super) fn is_pinned(&self, run: Run) -> bool {
-        let extents = extents_in(&self.editor, run);
+        let extents = self.editor.extents_in(run);
         (extents.iter()).any(|extent| self.kept.contains_key(&extent.first))
     }
 
@@ -423,8 +434,8 @@ impl Local {
 
     /// Gives up everything of a run, what was kept for good, too: at once if nobody holds it,
     /// else it is to be tried again when something was given back. No peer uses what was kept.
-    pub(super) fn give_up(&mut self, run: Run, out: &mut Vec<Action>) {
-        for extent in extents_in(&self.editor, run) {
+    pub(super) fn give_up(&mut self, run: Run, out: &mut Decisions) {
+        for extent in self.editor.extents_in(run) {
             if let Some(slot) = self.kept.remove(&extent.first) {
                 self.detach(slot, false, out);
             }
@@ -433,8 +444,8 @@ impl Local {
     }
 
     /// Gives up what nobody holds of a run, and lets nobody new hold the rest.
-    pub(super) fn withdraw(&mut self, run: Run, out: &mut Vec<Action>) {
-        for extent in extents_in(&self.editor, run) {
+    pub(super) fn withdraw(&mut self, run: Run, out: &mut Decisions) {
+        for extent in self.editor.extents_in(run) {
             if let Some(slot) = self.editor.get(extent.first)
                 && !self.evict(slot, out)
             {
@@ -449,7 +460,7 @@ impl Local {
         self.next - 1
     }
 
-    fn begin(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn begin(&mut self, id: u64, out: &mut Decisions) {
         let Some(claim) = self.claims.get_mut(&id) else {
             return;
         };
@@ -462,14 +473,14 @@ impl Local {
         self.done_waiting(id, out);
     }
 
-    fn resume(&mut self, id: u64, need: Need, out: &mut Vec<Action>) {
+    fn resume(&mut self, id: u64, need: Need, out: &mut Decisions) {
         if self.claims.contains_key(&id) {
             self.cover(id, need, out);
             self.done_waiting(id, out);
         }
     }
 
-    fn done_waiting(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn done_waiting(&mut self, id: u64, out: &mut Decisions) {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.pending -= 1;
             self.look_at(id, out);
@@ -477,7 +488,7 @@ impl Local {
     }
 
     /// A claim may be done.
-    fn look_at(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn look_at(&mut self, id: u64, out: &mut Decisions) {
         let Some(claim) = self.claims.get_mut(&id) else {
             return;
         };
@@ -496,7 +507,7 @@ impl Local {
         self.done.push((claim.claimant, id));
     }
 
-    fn drop_holds(&mut self, of: u64, holds: &[Hold], unpin: bool, out: &mut Vec<Action>) {
+    fn drop_holds(&mut self, of: u64, holds: &[Hold], unpin: bool, out: &mut Decisions) {
         for hold in holds {
             let base = self.editor.extent(hold.slot).base;
             let unused = self.editor.drop_reference(hold.slot);

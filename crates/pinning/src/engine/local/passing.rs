@@ -11,7 +11,7 @@
 //! memory that begins to last in such a bucket takes back first what is registered of it.
 
 use super::{Claimant, Local, only};
-use crate::{Action, Run};
+use crate::{Decisions, Run};
 
 impl Local {
     /// Whether a claimant may use an extent that is there.
@@ -37,7 +37,7 @@ impl Local {
         &mut self,
         base: u64,
         waiters: &[(u64, Run)],
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) {
         let Some(((owner, run), others)) = waiters.split_first() else {
             return;
@@ -55,7 +55,7 @@ impl Local {
 
     /// The claim that had an extent registered holds it no more: it goes, at once or when nobody
     /// uses it.
-    pub(super) fn pass(&mut self, base: u64, out: &mut Vec<Action>) {
+    pub(super) fn pass(&mut self, base: u64, out: &mut Decisions) {
         let Some(slot) = (self.editor.get(base)).filter(|_| self.passing.contains_key(&base))
         else {
             return;
@@ -71,7 +71,7 @@ impl Local {
     }
 
     /// What was used still when its claim ended may be used no more.
-    pub(super) fn sweep(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn sweep(&mut self, out: &mut Decisions) {
         if self.ending.is_empty() {
             return;
         }

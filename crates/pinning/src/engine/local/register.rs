@@ -1,7 +1,7 @@
 //! Registrations and deregistrations: decided on, begun when there is room, done or failed.
 
 use super::{Coming, Local, only};
-use crate::{Action, Refusal, Registered, Run, table::Extent};
+use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
 impl Local {
     /// A registration was done.
@@ -9,7 +9,7 @@ impl Local {
         &mut self,
         id: u64,
         result: Result<Registered, Refusal>,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) {
         let Some(first) = self.coming_ids.remove(&id) else {
             return;
@@ -31,7 +31,7 @@ impl Local {
         self.retry(out);
     }
 
-    fn arrived(&mut self, coming: &Coming, got: Registered, out: &mut Vec<Action>) {
+    fn arrived(&mut self, coming: &Coming, got: Registered, out: &mut Decisions) {
         let spare = coming.welcome.count - got.run.count;
         self.planned -= spare;
         self.actual -= spare;
@@ -67,7 +67,7 @@ impl Local {
         }
     }
 
-    fn failed(&mut self, mut coming: Coming, why: Refusal, out: &mut Vec<Action>) {
+    fn failed(&mut self, mut coming: Coming, why: Refusal, out: &mut Decisions) {
         self.stats.failed += 1;
         self.actual -= coming.welcome.count;
         self.planned -= coming.welcome.count;
@@ -119,7 +119,7 @@ impl Local {
         }
     }
 
-    fn refuse(&mut self, waiters: &[(u64, Run)], why: Refusal, out: &mut Vec<Action>) {
+    fn refuse(&mut self, waiters: &[(u64, Run)], why: Refusal, out: &mut Decisions) {
         for (id, run) in waiters {
             if let Some(claim) = self.claims.get_mut(id) {
                 claim.refused.push((*run, why));
@@ -130,7 +130,7 @@ impl Local {
     }
 
     /// A deregistration was done.
-    pub(in crate::engine) fn deregistered(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn deregistered(&mut self, id: u64, out: &mut Decisions) {
         let Some(leaving) =
             (self.leaving_ids.remove(&id)).and_then(|first| self.leaving.remove(&first))
         else {
@@ -145,7 +145,7 @@ impl Local {
         self.retry(out);
     }
 
-    pub(super) fn await_registration(&mut self, coming: Coming, out: &mut Vec<Action>) {
+    pub(super) fn await_registration(&mut self, coming: Coming, out: &mut Decisions) {
         let first = coming.welcome.first;
         self.coming_ids.insert(coming.id, first);
         self.coming.insert(first, coming);
@@ -154,7 +154,7 @@ impl Local {
     }
 
     /// Starts registrations for which there is room by now.
-    fn start(&mut self, out: &mut Vec<Action>) {
+    fn start(&mut self, out: &mut Decisions) {
         while let Some(first) = self.starting.front() {
             let Some(coming) = self.coming.get_mut(first).filter(|coming| !coming.started) else {
                 self.starting.pop_front();
@@ -165,7 +165,7 @@ impl Local {
             }
             self.actual += coming.welcome.count;
             coming.started = true;
-            out.push(Action::Register {
+            out.actions.push(Action::Register {
                 id: coming.id,
                 need: coming.need,
                 welcome: coming.welcome,

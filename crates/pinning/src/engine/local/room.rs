@@ -1,7 +1,7 @@
 //! Whether there is room under the limits, and what is given up for it.
 
 use super::{Claimant, Leaving, Local, run_of};
-use crate::{Action, Run, table::Extent};
+use crate::{Action, Decisions, Run, table::Extent};
 
 /// Whether there is room.
 pub(super) enum Room {
@@ -15,7 +15,7 @@ pub(super) enum Room {
 impl Local {
     /// After peers gave back: no more victims stay than the limits allow, and who waited for
     /// room is looked at.
-    pub(in crate::engine) fn settle(&mut self, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn settle(&mut self, out: &mut Decisions) {
         while self.rest() > self.rest_limit() {
             if !self.evict_next(out) {
                 break;
@@ -25,7 +25,7 @@ impl Local {
     }
 
     /// Who waits for room is begun anew, in order, as long as there is some.
-    pub(super) fn retry(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn retry(&mut self, out: &mut Decisions) {
         while let Some(id) = self.queue.pop_first() {
             // All it needs, as if nothing of it were there: extents that it would use a little
             // of may be what is in its way.
@@ -86,7 +86,7 @@ impl Local {
         &mut self,
         count: u64,
         claimant: Claimant,
-        out: &mut Vec<Action>,
+        out: &mut Decisions,
     ) -> Room {
         if let Claimant::Move(_) = claimant
             && self.attached + self.pledged + count > self.peers_limit
@@ -113,7 +113,7 @@ impl Local {
     }
 
     /// Gives up the oldest victim.
-    pub(super) fn evict_next(&mut self, out: &mut Vec<Action>) -> bool {
+    pub(super) fn evict_next(&mut self, out: &mut Decisions) -> bool {
         match self.editor.take_victim() {
             Some(extent) => {
                 self.gone(extent, out);
@@ -123,7 +123,7 @@ impl Local {
         }
     }
 
-    pub(super) fn evict(&mut self, slot: u32, out: &mut Vec<Action>) -> bool {
+    pub(super) fn evict(&mut self, slot: u32, out: &mut Decisions) -> bool {
         match self.editor.remove(slot) {
             Some(extent) => {
                 self.gone(extent, out);
@@ -133,7 +133,7 @@ impl Local {
         }
     }
 
-    fn gone(&mut self, extent: Extent, out: &mut Vec<Action>) {
+    fn gone(&mut self, extent: Extent, out: &mut Decisions) {
         let run = run_of(&extent);
         self.planned -= run.count;
         self.passing.remove(&run.first);
@@ -141,7 +141,7 @@ impl Local {
         self.leave(extent.key, run, out);
     }
 
-    pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Vec<Action>) {
+    pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Decisions) {
         let id = self.next_id();
         self.stats.deregistrations += 1;
         self.leaving_ids.insert(id, run.first);
@@ -152,6 +152,6 @@ impl Local {
                 waiters: Vec::new(),
             },
         );
-        out.push(Action::Deregister { id, key, run });
+        out.actions.push(Action::Deregister { id, key, run });
     }
 }

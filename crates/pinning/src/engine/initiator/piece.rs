@@ -1,9 +1,13 @@
 //! Operations and their pieces.
 
-use super::{Claimant, Engine, Leg, LocalPolicy, Operation, Own, Remote, far::Reach};
+use super::{
+    super::{local::Claimant, operation::Own},
+    Context, Initiator, Leg, Operation,
+    firehoses::Reach,
+};
 use crate::{
     Action, Error, Message, Refusal, Region, Run,
-    strategy::After,
+    strategy::{After, Local as LocalPolicy, Remote},
     wire::{MAX_LIST, Need, Place},
 };
 
@@ -58,8 +62,8 @@ pub(super) enum Near {
     Inline,
 }
 
-impl Engine {
-    pub(super) fn begin_op(&mut self, operation: Operation, out: &mut Vec<Action>) {
+impl Initiator {
+    pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut Context<'_>) {
         let op = Op {
             operation,
             cut: 0,
@@ -67,16 +71,16 @@ impl Engine {
             result: Ok(()),
         };
         self.ops.insert(operation.id, op);
-        for _ in 0..self.policy.pieces {
-            if !self.next_piece(operation.id, out) {
+        for _ in 0..cx.policy().pieces {
+            if !self.next_piece(operation.id, cx) {
                 break;
             }
         }
-        self.end_op(operation.id, out);
+        self.end_op(operation.id, cx);
     }
 
     /// Cuts the next piece off and starts it.
-    fn next_piece(&mut self, id: u64, out: &mut Vec<Action>) -> bool {
+    fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
             return false;
         };
@@ -95,7 +99,7 @@ impl Engine {
         if cut == len || op.result.is_err() {
             return false;
         }
-        let most = self.most(put, local + cut, remote + cut);
+        let most = most(cx, put, local + cut, remote + cut);
         let piece = Piece {
             op: id,
             peer,
@@ -120,102 +124,73 @@ impl Engine {
             op.live += 1;
         }
         self.stats.pieces += 1;
-        let name = self.name();
+        let name = cx.name();
         self.pieces.insert(name, piece);
-        self.start_piece(name, out);
+        self.start_piece(name, cx);
         true
     }
 
-    /// Most bytes of a piece from there on: half of what the limits hold on either side, so that
-    /// two may be under way.
-    fn most(&self, put: bool, local: u64, remote: u64) -> u64 {
-        let geometry = self.limits.geometry;
-        let up_to = |addr: u64, buckets: u64| {
-            geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
-        };
-        let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
-        let pulls = !put && !self.config.reads;
-        let far = match self.policy.remote {
-            Remote::Firehose | Remote::Handshake(_) => {
-                up_to(remote, half(self.limits.share.min(self.limits.total)))
-            }
-            Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
-        };
-        let near = match (self.policy.remote, self.policy.local) {
-            (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
-            // The places of a pull go in one message.
-            _ if pulls => up_to(local, half(self.limits.victims).min(MAX_LIST as u64)),
-            _ => up_to(local, half(self.limits.victims)),
-        };
-        let chunk = if self.policy.chunked {
-            (self.limits.amortised * geometry.bucket()).clamp(CHUNK.0, CHUNK.1)
-        } else {
-            u64::MAX
-        };
-        far.min(near).min(chunk)
-    }
-
-    fn start_piece(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        let pulls = !piece.put && !self.config.reads;
-        let small = piece.len <= self.config.ride as u64;
-        match self.policy.remote {
-            Remote::Copy => self.start_copy(id, out),
-            _ if piece.copied => self.start_copy(id, out),
+        let pulls = !piece.put && !cx.config().reads;
+        let small = piece.len <= cx.config().ride as u64;
+        match cx.policy().remote {
+            Remote::Copy => self.start_copy(id, cx),
+            _ if piece.copied => self.start_copy(id, cx),
             Remote::Paged if !pulls => {
                 let (local, remote, len) = (piece.local, piece.remote, piece.len);
-                self.transfer(id, (local, ANY), (remote, ANY), len, out);
+                self.transfer(id, (local, ANY), (remote, ANY), len, cx);
             }
             // The peer answers with the data, or writes it here.
-            _ if pulls && small => self.start_copy(id, out),
-            _ if pulls => self.claim_near(id, out),
-            Remote::Firehose => self.reach_for(id, out),
-            Remote::Handshake(_) => self.shake_hands(id, out),
-            Remote::Static => self.reach_static(id, out),
-            Remote::Paged => self.start_copy(id, out),
+            _ if pulls && small => self.start_copy(id, cx),
+            _ if pulls => self.claim_near(id, cx),
+            Remote::Firehose => self.reach_for(id, cx),
+            Remote::Handshake(_) => self.shake_hands(id, cx),
+            Remote::Static => self.reach_static(id, cx),
+            Remote::Paged => self.start_copy(id, cx),
         }
     }
 
     /// Wants the own memory of a piece registered, or has it so already.
-    pub(super) fn claim_near(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn claim_near(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        let Ok(run) = self.limits.geometry.span(piece.local, piece.len) else {
+        let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
             return;
         };
         let write = !piece.put;
-        let (claimant, need) = match (piece.own, self.policy.local) {
+        let (claimant, need) = match (piece.own, cx.policy().local) {
             (Own::Inline, _) => {
                 self.with_piece(id, |piece| piece.near = Near::Inline);
-                self.both_sides(id, out);
+                self.both_sides(id, cx);
                 return;
             }
             // More than is needed would only be deregistered again.
             (Own::Passing, _) => (Claimant::Passing(id), Need { run, welcome: run }),
             (_, LocalPolicy::PerOperation) => (Claimant::Piece(id), Need { run, welcome: run }),
-            _ => (Claimant::Piece(id), self.local.need_for(run)),
+            _ => (Claimant::Piece(id), cx.local.need_for(run)),
         };
-        let claim = self.local.claim(claimant, vec![need], write, out);
+        let claim = cx.local.claim(claimant, vec![need], write, cx.out);
         if let Some(piece) = self.pieces.get_mut(&id) {
             piece.near = Near::Claimed(claim);
         }
     }
 
     /// The own memory of a piece is registered, or was refused.
-    pub(super) fn near_side(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn near_side(&mut self, id: u64, cx: &mut Context<'_>) {
         if let Some(piece) = self.pieces.get_mut(&id)
             && let Near::Claimed(claim) = piece.near
         {
             piece.near = Near::Ready(claim);
-            self.both_sides(id, out);
+            self.both_sides(id, cx);
         }
     }
 
     /// Transfers, if both sides are there.
-    pub(super) fn both_sides(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
@@ -228,26 +203,26 @@ impl Engine {
             return;
         }
         let is_refused = |claim| {
-            let claim = self.local.get(claim);
+            let claim = cx.local.get(claim);
             claim.is_none_or(|claim| !claim.refused.is_empty())
         };
         let near_refused = claim.is_some_and(is_refused);
         match piece.reach.refused {
             // Buckets are refused that are not mapped, or not writable, in a page that nobody
             // asked for: whether the bytes themselves can be reached, copying finds out.
-            Some(_) => self.copy_instead(id, out),
-            None if near_refused => self.copy_instead(id, out),
+            Some(_) => self.copy_instead(id, cx),
+            None if near_refused => self.copy_instead(id, cx),
             None => match claim {
-                Some(claim) if !piece.put && !self.config.reads => self.pull(id, claim, out),
-                claim => self.transfer_all(id, claim, out),
+                Some(claim) if !piece.put && !cx.config().reads => self.pull(id, claim, cx),
+                claim => self.transfer_all(id, claim, cx),
             },
         }
     }
 
     /// Starts a transfer for each stretch that lies in one extent on both sides; on the far one
     /// alone where there is no claim on the near one.
-    fn transfer_all(&mut self, id: u64, claim: Option<u64>, out: &mut Vec<Action>) {
-        let geometry = self.limits.geometry;
+    fn transfer_all(&mut self, id: u64, claim: Option<u64>, cx: &mut Context<'_>) {
+        let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
@@ -255,7 +230,7 @@ impl Engine {
         let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
         let near: Vec<_> = match claim {
             None => vec![(len, ANY)],
-            Some(claim) => (self.local.get(claim).into_iter())
+            Some(claim) => (cx.local.get(claim).into_iter())
                 .flat_map(|claim| &claim.holds)
                 .map(|hold| (seam(hold.run, local), hold.key))
                 .collect(),
@@ -278,7 +253,7 @@ impl Engine {
                     (local + at, near_key),
                     (remote + at, far_key),
                     end - at,
-                    out,
+                    cx,
                 );
                 at = end;
             }
@@ -300,7 +275,7 @@ impl Engine {
                 });
             });
         }
-        self.leg_done(id, Ok(()), out);
+        self.leg_done(id, Ok(()), cx);
     }
 
     fn transfer(
@@ -309,15 +284,15 @@ impl Engine {
         (local, local_key): (u64, u64),
         (remote, remote_key): (u64, u64),
         len: u64,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) {
-        let leg = self.name();
+        let leg = cx.name();
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };
         piece.legs += 1;
         self.legs.insert(leg, Leg::Transfer(id));
-        out.push(Action::Transfer {
+        cx.out.actions.push(Action::Transfer {
             id: leg,
             peer: piece.peer,
             put: piece.put,
@@ -330,10 +305,10 @@ impl Engine {
     }
 
     /// Asks the peer to write to the own memory.
-    fn pull(&mut self, id: u64, claim: u64, out: &mut Vec<Action>) {
-        let geometry = self.limits.geometry;
-        let leg = self.name();
-        let (Some(piece), Some(claim)) = (self.pieces.get_mut(&id), self.local.get(claim)) else {
+    fn pull(&mut self, id: u64, claim: u64, cx: &mut Context<'_>) {
+        let geometry = cx.limits().geometry;
+        let leg = cx.name();
+        let (Some(piece), Some(claim)) = (self.pieces.get_mut(&id), cx.local.get(claim)) else {
             return;
         };
         let mut at = piece.local;
@@ -360,15 +335,15 @@ impl Engine {
             from: remote,
             to: places,
         };
-        self.send(peer, message, out);
+        cx.send(peer, message);
     }
 
-    pub(super) fn pulled(
+    pub(in crate::engine) fn pulled(
         &mut self,
         from: u32,
         leg: u64,
         refused: Option<Refusal>,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "the end of a pull that was not asked for";
         let id = match self.leg_of(from, leg) {
@@ -377,12 +352,12 @@ impl Engine {
         };
         self.legs.remove(&leg);
         match refused {
-            None => self.leg_done(id, Ok(()), out),
+            None => self.leg_done(id, Ok(()), cx),
             Some(why) if why.can_copy() => {
                 self.with_piece(id, |piece| piece.legs -= 1);
-                self.copy_instead(id, out);
+                self.copy_instead(id, cx);
             }
-            Some(why) => self.fail_piece(id, why, out),
+            Some(why) => self.fail_piece(id, why, cx),
         }
         Ok(())
     }
@@ -390,11 +365,16 @@ impl Engine {
     /// The leg that a peer's message names, if it is of a piece with that peer.
     pub(super) fn leg_of(&self, from: u32, leg: u64) -> Option<Leg> {
         let leg = *self.legs.get(&leg)?;
-        let piece = self.pieces.get(&leg.piece()?)?;
+        let piece = self.pieces.get(&leg.piece())?;
         (piece.peer == from).then_some(leg)
     }
 
-    pub(super) fn leg_done(&mut self, id: u64, result: Result<(), Error>, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn leg_done(
+        &mut self,
+        id: u64,
+        result: Result<(), Error>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };
@@ -403,12 +383,12 @@ impl Engine {
             piece.failed.get_or_insert(error);
         }
         if piece.legs == 0 {
-            self.end_piece(id, out);
+            self.end_piece(id, cx);
         }
     }
 
     /// Gives back what a piece holds on both sides.
-    pub(super) fn let_go(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };
@@ -416,30 +396,30 @@ impl Engine {
         let holds = std::mem::take(&mut piece.reach.holds);
         piece.near = Near::Unasked;
         if let Near::Claimed(claim) | Near::Ready(claim) = near {
-            let unpin = self.policy.local == LocalPolicy::PerOperation;
-            self.local.end(claim, unpin, out);
+            let unpin = cx.policy().local == LocalPolicy::PerOperation;
+            cx.local.end(claim, unpin, cx.out);
         }
         if holds.is_empty() {
             return;
         }
-        match self.policy.remote {
+        match cx.policy().remote {
             Remote::Handshake(after) => {
                 for holds in holds.chunks(MAX_LIST).filter(|_| after != After::Keep) {
                     let runs = holds.iter().map(|hold| hold.run).collect();
                     let unpin = after == After::Unpin;
-                    self.send(peer, Message::Release { runs, unpin }, out);
+                    cx.send(peer, Message::Release { runs, unpin });
                 }
-                self.answer_revocations(peer, out);
+                self.answer_revocations(peer, cx);
             }
             _ => {
                 self.far(peer).drop_holds(&holds);
-                self.firehoses_free(peer, out);
+                self.firehoses_free(peer, cx);
             }
         }
     }
 
-    pub(super) fn end_piece(&mut self, id: u64, out: &mut Vec<Action>) {
-        self.let_go(id, out);
+    pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+        self.let_go(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
             return;
         };
@@ -452,23 +432,23 @@ impl Engine {
         {
             op.result = Err(error);
         }
-        self.next_piece(piece.op, out);
-        self.end_op(piece.op, out);
+        self.next_piece(piece.op, cx);
+        self.end_op(piece.op, cx);
     }
 
-    fn end_op(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn end_op(&mut self, id: u64, cx: &mut Context<'_>) {
         let over = |op: &Op| op.live == 0 && (op.cut == op.operation.len || op.result.is_err());
         if self.ops.get(&id).is_some_and(over)
             && let Some(op) = self.ops.remove(&id)
         {
-            out.push(Action::Done {
+            cx.out.actions.push(Action::Done {
                 op: id,
                 result: op.result,
             });
         }
     }
 
-    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, out: &mut Vec<Action>) {
+    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, cx: &mut Context<'_>) {
         self.with_piece(id, |piece| {
             piece.failed = Some(Error::Unreachable {
                 rank: piece.peer,
@@ -477,12 +457,12 @@ impl Engine {
                 why,
             });
         });
-        self.end_piece(id, out);
+        self.end_piece(id, cx);
     }
 
     /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
     /// those.
-    pub(super) fn fail_pieces(&mut self, peer: u32, out: &mut Vec<Action>) {
+    pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut Context<'_>) {
         let mut theirs: Vec<u64> = (self.pieces.iter())
             .filter(|(_, piece)| piece.peer == peer)
             .map(|(id, _)| *id)
@@ -496,7 +476,7 @@ impl Engine {
                 let piece = pieces.get_mut(&id).filter(|piece| piece.peer == peer);
                 piece.map(|piece| piece.legs -= 1).is_none()
             }
-            Leg::Transfer(_) | Leg::Served(_) => true,
+            Leg::Transfer(_) => true,
         });
         for id in &theirs {
             self.with_piece(*id, |piece| piece.failed = Some(Error::PeerLost(peer)));
@@ -507,7 +487,7 @@ impl Engine {
         }
         for id in theirs {
             if self.pieces.get(&id).is_some_and(|piece| piece.legs == 0) {
-                self.end_piece(id, out);
+                self.end_piece(id, cx);
             }
         }
     }
@@ -517,4 +497,33 @@ impl Engine {
             change(piece);
         }
     }
+}
+
+/// Most bytes of a piece from there on: half of what the limits hold on either side, so that
+/// two may be under way.
+fn most(cx: &Context<'_>, put: bool, local: u64, remote: u64) -> u64 {
+    let geometry = cx.limits().geometry;
+    let up_to = |addr: u64, buckets: u64| {
+        geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
+    };
+    let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
+    let pulls = !put && !cx.config().reads;
+    let far = match cx.policy().remote {
+        Remote::Firehose | Remote::Handshake(_) => {
+            up_to(remote, half(cx.limits().share.min(cx.limits().total)))
+        }
+        Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
+    };
+    let near = match (cx.policy().remote, cx.policy().local) {
+        (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
+        // The places of a pull go in one message.
+        _ if pulls => up_to(local, half(cx.limits().victims).min(MAX_LIST as u64)),
+        _ => up_to(local, half(cx.limits().victims)),
+    };
+    let chunk = if cx.policy().chunked {
+        (cx.limits().amortised * geometry.bucket()).clamp(CHUNK.0, CHUNK.1)
+    } else {
+        u64::MAX
+    };
+    far.min(near).min(chunk)
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{audit::agree, extents_in, pattern::Pattern};
+use super::super::{agree::agree, pattern::Pattern};
 use crate::{
     Refusal, Run,
-    table::{Editor, Extent, Unit},
+    table::{Editor, Extent},
     wire::{Grant, Need},
 };
 
@@ -98,7 +98,7 @@ pub(super) struct Look {
 impl Far {
     pub(super) fn new(share: u64) -> Self {
         Self {
-            editor: Editor::new(Unit::Extent),
+            editor: Editor::new(),
             credit: share,
             share,
             used: 0,
@@ -120,6 +120,21 @@ impl Far {
     /// Firehoses attached.
     pub(super) fn attached(&self) -> usize {
         self.editor.len()
+    }
+
+    /// Firehoses owned and borrowed.
+    pub(super) fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    /// Pieces that wait for firehoses.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes the last of what is to be given back, `most` runs of it at most.
+    pub(super) fn take_owed(&mut self, most: usize) -> Vec<Run> {
+        self.owed.split_off(self.owed.len().saturating_sub(most))
     }
 
     /// Firehoses borrowed.
@@ -320,7 +335,7 @@ impl Far {
         if self.doomed.len() == MAX_DOOMED {
             return false;
         }
-        for extent in extents_in(&self.editor, run) {
+        for extent in self.editor.extents_in(run) {
             self.shut(extent);
         }
         self.doomed.push((id, run));

@@ -1,8 +1,9 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
-use super::{Claimant, Engine, Leg, Verdict};
+use super::{super::local::Claimant, Context, Message, Target, Verdict};
 use crate::{
-    Action, Message, Refusal,
+    Action, Refusal,
+    strategy::Local,
     wire::{Need, Place},
 };
 
@@ -22,18 +23,18 @@ pub(super) struct Pull {
     failed: bool,
 }
 
-impl Engine {
+impl Target {
     /// A peer wants own memory written to its own.
-    pub(super) fn serve_pull(
+    pub(in crate::engine) fn serve_pull(
         &mut self,
         from: u32,
         id: u64,
         addr: u64,
         to: Vec<Place>,
         verdict: Verdict,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
-        let geometry = self.limits.geometry;
+        let geometry = cx.limits().geometry;
         let end = |len: u64, place: &Place| {
             geometry.span(place.addr, place.len).ok()?;
             len.checked_add(place.len)
@@ -43,13 +44,13 @@ impl Engine {
             .filter(|run| run.count > 0)
             .ok_or("a pull of no memory")?;
         let theirs = self.pulls.values().filter(|pull| pull.from == from);
-        let cannot = run.count > self.limits.total || self.is_going(run) || theirs.count() >= MOST;
+        let cannot = run.count > cx.limits().total || self.is_going(run) || theirs.count() >= MOST;
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
-            self.send(from, Message::Pulled { id, refused }, out);
+            cx.send(from, Message::Pulled { id, refused });
             return Ok(());
         }
-        let name = self.name();
+        let name = cx.name();
         let pull = Pull {
             from,
             id,
@@ -61,29 +62,25 @@ impl Engine {
         };
         self.pulls.insert(name, pull);
         let need = Need { run, welcome: run };
-        self.local
-            .claim(Claimant::Pull(name), vec![need], false, out);
+        cx.local
+            .claim(Claimant::Pull(name), vec![need], false, cx.out);
         Ok(())
     }
 
     /// The source of a pull is registered, or was refused.
-    pub(super) fn pull_data(&mut self, name: u64, claim: u64, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn pull_data(&mut self, name: u64, claim: u64, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            self.local.end(claim, false, out);
+            cx.local.end(claim, false, cx.out);
             return;
         };
         pull.claim = claim;
         pull.legs = 1;
-        let Some(claim) = self
-            .local
-            .get(claim)
-            .filter(|claim| claim.refused.is_empty())
-        else {
+        let Some(claim) = cx.local.get(claim).filter(|claim| claim.refused.is_empty()) else {
             pull.failed = true;
-            self.pull_done(name, false, out);
+            self.pull_done(name, false, cx);
             return;
         };
-        let geometry = self.limits.geometry;
+        let geometry = cx.limits().geometry;
         let mut near = (claim.holds.iter())
             .map(|hold| (geometry.address_of(hold.run.end()), hold.key))
             .peekable();
@@ -107,9 +104,9 @@ impl Engine {
         }
         pull.legs += transfers.len() as u32;
         for (local, local_key, remote, remote_key, len) in transfers {
-            let id = self.name();
-            self.legs.insert(id, Leg::Served(name));
-            out.push(Action::Transfer {
+            let id = cx.name();
+            self.writes.insert(id, name);
+            cx.out.actions.push(Action::Transfer {
                 id,
                 peer,
                 put: true,
@@ -120,10 +117,17 @@ impl Engine {
                 len,
             });
         }
-        self.pull_done(name, true, out);
+        self.pull_done(name, true, cx);
     }
 
-    pub(super) fn pull_done(&mut self, name: u64, fine: bool, out: &mut Vec<Action>) {
+    /// A transfer was done, or failed; one that belongs to no pull is none of this room's.
+    pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut Context<'_>) {
+        if let Some(pull) = self.writes.remove(&id) {
+            self.pull_done(pull, fine, cx);
+        }
+    }
+
+    fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             return;
         };
@@ -133,16 +137,15 @@ impl Engine {
             return;
         }
         if let Some(pull) = self.pulls.remove(&name) {
-            let unpin = self.policy.local == super::LocalPolicy::PerOperation;
-            self.local.end(pull.claim, unpin, out);
+            let unpin = cx.policy().local == Local::PerOperation;
+            cx.local.end(pull.claim, unpin, cx.out);
             let refused = pull.failed.then_some(Refusal::Limit);
-            self.send(
+            cx.send(
                 pull.from,
                 Message::Pulled {
                     id: pull.id,
                     refused,
                 },
-                out,
             );
         }
     }

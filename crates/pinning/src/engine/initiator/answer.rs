@@ -1,17 +1,17 @@
 //! Answers that are wrong: what they were to answer fails, for nothing better will come.
 
-use super::{Engine, Leg};
-use crate::{Action, Error, Message};
+use super::{Context, Initiator, Leg};
+use crate::{Error, Message};
 
 /// What of this rank's a message answers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answered {
+pub(in crate::engine) enum Answered {
     Move(u64),
     Leg(u64),
 }
 
 impl Answered {
-    pub(super) fn by(message: &Message) -> Option<Self> {
+    pub(in crate::engine) fn by(message: &Message) -> Option<Self> {
         match message {
             Message::Granted(granted) => Some(Self::Move(granted.id)),
             Message::Stored { id, .. }
@@ -22,14 +22,14 @@ impl Answered {
     }
 }
 
-impl Engine {
+impl Initiator {
     /// An answer was wrong.
-    pub(super) fn fail_answered(
+    pub(in crate::engine) fn fail_answered(
         &mut self,
         from: u32,
         answered: Answered,
         cause: &Error,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) {
         match answered {
             Answered::Move(id) => {
@@ -40,9 +40,9 @@ impl Engine {
                 for (piece, _) in asked.waiters {
                     // Nothing of it is under way but moves, which will not find it.
                     self.with_piece(piece, |piece| piece.failed = Some(cause.clone()));
-                    self.end_piece(piece, out);
+                    self.end_piece(piece, cx);
                 }
-                self.firehoses_free(from, out);
+                self.firehoses_free(from, cx);
             }
             Answered::Leg(leg) => {
                 let Some(Leg::Chunk { piece, .. } | Leg::Pull(piece)) = self.leg_of(from, leg)
@@ -50,7 +50,7 @@ impl Engine {
                     return;
                 };
                 self.legs.remove(&leg);
-                self.leg_done(piece, Err(cause.clone()), out);
+                self.leg_done(piece, Err(cause.clone()), cx);
             }
         }
     }

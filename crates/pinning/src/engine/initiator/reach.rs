@@ -2,20 +2,20 @@
 //! moves bring (Firehose §3.2).
 
 use super::{
-    Engine,
-    far::{Asked, FarHold, Reach},
+    Context, Data, Initiator,
+    firehoses::{Asked, FarHold, Reach},
     piece::Near,
 };
 use crate::{
-    Action, Data, Message, Refusal, Run,
+    Action, Message, Refusal, Run,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need, Ride},
 };
 
-impl Engine {
+impl Initiator {
     /// Holds the firehoses of a piece and moves those that are missing; if too many are in use,
     /// the piece waits for its turn and holds nothing.
-    pub(super) fn reach_for(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
@@ -24,7 +24,7 @@ impl Engine {
             self.wait_for_firehoses(id, peer);
             return;
         }
-        if !self.try_reach(id, out) {
+        if !self.try_reach(id, cx) {
             self.wait_for_firehoses(id, peer);
         }
     }
@@ -42,13 +42,13 @@ impl Engine {
         }
     }
 
-    fn try_reach(&mut self, id: u64, out: &mut Vec<Action>) -> bool {
-        let (amortised, max_extent) = (self.limits.amortised, self.limits.max_extent);
+    fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+        let (amortised, max_extent) = (cx.limits().amortised, cx.limits().max_extent);
         let Some(piece) = self.pieces.get(&id) else {
             return true;
         };
         let (peer, put, len, remote) = (piece.peer, piece.put, piece.len, piece.remote);
-        let Ok(run) = self.limits.geometry.span(remote, len) else {
+        let Ok(run) = cx.limits().geometry.span(remote, len) else {
             return true;
         };
         let far = self.far(peer);
@@ -56,7 +56,7 @@ impl Engine {
         if look.read_only {
             far.drop_holds(&look.holds);
             // An extent is read-only as a whole, though it may be so in a page only.
-            self.start_copy(id, out);
+            self.start_copy(id, cx);
             return true;
         }
         let mut needs = far.set_aside(&look.gaps, amortised, max_extent);
@@ -85,48 +85,48 @@ impl Engine {
         };
         self.stats.far_hits += u64::from(reach.pending == 0);
         self.with_piece(id, |piece| piece.reach = reach);
-        let rides = needs.len() == 1 && look.joins.is_empty() && len <= self.config.ride as u64;
+        let rides = needs.len() == 1 && look.joins.is_empty() && len <= cx.config().ride as u64;
         for needs in needs.chunks(MAX_LIST) {
-            self.ask(id, peer, needs.to_vec(), true, rides, out);
+            self.ask(id, peer, needs.to_vec(), true, rides, cx);
         }
         if !rides {
-            self.claim_near(id, out);
+            self.claim_near(id, cx);
         }
         true
     }
 
     /// Asks for the far side of one operation (rendezvous and its kin).
-    pub(super) fn shake_hands(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
         let peer = piece.peer;
-        let Ok(run) = self.limits.geometry.span(piece.remote, piece.len) else {
+        let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
             return;
         };
         self.with_piece(id, |piece| piece.reach.pending = 1);
         let need = Need { run, welcome: run };
-        self.ask(id, peer, vec![need], false, false, out);
-        self.claim_near(id, out);
+        self.ask(id, peer, vec![need], false, false, cx);
+        self.claim_near(id, cx);
     }
 
     /// Holds memory that was registered from the start; what was not is copied.
-    pub(super) fn reach_static(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
         let (peer, put) = (piece.peer, piece.put);
-        let Ok(run) = self.limits.geometry.span(piece.remote, piece.len) else {
+        let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
             return;
         };
         let look = self.far(peer).look(run, put);
         if look.gaps.is_empty() && !look.read_only {
             self.stats.far_hits += 1;
             self.with_piece(id, |piece| piece.reach.holds = look.holds);
-            self.claim_near(id, out);
+            self.claim_near(id, cx);
         } else {
             self.far(peer).drop_holds(&look.holds);
-            self.start_copy(id, out);
+            self.start_copy(id, cx);
         }
     }
 
@@ -137,17 +137,17 @@ impl Engine {
         needs: Vec<Need>,
         cached: bool,
         rides: bool,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) {
-        let name = self.name();
+        let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
         let (put, region) = (piece.put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
-        let hold = self.policy.remote != Remote::Handshake(After::Keep);
-        let borrowing = self.config.borrowing && cached;
-        let share = self.limits.share;
+        let hold = cx.policy().remote != Remote::Handshake(After::Keep);
+        let borrowing = cx.config().borrowing && cached;
+        let share = cx.limits().share;
         let far = self.far(peer);
         // Whoever gives buckets back to get others could use more.
         let borrow = if borrowing && !far.owed.is_empty() {
@@ -160,11 +160,10 @@ impl Engine {
         asked.rider = rides.then_some(id);
         asked.borrow = borrow;
         far.ask(name, asked);
-        let rest = far.owed.len().saturating_sub(MAX_LIST);
-        let releases = far.owed.split_off(rest);
+        let releases = far.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
-        self.give_back(peer, out);
+        self.give_back(peer, cx);
         let wanted = Move {
             id: name,
             region,
@@ -180,11 +179,11 @@ impl Engine {
         } else {
             Data::None
         };
-        self.send_with(peer, Message::Move(wanted), data, out);
+        cx.send_with(peer, Message::Move(wanted), data);
     }
 
     /// Tells a peer what is given back, without a move to carry it.
-    pub(super) fn give_back(&mut self, peer: u32, out: &mut Vec<Action>) {
+    pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&peer) else {
             return;
         };
@@ -192,16 +191,16 @@ impl Engine {
         for runs in owed.chunks(MAX_LIST) {
             self.stats.released += runs.len() as u64;
             let runs = runs.to_vec();
-            self.send(peer, Message::Release { runs, unpin: false }, out);
+            cx.send(peer, Message::Release { runs, unpin: false });
         }
     }
 
     /// A move was answered, or part of it.
-    pub(super) fn granted(
+    pub(in crate::engine) fn granted(
         &mut self,
         from: u32,
         granted: Granted,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         let far = self.fars.get_mut(&from).ok_or("an answer to no move")?;
         let asked = far
@@ -243,14 +242,14 @@ impl Engine {
                 && let Some(rider) = asked.rider.take()
             {
                 asked.waiters.retain(|(id, _)| *id != rider);
-                self.rode(rider, granted.ride, out);
+                self.rode(rider, granted.ride, cx);
             }
             return Ok(());
         }
         let cached = asked.cached;
         far.lend(granted.lent);
         if cached {
-            self.land(from, granted, out);
+            self.land(from, granted, cx);
         } else if let Some(asked) = far.answered(granted.id, 0) {
             self.stats.refused += asked.refused.len() as u64;
             for (id, run) in &asked.waiters {
@@ -262,14 +261,14 @@ impl Engine {
                         key: grant.key,
                     })
                     .collect();
-                self.arrived(*id, holds, asked.refused.first().map(|(_, why)| *why), out);
+                self.arrived(*id, holds, asked.refused.first().map(|(_, why)| *why), cx);
             }
         }
         Ok(())
     }
 
     /// Puts what a move brought into the table and serves all that waited for it.
-    fn land(&mut self, from: u32, granted: Granted, out: &mut Vec<Action>) {
+    fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&from) else {
             return;
         };
@@ -289,7 +288,7 @@ impl Engine {
             };
             let put = piece.put;
             if asked.rider == Some(*id) {
-                self.rode(*id, granted.ride, out);
+                self.rode(*id, granted.ride, cx);
                 continue;
             }
             let look = self.far(from).look(*run, put);
@@ -298,17 +297,17 @@ impl Engine {
                 .map(|(_, why)| *why)
                 .or(look.read_only.then_some(Refusal::ReadOnly))
                 .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
-            self.arrived(*id, look.holds, why, out);
+            self.arrived(*id, look.holds, why, cx);
         }
         let far = self.far(from);
         landed.iter().for_each(|grant| far.settle(grant));
         far.shrink();
-        self.answer_revocations(from, out);
-        self.firehoses_free(from, out);
+        self.answer_revocations(from, cx);
+        self.firehoses_free(from, cx);
     }
 
     /// The data of a piece went with its move, or came with the answer.
-    fn rode(&mut self, id: u64, ride: Option<Result<u32, Refusal>>, out: &mut Vec<Action>) {
+    fn rode(&mut self, id: u64, ride: Option<Result<u32, Refusal>>, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };
@@ -316,16 +315,16 @@ impl Engine {
         match ride {
             Some(Ok(len)) if piece.put || u64::from(len) == piece.len => {
                 if !piece.put {
-                    out.push(Action::Land {
+                    cx.out.actions.push(Action::Land {
                         to: piece.local,
                         len,
                     });
                 }
                 self.stats.rides += 1;
-                self.end_piece(id, out);
+                self.end_piece(id, cx);
             }
-            Some(Err(why)) => self.fail_piece(id, why, out),
-            _ => self.copy_instead(id, out),
+            Some(Err(why)) => self.fail_piece(id, why, cx),
+            _ => self.copy_instead(id, cx),
         }
     }
 
@@ -335,7 +334,7 @@ impl Engine {
         id: u64,
         holds: Vec<FarHold>,
         refused: Option<Refusal>,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
@@ -347,28 +346,28 @@ impl Engine {
         if reach.pending == 0 {
             reach.holds.sort_unstable_by_key(|hold| hold.run.first);
             if piece.near != Near::Unasked {
-                self.both_sides(id, out);
+                self.both_sides(id, cx);
             }
         }
     }
 
     /// Firehoses to a peer may be free: who waits for them is served, in order.
-    pub(super) fn firehoses_free(&mut self, peer: u32, out: &mut Vec<Action>) {
+    pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&peer) else {
             return;
         };
         if far.used > far.credit {
             far.shrink();
             if far.queue.is_empty() {
-                self.give_back(peer, out);
+                self.give_back(peer, cx);
             }
         }
-        self.answer_revocations(peer, out);
+        self.answer_revocations(peer, cx);
         while let Some(far) = self.fars.get_mut(&peer)
             && let Some(id) = far.queue.pop_front()
         {
             self.waiting -= 1;
-            if !self.try_reach(id, out) {
+            if !self.try_reach(id, cx) {
                 self.waiting += 1;
                 self.far(peer).queue.push_front(id);
                 return;
@@ -376,10 +375,10 @@ impl Engine {
         }
     }
 
-    pub(super) fn recalled(&mut self, from: u32, count: u64, out: &mut Vec<Action>) {
+    pub(in crate::engine) fn recalled(&mut self, from: u32, count: u64, cx: &mut Context<'_>) {
         if let Some(far) = self.fars.get_mut(&from) {
             far.recall(count);
-            self.give_back(from, out);
+            self.give_back(from, cx);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! one by one. Some are under way at once, so that copying on one side overlaps the wire and
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
-use super::{Engine, Leg};
-use crate::{Action, Data, Message, Refusal, Region};
+use super::{Context, Data, Initiator, Leg};
+use crate::{Action, Message, Refusal};
 
 /// Chunks under way at once.
 const WINDOW: u32 = 3;
@@ -33,28 +33,22 @@ fn chunk(len: u64, most: u64) -> u64 {
         .min(most)
 }
 
-impl Engine {
+impl Initiator {
     /// Gives up on registering for a piece, and copies it.
-    pub(super) fn copy_instead(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
         self.stats.refused += 1;
-        self.let_go(id, out);
-        self.start_copy(id, out);
+        self.let_go(id, cx);
+        self.start_copy(id, cx);
     }
 
-    pub(super) fn start_copy(&mut self, id: u64, out: &mut Vec<Action>) {
+    pub(super) fn start_copy(&mut self, id: u64, cx: &mut Context<'_>) {
         self.stats.copies += 1;
-        let most = self.most_of_a_chunk();
+        let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| piece.copy.chunk = chunk(piece.len, most));
-        self.copy_on(id, out);
+        self.copy_on(id, cx);
     }
 
-    /// Most bytes of data beside a message in the payload.
-    fn most_of_a_chunk(&self) -> u64 {
-        let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
-        most.clamp(1, u32::MAX as usize) as u64
-    }
-
-    fn copy_on(&mut self, id: u64, out: &mut Vec<Action>) {
+    fn copy_on(&mut self, id: u64, cx: &mut Context<'_>) {
         while let Some(piece) = self.pieces.get(&id)
             && piece.copy.under_way < WINDOW
             && piece.copy.next < piece.len
@@ -64,7 +58,7 @@ impl Engine {
             let at = piece.copy.next;
             let (addr, remote) = (piece.local + at, piece.remote + at);
             let len = piece.copy.chunk.min(piece.len - at) as u32;
-            let leg = self.name();
+            let leg = cx.name();
             self.legs.insert(leg, Leg::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
@@ -88,30 +82,30 @@ impl Engine {
                 };
                 (message, Data::None)
             };
-            self.send_with(peer, message, data, out);
+            cx.send_with(peer, message, data);
         }
     }
 
-    pub(super) fn stored(
+    pub(in crate::engine) fn stored(
         &mut self,
         from: u32,
         leg: u64,
         refused: Option<Refusal>,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "the end of a put that was not made";
         let (id, _) = self.chunk_of(from, leg, true).ok_or(WRONG)?;
-        self.chunk_done(id, leg, refused, out);
+        self.chunk_done(id, leg, refused, cx);
         Ok(())
     }
 
-    pub(super) fn fetched(
+    pub(in crate::engine) fn fetched(
         &mut self,
         from: u32,
         leg: u64,
         refused: Option<Refusal>,
         len: u32,
-        out: &mut Vec<Action>,
+        cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "data that was not asked for";
         let (id, at) = self.chunk_of(from, leg, false).ok_or(WRONG)?;
@@ -122,9 +116,9 @@ impl Engine {
                 return Err("data of another length than asked for");
             }
             let to = piece.local + at;
-            out.push(Action::Land { to, len });
+            cx.out.actions.push(Action::Land { to, len });
         }
-        self.chunk_done(id, leg, refused, out);
+        self.chunk_done(id, leg, refused, cx);
         Ok(())
     }
 
@@ -136,7 +130,7 @@ impl Engine {
         }
     }
 
-    fn chunk_done(&mut self, id: u64, leg: u64, refused: Option<Refusal>, out: &mut Vec<Action>) {
+    fn chunk_done(&mut self, id: u64, leg: u64, refused: Option<Refusal>, cx: &mut Context<'_>) {
         self.legs.remove(&leg);
         self.with_piece(id, |piece| {
             piece.copy.under_way = piece.copy.under_way.saturating_sub(1);
@@ -149,29 +143,8 @@ impl Engine {
                 });
             }
         });
-        self.copy_on(id, out);
-        self.leg_done(id, Ok(()), out);
-    }
-
-    /// Answers with a copy of own memory.
-    pub(super) fn serve_get(
-        &mut self,
-        from: u32,
-        id: u64,
-        (region, addr, len): (Region, u64, u32),
-        verdict: Option<Refusal>,
-        out: &mut Vec<Action>,
-    ) {
-        let too_long = u64::from(len) > self.most_of_a_chunk();
-        let nowhere = self.limits.geometry.span(addr, u64::from(len)).is_err();
-        let refused = verdict
-            .or(too_long.then_some(Refusal::Exhausted))
-            .or(nowhere.then_some(Refusal::NotMapped));
-        let (len, data) = match refused {
-            Some(_) => (0, Data::None),
-            None => (len, Data::Asked { region, addr, len }),
-        };
-        self.send_with(from, Message::Fetched { id, refused, len }, data, out);
+        self.copy_on(id, cx);
+        self.leg_done(id, Ok(()), cx);
     }
 }
 

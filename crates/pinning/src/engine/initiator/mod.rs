@@ -1,0 +1,148 @@
+//! The initiator: own operations, their pieces, and the firehoses held for them at peers.
+//!
+//! It uses the local table below it, and knows nothing of what peers do with own memory.
+
+mod answer;
+mod audit;
+mod copy;
+mod firehoses;
+mod piece;
+mod reach;
+mod revoke;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{context::Context, operation::Operation, stats::Stats};
+use crate::{Data, Hot, wire::Grant};
+pub(super) use answer::Answered;
+use firehoses::Far;
+use piece::{Op, Piece};
+
+/// The initiator's state.
+#[derive(Debug)]
+pub(super) struct Initiator {
+    /// What threads share: a peer's firehose table is added to it when it is made.
+    hot: Arc<Hot>,
+    /// Firehoses owned at each peer; never changed.
+    share: u64,
+    /// The firehose tables, by peer, from the first use of a peer on.
+    fars: FxHashMap<u32, Far>,
+    /// Operations under way, by the driver's name for them.
+    ops: FxHashMap<u64, Op>,
+    /// Their pieces, by name.
+    pieces: FxHashMap<u64, Piece>,
+    /// Transfers, pulls and chunks under way, by name: for which piece.
+    legs: FxHashMap<u64, Leg>,
+    /// Pieces that wait for firehoses: how many there are in the queues of all tables.
+    waiting: usize,
+    /// What it did so far. The counts of the local table and the target stay zero.
+    stats: Stats,
+}
+
+/// For which piece something is under way.
+#[derive(Clone, Copy, Debug)]
+enum Leg {
+    /// A transfer, by the network.
+    Transfer(u64),
+    /// The peer writes the piece.
+    Pull(u64),
+    /// A chunk of a piece that is copied, and where in the piece.
+    Chunk { piece: u64, at: u64 },
+}
+
+impl Leg {
+    fn piece(self) -> u64 {
+        match self {
+            Leg::Transfer(piece) | Leg::Pull(piece) | Leg::Chunk { piece, .. } => piece,
+        }
+    }
+}
+
+impl Initiator {
+    pub(super) fn new(hot: Arc<Hot>, share: u64) -> Self {
+        Self {
+            hot,
+            share,
+            fars: FxHashMap::default(),
+            ops: FxHashMap::default(),
+            pieces: FxHashMap::default(),
+            legs: FxHashMap::default(),
+            waiting: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Operations under way.
+    pub(super) fn busy(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Whether pieces wait for firehoses.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Firehoses attached to a peer's buckets, and how many there may be.
+    pub(super) fn firehoses(&self, peer: u32) -> (u64, u64) {
+        (self.fars.get(&peer)).map_or((0, self.share), |far| (far.attached() as u64, far.credit()))
+    }
+
+    /// The piece of a transfer that was done, or failed; none if it is none of an own operation.
+    pub(super) fn take_transfer(&mut self, id: u64) -> Option<u64> {
+        match self.legs.get(&id)? {
+            Leg::Transfer(piece) => {
+                let piece = *piece;
+                self.legs.remove(&id);
+                Some(piece)
+            }
+            Leg::Pull(_) | Leg::Chunk { .. } => None,
+        }
+    }
+
+    /// A hit that somebody waits for gave back a firehose.
+    pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut Context<'_>) {
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.released(slot);
+        }
+        self.firehoses_free(peer, cx);
+    }
+
+    /// What begins missed: a hit may have held a firehose for a moment, and told nobody.
+    pub(super) fn missed(&mut self, peer: u32, remote: u64, cx: &mut Context<'_>) {
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.missed(remote);
+            self.firehoses_free(peer, cx);
+        }
+    }
+
+    /// A peer is gone: what waits for it fails. Operations that have transfers under way end when
+    /// the network has ended those.
+    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
+        self.fail_pieces(peer, cx);
+        // Hits and transfers under way hold its records until they end.
+        if let Some(far) = self.fars.get_mut(&peer) {
+            far.lose();
+        }
+    }
+
+    /// Memory of a peer that is registered for good.
+    pub(super) fn add_static(&mut self, peer: u32, grants: &[Grant]) {
+        let far = self.far(peer);
+        grants.iter().for_each(|grant| far.add_static(grant));
+    }
+
+    fn far(&mut self, peer: u32) -> &mut Far {
+        let Self { hot, share, .. } = self;
+        self.fars.entry(peer).or_insert_with(|| {
+            let far = Far::new(*share);
+            hot.add_peer(peer, far.table());
+            far
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
+
+use super::{Context, Initiator};
+use crate::{Message, Run, wire::MAX_LIST};
+
+impl Initiator {
+    /// A peer takes its memory back.
+    pub(in crate::engine) fn doomed(
+        &mut self,
+        from: u32,
+        id: u64,
+        run: Run,
+        cx: &mut Context<'_>,
+    ) -> Result<(), &'static str> {
+        let Some(far) = self.fars.get_mut(&from) else {
+            // Nothing of it was ever used here.
+            let runs = Vec::new();
+            cx.send(from, Message::Revoked { id, runs });
+            return Ok(());
+        };
+        if !far.doom(id, run) {
+            return Err("more revocations at once than there can be");
+        }
+        self.firehoses_free(from, cx);
+        Ok(())
+    }
+
+    /// Answers a peer's revocations that nothing here stands in the way of.
+    pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
+        let Some(far) = self.fars.get(&peer) else {
+            return;
+        };
+        // What operations were granted for themselves is in no table.
+        let pieces = self.pieces.values().filter(|_| far.is_revoked());
+        let loose: Vec<Run> = (pieces.filter(|piece| piece.peer == peer))
+            .flat_map(|piece| &piece.reach.holds)
+            .filter(|hold| hold.slot.is_none())
+            .map(|hold| hold.run)
+            .collect();
+        for id in self.far(peer).take_revoked(&loose) {
+            // What is given back goes before the answer, and the last of it with the answer.
+            let runs = self.far(peer).take_owed(MAX_LIST);
+            self.stats.released += runs.len() as u64;
+            self.give_back(peer, cx);
+            cx.send(peer, Message::Revoked { id, runs });
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Memory that the rank itself asks for, beside its operations: pinned for peers, kept for own
+//! operations, or held for the own NIC.
+
+use super::{Claimant, Hold, Local, only};
+use crate::{Action, Decisions, Error, Refusal, Run};
+
+impl Local {
+    /// Registers memory for good, all of it or none, for peers; [`Action::Pinned`] tells.
+    pub(in crate::engine) fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.claim(Claimant::Pin(id), vec![only(run)], true, out);
+    }
+
+    /// Registers memory for good, all of it or none, for own operations.
+    pub(in crate::engine) fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.claim(Claimant::Keep(id), vec![only(run)], true, out);
+    }
+
+    /// Holds own memory that a hit did not find, for the own NIC to change it.
+    pub(in crate::engine) fn hold_own(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.missed(run.first, out);
+        self.claim(Claimant::Own(id), vec![only(run)], true, out);
+    }
+
+    /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
+    pub(in crate::engine) fn let_go_own(&mut self, id: u64, out: &mut Decisions) {
+        if let Some(claim) = self.own.remove(&id) {
+            self.end(claim, false, out);
+        }
+    }
+
+    /// What was to be pinned is registered, or was refused.
+    pub(in crate::engine) fn pinned(&mut self, id: u64, claim: u64, out: &mut Decisions) {
+        let Some(refused) = self.get(claim).map(|claim| claim.refused.clone()) else {
+            return;
+        };
+        let result = match refused.first() {
+            None => {
+                let holds = self.attach_for_good(claim, out);
+                self.settle(out);
+                Ok(holds.iter().map(Hold::grant).collect())
+            }
+            Some((run, why)) => {
+                self.end(claim, true, out);
+                Err(self.no_room(*run, *why))
+            }
+        };
+        out.actions.push(Action::Pinned { id, result });
+    }
+
+    /// What was to be kept is registered, or was refused.
+    pub(in crate::engine) fn kept(&mut self, id: u64, claim: u64, out: &mut Decisions) {
+        let Some(it) = self.get(claim) else {
+            return;
+        };
+        let result = match it.refused.first() {
+            // The claim stays, and holds it.
+            None => Ok(it.holds.iter().map(Hold::grant).collect()),
+            Some((run, why)) => Err(self.no_room(*run, *why)),
+        };
+        match result {
+            Ok(_) => self.settle_for_good(claim),
+            Err(_) => self.end(claim, true, out),
+        }
+        out.actions.push(Action::Pinned { id, result });
+    }
+
+    /// What was to be held for the own NIC is registered, or was refused.
+    pub(in crate::engine) fn own_held(&mut self, id: u64, claim: u64, out: &mut Decisions) {
+        let Some(it) = self.get(claim) else {
+            return;
+        };
+        let result = match it.refused.first() {
+            None => Ok(it.holds.iter().map(Hold::grant).collect()),
+            Some((run, why)) => Err(self.no_room(*run, *why)),
+        };
+        match result {
+            Ok(_) => _ = self.own.insert(id, claim),
+            Err(_) => self.end(claim, false, out),
+        }
+        out.actions.push(Action::Pinned { id, result });
+    }
+
+    fn no_room(&self, run: Run, why: Refusal) -> Error {
+        let bytes = |buckets: u64| buckets * self.limits.geometry.bucket();
+        match why {
+            Refusal::Limit => Error::PastLimit {
+                wanted: bytes(run.count),
+                registered: bytes(self.stats.registered),
+                limit: bytes(self.limits.total),
+            },
+            why => Error::Unreachable {
+                rank: self.rank,
+                addr: self.limits.geometry.address_of(run.first),
+                len: bytes(run.count),
+                why,
+            },
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How often an engine did what.
+
+use super::local::LocalStats;
+
+/// What an engine did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Own memory.
+    pub local: LocalStats,
+    /// Pieces of operations that reached the engine.
+    pub pieces: u64,
+    /// Of those, pieces whose far side was there.
+    pub far_hits: u64,
+    /// Moves sent.
+    pub moves: u64,
+    /// Operations whose data rode on a move.
+    pub rides: u64,
+    /// Pieces copied through messages.
+    pub copies: u64,
+    /// Operations cut into more than one piece.
+    pub splits: u64,
+    /// Pieces that waited for firehoses.
+    pub stalls: u64,
+    /// Firehoses given back by moves and messages.
+    pub released: u64,
+    /// Moves answered for peers.
+    pub served: u64,
+    /// Of those, moves that needed no registration.
+    pub served_from_cache: u64,
+    /// Firehoses lent to peers beyond their share.
+    pub lent: u64,
+    /// Firehoses asked back.
+    pub recalled: u64,
+    /// Runs that could not be registered.
+    pub refused: u64,
+}

@@ -1,0 +1,27 @@
+//! Gets of peers that are copied: own memory goes out in a message.
+
+use super::{Context, Data, Message, Target};
+use crate::{Refusal, Region};
+
+impl Target {
+    /// Answers with a copy of own memory.
+    pub(in crate::engine) fn serve_get(
+        &mut self,
+        from: u32,
+        id: u64,
+        (region, addr, len): (Region, u64, u32),
+        verdict: Option<Refusal>,
+        cx: &mut Context<'_>,
+    ) {
+        let too_long = u64::from(len) > cx.common.most_of_a_chunk();
+        let nowhere = cx.limits().geometry.span(addr, u64::from(len)).is_err();
+        let refused = verdict
+            .or(too_long.then_some(Refusal::Exhausted))
+            .or(nowhere.then_some(Refusal::NotMapped));
+        let (len, data) = match refused {
+            Some(_) => (0, Data::None),
+            None => (len, Data::Asked { region, addr, len }),
+        };
+        cx.send_with(from, Message::Fetched { id, refused, len }, data);
+    }
+}

@@ -1,0 +1,262 @@
+//! What each peer holds of own memory, and sums over it.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::super::{agree::agree, local::Hold};
+use crate::Run;
+
+/// The peers that hold firehoses here, and sums over them, so that nobody is counted anew for
+/// each move.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    peers: FxHashMap<u32, Holder>,
+    /// What they attached or were lent, whichever is more.
+    used: u64,
+    /// Buckets that each peer is sure to find, whatever others were lent and keep.
+    sure: u64,
+    /// Buckets beyond those that peers attached, or are about to.
+    above: u64,
+    /// Who was lent how many.
+    borrowers: BTreeSet<(u64, u32)>,
+}
+
+impl Holders {
+    pub(super) fn new(sure: u64) -> Self {
+        Self {
+            sure,
+            ..Self::default()
+        }
+    }
+
+    fn get(&self, peer: u32) -> Option<&Holder> {
+        self.peers.get(&peer)
+    }
+
+    fn change<T>(&mut self, peer: u32, change: impl FnOnce(&mut Holder) -> T) -> T {
+        let holder = self.peers.entry(peer).or_default();
+        let sure = self.sure;
+        let before = (holder.used(), holder.lent, holder.above(sure));
+        let outcome = change(holder);
+        let after = (holder.used(), holder.lent, holder.above(sure));
+        self.used = self.used - before.0 + after.0;
+        self.above = self.above - before.2 + after.2;
+        if before.1 != after.1 {
+            self.borrowers.remove(&(before.1, peer));
+            if after.1 > 0 {
+                self.borrowers.insert((after.1, peer));
+            }
+        }
+        outcome
+    }
+
+    /// Whether a peer ever asked for anything.
+    pub(super) fn knows(&self, peer: u32) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// Buckets that a peer attached or asks for, and the most firehoses it was ever lent.
+    pub(super) fn counts(&self, peer: u32) -> (u64, u64) {
+        self.get(peer).map_or((0, 0), |holder| {
+            (holder.buckets + holder.asked, holder.most_lent)
+        })
+    }
+
+    /// Whether a peer that has so many buckets may have more: those that are sure, and beyond
+    /// them as long as each of `peers` finds its sure ones among `all`.
+    pub(super) fn leaves_enough(&self, has: u64, count: u64, peers: u64, all: u64) -> bool {
+        let Self { sure, above, .. } = *self;
+        let more = (has + count).saturating_sub(sure) - has.saturating_sub(sure);
+        more == 0 || peers * sure + above + more <= all
+    }
+
+    /// A move for so many buckets is being answered.
+    pub(super) fn begin_move(&mut self, peer: u32, count: u64) {
+        self.change(peer, |holder| holder.asked += count);
+    }
+
+    /// The answer of a move for so many buckets is decided.
+    pub(super) fn end_move(&mut self, peer: u32, count: u64) {
+        self.change(peer, |holder| holder.asked -= count);
+    }
+
+    /// A peer holds grants from now on, each by a reference on its record.
+    pub(super) fn attach(&mut self, peer: u32, holds: &[Hold]) {
+        self.change(peer, |holder| {
+            for hold in holds {
+                holder.arrive(hold.run, hold.slot);
+            }
+        });
+    }
+
+    /// A peer holds an extent from now on; `false` if it did before.
+    pub(super) fn attach_once(&mut self, peer: u32, extent: Run, slot: u32) -> bool {
+        self.change(peer, |holder| {
+            let new = !holder.attached.contains_key(&extent);
+            if new {
+                holder.arrive(extent, slot);
+            }
+            new
+        })
+    }
+
+    /// A peer gives a grant back: the record whose reference goes; none if it does not hold it.
+    pub(super) fn detach(&mut self, peer: u32, run: Run) -> Option<u32> {
+        self.change(peer, |holder| holder.leave(run))
+    }
+
+    /// What a peer holds of a run, in order.
+    pub(super) fn attached_in(&self, peer: u32, run: Run) -> Vec<Run> {
+        let attached = self.get(peer).map(|holder| holder.attached.keys());
+        let attached = attached.into_iter().flatten();
+        let mut held: Vec<Run> = attached.filter(|it| it.overlaps(run)).copied().collect();
+        held.sort_unstable();
+        held
+    }
+
+    /// Buckets of peers, each counted with what it attached or was lent, whichever is more.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Lends a peer firehoses beyond its share.
+    pub(super) fn lend(&mut self, peer: u32, count: u64) {
+        self.change(peer, |holder| {
+            holder.lent += count;
+            holder.most_lent = holder.most_lent.max(holder.lent);
+        });
+    }
+
+    /// Who was lent most, but for one peer, and how many.
+    pub(super) fn largest_borrower(&self, but: u32) -> Option<(u64, u32)> {
+        let mut borrowers = self.borrowers.iter().rev().copied();
+        borrowers.find(|(_, peer)| *peer != but)
+    }
+
+    /// Lent firehoses are asked back.
+    pub(super) fn recall(&mut self, peer: u32, count: u64) {
+        self.change(peer, |holder| holder.lent -= count);
+    }
+
+    pub(super) fn attached_by(&self, peer: u32) -> u64 {
+        self.get(peer).map_or(0, |holder| holder.buckets)
+    }
+
+    /// References by record.
+    pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
+        let mut slots = FxHashMap::default();
+        for slot in self.peers.values().flat_map(Holder::slots) {
+            *slots.entry(slot).or_default() += 1;
+        }
+        for (peer, holder) in &self.peers {
+            let attached = holder.attached.iter();
+            let buckets = attached
+                .map(|(run, it)| run.count * u64::from(it.times))
+                .sum();
+            agree(&format!("buckets of rank {peer}"), holder.buckets, buckets)?;
+        }
+        let used = self.peers.values().map(Holder::used).sum();
+        agree("buckets used or lent", self.used, used)?;
+        let above = self
+            .peers
+            .values()
+            .map(|holder| holder.above(self.sure))
+            .sum();
+        agree("buckets beyond what is sure", self.above, above)?;
+        let borrowers = self.peers.values().filter(|holder| holder.lent > 0);
+        agree("borrowers", self.borrowers.len(), borrowers.count())?;
+        Ok(slots)
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        (self.peers.values())
+            .map(|holder| 1 + holder.attached.len())
+            .sum()
+    }
+
+    /// Forgets a peer: the records of its grants, as often as it held them.
+    pub(super) fn remove(&mut self, peer: u32) -> Option<Vec<u32>> {
+        let holder = self.peers.remove(&peer)?;
+        self.used -= holder.used();
+        self.above -= holder.above(self.sure);
+        self.borrowers.remove(&(holder.lent, peer));
+        Some(holder.slots())
+    }
+
+    /// The peers that hold some of the extents of a run.
+    pub(super) fn with(&self, run: Run) -> Vec<u32> {
+        let holds = |holder: &Holder| holder.attached.keys().any(|held| held.overlaps(run));
+        let mut peers: Vec<u32> = (self.peers.iter())
+            .filter(|(_, holder)| holds(holder))
+            .map(|(peer, _)| *peer)
+            .collect();
+        peers.sort_unstable();
+        peers
+    }
+}
+
+/// A peer that holds firehoses here.
+#[derive(Debug, Default)]
+struct Holder {
+    /// The record of each grant, by run.
+    attached: FxHashMap<Run, Attached>,
+    /// Buckets attached in all.
+    buckets: u64,
+    /// Buckets of moves being answered.
+    asked: u64,
+    /// Firehoses lent to it beyond its share.
+    lent: u64,
+    /// At most. Of those asked back it may not know yet.
+    most_lent: u64,
+}
+
+/// A grant that a peer holds. Firehoses are attached once; operations without them may hold
+/// one run several times at once.
+#[derive(Clone, Copy, Debug)]
+struct Attached {
+    slot: u32,
+    times: u32,
+}
+
+impl Holder {
+    fn used(&self) -> u64 {
+        self.buckets.max(self.lent)
+    }
+
+    fn above(&self, sure: u64) -> u64 {
+        (self.buckets + self.asked).saturating_sub(sure)
+    }
+
+    fn arrive(&mut self, run: Run, slot: u32) {
+        let attached = self
+            .attached
+            .entry(run)
+            .or_insert(Attached { slot, times: 0 });
+        attached.times += 1;
+        self.buckets += run.count;
+    }
+
+    /// The record whose reference is given back.
+    fn leave(&mut self, run: Run) -> Option<u32> {
+        let attached = self.attached.get_mut(&run)?;
+        let slot = attached.slot;
+        attached.times -= 1;
+        if attached.times == 0 {
+            self.attached.remove(&run);
+        }
+        self.buckets -= run.count;
+        Some(slot)
+    }
+
+    /// The records of its grants, as often as it holds them; in an order that does not follow from
+    /// where memory lies.
+    fn slots(&self) -> Vec<u32> {
+        let attached = self.attached.values();
+        let mut slots: Vec<u32> = attached
+            .flat_map(|attached| (0..attached.times).map(|_| attached.slot))
+            .collect();
+        slots.sort_unstable();
+        slots
+    }
+}

@@ -1,0 +1,109 @@
+//! The target: who holds what of own memory, the moves, gets and pulls of peers that are being
+//! answered, and own memory that is being taken back.
+//!
+//! It uses the local table below it, and knows nothing of own operations.
+
+mod get;
+mod holders;
+mod moves;
+mod pull;
+mod revoke;
+
+use rustc_hash::FxHashMap;
+
+use super::{context::Context, operation::Verdict};
+use crate::{Data, Message};
+use holders::Holders;
+use moves::Served;
+use pull::Pull;
+use revoke::Revocation;
+
+/// The target's state.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// What each peer holds here, and sums over it.
+    holders: Holders,
+    /// Moves being answered, by name.
+    served: FxHashMap<u64, Served>,
+    /// Pulls being answered, by name.
+    pulls: FxHashMap<u64, Pull>,
+    /// Transfers under way for pulls, by name: the pull of each.
+    writes: FxHashMap<u64, u64>,
+    /// Own memory being taken back, by the driver's name for it.
+    revocations: FxHashMap<u64, Revocation>,
+    stats: TargetStats,
+}
+
+/// What the target did so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct TargetStats {
+    /// Moves answered.
+    pub(super) served: u64,
+    /// Of those, moves that needed no registration.
+    pub(super) served_from_cache: u64,
+    /// Firehoses lent to peers beyond their share.
+    pub(super) lent: u64,
+    /// Firehoses asked back.
+    pub(super) recalled: u64,
+    /// Runs of moves that could not be registered.
+    pub(super) refused: u64,
+}
+
+impl Target {
+    /// `sure`: buckets that each peer is sure to find.
+    pub(super) fn new(sure: u64) -> Self {
+        Self {
+            holders: Holders::new(sure),
+            served: FxHashMap::default(),
+            pulls: FxHashMap::default(),
+            writes: FxHashMap::default(),
+            revocations: FxHashMap::default(),
+            stats: TargetStats::default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> TargetStats {
+        self.stats
+    }
+
+    /// Buckets that a peer has attached here, as far as this rank knows.
+    pub(super) fn attached_by(&self, peer: u32) -> u64 {
+        self.holders.attached_by(peer)
+    }
+
+    /// The references that peers hold, by record of the local table.
+    pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
+        self.holders.audit()
+    }
+
+    /// Everything noted down, in entries.
+    pub(super) fn entries(&self) -> usize {
+        let own = self.served.len() + self.pulls.len() + self.writes.len();
+        own + self.revocations.len() + self.holders.entries()
+    }
+
+    /// A chunk of a put was stored in own memory, or refused.
+    pub(super) fn put_stored(
+        &mut self,
+        from: u32,
+        id: u64,
+        verdict: Verdict,
+        cx: &mut Context<'_>,
+    ) {
+        let refused = verdict.refusal();
+        cx.send(from, Message::Stored { id, refused });
+    }
+
+    /// A peer is gone with all it held.
+    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
+        self.served.retain(|_, served| !served.is_of(peer));
+        self.forget_pulls(peer);
+        if let Some(slots) = self.holders.remove(peer) {
+            for slot in slots {
+                cx.local.detach(slot, false, cx.out);
+            }
+            cx.local.settle(cx.out);
+        }
+        self.revocations_without(peer);
+    }
+}
