@@ -6,11 +6,11 @@ use hydrant_conduit::{Error, Key, Posted, Rank, Remote, Ticket, memory::Place as
 
 use crate::{
     conduit::Verbs,
-    lane::{Access, State, Whole, Work},
+    connection::{Access, Operation, Whole},
     table,
 };
 
-/// Bytes of an access that takes so little time that nobody minds if completions and the lane are
+/// Bytes of an access that takes so little time that nobody minds if completions and the connection are
 /// left to it meanwhile.
 const SHORT: u64 = 4096;
 
@@ -19,8 +19,13 @@ const UNNAMED: Ticket = Ticket(0);
 
 impl Verbs {
     /// A write or a read; `WATCHED`: and looks a moment whether it has ended.
+    ///
+    /// # Safety
+    /// Until the operation is complete `local` stays as it is for a write, and is written to by
+    /// nobody else for a read; under [`Key::ANY`] the peer bears the change of what is at
+    /// `remote`. As [`Conduit::write`](hydrant_conduit::Conduit::write).
     #[inline(always)] // all that a hit costs, in one function for each kind
-    pub(crate) fn access<const WATCHED: bool>(
+    pub(crate) unsafe fn access<const WATCHED: bool>(
         &self,
         peer: Rank,
         write: bool,
@@ -29,13 +34,15 @@ impl Verbs {
         local_key: Key,
     ) -> Result<Posted, Error> {
         let shared = &*self.shared;
-        shared.standings.present(peer)?;
-        if peer == shared.rank {
+        shared.peers.standings().present(peer)?;
+        if peer == shared.endpoint.rank() {
             return self.copy(write, remote, local, local_key);
         }
         let lkey = self.own_side(write, local, local_key)?;
         let rkey = match remote.key {
-            Key::ANY if shared.caps.any_address => Some(shared.places[peer.index()].everything),
+            Key::ANY if shared.endpoint.caps().any_address => {
+                Some(shared.endpoint.addresses()[peer.index()].everything)
+            }
             key => table::remote(key),
         };
         let Some(rkey) = rkey else {
@@ -60,41 +67,55 @@ impl Verbs {
                 len: local.len,
             },
         };
-        let lane = &shared.peer(peer).lane;
+        let connection = shared.peers.get(peer).connection();
         if WATCHED
             && local.len <= SHORT
-            && let Some(outcome) = shared.ask_alone(peer, lane, &whole)
+            // SAFETY: the same contract, with memory that `own_side` found registered, or that is
+            // taken along with the request.
+            && let Some(outcome) = unsafe {
+                (shared.completions).ask_alone(&shared.peers, peer, connection, &whole)
+            }
         {
             return outcome;
         }
-        whole.ticket = shared.ticket();
-        let id = if local.len <= shared.roads.longest {
-            let mut lane = lane.lock();
-            if lane.state == State::Ended {
+        whole.ticket = shared.peers.ticket();
+        let id = if local.len <= shared.peers.pool().limits().longest {
+            let mut connection = connection.lock();
+            if connection.has_ended() {
                 return Err(Error::PeerLost(peer));
             }
-            shared.ask(peer, &mut lane, Work::Access(whole))
+            // SAFETY: as above.
+            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(whole)) }
         } else {
-            self.in_parts(peer, whole)?;
+            // SAFETY: as above.
+            unsafe { self.in_parts(peer, whole)? };
             None
         };
-        if WATCHED && let Some(outcome) = shared.watch(lane, id, whole.ticket) {
+        if WATCHED
+            && let Some(outcome) =
+                shared
+                    .completions
+                    .watch(&shared.peers, connection, id, whole.ticket)
+        {
             return outcome.map(|()| Posted::Done);
         }
         Ok(Posted::Pending(whole.ticket))
     }
 
     /// Asks for what is too long for one request.
+    ///
+    /// # Safety
+    /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole.
     #[cold]
-    fn in_parts(&self, peer: Rank, access: Access) -> Result<(), Error> {
+    unsafe fn in_parts(&self, peer: Rank, access: Access) -> Result<(), Error> {
         let shared = &*self.shared;
-        let mut lane = shared.peer(peer).lane.lock();
-        if lane.state == State::Ended {
+        let mut connection = shared.peers.get(peer).connection().lock();
+        if connection.has_ended() {
             return Err(Error::PeerLost(peer));
         }
         let (mut at, all) = (0, access.whole.len);
         while at < all {
-            let len = shared.roads.longest.min(all - at);
+            let len = shared.peers.pool().limits().longest.min(all - at);
             let part = Access {
                 last: at + len == all,
                 addr: access.addr + at,
@@ -102,7 +123,8 @@ impl Verbs {
                 remote: access.remote.wrapping_add(at),
                 ..access
             };
-            shared.ask(peer, &mut lane, Work::Access(part));
+            // SAFETY: the same contract: the part lies within the whole.
+            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(part)) };
             at += len;
         }
         Ok(())
@@ -112,14 +134,14 @@ impl Verbs {
     #[inline]
     fn own_side(&self, write: bool, local: Memory, key: Key) -> Result<u32, Error> {
         let shared = &*self.shared;
-        let inline = shared.roads.inline.into();
+        let inline = shared.peers.pool().limits().inline.into();
         if key == Key::ANY && write && local.len <= inline {
             return Ok(0);
         }
         if let (Key::ANY, Some(everything)) = (key, &self.everything) {
             return Ok(everything.lkey);
         }
-        let (peer, word) = (shared.rank, key.0);
+        let (peer, word) = (shared.endpoint.rank(), key.0);
         let extent = (shared.table.find(key)).ok_or(Error::Revoked { peer, key: word })?;
         if !extent.covers(local.addr, local.len) {
             return Err(Error::OutOfExtent {
@@ -138,7 +160,7 @@ impl Verbs {
 
     /// An access to own memory: a copy by the processor.
     fn copy(&self, write: bool, remote: Remote, local: Memory, key: Key) -> Result<Posted, Error> {
-        let (peer, len, addr) = (self.shared.rank, local.len, remote.offset);
+        let (peer, len, addr) = (self.shared.endpoint.rank(), local.len, remote.offset);
         if remote.key == Key::ANY {
             return self.copy_to(write, addr, local);
         }
@@ -163,7 +185,7 @@ impl Verbs {
 
     /// Whether peers, and so the own NIC, may write there.
     pub(crate) fn check_own(&self, at: Remote, len: u64) -> Result<(), Error> {
-        let (peer, key, addr) = (self.shared.rank, at.key.0, at.offset);
+        let (peer, key, addr) = (self.shared.endpoint.rank(), at.key.0, at.offset);
         let extent = self.shared.table.find_remote(at.key);
         let extent = extent.ok_or(Error::Revoked { peer, key })?;
         if !extent.covers(addr, len) {
@@ -181,7 +203,7 @@ impl Verbs {
     }
 
     fn copy_to(&self, write: bool, addr: u64, local: Memory) -> Result<Posted, Error> {
-        let (peer, len) = (self.shared.rank, local.len);
+        let (peer, len) = (self.shared.endpoint.rank(), local.len);
         // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
         // bears it.
         let there = unsafe { Memory::new(addr, len) };

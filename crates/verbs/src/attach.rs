@@ -2,10 +2,7 @@
 
 #![allow(unsafe_code)] // registers everything where the NIC pages
 
-use std::{
-    io,
-    sync::{Arc, atomic::AtomicU32},
-};
+use std::{io, sync::Arc};
 
 use bytemuck::Zeroable;
 use hydrant_conduit::{
@@ -17,20 +14,25 @@ use rustc_hash::FxHasher;
 
 use crate::{
     Options, Verbs,
-    control::{self, Post},
-    device, inbox,
-    lane::Roads,
+    address::EndpointAddress,
+    completions::Completions,
+    connection::{Limits, SendPool},
+    control,
+    datagrams::Datagrams,
+    device,
+    endpoint::{Endpoint, Parts},
+    inbox,
+    memlock::pinned_out,
     message::{FRONT, MAX_ARGS, MAX_WINDOW},
     nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
-    place::Place,
     probe,
-    shared::{Parts, Shared},
+    shared::Shared,
     slots::{ReceiveSlots, SendSlots},
     table::Table,
     words::Words,
 };
 
-/// Requests with the NIC on one lane, and on all.
+/// Requests with the NIC on one connection, and on all.
 const DEPTH: u32 = 128;
 const ALL_DEPTH: u32 = 4096;
 /// Bytes that a NIC is asked to take along with a request, the most it grants first.
@@ -53,24 +55,24 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         let (most, port) = (nic.limits.queue_pairs, &nic.port);
         tracing::warn!(%port, most, "the NIC has no queue pairs for a rank that speaks to all");
     }
-    let post =
-        Post::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
-    // SAFETY: peers are told the key; that they may change any memory is what the user of
-    // `Key::ANY` vouches for, and nobody else is told.
+    let datagrams =
+        Datagrams::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
+    // SAFETY: peers are parameters the key; that they may change any memory is what the user of
+    // `Key::ANY` vouches for, and nobody else is parameters.
     let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
     let everything = everything.and_then(Result::ok);
     let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
     let completions = ALL_DEPTH.min(nic.limits.completions);
     let sent = queue(&channel, completions)?;
     let depth = DEPTH.min(nic.limits.work_requests);
-    let card = Place {
+    let own = EndpointAddress {
         extents: u32::try_from(options.extents)
             .unwrap_or(u32::MAX)
             .min(nic.limits.regions),
         inline: granted_inline(&nic, &sent, depth)?,
-        ..card(&nic, &post, everything.as_ref())
+        ..own_address(&nic, &datagrams, everything.as_ref())
     };
-    let (places, told) = exchange(bootstrap, card, costs(&nic)?)?;
+    let (addresses, parameters) = exchange(bootstrap, own, costs(&nic)?)?;
     let slot = (FRONT + options.payload).next_multiple_of(64);
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
@@ -88,17 +90,18 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         .map_err(|cause| made("the shared receive queue", cause))
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
-    let fixed = pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Post::BYTES);
+    let fixed =
+        pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Datagrams::BYTES);
     let of_a_pair = pages(in_chunk as usize * slot);
-    let registration = registration(&places, &told);
+    let registration = registration(&addresses, &parameters);
     let (extents, inline) = (registration.max_extents, registration.inline as u32);
     let caps = Caps {
         name: "verbs",
         registration: Some(registration),
         reads: true,
-        any_address: places.iter().all(|place| place.everything != 0),
+        any_address: addresses.iter().all(|address| address.everything != 0),
         stores_wake: false,
-        atomics: Place::atomics_of(&places),
+        atomics: EndpointAddress::atomics_of(&addresses),
         max_args: MAX_ARGS,
         max_payload: options.payload,
         segment: options.segment,
@@ -112,33 +115,30 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ACK_TIMEOUT
     };
     let longest = nic.port.max_message.max(1 << 20).into();
-    let shared = Arc::new(Shared::new(Parts {
+    let endpoint = Endpoint::new(Parts {
         rank: Rank(rank),
         caps,
         ack_timeout: options.ack_timeout.unwrap_or(ack_timeout).min(31),
-        places,
-        secret: told.secret,
-        table: Table::new(extents.unwrap_or(1)),
-        roads: Roads {
-            slots: sends,
-            words,
-            posted: AtomicU32::new(0),
-            // One more may be on its way uncounted: see `Lane::post_alone`.
-            most_posted: completions.saturating_sub(1).max(1),
-            depth: depth as usize,
-            inline,
-            longest,
-        },
+        addresses,
+        secret: parameters.secret,
         receives,
         window,
         shared_queue,
-        sent,
-        received,
-        channel,
         segment: Segment::new(options.segment)?,
-        post,
         nic,
-    })?);
+    });
+    let limits = Limits {
+        // One more may be on its way uncounted: see `Connection::post_alone`.
+        posted: completions.saturating_sub(1).max(1),
+        depth: depth as usize,
+        inline,
+        longest,
+    };
+    let pool = SendPool::new(sends, words, limits);
+    let table = Table::new(extents.unwrap_or(1));
+    let completions = Completions::new(sent, received, channel);
+    let shared = Shared::new(endpoint, table, pool, completions, datagrams)?;
+    let shared = Arc::new(shared);
     let control = control::start(Arc::clone(&shared), options.peer_timeout)?;
     let verbs = Verbs::new(shared, control, everything);
     // Nobody is called before there is somebody to answer.
@@ -153,44 +153,31 @@ fn made(what: &'static str, cause: io::Error) -> Error {
     })
 }
 
-/// The error of a process that is held to a limit of what it may pin, if that may be the cause.
-pub(crate) fn pinned_out(cause: &io::Error) -> Option<Error> {
-    let limit = match cause.raw_os_error() {
-        Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => memlock()?,
-        _ => return None,
-    };
-    Some(Error::Exhausted {
-        what: "bytes that this process may pin (RLIMIT_MEMLOCK)",
-        limit,
-        remedy: "raise it: ulimit -l, or memlock in /etc/security/limits.conf",
-    })
-}
-
-fn card(nic: &Nic, post: &Post, everything: Option<&Region>) -> Place {
-    Place {
+fn own_address(nic: &Nic, datagrams: &Datagrams, everything: Option<&Region>) -> EndpointAddress {
+    EndpointAddress {
         gid: nic.port.gid,
         host: host_name(),
-        datagrams: post.number(),
+        datagrams: datagrams.number(),
         mtu: nic.port.mtu,
         pid: std::process::id(),
         lid: nic.port.lid,
         reads: nic.limits.reads_answered.into(),
         everything: everything.map_or(0, |region| region.rkey),
-        version: Place::VERSION,
+        version: EndpointAddress::VERSION,
         pinnable: pinnable(),
         memlock: memlock().unwrap_or(u64::MAX),
         extents: 0,
         extent_bytes: nic.limits.region_bytes,
         inline: 0,
-        atomics: Place::code_of(nic.limits.atomics),
-        datagrams_key: post.key(),
+        atomics: EndpointAddress::code_of(nic.limits.atomics),
+        datagrams_key: datagrams.key(),
     }
 }
 
 /// What rank 0 tells all: the same holds for every rank.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Told {
+struct JobParameters {
     /// Drawn for the job: strangers do not know it.
     secret: [u8; 16],
     /// What registering and deregistering costs, for each operation and page, and copying a byte.
@@ -200,38 +187,40 @@ struct Told {
 /// Where every rank is, and what rank 0 tells.
 fn exchange(
     bootstrap: &mut dyn Bootstrap,
-    card: Place,
+    own: EndpointAddress,
     costs: [f64; 5],
-) -> Result<(Box<[Place]>, Told), Error> {
-    let mut value = bytemuck::bytes_of(&card).to_vec();
+) -> Result<(Box<[EndpointAddress]>, JobParameters), Error> {
+    let mut value = bytemuck::bytes_of(&own).to_vec();
     if bootstrap.rank() == 0 {
         let mut secret = [0; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
             .map_err(|cause| Error::system("drawing the job's secret", cause))?;
-        value.extend(bytemuck::bytes_of(&Told { secret, costs }));
+        value.extend(bytemuck::bytes_of(&JobParameters { secret, costs }));
     }
     bootstrap.put("verbs", &value).map_err(unreachable)?;
     bootstrap.fence().map_err(unreachable)?;
-    let mut places = vec![Place::zeroed(); bootstrap.size() as usize];
-    let mut told = None;
-    for (rank, place) in (0..).zip(&mut places) {
+    let mut addresses = vec![EndpointAddress::zeroed(); bootstrap.size() as usize];
+    let mut parameters = None;
+    for (rank, address) in (0..).zip(&mut addresses) {
         let value = bootstrap.get(rank, "verbs").map_err(unreachable)?;
         let bad = || {
             let what = format!("rank {rank} says of its NIC what no rank can read");
             Error::Unreachable(what)
         };
-        let (card, rest) = value.split_at_checked(size_of::<Place>()).ok_or_else(bad)?;
-        *place = bytemuck::try_pod_read_unaligned(card).map_err(|_| bad())?;
-        if place.version != Place::VERSION {
+        let (own, rest) = value
+            .split_at_checked(size_of::<EndpointAddress>())
+            .ok_or_else(bad)?;
+        *address = bytemuck::try_pod_read_unaligned(own).map_err(|_| bad())?;
+        if address.version != EndpointAddress::VERSION {
             let what = format!("rank {rank} is of another version of hydrant");
             return Err(Error::Unreachable(what));
         }
         if rank == 0 {
-            told = Some(bytemuck::try_pod_read_unaligned(rest).map_err(|_| bad())?);
+            parameters = Some(bytemuck::try_pod_read_unaligned(rest).map_err(|_| bad())?);
         }
     }
     let nobody = || Error::Unreachable("a job of no ranks".to_owned());
-    Ok((places.into(), told.ok_or_else(nobody)?))
+    Ok((addresses.into(), parameters.ok_or_else(nobody)?))
 }
 
 /// Bytes of the whole pages that so many take: what is registered is pinned page by page.
@@ -278,16 +267,16 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
 }
 
 /// What registering costs and allows, the same at every rank: the least that one has.
-fn registration(places: &[Place], told: &Told) -> Registration {
-    let share = |place: &Place| {
-        let here = places
+fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Registration {
+    let share = |address: &EndpointAddress| {
+        let here = addresses
             .iter()
-            .filter(|other| other.host == place.host)
+            .filter(|other| other.host == address.host)
             .count() as u64;
-        (place.pinnable / here.max(1)).min(place.memlock)
+        (address.pinnable / here.max(1)).min(address.memlock)
     };
-    let least = |of: &dyn Fn(&Place) -> u64| {
-        usize::try_from(places.iter().map(of).min().unwrap_or(0)).unwrap_or(usize::MAX)
+    let least = |of: &dyn Fn(&EndpointAddress) -> u64| {
+        usize::try_from(addresses.iter().map(of).min().unwrap_or(0)).unwrap_or(usize::MAX)
     };
     let [
         register_op,
@@ -295,7 +284,7 @@ fn registration(places: &[Place], told: &Told) -> Registration {
         deregister_op,
         deregister_page,
         copy,
-    ] = told.costs;
+    ] = parameters.costs;
     let cost = |per_op_ns, per_page_ns| Cost {
         per_op_ns,
         per_page_ns,
@@ -305,15 +294,15 @@ fn registration(places: &[Place], told: &Told) -> Registration {
         register: cost(register_op, register_page),
         deregister: cost(deregister_op, deregister_page),
         copy_ns_per_byte: copy,
-        max_extents: Some(least(&|place| place.extents.into())),
-        max_extent: least(&|place| place.extent_bytes).min(1 << 40),
+        max_extents: Some(least(&|address| address.extents.into())),
+        max_extent: least(&|address| address.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,
-        inline: least(&|place| place.inline.into()),
+        inline: least(&|address| address.inline.into()),
     }
 }
 
-/// The host's identity, as short as a card has it.
+/// The host's identity, as short as a own has it.
 fn host_name() -> [u8; 16] {
     use std::hash::{BuildHasher, BuildHasherDefault};
     let hasher = BuildHasherDefault::<FxHasher>::default();

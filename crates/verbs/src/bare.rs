@@ -17,12 +17,13 @@ use bytemuck::{Pod, Zeroable};
 use hydrant_conduit::{Permission, memory::PAGE};
 
 use crate::{
-    Options, device, ffi,
+    Options,
+    address::EndpointAddress,
+    device, ffi,
     nic::{
-        Batch, Buffer, Channel, CompletionQueue, Connect, Nic, QueuePair, Region, Request,
-        SharedQueue, blank,
+        Batch, Buffer, Channel, CompletionQueue, Connect, Nic, QueuePair, Region, SharedQueue,
+        WorkRequest, blank,
     },
-    place::Place,
 };
 
 /// Requests under way at once, at most.
@@ -31,12 +32,12 @@ const DEPTH: usize = 64;
 const INLINE: [u32; 4] = [220, 128, 64, 0];
 /// Receive buffers, of which a ping-pong uses one at a time.
 const RECEIVES: u64 = 4;
-/// Of so many messages one has its completion told.
-const SILENT: u32 = 16;
+/// Of so many messages one is signaled.
+const UNSIGNALED: u32 = 16;
 /// Bytes of the longest message.
 const MESSAGE: usize = PAGE;
-/// Where both ends start to count packets.
-const FIRST_PACKET: u32 = 0x51;
+/// The first PSN of both ends.
+const FIRST_PSN: u32 = 0x51;
 /// 67 ms: far above any answer of a peer that lives, soft-RoCE in a virtual machine included.
 const ACK_TIMEOUT: u8 = 14;
 
@@ -60,7 +61,7 @@ pub struct Bare {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Card {
-    place: Place,
+    address: EndpointAddress,
     pair: u32,
     rkey: u32,
     addr: u64,
@@ -120,15 +121,15 @@ impl Bare {
     pub fn card(&self) -> [u64; Self::CARD] {
         let far = self.memory.at(self.half, self.half);
         let port = &self.nic.port;
-        let place = Place {
+        let address = EndpointAddress {
             gid: port.gid,
             mtu: port.mtu,
             lid: port.lid,
             reads: self.nic.limits.reads_answered.into(),
-            ..Place::zeroed()
+            ..EndpointAddress::zeroed()
         };
         bytemuck::cast(Card {
-            place,
+            address,
             pair: self.pair.number,
             rkey: self.memory.rkey(),
             addr: far.expose_provenance() as u64,
@@ -143,9 +144,9 @@ impl Bare {
     pub fn connect(&mut self, card: [u64; Self::CARD]) -> io::Result<()> {
         let card: Card = bytemuck::cast(card);
         self.pair.connect(&Connect {
-            place: &card.place,
+            address: &card.address,
             number: card.pair,
-            packet: FIRST_PACKET,
+            psn: FIRST_PSN,
             timeout: ACK_TIMEOUT,
         })?;
         self.peer = Some(card);
@@ -229,7 +230,7 @@ impl Bare {
         }
         let inline = direction == Direction::Write && len <= self.pair.inline;
         let mut batch = Batch::new();
-        batch.push(&Request {
+        batch.push(&WorkRequest {
             id: 0,
             opcode: match direction {
                 Direction::Write => ffi::IBV_WR_RDMA_WRITE,
@@ -261,7 +262,7 @@ impl Bare {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut batch = Batch::new();
-        batch.push(&Request {
+        batch.push(&WorkRequest {
             id: 0,
             opcode: ffi::IBV_WR_SEND,
             addr: self.messages.at(0, len).expose_provenance() as u64,
@@ -274,13 +275,13 @@ impl Bare {
             immediate: 0,
         });
         self.sent += 1;
-        let told = self.sent.is_multiple_of(SILENT);
-        if told {
+        let signaled = self.sent.is_multiple_of(UNSIGNALED);
+        if signaled {
             batch.signal_last();
         }
         // SAFETY: as in `once`; the buffer is only read.
         unsafe { self.pair.post(&mut batch) }?;
-        if told { self.completed(1) } else { Ok(()) }
+        if signaled { self.completed(1) } else { Ok(()) }
     }
 
     /// Waits for a message, and gives its buffer to the NIC again.

@@ -4,13 +4,9 @@
 
 use std::{
     io,
-    os::fd::AsFd,
     sync::{
         Arc,
-        atomic::{
-            AtomicU32,
-            Ordering::{Relaxed, SeqCst},
-        },
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -24,11 +20,12 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    attach::pinned_out,
-    control::{Command, Datagram},
+    commands::Command,
+    connection,
+    datagram::Datagram,
     inbox::Inbox,
-    lane::{self, Work},
-    message::{self, MAX_ARGS, Sort},
+    memlock::pinned_out,
+    message::{self, Sort},
     nic::Region,
     shared::Shared,
     sleepers::{Listens, Woken},
@@ -70,14 +67,14 @@ impl Verbs {
 
     /// The port that this rank uses.
     pub fn port(&self) -> &crate::Port {
-        &self.shared.nic.port
+        &self.shared.endpoint.nic().port
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let segment = self.shared.caps.segment;
+        let segment = self.shared.endpoint.caps().segment;
         if len > segment || offset > segment - len {
             return Err(Error::OutOfExtent {
-                peer: self.shared.rank,
+                peer: self.shared.endpoint.rank(),
                 offset: offset as u64,
                 len: len as u64,
                 extent: segment as u64,
@@ -89,10 +86,13 @@ impl Verbs {
     /// Whether something has arrived, or ended, that nobody was told of; unless another thread is
     /// about to find out.
     fn has_news(&self) -> Option<bool> {
-        if self.shared.reap_all() || self.shared.has_ended() || !self.shared.loopback.is_empty() {
+        let shared = &*self.shared;
+        let ended =
+            shared.completions.poll_all_sent(&shared.peers) || shared.completions.has_ended();
+        if ended || !shared.loopback.is_empty() {
             return Some(true);
         }
-        Some(self.try_inbox()?.has_arrived(&self.shared))
+        Some(self.try_inbox()?.has_arrived(shared))
     }
 
     /// The inbox, unless another thread polls.
@@ -111,14 +111,9 @@ impl Verbs {
         }
     }
 
-    fn arm(&self) -> io::Result<()> {
-        self.shared.sent.arm()?;
-        self.shared.received.arm()
-    }
-
     /// Why memory could not be registered.
     fn refusal(&self, cause: &io::Error, addr: u64, len: u64, permission: Permission) -> Error {
-        let peer = self.shared.rank;
+        let peer = self.shared.endpoint.rank();
         // SAFETY: nothing is stored by way of this place.
         let memory = unsafe { Memory::new(addr, len) };
         match cause.raw_os_error() {
@@ -128,7 +123,7 @@ impl Verbs {
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
                 pinned_out(cause).unwrap_or(Error::Exhausted {
                     what: "memory regions of the NIC, or memory to pin",
-                    limit: self.shared.nic.limits.regions.into(),
+                    limit: self.shared.endpoint.nic().limits.regions.into(),
                     remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
                 })
             }
@@ -151,8 +146,8 @@ impl Verbs {
         was: *mut u64,
     ) -> Result<Posted, Error> {
         let shared = &*self.shared;
-        shared.standings.present(peer)?;
-        if shared.caps.atomics.is_none() {
+        shared.peers.standings().present(peer)?;
+        if shared.endpoint.caps().atomics.is_none() {
             let what = "an atomic operation of the network";
             let cause = "not every rank's NIC has them".to_owned();
             return Err(Error::System { what, cause });
@@ -161,23 +156,23 @@ impl Verbs {
         if !offset.is_multiple_of(8) {
             return Err(Error::Misaligned { peer, addr: offset });
         }
-        let own = peer == shared.rank;
+        let own = peer == shared.endpoint.rank();
         if own {
             self.check_own(word, 8)?;
         }
         let key = key.0;
         let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
         let ticket = if own {
-            shared.own_ticket()
+            shared.peers.own_ticket()
         } else {
-            shared.ticket()
+            shared.peers.ticket()
         };
         let (operands, swaps) = match operation {
             Atomic::Add(value) => ([value, 0], false),
             Atomic::CompareSwap { expected, value } => ([expected, value], true),
         };
-        let mut lane = shared.peer(peer).lane.lock();
-        if lane.state == lane::State::Ended {
+        let mut connection = shared.peers.get(peer).connection().lock();
+        if connection.has_ended() {
             let what = "reaching own memory through the NIC";
             let cause = "it failed before".to_owned();
             return Err(match own {
@@ -185,7 +180,7 @@ impl Verbs {
                 false => Error::PeerLost(peer),
             });
         }
-        let atomic = lane::Atomic {
+        let atomic = connection::Atomic {
             ticket,
             operands,
             swaps,
@@ -195,30 +190,16 @@ impl Verbs {
             was: was.expose_provenance(),
             word: None,
         };
-        shared.ask(peer, &mut lane, Work::Atomic(atomic));
-        drop(lane);
+        // SAFETY: `was` is writable by nobody else until the operation is complete, says the caller.
+        unsafe { (shared.peers).ask(peer, &mut connection, connection::Operation::Atomic(atomic)) };
+        drop(connection);
         if own {
-            return shared.wait_for_own(ticket).map(|()| Posted::Done);
+            return shared
+                .completions
+                .wait_for_own(&shared.peers, ticket)
+                .map(|()| Posted::Done);
         }
         Ok(Posted::Pending(ticket))
-    }
-}
-
-impl Shared {
-    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
-        if message.args.len() > MAX_ARGS {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: MAX_ARGS,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
-        Ok(())
     }
 }
 
@@ -229,15 +210,15 @@ impl Shared {
 //         4. They come from `shared`, which does not change.
 unsafe impl Conduit for Verbs {
     fn rank(&self) -> Rank {
-        self.shared.rank
+        self.shared.endpoint.rank()
     }
 
     fn size(&self) -> u32 {
-        self.shared.size
+        self.shared.endpoint.size()
     }
 
     fn caps(&self) -> &Caps {
-        &self.shared.caps
+        self.shared.endpoint.caps()
     }
 
     unsafe fn register(
@@ -255,7 +236,7 @@ unsafe impl Conduit for Verbs {
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
             // SAFETY: the same contract.
-            let region = unsafe { Region::new(&self.shared.nic, addr, len, permission) };
+            let region = unsafe { Region::new(self.shared.endpoint.nic(), addr, len, permission) };
             region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
         });
         let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
@@ -263,7 +244,7 @@ unsafe impl Conduit for Verbs {
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
-        let (peer, word) = (self.shared.rank, key.0);
+        let (peer, word) = (self.shared.endpoint.rank(), key.0);
         let removed = self.shared.table.remove(key);
         let (region, place) = removed.ok_or(Error::Revoked { peer, key: word })?;
         // When the NIC has let go of the memory, the place is free.
@@ -283,58 +264,58 @@ unsafe impl Conduit for Verbs {
         // SAFETY: a put only reads it, and for a get it is writable by nobody else until the
         //         operation is complete, says the caller (1).
         let memory = unsafe { Memory::new(addr as u64, len as u64) };
-        match (access.operation, access.waits) {
-            (Operation::Put, true) => self.access::<true>(peer, true, remote, memory, key),
-            (Operation::Put, false) => self.access::<false>(peer, true, remote, memory, key),
-            (_, true) => self.access::<true>(peer, false, remote, memory, key),
-            (_, false) => self.access::<false>(peer, false, remote, memory, key),
+        let put = access.operation == Operation::Put;
+        if access.waits {
+            // SAFETY: the same contract.
+            unsafe { self.access::<true>(peer, put, remote, memory, key) }
+        } else {
+            // SAFETY: the same contract.
+            unsafe { self.access::<false>(peer, put, remote, memory, key) }
         }
     }
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         let shared = &*self.shared;
-        shared.check(message)?;
-        shared.standings.present(peer)?;
-        if peer == shared.rank {
-            return Ok(shared.loopback.send(shared, message));
+        shared.endpoint.check(message)?;
+        shared.peers.standings().present(peer)?;
+        if peer == shared.endpoint.rank() {
+            let own = shared.peers.get(peer).credits();
+            let sent = shared.loopback.send(own, shared.endpoint.window(), message);
+            if sent == Sent::Yes {
+                shared.completions.sleepers().arrived();
+            }
+            return Ok(sent);
         }
-        let state = shared.peer(peer);
-        let window = u64::from(shared.window);
-        let full = || {
-            state
-                .sent
-                .load(Relaxed)
-                .saturating_sub(state.handled.load(Relaxed))
-                >= window
-        };
+        let state = shared.peers.get(peer);
+        let (credits, window) = (state.credits(), shared.endpoint.window());
+        let full = || credits.is_full(window);
         if full() {
             return Ok(Sent::Full);
         }
-        let Some(mut slot) = shared.roads.slots.take() else {
+        let Some(mut slot) = shared.peers.pool().slots().take() else {
             return Ok(Sent::Full);
         };
-        let done = state.done.load(Relaxed);
-        let bytes = shared.roads.slots.bytes(&mut slot);
-        let (front, len) = message::encode(Sort::Request, message, done, bytes);
-        let mut lane = state.lane.lock();
-        if lane.state == lane::State::Ended {
-            shared.roads.slots.give_back(slot);
+        let served = credits.served();
+        let bytes = shared.peers.pool().slots().bytes(&mut slot);
+        let (front, len) = message::encode(Sort::Request, message, served, bytes);
+        let mut connection = state.connection().lock();
+        if connection.has_ended() {
+            shared.peers.pool().slots().give_back(slot);
             return Err(Error::PeerLost(peer));
         }
         if full() {
-            shared.roads.slots.give_back(slot);
+            shared.peers.pool().slots().give_back(slot);
             return Ok(Sent::Full);
         }
-        state.told.store(done, Relaxed);
-        state.sent.fetch_add(1, Relaxed);
-        let len = len as u32;
-        shared.ask(peer, &mut lane, Work::Send { slot, len, front });
+        credits.note_credited(served);
+        credits.note_sent();
+        (shared.peers).ask_send(peer, &mut connection, slot, len, front);
         Ok(Sent::Yes)
     }
 
     fn handled(&self, peer: Rank) -> (u64, u64) {
-        match self.shared.known(peer.0) {
-            Some(peer) => (peer.handled.load(Relaxed), peer.sent.load(Relaxed)),
+        match self.shared.peers.known(peer.0) {
+            Some(peer) => peer.credits().progress(),
             None => (0, 0),
         }
     }
@@ -345,11 +326,11 @@ unsafe impl Conduit for Verbs {
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
-        self.shared.reap_all();
+        self.shared.completions.poll_all_sent(&self.shared.peers);
         let mut inbox = self.inbox.lock();
         let mut count = 0;
         // What can have arrived by now is bounded; what arrives meanwhile may wait.
-        for _ in 0..=2 * self.shared.window * self.shared.size {
+        for _ in 0..=2 * self.shared.endpoint.window() * self.shared.endpoint.size() {
             match inbox.poll(&self.shared, sink) {
                 0 => break,
                 delivered => count += delivered,
@@ -361,7 +342,7 @@ unsafe impl Conduit for Verbs {
 
 impl Segments for Verbs {
     fn window(&self, peer: Rank) -> Option<&Window> {
-        (peer == self.shared.rank).then_some(&self.shared.segment.window)
+        (peer == self.shared.endpoint.rank()).then_some(&self.shared.endpoint.segment().window)
     }
 
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
@@ -375,55 +356,58 @@ impl Segments for Verbs {
 
     fn decommit(&self, offset: usize, len: usize) {
         if self.segment_part(offset, len).is_ok() {
-            self.shared.segment.discard(offset, len);
+            self.shared.endpoint.segment().discard(offset, len);
         }
     }
 }
 
 impl Membership for Verbs {
     fn standing(&self, peer: Rank) -> Standing {
-        self.shared.standings.of(peer)
+        self.shared.peers.standings().of(peer)
     }
 
     fn first_lost(&self) -> Option<Rank> {
-        self.shared.standings.first_lost()
+        self.shared.peers.standings().first_lost()
     }
 
     fn changes(&self) -> u64 {
-        self.shared.standings.changes()
+        self.shared.peers.standings().changes()
     }
 
     fn leave(&self, orderly: bool) {
         let shared = &*self.shared;
-        if shared.left.swap(true, SeqCst) {
+        if !shared.begin_to_leave() {
             return;
         }
         // What was sent is delivered before the end is told.
         let since = Instant::now();
         while orderly && since.elapsed() < DELIVERY {
-            shared.reap();
-            shared.flush();
+            shared.completions.poll_sent(&shared.peers);
+            shared.peers.flush();
             let kept = self
                 .try_inbox()
                 .is_none_or(|mut inbox| inbox.send_kept(shared));
-            if !kept && shared.is_quiet() {
+            if !kept && shared.peers.is_quiet() {
                 break;
             }
             thread::sleep(Duration::from_micros(50));
         }
-        shared.standings.end(shared.rank, orderly);
-        shared.commands.give(Command::Leave(orderly));
-        shared.sleepers.wake_all();
+        shared
+            .peers
+            .standings()
+            .end(shared.endpoint.rank(), orderly);
+        shared.peers.commands().give(Command::Leave(orderly));
+        shared.completions.sleepers().wake_all();
     }
 
     fn expel(&self, peer: Rank) {
-        self.shared.commands.give(Command::Expel(peer));
+        self.shared.peers.commands().give(Command::Expel(peer));
     }
 }
 
 impl Sleep for Verbs {
     fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
-        (peer == self.shared.rank).then_some(&self.shared.segment.wake_word)
+        (peer == self.shared.endpoint.rank()).then_some(&self.shared.endpoint.segment().wake_word)
     }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
@@ -431,8 +415,8 @@ impl Sleep for Verbs {
             Sleeper::Nap => Listens::No,
             _ => Listens::Yes,
         };
-        let seat = match self.shared.sleepers.sit(listens) {
-            Ok(seat) => seat,
+        let waiter = match self.shared.completions.sleepers().enter(listens) {
+            Ok(waiter) => waiter,
             Err(cause) => {
                 tracing::error!(%cause, "a thread that should sleep cannot");
                 return thread::yield_now();
@@ -440,11 +424,11 @@ impl Sleep for Verbs {
         };
         if listens == Listens::No {
             if !ready() {
-                seat.sleep(None, timeout);
+                waiter.sleep(None, timeout);
             }
             return;
         }
-        if let Err(cause) = self.arm() {
+        if let Err(cause) = self.shared.completions.arm() {
             tracing::error!(%cause, "a thread that should sleep cannot");
             return thread::yield_now();
         }
@@ -459,42 +443,47 @@ impl Sleep for Verbs {
         if ready() {
             return;
         }
-        let channel = &self.shared.channel;
-        if seat.sleep(Some(channel.as_fd()), timeout) == Woken::Channel && channel.clear() {
-            seat.tell_others();
+        let completions = &self.shared.completions;
+        let woken = waiter.sleep(Some(completions.channel()), timeout);
+        if woken == Woken::Channel && completions.clear_channel() {
+            waiter.notify_others();
         }
     }
 
     fn notify(&self, peer: Rank) {
-        if peer == self.shared.rank {
-            self.shared.sleepers.wake_all();
+        if peer == self.shared.endpoint.rank() {
+            self.shared.completions.sleepers().wake_all();
         }
     }
 
     fn wake(&self, peer: Rank) {
         let shared = &*self.shared;
-        if peer == shared.rank {
-            shared.sleepers.wake_all();
-        } else if let Some(place) = shared.places.get(peer.index()) {
-            let number = shared.wakes.fetch_add(1, Relaxed);
-            let wake = Datagram::wake(shared.rank.0, number).sealed(shared.secret);
+        if peer == shared.endpoint.rank() {
+            shared.completions.sleepers().wake_all();
+        } else if let Some(address) = shared.endpoint.addresses().get(peer.index()) {
+            let number = shared.next_wake();
+            let wake =
+                Datagram::wake(shared.endpoint.rank().0, number).sealed(shared.endpoint.secret());
             // Known before the answer can come.
-            shared.commands.give(Command::SeeAwake(peer, number));
-            shared.post.send(peer.0, place, &wake);
+            shared
+                .peers
+                .commands()
+                .give(Command::SeeAwake(peer, number));
+            shared.datagrams.send(peer.0, address, &wake);
         }
     }
 }
 
 impl Clock for Verbs {
     fn now(&self) -> Duration {
-        self.shared.started.elapsed()
+        self.shared.endpoint.now()
     }
 }
 
 impl Drop for Verbs {
     fn drop(&mut self) {
         self.leave(false);
-        self.shared.commands.give(Command::Stop);
+        self.shared.peers.commands().give(Command::Stop);
         if let Some(control) = self.control.take()
             && control.join().is_err()
         {

@@ -5,20 +5,18 @@
 //! that stands for several; so twice that many slots house all that one peer can have on its way,
 //! beside one that is read while its reply is already there.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed},
-};
+use std::collections::VecDeque;
 
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink, Standing};
 use rustc_hash::FxHashMap;
 
 use crate::{
+    connection::Ended,
     ffi,
-    lane::{Ended, State, Work},
     message::{self, Front, Sort},
     nic::{QueuePair, blank},
-    shared::{Peer, Shared},
+    peers::Peer,
+    shared::Shared,
     slots::{ReceiveSlot, SendSlot},
 };
 
@@ -45,8 +43,8 @@ pub(crate) struct Inbox {
     stash: VecDeque<ffi::ibv_wc>,
     /// The queue pair that a message came in by last, and its rank.
     last: (u32, u32),
-    talks: FxHashMap<u32, Talk>,
-    /// Peers with a talk in which something waits.
+    backlogs: FxHashMap<u32, Backlog>,
+    /// Peers with a backlog in which something waits.
     stuck: Vec<u32>,
     /// Peers that do not know yet how many of their requests were handled.
     owing: Vec<u32>,
@@ -56,15 +54,15 @@ pub(crate) struct Inbox {
 
 /// What waits between this rank and a peer.
 #[derive(Default)]
-struct Talk {
+struct Backlog {
     /// Replies that found no slot to be sent from.
     kept: VecDeque<(Front, Vec<u8>)>,
     /// Requests that wait until those have left.
-    waiting: VecDeque<Letter>,
+    waiting: VecDeque<Received>,
 }
 
 /// A message as it came.
-struct Letter {
+struct Received {
     slot: ReceiveSlot,
     len: usize,
     front: Front,
@@ -77,7 +75,7 @@ impl Inbox {
             completions: [blank(); BATCH],
             stash: VecDeque::new(),
             last: NOBODY,
-            talks: FxHashMap::default(),
+            backlogs: FxHashMap::default(),
             stuck: Vec::new(),
             owing: Vec::new(),
             idle: 0,
@@ -86,22 +84,22 @@ impl Inbox {
 
     /// Delivers what has arrived: how many things.
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
-        let retired = shared.take_retired();
+        let retired = shared.incoming.take_retired();
         // First what somebody may be waiting for at the other end.
         let arrived = self.take(shared);
         for index in 0..arrived {
             let completion = self.completions[index];
             self.receive(shared, &completion, sink);
         }
-        let reaped = shared.reap();
-        shared.take_ended(&mut self.ended);
+        let sent_some = shared.completions.poll_sent(&shared.peers);
+        shared.completions.take_ended(&mut self.ended);
         let mut count = arrived + self.ended.len();
         for ended in self.ended.drain(..) {
-            if let Some((ticket, outcome)) = shared.keep_own(ended) {
+            if let Some((ticket, outcome)) = shared.completions.keep_own(ended) {
                 sink.complete(ticket, outcome);
             }
         }
-        count += shared.loopback.deliver(shared, sink);
+        count += (shared.loopback).deliver(&shared.endpoint, &shared.peers, sink);
         if let Some(retired) = retired {
             self.let_go(shared, retired, arrived == 0);
         }
@@ -115,9 +113,9 @@ impl Inbox {
         if !self.owing.is_empty() {
             self.tell(shared, self.idle >= IDLE);
         }
-        shared.flush();
-        if count > 0 || reaped {
-            shared.sleepers.arrived();
+        shared.peers.flush();
+        if count > 0 || sent_some {
+            shared.completions.sleepers().arrived();
         }
         count
     }
@@ -125,10 +123,10 @@ impl Inbox {
     /// Looks whether anything has arrived, without delivering it.
     pub(crate) fn has_arrived(&mut self, shared: &Shared) -> bool {
         if self.stash.is_empty() {
-            let count = shared.received.poll(&mut self.completions);
+            let count = shared.completions.poll_received(&mut self.completions);
             self.stash.extend(&self.completions[..count]);
         }
-        if self.owing.is_empty() || !shared.roads.slots.any_free() {
+        if self.owing.is_empty() || !shared.peers.pool().slots().any_free() {
             return !self.stash.is_empty();
         }
         self.idle = IDLE;
@@ -138,19 +136,16 @@ impl Inbox {
     /// Queue pairs that retired before messages were last looked for go when none was left.
     fn let_go(&mut self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
         if !nothing || !self.stash.is_empty() {
-            return shared.keep_retired(retired);
+            return shared.incoming.keep_retired(retired);
         }
-        let mut by_pair = shared.by_pair.write();
-        for pair in &retired {
-            by_pair.remove(&pair.number);
-        }
+        shared.incoming.forget(&retired);
         self.last = NOBODY;
     }
 
     /// Sends replies that were kept, as far as there are slots: whether some are left.
     pub(crate) fn send_kept(&mut self, shared: &Shared) -> bool {
-        for (rank, talk) in &mut self.talks {
-            if !talk.send_kept(shared, Rank(*rank)) {
+        for (rank, backlog) in &mut self.backlogs {
+            if !backlog.send_kept(shared, Rank(*rank)) {
                 return true;
             }
         }
@@ -161,7 +156,7 @@ impl Inbox {
     #[inline]
     fn take(&mut self, shared: &Shared) -> usize {
         if self.stash.is_empty() {
-            return shared.received.poll(&mut self.completions);
+            return shared.completions.poll_received(&mut self.completions);
         }
         let count = self.stash.len().min(BATCH);
         for (into, completion) in self.completions.iter_mut().zip(self.stash.drain(..count)) {
@@ -174,21 +169,21 @@ impl Inbox {
         let slot = ReceiveSlot(completion.wr_id as u32);
         let from = self.sender(shared, completion.qp_num);
         let (Some(rank), true) = (from, completion.status == ffi::IBV_WC_SUCCESS) else {
-            return shared.receives.give_back(slot);
+            return shared.endpoint.receives().give_back(slot);
         };
-        let letter = Letter {
+        let message = Received {
             slot,
             len: completion.byte_len as usize,
             front: Front(completion.immediate()),
         };
         if !self.stuck.is_empty()
-            && let Some(talk) = self.talks.get_mut(&rank)
-            && talk.is_stuck()
-            && letter.front.is_request()
+            && let Some(backlog) = self.backlogs.get_mut(&rank)
+            && backlog.is_stuck()
+            && message.front.is_request()
         {
-            return talk.waiting.push_back(letter);
+            return backlog.waiting.push_back(message);
         }
-        self.handle(shared, rank, letter, sink);
+        self.handle(shared, rank, message, sink);
     }
 
     /// The rank whose messages come in by a queue pair.
@@ -197,7 +192,7 @@ impl Inbox {
         if self.last.0 == pair {
             return Some(self.last.1);
         }
-        let rank = shared.by_pair.read().get(&pair).copied()?;
+        let rank = shared.incoming.sender(pair)?;
         self.last = (pair, rank);
         Some(rank)
     }
@@ -207,11 +202,11 @@ impl Inbox {
         &mut self,
         shared: &Shared,
         rank: u32,
-        Letter { slot, len, front }: Letter,
+        Received { slot, len, front }: Received,
         sink: &mut dyn Sink,
     ) {
-        let (from, peer) = (Rank(rank), shared.peer(Rank(rank)));
-        let bytes = shared.receives.bytes(&slot, len);
+        let (from, peer) = (Rank(rank), shared.peers.get(Rank(rank)));
+        let bytes = shared.endpoint.receives().bytes(&slot, len);
         let mut port = Port {
             shared,
             peer,
@@ -224,7 +219,7 @@ impl Inbox {
                 front.is_request()
             }
             Ok(message) => {
-                peer.note_handled(message.handled);
+                peer.credits().note_handled(message.handled);
                 let delivery = Delivery {
                     from,
                     kind: message.kind,
@@ -242,7 +237,7 @@ impl Inbox {
         };
         let Port { reply, others, .. } = port;
         if request {
-            peer.done.fetch_add(1, AcqRel);
+            peer.credits().note_served();
         }
         if let Some(reply) = reply {
             self.send(shared, from, reply);
@@ -250,9 +245,9 @@ impl Inbox {
         for reply in others {
             self.send(shared, from, reply);
         }
-        shared.receives.give_back(slot);
-        // A reply has told it.
-        if request && peer.done.load(Relaxed) != peer.told.load(Relaxed) {
+        shared.endpoint.receives().give_back(slot);
+        // A reply has carried it.
+        if request && peer.credits().owed() != 0 {
             self.owe(rank);
         }
     }
@@ -262,8 +257,8 @@ impl Inbox {
         match reply {
             Reply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
             Reply::Kept(front, bytes) => {
-                let talk = self.talks.entry(to.0).or_default();
-                talk.kept.push_back((front, bytes));
+                let backlog = self.backlogs.entry(to.0).or_default();
+                backlog.kept.push_back((front, bytes));
                 if !self.stuck.contains(&to.0) {
                     self.stuck.push(to.0);
                 }
@@ -283,7 +278,9 @@ impl Inbox {
         let mut still = Vec::new();
         for rank in std::mem::take(&mut self.stuck) {
             count += self.unstick_one(shared, rank, sink);
-            if self.talks.get(&rank).is_some_and(Talk::is_stuck) && !self.stuck.contains(&rank) {
+            if self.backlogs.get(&rank).is_some_and(Backlog::is_stuck)
+                && !self.stuck.contains(&rank)
+            {
                 still.push(rank);
             }
         }
@@ -292,49 +289,46 @@ impl Inbox {
     }
 
     fn unstick_one(&mut self, shared: &Shared, rank: u32, sink: &mut dyn Sink) -> usize {
-        let here = shared.standings.of(Rank(rank)) == Standing::Present;
+        let here = shared.peers.standings().of(Rank(rank)) == Standing::Present;
         let mut count = 0;
         loop {
-            let Some(talk) = self.talks.get_mut(&rank) else {
+            let Some(backlog) = self.backlogs.get_mut(&rank) else {
                 return count;
             };
             if !here {
-                talk.kept.clear();
+                backlog.kept.clear();
             }
-            if !talk.send_kept(shared, Rank(rank)) {
+            if !backlog.send_kept(shared, Rank(rank)) {
                 return count;
             }
-            let Some(letter) = talk.waiting.pop_front() else {
+            let Some(message) = backlog.waiting.pop_front() else {
                 return count;
             };
             count += 1;
-            self.handle(shared, rank, letter, sink);
+            self.handle(shared, rank, message, sink);
         }
     }
 
     /// Tells peers how many of their requests were handled: if there was nothing else to do for a
     /// while, else when they might wait for it.
     fn tell(&mut self, shared: &Shared, idle: bool) {
-        let many = (shared.window / 2).max(1);
+        let many = (shared.endpoint.window() / 2).max(1);
         self.owing.retain(|rank| {
-            let (to, peer) = (Rank(*rank), shared.peer(Rank(*rank)));
-            let untold = peer
-                .done
-                .load(Relaxed)
-                .wrapping_sub(peer.told.load(Relaxed));
-            if untold == 0 || shared.standings.of(to) != Standing::Present {
+            let (to, credits) = (Rank(*rank), shared.peers.get(Rank(*rank)).credits());
+            let owed = credits.owed();
+            if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            if !idle && untold < many {
+            if !idle && owed < many {
                 return true;
             }
-            let Some(mut slot) = shared.roads.slots.take() else {
+            let Some(mut slot) = shared.peers.pool().slots().take() else {
                 return true;
             };
-            let done = peer.done.load(Relaxed);
-            let bytes = shared.roads.slots.bytes(&mut slot);
-            let (front, len) = message::encode(Sort::Credit, &NOTHING, done, bytes);
-            peer.told.store(done, Relaxed);
+            let served = credits.served();
+            let bytes = shared.peers.pool().slots().bytes(&mut slot);
+            let (front, len) = message::encode(Sort::Credit, &NOTHING, served, bytes);
+            credits.note_credited(served);
             send_slot(shared, to, slot, len, front);
             false
         });
@@ -348,15 +342,15 @@ const NOTHING: Message<'static> = Message {
     payload: &[],
 };
 
-impl Talk {
+impl Backlog {
     /// Sends what was kept, in order: whether there were slots for all.
     fn send_kept(&mut self, shared: &Shared, to: Rank) -> bool {
         while let Some((front, reply)) = self.kept.front() {
-            let Some(mut slot) = shared.roads.slots.take() else {
+            let Some(mut slot) = shared.peers.pool().slots().take() else {
                 return false;
             };
             let (front, len) = (*front, reply.len());
-            shared.roads.slots.bytes(&mut slot)[..len].copy_from_slice(reply);
+            shared.peers.pool().slots().bytes(&mut slot)[..len].copy_from_slice(reply);
             self.kept.pop_front();
             send_slot(shared, to, slot, len, front);
         }
@@ -370,13 +364,12 @@ impl Talk {
 
 /// Sends what was written into a slot.
 pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize, front: Front) {
-    let mut lane = shared.peer(to).lane.lock();
-    if lane.state == State::Ended {
-        shared.roads.slots.give_back(slot);
+    let mut connection = shared.peers.get(to).connection().lock();
+    if connection.has_ended() {
+        shared.peers.pool().slots().give_back(slot);
         return;
     }
-    let len = len as u32;
-    shared.ask(to, &mut lane, Work::Send { slot, len, front });
+    (shared.peers).ask_send(to, &mut connection, slot, len, front);
 }
 
 enum Reply {
@@ -395,19 +388,20 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.check(message)?;
+        self.shared.endpoint.check(message)?;
         // The request is handled by the time this arrives.
-        let done = self.peer.done.load(Acquire).wrapping_add(1);
-        self.peer.told.store(done, Relaxed);
-        let reply = match self.shared.roads.slots.take() {
+        let credits = self.peer.credits();
+        let served = credits.served().wrapping_add(1);
+        credits.note_credited(served);
+        let reply = match self.shared.peers.pool().slots().take() {
             Some(mut slot) => {
-                let bytes = self.shared.roads.slots.bytes(&mut slot);
-                let (front, len) = message::encode(Sort::Reply, message, done, bytes);
+                let bytes = self.shared.peers.pool().slots().bytes(&mut slot);
+                let (front, len) = message::encode(Sort::Reply, message, served, bytes);
                 Reply::Slot(slot, len, front)
             }
             None => {
                 let mut bytes = vec![0; message::FRONT + message.payload.len()];
-                let (front, len) = message::encode(Sort::Reply, message, done, &mut bytes);
+                let (front, len) = message::encode(Sort::Reply, message, served, &mut bytes);
                 bytes.truncate(len);
                 Reply::Kept(front, bytes)
             }

@@ -2,9 +2,15 @@
 //!
 //! It builds and starts where no RDMA package is installed; [`ports`] then says why there is no
 //! port. A rank opens one device and reaches every peer by reliable connections, one for each
-//! direction, made on first use: `lane` is the connection to a peer, `inbox` receives from
-//! peers, `control` is the thread that makes connections and watches peers, by datagrams. `table`
-//! holds what is registered. `nic` owns the objects of libibverbs, `ffi` has its C declarations.
+//! direction, made on first use.
+//!
+//! Each state has one owner, and imports run downward only: `nic` owns the objects of libibverbs
+//! (`ffi` has its C declarations); `endpoint` the own end of the network; `connection` what is asked
+//! of one peer, and what of that is with the NIC; `peers` the connections, how many requests are
+//! unhandled, and how each rank stands to the job; `completions` the completion queues, and who
+//! sleeps until they tell something; `table` what is registered. `shared` composes them. Above it,
+//! `inbox` handles what arrives, `control` is the thread that makes connections and watches peers by
+//! datagrams, and `conduit` is what users of the crate hold.
 //!
 //! The same code serves InfiniBand and RoCE: peers are addressed by GID, on InfiniBand within a subnet
 //! by LID. It was tried on soft-RoCE only, never on a hardware NIC. A message is a send into a shared
@@ -12,27 +18,32 @@
 //! inline; requests that come while the NIC is busy share a doorbell and a completion.
 
 mod access;
+mod address;
 mod attach;
 mod bare;
+mod commands;
+mod completions;
 mod conduit;
+mod connection;
 mod control;
+mod datagram;
+mod datagrams;
 mod device;
+mod endpoint;
 mod ffi;
 mod gid;
-mod harvest;
 mod inbox;
-mod lane;
 mod library;
 mod loopback;
+mod memlock;
 mod message;
 mod nic;
 mod options;
-mod place;
+mod peers;
 mod probe;
 mod shared;
 mod sleepers;
 mod slots;
-mod standing;
 mod table;
 mod words;
 

@@ -4,26 +4,30 @@ use std::{
     collections::VecDeque,
     sync::atomic::{
         AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{Acquire, Release},
     },
 };
 
 use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sent, Sink};
 use parking_lot::Mutex;
 
-use crate::shared::Shared;
+use crate::{
+    endpoint::Endpoint,
+    peers::{Credits, Peers},
+};
 
 /// Deliveries of one poll, at most.
 const MOST: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Loopback {
-    queue: Mutex<VecDeque<Parcel>>,
-    /// How many are in it.
+    /// Sent by any thread, delivered by who polls, in order.
+    queue: Mutex<VecDeque<Queued>>,
+    /// How many are in it. Stored with the queue locked.
     count: AtomicUsize,
 }
 
-struct Parcel {
+struct Queued {
     request: bool,
     kind: u8,
     tag: u16,
@@ -31,7 +35,7 @@ struct Parcel {
     payload: Vec<u8>,
 }
 
-impl Parcel {
+impl Queued {
     fn new(request: bool, message: &Message<'_>) -> Self {
         Self {
             request,
@@ -45,30 +49,26 @@ impl Parcel {
 
 impl Loopback {
     /// Sends to oneself; the message was checked.
-    pub(crate) fn send(&self, shared: &Shared, message: &Message<'_>) -> Sent {
-        let peer = shared.peer(shared.rank);
+    pub(crate) fn send(&self, own: &Credits, window: u32, message: &Message<'_>) -> Sent {
         let mut queue = self.queue.lock();
-        let (sent, handled) = (peer.sent.load(Relaxed), peer.handled.load(Relaxed));
-        if sent - handled >= u64::from(shared.window) {
+        if own.is_full(window) {
             return Sent::Full;
         }
-        peer.sent.store(sent + 1, Relaxed);
-        queue.push_back(Parcel::new(true, message));
+        own.note_sent();
+        queue.push_back(Queued::new(true, message));
         self.count.store(queue.len(), Release);
-        drop(queue);
-        shared.sleepers.arrived();
         Sent::Yes
     }
 
     #[inline]
-    fn take(&self) -> Option<Parcel> {
+    fn take(&self) -> Option<Queued> {
         if self.is_empty() {
             return None;
         }
         let mut queue = self.queue.lock();
-        let parcel = queue.pop_front();
+        let message = queue.pop_front();
         self.count.store(queue.len(), Release);
-        parcel
+        message
     }
 
     #[inline]
@@ -78,30 +78,36 @@ impl Loopback {
 
     /// Delivers what is there: how many things.
     #[inline]
-    pub(crate) fn deliver(&self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    pub(crate) fn deliver(&self, endpoint: &Endpoint, peers: &Peers, sink: &mut dyn Sink) -> usize {
+        let rank = endpoint.rank();
         let mut count = 0;
         while count < MOST
-            && let Some(parcel) = self.take()
+            && let Some(message) = self.take()
         {
             let delivery = Delivery {
-                from: shared.rank,
-                kind: parcel.kind,
-                tag: parcel.tag,
-                args: &parcel.args,
-                payload: &parcel.payload,
+                from: rank,
+                kind: message.kind,
+                tag: message.tag,
+                args: &message.args,
+                payload: &message.payload,
             };
             count += 1;
-            if parcel.kind >= Message::KINDS {
+            if message.kind >= Message::KINDS {
                 let what = "it is of a kind that there is not";
-                let peer = shared.rank;
-                sink.malformed(Error::Malformed { peer, what });
-            } else if parcel.request {
-                sink.request(delivery, &mut Port { shared });
+                sink.malformed(Error::Malformed { peer: rank, what });
+            } else if message.request {
+                sink.request(
+                    delivery,
+                    &mut Port {
+                        endpoint,
+                        loopback: self,
+                    },
+                );
             } else {
                 sink.reply(delivery);
             }
-            if parcel.request {
-                shared.peer(shared.rank).handled.fetch_add(1, Relaxed);
+            if message.request {
+                peers.get(rank).credits().note_own_handled();
             }
         }
         count
@@ -109,15 +115,16 @@ impl Loopback {
 }
 
 struct Port<'a> {
-    shared: &'a Shared,
+    endpoint: &'a Endpoint,
+    loopback: &'a Loopback,
 }
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.check(message)?;
-        let Loopback { queue, count } = &self.shared.loopback;
+        self.endpoint.check(message)?;
+        let Loopback { queue, count } = self.loopback;
         let mut queue = queue.lock();
-        queue.push_back(Parcel::new(false, message));
+        queue.push_back(Queued::new(false, message));
         count.store(queue.len(), Release);
         Ok(())
     }

@@ -7,9 +7,8 @@ use std::{sync::Arc, time::Instant};
 use hydrant_conduit::{Cost, Error, Permission, measure};
 
 use crate::{
-    Options,
-    attach::pinned_out,
-    device,
+    Options, device,
+    memlock::pinned_out,
     nic::{Nic, Region},
 };
 

@@ -27,7 +27,9 @@ pub(crate) struct Sleepers {
 
 #[derive(Default)]
 struct State {
-    seats: Vec<(Arc<OwnedFd>, Listens)>,
+    /// The eventfd of each, and what it wants to know of.
+    waiters: Vec<(Arc<OwnedFd>, Listens)>,
+    /// Eventfds that nobody has now, emptied.
     spare: Vec<Arc<OwnedFd>>,
 }
 
@@ -39,9 +41,9 @@ pub(crate) enum Listens {
 }
 
 /// A thread that sleeps, until dropped.
-pub(crate) struct Seat<'a> {
+pub(crate) struct Waiter<'a> {
     all: &'a Sleepers,
-    bell: Arc<OwnedFd>,
+    event: Arc<OwnedFd>,
     listens: Listens,
 }
 
@@ -56,39 +58,41 @@ pub(crate) enum Woken {
 
 impl Sleepers {
     /// From now on, whoever wakes anybody wakes this thread.
-    pub(crate) fn sit(&self, listens: Listens) -> Result<Seat<'_>, Error> {
+    pub(crate) fn enter(&self, listens: Listens) -> Result<Waiter<'_>, Error> {
         let spare = self.state().spare.pop();
-        let bell = match spare {
-            Some(bell) => bell,
+        let event = match spare {
+            Some(event) => event,
             None => {
                 let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-                Arc::new(eventfd(0, flags).map_err(|cause| Error::system("making a bell", cause))?)
+                Arc::new(
+                    eventfd(0, flags).map_err(|cause| Error::system("making an eventfd", cause))?,
+                )
             }
         };
         if listens == Listens::Yes {
             self.listening.fetch_add(1, SeqCst);
         }
-        self.state().seats.push((Arc::clone(&bell), listens));
+        self.state().waiters.push((Arc::clone(&event), listens));
         // Then it looks; who brings something looks for sleepers after another one.
         fence(SeqCst);
-        Ok(Seat {
+        Ok(Waiter {
             all: self,
-            bell,
+            event,
             listens,
         })
     }
 
     /// Wakes everybody.
     pub(crate) fn wake_all(&self) {
-        for (bell, _) in &self.state().seats {
-            ring(bell);
+        for (event, _) in &self.state().waiters {
+            notify(event);
         }
     }
 
     /// Something was taken that sleepers may have waited for.
     #[inline]
     pub(crate) fn arrived(&self) {
-        // A sleeper sits before it looks; this looks for sleepers after what it took.
+        // A sleeper enters before it looks; this looks for sleepers after what it took.
         fence(SeqCst);
         if self.listening.load(SeqCst) > 0 {
             self.wake_listening(None);
@@ -96,9 +100,9 @@ impl Sleepers {
     }
 
     fn wake_listening(&self, but: Option<&Arc<OwnedFd>>) {
-        for (bell, listens) in &self.state().seats {
-            if *listens == Listens::Yes && but.is_none_or(|but| !Arc::ptr_eq(but, bell)) {
-                ring(bell);
+        for (event, listens) in &self.state().waiters {
+            if *listens == Listens::Yes && but.is_none_or(|but| !Arc::ptr_eq(but, event)) {
+                notify(event);
             }
         }
     }
@@ -108,14 +112,14 @@ impl Sleepers {
     }
 }
 
-impl Seat<'_> {
+impl Waiter<'_> {
     /// Sleeps.
     pub(crate) fn sleep(
         &self,
         channel: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
     ) -> Woken {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
         fds.extend(channel.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         // An interrupted sleep is one that ended early.
@@ -126,30 +130,30 @@ impl Seat<'_> {
         }
     }
 
-    /// This thread took what the channel told: the others are told so.
-    pub(crate) fn tell_others(&self) {
-        self.all.wake_listening(Some(&self.bell));
+    /// This thread took what the channel told: the others look, too.
+    pub(crate) fn notify_others(&self) {
+        self.all.wake_listening(Some(&self.event));
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if self.listens == Listens::Yes {
             self.all.listening.fetch_sub(1, SeqCst);
         }
         let mut state = self.all.state();
         state
-            .seats
-            .retain(|(bell, _)| !Arc::ptr_eq(bell, &self.bell));
-        // Nobody has it in the list any more, so nobody rings it after it is silenced.
+            .waiters
+            .retain(|(event, _)| !Arc::ptr_eq(event, &self.event));
+        // Nobody has it in the list any more, so nobody notifies it after it is silenced.
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
-        state.spare.push(Arc::clone(&self.bell));
+        let _ = rustix::io::read(&self.event, &mut count);
+        state.spare.push(Arc::clone(&self.event));
     }
 }
 
-fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+fn notify(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 #[cfg(test)]
@@ -159,17 +163,17 @@ mod tests {
     #[test]
     fn who_is_woken_before_sleeping_does_not_sleep() {
         let sleepers = Sleepers::default();
-        let seat = sleepers.sit(Listens::No).unwrap();
+        let waiter = sleepers.enter(Listens::No).unwrap();
         sleepers.arrived();
         let brief = Some(Duration::from_millis(1));
-        assert_eq!(seat.sleep(None, brief), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, brief), Woken::Otherwise);
         sleepers.wake_all();
-        assert_eq!(seat.sleep(None, None), Woken::Otherwise);
-        drop(seat);
-        // Its bell is used again, silent.
-        let seat = sleepers.sit(Listens::Yes).unwrap();
+        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
+        drop(waiter);
+        // Its eventfd is used again, emptied.
+        let waiter = sleepers.enter(Listens::Yes).unwrap();
         assert_eq!(sleepers.state().spare.len(), 0);
         sleepers.arrived();
-        assert_eq!(seat.sleep(None, None), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
     }
 }

@@ -9,10 +9,12 @@ use std::{
 
 use hydrant_conduit::{Error, Key, Rank};
 
-use super::{Control, Datagram, Kind};
+use super::Control;
 use crate::{
-    lane::{Access, State, Whole},
+    connection::{Access, Whole},
+    datagram::{Datagram, Kind},
     nic::{Connect, QueuePair},
+    peers::{Asked, Incoming},
     shared::Shared,
     table,
 };
@@ -21,36 +23,37 @@ impl Control {
     /// Asks a peer to connect.
     pub(super) fn call(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
-        if let Err(cause) = shared.standings.present(rank) {
+        if let Err(cause) = shared.peers.standings().present(rank) {
             let mut ended = Vec::new();
             shared
-                .peer(rank)
-                .lane
+                .peers
+                .get(rank)
+                .connection()
                 .lock()
-                .end(&shared.roads, &cause, &mut ended);
-            return shared.end_operations(ended);
+                .end(shared.peers.pool(), &cause, &mut ended);
+            return shared.completions.end_operations(ended);
         }
-        let pair = match new_pair(&shared, shared.roads.depth as u32) {
+        let pair = match new_pair(&shared, shared.peers.pool().limits().depth as u32) {
             Ok(pair) => Arc::new(pair),
             Err(cause) => {
                 tracing::error!(%cause, %rank, "no connection can be made");
                 return self.lose(rank, "the NIC has no queue pair for it");
             }
         };
-        let mut lane = shared.peer(rank).lane.lock();
-        if lane.state != State::Connecting {
+        let mut connection = shared.peers.get(rank).connection().lock();
+        let Some((epoch, key)) = connection.connecting() else {
             return;
-        }
-        let request = Datagram {
-            epoch: lane.epoch,
-            pair: pair.number,
-            packet: packet(),
-            key: lane.refused.map_or(0, |access| access.whole.key),
-            ..Datagram::new(Kind::Connect, shared.rank.0)
         };
-        lane.pair = Some(pair);
-        drop(lane);
-        if rank == shared.rank {
+        let request = Datagram {
+            epoch,
+            pair: pair.number,
+            psn: first_psn(),
+            key,
+            ..Datagram::new(Kind::Connect, shared.endpoint.rank().0)
+        };
+        connection.connect_with(pair);
+        drop(connection);
+        if rank == shared.endpoint.rank() {
             return self.answer(rank, &request);
         }
         self.watch.begin(rank.0);
@@ -61,28 +64,22 @@ impl Control {
     /// A peer wants to ask something of this rank.
     pub(super) fn answer(&mut self, from: Rank, request: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        if shared.standings.present(from).is_err() {
+        if shared.peers.standings().present(from).is_err() {
             return;
         }
-        let peer = shared.peer(from);
-        let mut incoming = peer.incoming.lock();
-        let number = match &incoming.pair {
-            // Each try of this rank's own is with another queue pair.
-            Some(_) if from == shared.rank => None,
-            // Asked again.
-            Some(pair) if incoming.epoch == request.epoch => Some(pair.number),
-            Some(_) if incoming.epoch.wrapping_sub(request.epoch) < u32::MAX / 2 => return,
-            _ => None,
-        };
-        let number = match number {
-            Some(number) => number,
-            None => match self.open(&shared, from, request, &mut incoming) {
+        let peer = shared.peers.get(from);
+        let mut incoming = peer.incoming().lock();
+        let oneself = from == shared.endpoint.rank();
+        let number = match incoming.asked(request.epoch, oneself) {
+            Asked::Before(number) => number,
+            Asked::Late => return,
+            Asked::New => match self.open(&shared, from, request, &mut incoming) {
                 Ok(number) => number,
                 Err(cause) => {
                     drop(incoming);
                     if self.may_try_again(from, &cause) {
                         // A peer asks again by itself.
-                        if from == shared.rank {
+                        if from == shared.endpoint.rank() {
                             self.calls.said(from.0, *request);
                         }
                         return;
@@ -93,14 +90,14 @@ impl Control {
             },
         };
         drop(incoming);
-        if from != shared.rank {
+        if from != shared.endpoint.rank() {
             self.stuck.remove(&from.0);
         }
         let extent = shared.table.find_remote(Key(request.key));
         let answer = Datagram {
             epoch: request.epoch,
             pair: number,
-            packet: request.packet,
+            psn: request.psn,
             key: request.key,
             about: match extent {
                 None => GONE,
@@ -109,9 +106,9 @@ impl Control {
             },
             start: extent.map_or(0, |extent| extent.start),
             len: extent.map_or(0, |extent| extent.len),
-            ..Datagram::new(Kind::Accept, shared.rank.0)
+            ..Datagram::new(Kind::Accept, shared.endpoint.rank().0)
         };
-        if from == shared.rank {
+        if from == shared.endpoint.rank() {
             return self.answered(from, &answer);
         }
         self.watch.begin(from.0);
@@ -134,56 +131,49 @@ impl Control {
         shared: &Shared,
         from: Rank,
         request: &Datagram,
-        incoming: &mut crate::shared::Incoming,
+        incoming: &mut Incoming,
     ) -> std::io::Result<u32> {
         // A rank sends itself no messages that way.
-        if !incoming.housed && from != shared.rank {
-            shared.receives.grow()?;
-            incoming.housed = true;
+        if !incoming.is_housed() && from != shared.endpoint.rank() {
+            shared.endpoint.grow_receives()?;
+            incoming.set_housed();
         }
         let pair = new_pair(shared, 1)?;
         pair.connect(&Connect {
-            place: &shared.places[from.index()],
+            address: &shared.endpoint.addresses()[from.index()],
             number: request.pair,
-            packet: request.packet,
-            timeout: shared.ack_timeout,
+            psn: request.psn,
+            timeout: shared.endpoint.ack_timeout(),
         })?;
         let number = pair.number;
-        let mut by_pair = shared.by_pair.write();
-        by_pair.insert(number, from.0);
-        drop(by_pair);
-        if let Some(old) = incoming.pair.replace(pair) {
-            shared.retire(old);
+        shared.incoming.add(number, from.0);
+        if let Some(old) = incoming.replace(pair, request.epoch) {
+            shared.incoming.retire(old);
         }
-        incoming.epoch = request.epoch;
-        incoming.expected = None;
         Ok(number)
     }
 
     /// A peer has made what this rank asked for.
     pub(super) fn answered(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.known(from.0) else {
+        let Some(peer) = shared.peers.known(from.0) else {
             return;
         };
-        let mut lane = peer.lane.lock();
-        if lane.state != State::Connecting || lane.epoch != answer.epoch {
-            return;
-        }
-        let Some(pair) = lane.pair.clone() else {
+        let mut connection = peer.connection().lock();
+        let Some(pair) = connection.connecting_pair(answer.epoch) else {
             return;
         };
         let connected = pair.connect(&Connect {
-            place: &shared.places[from.index()],
+            address: &shared.endpoint.addresses()[from.index()],
             number: answer.pair,
-            packet: answer.packet,
-            timeout: shared.ack_timeout,
+            psn: answer.psn,
+            timeout: shared.endpoint.ack_timeout(),
         });
         if let Err(cause) = connected {
-            drop(lane);
+            drop(connection);
             if self.may_try_again(from, &cause) {
                 // A peer is asked again, and answers the same.
-                if from == shared.rank {
+                if from == shared.endpoint.rank() {
                     self.calls.said(from.0, *answer);
                 }
                 return;
@@ -194,17 +184,21 @@ impl Control {
         }
         self.calls.answered(from.0);
         self.stuck.remove(&from.0);
-        let mtu = shared.places[from.index()].mtu.min(shared.nic.port.mtu);
-        lane.begin(answer.packet, mtu);
-        let refused = lane.refused.take();
-        let flushed = lane.flush(&shared.roads);
-        shared.look_after(from, &mut lane);
-        drop(lane);
+        let mtu = shared.endpoint.addresses()[from.index()]
+            .mtu
+            .min(shared.endpoint.nic().port.mtu);
+        connection.begin(answer.psn, mtu);
+        let refused = connection.take_refused();
+        let flushed = connection.flush(shared.peers.pool());
+        shared.peers.look_after(from, &mut connection);
+        drop(connection);
         if flushed.is_err() {
             return self.lose(from, "the NIC refused a request");
         }
         let ended = refused.map(|access| (access.ticket, Err(explain(from, &access, answer))));
-        shared.end_operations(ended.into_iter().collect());
+        shared
+            .completions
+            .end_operations(ended.into_iter().collect());
     }
 }
 
@@ -212,17 +206,17 @@ impl Control {
     /// Asks a peer how far it got before a connection broke.
     pub(super) fn ask(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
-        let lane = shared.peer(rank).lane.lock();
-        if lane.state != State::Unclear {
+        let connection = shared.peers.get(rank).connection().lock();
+        let Some(epoch) = connection.unclear() else {
             return;
-        }
-        let question = Datagram {
-            epoch: lane.epoch,
-            ..Datagram::new(Kind::HowFar, shared.rank.0)
         };
-        drop(lane);
+        let question = Datagram {
+            epoch,
+            ..Datagram::new(Kind::HowFar, shared.endpoint.rank().0)
+        };
+        drop(connection);
         tracing::info!(%rank, "a connection broke: it is made anew");
-        if rank == shared.rank {
+        if rank == shared.endpoint.rank() {
             return self.say_how_far(rank, &question);
         }
         self.watch.begin(rank.0);
@@ -233,33 +227,30 @@ impl Control {
     /// A peer's connection to this rank broke.
     pub(super) fn say_how_far(&mut self, from: Rank, question: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.known(from.0) else {
+        let Some(peer) = shared.peers.known(from.0) else {
             return;
         };
-        let mut incoming = peer.incoming.lock();
-        let expected = match (&incoming.pair, incoming.expected) {
-            (Some(_), Some(told)) if incoming.epoch == question.epoch => Ok(told),
-            (Some(pair), None) if incoming.epoch == question.epoch => pair.halt().and_then(|()| {
-                thread::sleep(SETTLED);
-                pair.expected()
-            }),
-            _ => return,
-        };
-        incoming.expected = expected.as_ref().ok().copied();
+        let mut incoming = peer.incoming().lock();
+        let expected_psn = incoming.expected_psn(question.epoch, |pair| {
+            pair.halt()?;
+            thread::sleep(SETTLED);
+            pair.expected_psn()
+        });
         drop(incoming);
-        match expected {
-            Ok(packet) => {
+        match expected_psn {
+            None => {}
+            Some(Ok(psn)) => {
                 let answer = Datagram {
                     epoch: question.epoch,
-                    packet,
-                    ..Datagram::new(Kind::SoFar, shared.rank.0)
+                    psn,
+                    ..Datagram::new(Kind::SoFar, shared.endpoint.rank().0)
                 };
-                if from == shared.rank {
+                if from == shared.endpoint.rank() {
                     return self.clarify(from, &answer);
                 }
                 self.say(from, answer);
             }
-            Err(cause) => {
+            Some(Err(cause)) => {
                 tracing::error!(%cause, %from, "how far a connection got cannot be told");
                 self.lose(from, "its connection broke");
             }
@@ -269,17 +260,17 @@ impl Control {
     /// A peer says how far it got.
     pub(super) fn clarify(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
-        let Some(peer) = shared.known(from.0) else {
+        let Some(peer) = shared.peers.known(from.0) else {
             return;
         };
-        let mut lane = peer.lane.lock();
-        if lane.state != State::Unclear || lane.epoch != answer.epoch {
+        let mut connection = peer.connection().lock();
+        if connection.unclear() != Some(answer.epoch) {
             return;
         }
         let mut ended = Vec::new();
-        lane.clarify(&shared.roads, answer.packet, &mut ended);
-        drop(lane);
-        shared.end_operations(ended);
+        connection.clarify(shared.peers.pool(), answer.psn, &mut ended);
+        drop(connection);
+        shared.completions.end_operations(ended);
         self.call(from);
     }
 }
@@ -323,19 +314,15 @@ fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
 
 /// A queue pair that asks, or answers.
 fn new_pair(shared: &Shared, depth: u32) -> std::io::Result<QueuePair> {
-    QueuePair::connected(
-        &shared.nic,
-        &shared.sent,
-        &shared.received,
-        &shared.shared_queue,
-        depth,
-        shared.roads.inline,
-    )
+    let inline = shared.peers.pool().limits().inline;
+    shared
+        .completions
+        .queue_pair(&shared.endpoint, depth, inline)
 }
 
-/// Where packets begin to be counted: anywhere, so that those of an old connection are not taken
+/// The first PSN of a connection: anything, so that those of an old connection are not taken
 /// for the new one's.
-fn packet() -> u32 {
+fn first_psn() -> u32 {
     let now = std::time::SystemTime::now();
     let since = now
         .duration_since(std::time::UNIX_EPOCH)

@@ -6,79 +6,28 @@
 
 mod again;
 mod connect;
-mod datagram;
-mod post;
 mod stalled;
 mod watch;
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use hydrant_conduit::{Error, Rank, Standing};
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use datagram::Kind;
-
-pub(crate) use datagram::Datagram;
-pub(crate) use post::Post;
-
-use crate::shared::Shared;
+use crate::{
+    commands::Command,
+    datagram::{Datagram, Kind},
+    shared::Shared,
+};
 use again::Unanswered;
 use stalled::Stalls;
 use watch::Watch;
-
-/// What other threads have it do.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Makes the connection to a peer, or makes it anew.
-    Connect(Rank),
-    /// Asks a peer how far it got before a connection broke.
-    Ask(Rank),
-    /// A peer is lost, and why.
-    Lose(Rank, &'static str),
-    /// A peer sent what follows no rule.
-    Expel(Rank),
-    /// This rank ends, in good order or not.
-    Leave(bool),
-    /// A peer was told to wake its sleepers: it is told again until it says that it did.
-    SeeAwake(Rank, u32),
-    /// The conduit is dropped.
-    Stop,
-}
-
-/// Commands on their way.
-pub(crate) struct Commands {
-    queue: Mutex<Vec<Command>>,
-    bell: OwnedFd,
-}
-
-impl Commands {
-    pub(crate) fn new() -> Result<Self, Error> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).map_err(|cause| Error::system("making a bell", cause))?;
-        Ok(Self {
-            queue: Mutex::default(),
-            bell,
-        })
-    }
-
-    pub(crate) fn give(&self, command: Command) {
-        self.queue.lock().push(command);
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-    }
-
-    fn take(&self) -> Vec<Command> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
-        std::mem::take(&mut *self.queue.lock())
-    }
-}
 
 /// How long a rank that failed waits for the others to have seen that it is gone. One that leaves
 /// in good order waits as long as peers may be silent: a link may be down just then, and who does
@@ -91,9 +40,9 @@ pub(crate) fn start(
     patience: Option<Duration>,
 ) -> Result<JoinHandle<()>, Error> {
     let watch = Watch::new(&shared, patience);
-    let stalls = Stalls::new(shared.ack_timeout, Instant::now());
+    let stalls = Stalls::new(shared.endpoint.ack_timeout(), Instant::now());
     thread::Builder::new()
-        .name(format!("hydrant-verbs-{}", shared.rank))
+        .name(format!("hydrant-verbs-{}", shared.endpoint.rank()))
         .stack_size(128 << 10)
         .spawn(move || {
             let mut control = Control {
@@ -102,7 +51,7 @@ pub(crate) fn start(
                 watch,
                 stalls,
                 unseen: Unanswered::default(),
-                drowsy: Unanswered::default(),
+                wakes: Unanswered::default(),
                 news: Unanswered::default(),
                 expelled: FxHashSet::default(),
                 farewell: FAREWELL,
@@ -122,8 +71,9 @@ struct Control {
     stalls: Stalls,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
     unseen: Unanswered<u32, bool>,
-    /// Peers that were told to wake their sleepers: for the how manieth time.
-    drowsy: Unanswered<u32, u32>,
+    /// Peers that were asked to wake their sleepers and did not say yet that they did: by the
+    /// number of the last wake.
+    wakes: Unanswered<u32, u32>,
     /// Ranks that do not know yet of another that it is lost: who, and which.
     news: Unanswered<(u32, u32), ()>,
     /// Ranks that this one expelled.
@@ -151,10 +101,10 @@ impl Control {
 
     /// Does what there is to do, and sleeps until there is more.
     fn turn(&mut self) -> std::io::Result<()> {
-        for command in self.shared.commands.take() {
+        for command in self.shared.peers.commands().take() {
             self.obey(command);
         }
-        self.shared.post.arm()?;
+        self.shared.datagrams.arm()?;
         let more = self.listen()?;
         let now = Instant::now();
         self.say_again(now);
@@ -163,7 +113,7 @@ impl Control {
         let until = [
             self.calls.next(),
             self.unseen.next(),
-            self.drowsy.next(),
+            self.wakes.next(),
             self.news.next(),
             self.watch.next(),
             Some(self.stalls.next()),
@@ -175,8 +125,8 @@ impl Control {
             .and_then(|time| Timespec::try_from(time).ok());
         let shared = &self.shared;
         let mut fds = vec![
-            PollFd::from_borrowed_fd(shared.post.channel.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(shared.commands.bell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(shared.datagrams.channel(), PollFlags::IN),
+            PollFd::from_borrowed_fd(shared.peers.commands().as_fd(), PollFlags::IN),
         ];
         fds.extend(
             self.watch
@@ -222,12 +172,14 @@ impl Control {
                     self.unseen.said(rank, orderly);
                 }
                 // Those that have left may still look on.
-                for rank in (0..self.shared.size).filter(|rank| *rank != self.shared.rank.0) {
+                for rank in (0..self.shared.endpoint.size())
+                    .filter(|rank| *rank != self.shared.endpoint.rank().0)
+                {
                     self.say_goodbye(rank, orderly);
                 }
             }
             Command::SeeAwake(rank, number) => {
-                self.drowsy.said(rank.0, number);
+                self.wakes.said(rank.0, number);
             }
             Command::Stop => self.stop = Some(Instant::now() + self.farewell),
         }
@@ -238,19 +190,21 @@ impl Control {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
         let more = shared
-            .post
-            .take(shared.secret, |kind, datagram| heard.push((kind, datagram)))?;
+            .datagrams
+            .take(shared.endpoint.secret(), |kind, datagram| {
+                heard.push((kind, datagram))
+            })?;
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
             self.watch.heard(datagram.from);
             let expects = matches!(kind, Kind::Connect | Kind::HowFar | Kind::Ping);
-            if expects && shared.standings.of(from) == Standing::Lost {
+            if expects && shared.peers.standings().of(from) == Standing::Lost {
                 // It may not have heard.
                 self.say_lost(from, from);
                 continue;
             }
             let accuses = matches!(kind, Kind::Lost | Kind::Expelled);
-            if accuses && shared.standings.of(from) == Standing::Lost {
+            if accuses && shared.peers.standings().of(from) == Standing::Lost {
                 // It says of others what they say of it, and nobody shall be lost for its sake.
                 continue;
             }
@@ -259,47 +213,50 @@ impl Control {
                 Kind::Accept => self.answered(from, &datagram),
                 Kind::HowFar => self.say_how_far(from, &datagram),
                 Kind::SoFar => self.clarify(from, &datagram),
-                Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.rank.0)),
+                Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.endpoint.rank().0)),
                 Kind::Pong => {}
                 Kind::Leave => {
                     self.end(from, datagram.about == 1);
-                    self.say(from, Datagram::new(Kind::LeaveSeen, shared.rank.0));
+                    self.say(
+                        from,
+                        Datagram::new(Kind::LeaveSeen, shared.endpoint.rank().0),
+                    );
                 }
                 Kind::LeaveSeen => {
                     self.unseen.answered(datagram.from);
                 }
-                Kind::Lost if datagram.about == shared.rank.0 => {
+                Kind::Lost if datagram.about == shared.endpoint.rank().0 => {
                     self.lose(from, "it counts this rank as lost");
                 }
-                Kind::Lost if datagram.about < shared.size => {
+                Kind::Lost if datagram.about < shared.endpoint.size() => {
                     self.end(Rank(datagram.about), false);
                     let seen = Datagram {
                         about: datagram.about,
-                        ..Datagram::new(Kind::LostSeen, shared.rank.0)
+                        ..Datagram::new(Kind::LostSeen, shared.endpoint.rank().0)
                     };
                     self.say(from, seen);
                 }
                 Kind::Lost => {}
                 Kind::Expelled => {
                     // The others are told, so it is lost to them, too, and none of them to it.
-                    shared.standings.end(shared.rank, false);
+                    shared.peers.standings().end(shared.endpoint.rank(), false);
                     self.end(from, false);
                 }
                 Kind::LostSeen => {
                     self.news.answered((datagram.from, datagram.about));
                 }
                 Kind::Wake => {
-                    shared.sleepers.wake_all();
+                    shared.completions.sleepers().wake_all();
                     let awake = Datagram {
                         epoch: datagram.epoch,
-                        ..Datagram::new(Kind::Awake, shared.rank.0)
+                        ..Datagram::new(Kind::Awake, shared.endpoint.rank().0)
                     };
                     self.say(from, awake);
                 }
                 // An answer to an earlier one says nothing of the last.
                 Kind::Awake => {
-                    if self.drowsy.of(datagram.from) == Some(datagram.epoch) {
-                        self.drowsy.answered(datagram.from);
+                    if self.wakes.of(datagram.from) == Some(datagram.epoch) {
+                        self.wakes.answered(datagram.from);
                     }
                 }
             }
@@ -309,16 +266,16 @@ impl Control {
 
     fn say(&self, to: Rank, datagram: Datagram) {
         let shared = &self.shared;
-        let place = &shared.places[to.index()];
+        let address = &shared.endpoint.addresses()[to.index()];
         shared
-            .post
-            .send(to.0, place, &datagram.sealed(shared.secret));
+            .datagrams
+            .send(to.0, address, &datagram.sealed(shared.endpoint.secret()));
     }
 
     fn say_goodbye(&self, rank: u32, orderly: bool) {
         let goodbye = Datagram {
             about: orderly.into(),
-            ..Datagram::new(Kind::Leave, self.shared.rank.0)
+            ..Datagram::new(Kind::Leave, self.shared.endpoint.rank().0)
         };
         self.say(Rank(rank), goodbye);
     }
@@ -326,9 +283,9 @@ impl Control {
     /// Says again what was not answered.
     fn say_again(&mut self, now: Instant) {
         let shared = Arc::clone(&self.shared);
-        let here = |rank: u32| shared.standings.of(Rank(rank)) == Standing::Present;
+        let here = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
         for (rank, request) in self.calls.due(now, |_| true) {
-            match rank == shared.rank.0 {
+            match rank == shared.endpoint.rank().0 {
                 true => self.call(Rank(rank)),
                 false => self.say(Rank(rank), request),
             }
@@ -336,8 +293,8 @@ impl Control {
         for (rank, orderly) in self.unseen.due(now, here) {
             self.say_goodbye(rank, orderly);
         }
-        for (rank, number) in self.drowsy.due(now, here) {
-            self.say(Rank(rank), Datagram::wake(shared.rank.0, number));
+        for (rank, number) in self.wakes.due(now, here) {
+            self.say(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
         }
         for ((rank, lost), ()) in self.news.due(now, |(rank, _)| here(rank)) {
             self.say_lost(Rank(rank), Rank(lost));
@@ -347,21 +304,21 @@ impl Control {
     /// The other ranks that take part.
     fn present(&self) -> impl Iterator<Item = u32> + use<> {
         let shared = Arc::clone(&self.shared);
-        (0..shared.size)
-            .filter(move |rank| *rank != shared.rank.0)
+        (0..shared.endpoint.size())
+            .filter(move |rank| *rank != shared.endpoint.rank().0)
             .filter({
                 let shared = Arc::clone(&self.shared);
-                move |rank| shared.standings.of(Rank(*rank)) == Standing::Present
+                move |rank| shared.peers.standings().of(Rank(*rank)) == Standing::Present
             })
     }
 
     /// This rank found a peer lost: everybody is told, until they say that they know. The news is
     /// worth that: who waits for the lost rank need not be connected with it, and would never ask.
     fn lose(&mut self, rank: Rank, why: &str) {
-        if rank == self.shared.rank {
+        if rank == self.shared.endpoint.rank() {
             return self.lose_loopback(why);
         }
-        if self.shared.standings.of(rank) != Standing::Present {
+        if self.shared.peers.standings().of(rank) != Standing::Present {
             return;
         }
         tracing::info!(%rank, why, "a peer is lost");
@@ -384,11 +341,12 @@ impl Control {
             cause: why.to_owned(),
         };
         shared
-            .peer(shared.rank)
-            .lane
+            .peers
+            .get(shared.endpoint.rank())
+            .connection()
             .lock()
-            .end(&shared.roads, &cause, &mut ended);
-        shared.end_operations(ended);
+            .end(shared.peers.pool(), &cause, &mut ended);
+        shared.completions.end_operations(ended);
     }
 
     fn say_lost(&self, to: Rank, about: Rank) {
@@ -398,7 +356,7 @@ impl Control {
         };
         let news = Datagram {
             about: about.0,
-            ..Datagram::new(kind, self.shared.rank.0)
+            ..Datagram::new(kind, self.shared.endpoint.rank().0)
         };
         self.say(to, news);
     }
@@ -406,25 +364,25 @@ impl Control {
     /// A peer has ended.
     fn end(&mut self, rank: Rank, orderly: bool) {
         let shared = &self.shared;
-        if rank == shared.rank || !shared.standings.end(rank, orderly) {
+        if rank == shared.endpoint.rank() || !shared.peers.standings().end(rank, orderly) {
             return;
         }
         self.calls.answered(rank.0);
         self.stuck.remove(&rank.0);
         let mut ended = Vec::new();
-        if let Some(peer) = shared.known(rank.0) {
-            peer.lane
+        if let Some(peer) = shared.peers.known(rank.0) {
+            peer.connection()
                 .lock()
-                .end(&shared.roads, &Error::PeerLost(rank), &mut ended);
+                .end(shared.peers.pool(), &Error::PeerLost(rank), &mut ended);
             if !orderly {
                 // It shall not reach this rank's memory any more. What one that left had sent
                 // may still be on its way to be read.
-                let gone = peer.incoming.lock().pair.take();
+                let gone = peer.incoming().lock().take();
                 if let Some(pair) = gone {
-                    shared.retire(pair);
+                    shared.incoming.retire(pair);
                 }
             }
         }
-        shared.end_operations(ended);
+        shared.completions.end_operations(ended);
     }
 }

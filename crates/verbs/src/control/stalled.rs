@@ -12,7 +12,7 @@ use hydrant_conduit::{Rank, Standing};
 use rustc_hash::FxHashMap;
 
 use super::Control;
-use crate::lane::{Access, Progress, Work};
+use crate::connection::Progress;
 
 /// How often a packet is sent before its request fails.
 const SENT: u32 = 7;
@@ -20,18 +20,18 @@ const SENT: u32 = 7;
 const SLACK: u32 = 4;
 /// However short a NIC waits: processes may be kept from running.
 const LEAST: Duration = Duration::from_secs(2);
-/// Looks in the time that a lane may stand still.
+/// Looks in the time that a connection may stand still.
 const LOOKS: u32 = 4;
 /// Bytes a second that a connection brings forward at least, as long as it is not stalled.
 const SLOWEST: u64 = 1 << 20;
 /// How often that time is doubled at most. So what was only slow gets through in the end.
 const DOUBLED: u32 = 6;
 
-/// What is known of the lanes.
+/// What is known of the connections.
 pub(super) struct Stalls {
     /// How long one with nothing to carry may stand still.
     bound: Duration,
-    lanes: FxHashMap<u32, Seen>,
+    connections: FxHashMap<u32, Seen>,
     looked: Instant,
 }
 
@@ -46,7 +46,7 @@ struct Seen {
 enum Verdict {
     Fine,
     /// Nobody will tell how far it is.
-    Silent,
+    Unsignaled,
     Stalled,
 }
 
@@ -56,7 +56,7 @@ impl Stalls {
         let wait = Duration::from_nanos(4096 << ack_timeout.min(31));
         Self {
             bound: LEAST.max(wait * SENT * SLACK),
-            lanes: FxHashMap::default(),
+            connections: FxHashMap::default(),
             looked: now,
         }
     }
@@ -66,7 +66,7 @@ impl Stalls {
     }
 
     fn judge(&mut self, rank: u32, progress: Progress, now: Instant) -> Verdict {
-        let seen = self.lanes.entry(rank).or_insert(Seen {
+        let seen = self.connections.entry(rank).or_insert(Seen {
             progress: Progress::None,
             since: now,
             broken: 0,
@@ -76,7 +76,7 @@ impl Stalls {
             epoch,
             number,
             bytes,
-            silent,
+            unsignaled,
         } = progress
         else {
             if progress == Progress::None {
@@ -98,9 +98,9 @@ impl Stalls {
                 return Verdict::Fine;
             }
         }
-        if silent {
+        if unsignaled {
             seen.since = now;
-            return Verdict::Silent;
+            return Verdict::Unsignaled;
         }
         let bound = self.bound + Duration::from_secs(bytes / SLOWEST);
         if now.saturating_duration_since(seen.since) < bound * (1 << seen.broken.min(DOUBLED)) {
@@ -119,24 +119,23 @@ impl Control {
         }
         self.stalls.looked = now;
         // What has ended and nobody took, for the application computes, is no standing still.
-        if self.shared.reap_all() {
-            self.shared.sleepers.arrived();
+        if self.shared.completions.poll_all_sent(&self.shared.peers) {
+            self.shared.completions.sleepers().arrived();
         }
-        for rank in 0..self.shared.size {
-            let here = self.shared.standings.of(Rank(rank)) == Standing::Present;
-            let Some(peer) = self.shared.known(rank).filter(|_| here) else {
+        for rank in 0..self.shared.endpoint.size() {
+            let here = self.shared.peers.standings().of(Rank(rank)) == Standing::Present;
+            let Some(peer) = self.shared.peers.known(rank).filter(|_| here) else {
                 continue;
             };
-            let mut lane = peer.lane.lock();
-            match self.stalls.judge(rank, lane.progress(), now) {
+            let mut connection = peer.connection().lock();
+            match self.stalls.judge(rank, connection.progress(), now) {
                 Verdict::Fine => {}
-                Verdict::Silent => {
-                    let nothing = Work::Access(Access::NOTHING);
-                    self.shared.ask(Rank(rank), &mut lane, nothing);
+                Verdict::Unsignaled => {
+                    self.shared.peers.ask_nothing(Rank(rank), &mut connection);
                 }
                 Verdict::Stalled => {
-                    lane.give_up(&self.shared.roads);
-                    drop(lane);
+                    connection.give_up(self.shared.peers.pool());
+                    drop(connection);
                     tracing::info!(%rank, "a connection stands still");
                     self.ask(Rank(rank));
                 }
@@ -156,11 +155,11 @@ mod tests {
             epoch,
             number,
             bytes: 0,
-            silent: false,
+            unsignaled: false,
         }
     }
 
-    /// Looks at one lane as often as they are due: after how long it is found to be stalled.
+    /// Looks at one connection as often as they are due: after how long it is found to be stalled.
     fn stalls_after(stalls: &mut Stalls, progress: Progress, within: Duration) -> Option<Duration> {
         let start = stalls.looked;
         while stalls.looked - start <= within {
@@ -208,7 +207,7 @@ mod tests {
             epoch: 0,
             number: 0,
             bytes: 100 * SLOWEST,
-            silent: false,
+            unsignaled: false,
         };
         let hundred = Duration::from_secs(100);
         assert_eq!(stalls_after(&mut stalls, much, hundred), None);
@@ -218,16 +217,16 @@ mod tests {
     #[test]
     fn who_is_silent_is_asked_first() {
         let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
-        let silent = Progress::At {
+        let unsignaled = Progress::At {
             epoch: 0,
             number: 7,
             bytes: 0,
-            silent: true,
+            unsignaled: true,
         };
         let now = stalls.looked;
-        assert_eq!(stalls.judge(1, silent, now), Verdict::Fine);
+        assert_eq!(stalls.judge(1, unsignaled, now), Verdict::Fine);
         let later = now + 10 * stalls.bound;
-        assert_eq!(stalls.judge(1, silent, later), Verdict::Silent);
+        assert_eq!(stalls.judge(1, unsignaled, later), Verdict::Unsignaled);
         assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Fine);
         let later = later + 2 * stalls.bound;
         assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Stalled);

@@ -19,8 +19,11 @@ use hydrant_conduit::{Rank, Standing};
 use rustc_hash::FxHashMap;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Control, Datagram, Kind};
-use crate::shared::Shared;
+use super::Control;
+use crate::{
+    datagram::{Datagram, Kind},
+    shared::Shared,
+};
 
 /// Questions that may stay unanswered before a peer is lost.
 const QUESTIONS: u32 = 8;
@@ -36,9 +39,9 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(shared: &Shared, patience: Option<Duration>) -> Self {
-        let own = &shared.places[shared.rank.index()];
+        let own = &shared.endpoint.addresses()[shared.endpoint.rank().index()];
         let mut processes = Vec::new();
-        for (rank, place) in (0..).zip(&shared.places) {
+        for (rank, place) in (0..).zip(shared.endpoint.addresses()) {
             if place.host != own.host || place.pid == own.pid {
                 continue;
             }
@@ -54,8 +57,8 @@ impl Watch {
             patience,
             looked: Instant::now(),
         };
-        if shared.size > 1 {
-            watch.begin((shared.rank.0 + 1) % shared.size);
+        if shared.endpoint.size() > 1 {
+            watch.begin((shared.endpoint.rank().0 + 1) % shared.endpoint.size());
         }
         watch
     }
@@ -113,11 +116,14 @@ impl Control {
         let unheard = now.saturating_duration_since(self.watch.looked);
         let unheard = unheard.saturating_sub(2 * between);
         self.watch.looked = now;
-        let standings = &self.shared.standings;
+        let standings = self.shared.peers.standings();
         self.watch
             .heard
             .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
-        let (places, own) = (&self.shared.places, self.shared.rank.index());
+        let (places, own) = (
+            self.shared.endpoint.addresses(),
+            self.shared.endpoint.rank().index(),
+        );
         let mut silent = Vec::new();
         for (rank, heard) in &mut self.watch.heard {
             *heard = now.min(*heard + unheard);
@@ -129,19 +135,26 @@ impl Control {
             if silence >= patience {
                 silent.push(*rank);
             } else if silence >= between / 2 {
-                let (to, ping) = (Rank(*rank), Datagram::new(Kind::Ping, self.shared.rank.0));
+                let (to, ping) = (
+                    Rank(*rank),
+                    Datagram::new(Kind::Ping, self.shared.endpoint.rank().0),
+                );
                 let place = &places[to.index()];
-                (self.shared.post).send(to.0, place, &ping.sealed(self.shared.secret));
+                (self.shared.datagrams).send(
+                    to.0,
+                    place,
+                    &ping.sealed(self.shared.endpoint.secret()),
+                );
             }
         }
         for rank in silent {
             self.lose(Rank(rank), "it answers nothing");
         }
         // The ring closes over those that ended.
-        let (size, own) = (self.shared.size, self.shared.rank.0);
+        let (size, own) = (self.shared.endpoint.size(), self.shared.endpoint.rank().0);
         let next = (1..size)
             .map(|step| (own + step) % size)
-            .find(|rank| self.shared.standings.of(Rank(*rank)) == Standing::Present);
+            .find(|rank| self.shared.peers.standings().of(Rank(*rank)) == Standing::Present);
         if let Some(next) = next {
             self.watch.begin(next);
         }

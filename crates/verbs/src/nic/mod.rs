@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // asks libibverbs
 
-mod address;
+mod address_handle;
 mod completion;
 mod pair;
 mod region;
@@ -13,9 +13,9 @@ use std::{io, sync::Arc};
 
 use hydrant_conduit::Atomicity;
 
-pub(crate) use address::Address;
+pub(crate) use address_handle::AddressHandle;
 pub(crate) use completion::{Channel, CompletionQueue, blank};
-pub(crate) use pair::{Batch, Connect, QueuePair, Request};
+pub(crate) use pair::{Batch, Connect, QueuePair, WorkRequest};
 pub(crate) use region::{Buffer, Region};
 pub(crate) use shared::SharedQueue;
 

@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Address, CompletionQueue, Nic, SharedQueue, address::route, check};
+use super::{AddressHandle, CompletionQueue, Nic, SharedQueue, address_handle::route, check};
 use crate::{
+    address::EndpointAddress,
     ffi::{self, ibv_qp, ibv_qp_attr, ibv_recv_wr, ibv_send_wr, ibv_sge},
-    place::Place,
 };
 
 /// What a receiver without a buffer asks its sender to wait: code 12, 0.64 ms.
@@ -40,11 +40,11 @@ unsafe impl Sync for QueuePair {}
 /// How a queue pair is connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connect<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) address: &'a EndpointAddress,
     /// The peer's queue pair.
     pub(crate) number: u32,
-    /// The first packet's number, either way.
-    pub(crate) packet: u32,
+    /// The first PSN, either way.
+    pub(crate) psn: u32,
     /// How long a packet waits to be acknowledged: 4.096 µs × 2 to this power.
     pub(crate) timeout: u8,
 }
@@ -160,16 +160,16 @@ impl QueuePair {
     /// Connects it: it can ask and answer.
     pub(crate) fn connect(&self, to: &Connect<'_>) -> io::Result<()> {
         let reads = to
-            .place
+            .address
             .reads
             .clamp(1, u16::from(self.nic.limits.reads_asked.max(1)));
         let attr = ibv_qp_attr {
-            path_mtu: code_of_mtu(to.place.mtu.min(self.nic.port.mtu)),
+            path_mtu: code_of_mtu(to.address.mtu.min(self.nic.port.mtu)),
             dest_qp_num: to.number,
-            rq_psn: to.packet,
+            rq_psn: to.psn,
             max_dest_rd_atomic: self.nic.limits.reads_answered.max(1),
             min_rnr_timer: RECEIVER_NOT_READY,
-            ah_attr: route(&self.nic, to.place),
+            ah_attr: route(&self.nic, to.address),
             ..in_state(ffi::IBV_QPS_RTR)
         };
         self.modify(
@@ -183,7 +183,7 @@ impl QueuePair {
                 | ffi::IBV_QP_MIN_RNR_TIMER,
         )?;
         let attr = ibv_qp_attr {
-            sq_psn: to.packet,
+            sq_psn: to.psn,
             timeout: to.timeout,
             // Seven, the most, is for ever with soft-RoCE.
             retry_cnt: 6,
@@ -208,9 +208,9 @@ impl QueuePair {
         self.modify(in_state(ffi::IBV_QPS_ERR), ffi::IBV_QP_STATE)
     }
 
-    /// The number of the packet that it expects next, or would have before it was
+    /// The PSN that it expects next, or would have before it was
     /// [halted](Self::halt).
-    pub(crate) fn expected(&self) -> io::Result<u32> {
+    pub(crate) fn expected_psn(&self) -> io::Result<u32> {
         let mut attr = in_state(ffi::IBV_QPS_ERR);
         // SAFETY: integers and pointers that may be null.
         let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
@@ -262,7 +262,7 @@ impl QueuePair {
         &self,
         id: u64,
         [addr, len, lkey]: [u64; 3],
-        to: &Address,
+        to: &AddressHandle,
         [number, key]: [u32; 2],
     ) -> io::Result<()> {
         let mut piece = piece(addr, len as u32, lkey as u32);
@@ -286,10 +286,10 @@ impl QueuePair {
     /// # Safety
     /// As [`post`](Self::post).
     #[inline(always)] // with what is asked, on the path of every hit
-    pub(crate) unsafe fn post_one(&self, request: &Request, told: bool) -> io::Result<()> {
+    pub(crate) unsafe fn post_one(&self, request: &WorkRequest, signaled: bool) -> io::Result<()> {
         let mut piece = piece(request.addr, request.len, request.lkey);
         let mut first = request.for_nic();
-        if told {
+        if signaled {
             first.send_flags |= ffi::IBV_SEND_SIGNALED;
         }
         first.sg_list = &mut piece;
@@ -342,7 +342,7 @@ fn piece(addr: u64, length: u32, lkey: u32) -> ibv_sge {
 
 /// What a connected queue pair is asked to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct WorkRequest {
     pub(crate) id: u64,
     pub(crate) opcode: ffi::ibv_wr_opcode,
     /// The own memory.
@@ -360,7 +360,7 @@ pub(crate) struct Request {
     pub(crate) immediate: u32,
 }
 
-impl Request {
+impl WorkRequest {
     /// As libibverbs wants it, but for the place of its own memory.
     #[inline(always)]
     fn for_nic(&self) -> ibv_send_wr {
@@ -445,7 +445,7 @@ impl Batch {
 
     /// Adds a request; there is room.
     #[inline]
-    pub(crate) fn push(&mut self, request: &Request) {
+    pub(crate) fn push(&mut self, request: &WorkRequest) {
         self.requests[self.len].write(request.for_nic());
         self.pieces[self.len].write(piece(request.addr, request.len, request.lkey));
         self.len += 1;

@@ -6,7 +6,7 @@ use hydrant_conduit::Atomicity;
 /// A rank's card, in the launcher's key-value space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Place {
+pub(crate) struct EndpointAddress {
     pub(crate) gid: [u8; 16],
     /// Names the kernel it runs on, so that ranks of one host see each other's end at once.
     pub(crate) host: [u8; 16],
@@ -29,13 +29,13 @@ pub(crate) struct Place {
     /// Extents it may register, and bytes its NIC takes along with a request.
     pub(crate) extents: u32,
     pub(crate) inline: u32,
-    /// Whether its NIC has atomic operations: see [`Place::code_of`].
+    /// Whether its NIC has atomic operations: see [`EndpointAddress::code_of`].
     pub(crate) atomics: u32,
     /// What a datagram shows so that its NIC takes it.
     pub(crate) datagrams_key: u32,
 }
 
-impl Place {
+impl EndpointAddress {
     /// Changes with what ranks say to each other.
     pub(crate) const VERSION: u32 = 4;
 

@@ -1,4 +1,4 @@
-//! The way to a peer: what this rank asks of it, in order.
+//! The connection to a peer: what this rank asks of it, in order.
 //!
 //! Each direction of a pair has a connection of its own. So an access that the peer's NIC
 //! refuses, which breaks a connection, leaves no doubt about the rest: everything before the
@@ -10,44 +10,38 @@
 //! is asked again. So a link that is down for a while costs time and nothing else.
 
 mod alone;
-mod work;
+mod operation;
+mod pool;
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
-};
+use std::{collections::VecDeque, io, sync::Arc};
 
 use hydrant_conduit::{Error, Rank, Ticket};
 
 use crate::{
     ffi,
     nic::{Batch, QueuePair},
-    slots::SendSlots,
-    words::Words,
 };
 
-use work::{Fate, post, post_one, request};
+use operation::{Fate, request};
 
 pub(crate) use alone::Alone;
-pub(crate) use work::{Access, Atomic, Whole, Work};
+pub(crate) use operation::{Access, Atomic, Operation, Whole};
+pub(crate) use pool::{Limits, SendPool};
 
 /// Requests under way from which on more are gathered before the doorbell is rung again: the
 /// NIC has enough to do meanwhile.
 const BUSY: usize = 8;
 
-/// Messages in a row whose completions are not told: the next one's is, and stands for them.
-const SILENT: usize = 7;
+/// Messages in a row that are unsignaled: the next one is signaled, and its completion stands for
+/// them.
+const UNSIGNALED: usize = 7;
 
 /// An operation that ended.
 pub(crate) type Ended = (Ticket, Result<(), Error>);
 
 /// How a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+enum State {
     /// Never used.
     Idle,
     /// Being made, or made anew.
@@ -59,23 +53,7 @@ pub(crate) enum State {
     Ended,
 }
 
-/// What lanes share.
-pub(crate) struct Roads {
-    pub(crate) slots: SendSlots,
-    pub(crate) words: Words,
-    /// Requests with the NIC on all lanes, and how many there may be, so that their completions
-    /// find room.
-    pub(crate) posted: AtomicU32,
-    pub(crate) most_posted: u32,
-    /// Requests with the NIC on one lane.
-    pub(crate) depth: usize,
-    /// Bytes that a NIC is asked to take along with a request.
-    pub(crate) inline: u32,
-    /// Most bytes of a request.
-    pub(crate) longest: u64,
-}
-
-/// How far a lane is.
+/// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Nothing is with the NIC.
@@ -89,38 +67,43 @@ pub(crate) enum Progress {
         /// What it, and those told together with it, carry.
         bytes: u64,
         /// Whether no completion will tell of it, as no other request comes after it.
-        silent: bool,
+        unsignaled: bool,
     },
 }
 
-pub(crate) struct Lane {
-    pub(crate) state: State,
-    /// Counts the connections made.
-    pub(crate) epoch: u32,
-    pub(crate) pair: Option<Arc<QueuePair>>,
+pub(crate) struct Connection {
+    /// How it stands. The control thread connects; whoever polls finds it broken.
+    state: State,
+    /// Counts the connections made, from 0.
+    epoch: u32,
+    /// What work requests are posted to; none while there is no connection.
+    pair: Option<Arc<QueuePair>>,
     /// What the peer's NIC refused, while the peer is asked why.
-    pub(crate) refused: Option<Access>,
-    /// Whether it is among those that a poll looks after.
-    pub(crate) listed: bool,
+    refused: Option<Access>,
+    /// Whether it is among those whose doorbell is due: every poll flushes them.
+    listed: bool,
+    /// The peer's rank.
     peer: u32,
-    queue: VecDeque<Work>,
+    /// Operations that are not with the NIC yet, in order.
+    queue: VecDeque<Operation>,
+    /// Those that are, in order, until their completions are taken.
     posted: VecDeque<Posted>,
-    /// The last of these, messages whose completions are not told.
-    silent: usize,
+    /// How many of these, the last ones, are messages that are unsignaled.
+    unsignaled: usize,
     /// The number of the first one posted.
     first: u32,
-    /// The number of the next packet, and how much data one carries.
-    packet: u32,
+    /// The PSN of the next packet, and the bytes of data that one carries.
+    next_psn: u32,
     mtu: u32,
     /// How often in a row the own NIC could not send, with nothing done between.
     unsent: u32,
 }
 
-/// Work that is with the NIC.
+/// Operation that is with the NIC.
 #[derive(Debug)]
 struct Posted {
-    work: Work,
-    /// The number of the packet after its last.
+    operation: Operation,
+    /// The PSN after that of its last packet.
     end: u32,
 }
 
@@ -128,8 +111,8 @@ struct Posted {
 /// is the NIC's own failure.
 const UNSENT: u32 = 16;
 
-/// Packets are counted modulo this.
-const PACKETS: u32 = 1 << 24;
+/// Packet sequence numbers (PSNs) are counted modulo this.
+const PSNS: u32 = 1 << 24;
 
 /// What a failed request means.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,7 +125,7 @@ pub(crate) enum Failure {
     Lost(&'static str),
 }
 
-impl Lane {
+impl Connection {
     pub(crate) fn new(peer: u32) -> Self {
         Self {
             state: State::Idle,
@@ -153,29 +136,93 @@ impl Lane {
             peer,
             queue: VecDeque::new(),
             posted: VecDeque::new(),
-            silent: 0,
+            unsignaled: 0,
             first: 0,
-            packet: 0,
+            next_psn: 0,
             mtu: 1024,
             unsent: 0,
         }
     }
 
+    /// Whether the peer is gone, so that nothing can be asked of it.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Whether it was never used.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// It was never used, and is to be made.
+    pub(crate) fn begin_connecting(&mut self) {
+        self.state = State::Connecting;
+    }
+
+    /// If it is being made: the number of the one that is, and the key of the access that broke
+    /// the one before, or 0.
+    pub(crate) fn connecting(&self) -> Option<(u32, u64)> {
+        let key = self.refused.map_or(0, |access| access.whole.key);
+        (self.state == State::Connecting).then_some((self.epoch, key))
+    }
+
+    /// It is being made with this queue pair.
+    pub(crate) fn connect_with(&mut self, pair: Arc<QueuePair>) {
+        self.pair = Some(pair);
+    }
+
+    /// The queue pair with which the connection of this number is being made.
+    pub(crate) fn connecting_pair(&self, epoch: u32) -> Option<Arc<QueuePair>> {
+        let asked = self.state == State::Connecting && self.epoch == epoch;
+        self.pair.clone().filter(|_| asked)
+    }
+
+    /// The access that broke the connection before this one, once.
+    pub(crate) fn take_refused(&mut self) -> Option<Access> {
+        self.refused.take()
+    }
+
+    /// Its number, if it broke and the peer is to say how far it got.
+    pub(crate) fn unclear(&self) -> Option<u32> {
+        (self.state == State::Unclear).then_some(self.epoch)
+    }
+
+    /// Whether a completion that names this number, modulo 256, is of the connection that is there.
+    #[inline]
+    pub(crate) fn is_of(&self, epoch: u32) -> bool {
+        self.epoch & 0xff == epoch && self.pair.is_some()
+    }
+
+    /// Whether it is to be listed among those whose doorbell is due: once.
+    #[inline]
+    pub(crate) fn list(&mut self) -> bool {
+        let news = self.awaits_doorbell() && !self.listed;
+        self.listed |= news;
+        news
+    }
+
+    /// Whether it stays listed.
+    pub(crate) fn stay_listed(&mut self) -> bool {
+        self.listed = self.awaits_doorbell();
+        self.listed
+    }
+
     /// The connection is there: its first packet's number, and how much data a packet carries.
-    pub(crate) fn begin(&mut self, packet: u32, mtu: u32) {
+    pub(crate) fn begin(&mut self, psn: u32, mtu: u32) {
         self.state = State::Ready;
-        self.packet = packet % PACKETS;
+        self.next_psn = psn % PSNS;
         self.mtu = mtu.max(256);
     }
 
     /// Whether nothing is under way, of which the NIC may tell.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.posted.len() == self.silent && self.refused.is_none()
+        self.queue.is_empty() && self.posted.len() == self.unsignaled && self.refused.is_none()
     }
 
     /// Whether everything that was asked is known to be done.
     pub(crate) fn is_empty(&self) -> bool {
-        self.is_idle() && self.silent == 0
+        self.is_idle() && self.unsignaled == 0
     }
 
     /// How far it is.
@@ -188,50 +235,61 @@ impl Lane {
             State::Ready if !self.posted.is_empty() => Progress::At {
                 epoch: self.epoch,
                 number: self.first,
-                bytes: together.map(|it| u64::from(it.work.len())).sum(),
-                silent: self.posted.len() == self.silent,
+                bytes: together.map(|it| u64::from(it.operation.len())).sum(),
+                unsignaled: self.posted.len() == self.unsignaled,
             },
             _ => Progress::None,
         }
     }
 
     /// Whether something waits for the doorbell.
-    pub(crate) fn is_gathering(&self) -> bool {
+    fn awaits_doorbell(&self) -> bool {
         !self.queue.is_empty() && self.state == State::Ready
     }
 
     /// Hands work to the NIC, if nothing is in its way and the NIC has not plenty to do: the name
     /// of its completion. Else the work.
+    ///
+    /// # Safety
+    /// 1. Own memory that the operation names is registered under its `lkey`, or taken along with
+    ///    the request, and stays so until the operation has ended.
+    /// 2. Until then it stays as it is for a write, and nobody else writes to it for a read or to
+    ///    the result of an atomic operation.
+    /// 3. The peer bears what the operation changes there, if its `rkey` opens memory that nobody
+    ///    registered for that.
+    #[allow(unsafe_code)] // posts a operation request
     #[inline(always)] // where it is known what is asked, the request is made at once
-    pub(crate) fn post_now(
+    pub(crate) unsafe fn post_now(
         &mut self,
-        roads: &Roads,
-        mut work: Work,
-    ) -> Result<io::Result<u64>, Work> {
+        pool: &SendPool,
+        mut operation: Operation,
+    ) -> Result<io::Result<u64>, Operation> {
         let Some(pair) = &self.pair else {
-            return Err(work);
+            return Err(operation);
         };
         if self.state != State::Ready
             || !self.queue.is_empty()
-            || self.posted.len() >= roads.depth
-            || self.posted.len() - self.silent >= BUSY
-            || roads.posted.load(Relaxed) >= roads.most_posted
-            || !work.is_ready(roads)
+            || self.posted.len() >= pool.limits().depth
+            || self.posted.len() - self.unsignaled >= BUSY
+            || !pool.has_room()
+            || !operation.is_ready(pool)
         {
-            return Err(work);
+            return Err(operation);
         }
         let number = self.first.wrapping_add(self.posted.len() as u32);
         let id = id(self.peer, self.epoch, number);
-        let silent = matches!(work, Work::Send { .. })
-            && self.silent < SILENT.min(roads.depth - 1)
-            && roads.has_plenty();
-        let asked = post_one(pair, &request(id, &work, roads, pair), !silent);
-        self.under_way(roads, work);
-        self.silent = if silent { self.silent + 1 } else { 0 };
+        let unsignaled = matches!(operation, Operation::Send { .. })
+            && self.unsignaled < UNSIGNALED.min(pool.limits().depth - 1)
+            && pool.has_plenty();
+        // SAFETY: 1., 2., 3. as the caller of this says; what has a slot or a word of the pool has
+        // it until it has ended.
+        let asked = unsafe { pair.post_one(&request(id, &operation, pool, pair), !unsignaled) };
+        self.under_way(pool, operation);
+        self.unsignaled = if unsignaled { self.unsignaled + 1 } else { 0 };
         Ok(match asked {
             Ok(()) => Ok(id),
             Err(cause) => {
-                self.close(roads);
+                self.close(pool);
                 Err(cause)
             }
         })
@@ -239,17 +297,22 @@ impl Lane {
 
     /// Adds something to be done, which could not be done at once. It is on its way when this
     /// returns, unless the connection is not there or the NIC has plenty to do.
-    pub(crate) fn push(&mut self, roads: &Roads, work: Work) -> io::Result<()> {
-        let urgent = matches!(work, Work::Send { .. });
-        self.queue.push_back(work);
+    ///
+    /// # Safety
+    /// As [`post_now`](Self::post_now): what is queued is posted by a later [`flush`](Self::flush).
+    #[allow(unsafe_code)] // queues what is posted later
+    pub(crate) unsafe fn push(&mut self, pool: &SendPool, operation: Operation) -> io::Result<()> {
+        let urgent = matches!(operation, Operation::Send { .. });
+        self.queue.push_back(operation);
         if urgent || self.posted.len() < BUSY || self.queue.len() >= BUSY {
-            self.flush(roads)?;
+            self.flush(pool)?;
         }
         Ok(())
     }
 
     /// Hands what is queued to the NIC, as far as there is room.
-    pub(crate) fn flush(&mut self, roads: &Roads) -> io::Result<()> {
+    #[allow(unsafe_code)] // posts operation requests
+    pub(crate) fn flush(&mut self, pool: &SendPool) -> io::Result<()> {
         let (State::Ready, Some(pair)) = (self.state, &self.pair) else {
             return Ok(());
         };
@@ -257,19 +320,19 @@ impl Lane {
         while !self.queue.is_empty() {
             let mut batch = Batch::new();
             let mut taken = 0;
-            while !batch.is_full() && self.posted.len() < roads.depth {
-                let Some(work) = self.queue.front_mut() else {
+            while !batch.is_full() && self.posted.len() < pool.limits().depth {
+                let Some(operation) = self.queue.front_mut() else {
                     break;
                 };
-                if roads.posted.load(Relaxed) >= roads.most_posted || !work.is_ready(roads) {
+                if !pool.has_room() || !operation.is_ready(pool) {
                     break;
                 }
                 let number = self.first.wrapping_add(self.posted.len() as u32);
                 let id = id(self.peer, self.epoch, number);
-                batch.push(&request(id, work, roads, &pair));
+                batch.push(&request(id, operation, pool, &pair));
                 taken += 1;
-                if let Some(work) = self.queue.pop_front() {
-                    self.under_way(roads, work);
+                if let Some(operation) = self.queue.pop_front() {
+                    self.under_way(pool, operation);
                 }
             }
             if taken == 0 {
@@ -277,9 +340,11 @@ impl Lane {
             }
             // One completion for all: what came before is done then, too.
             batch.signal_last();
-            self.silent = 0;
-            if let Err(cause) = post(&pair, &mut batch) {
-                self.close(roads);
+            self.unsignaled = 0;
+            // SAFETY: all that is queued was given to `push` or `post_now`, whose callers promised
+            // 1., 2. and 3. of each until it has ended; it has not, for then it is not queued.
+            if let Err(cause) = unsafe { pair.post(&mut batch) } {
+                self.close(pool);
                 return Err(cause);
             }
         }
@@ -288,11 +353,11 @@ impl Lane {
 
     /// Notes what is with the NIC.
     #[inline(always)]
-    fn under_way(&mut self, roads: &Roads, work: Work) {
-        roads.posted.fetch_add(1, Relaxed);
-        self.count_packets(work.len());
-        let end = self.packet;
-        self.posted.push_back(Posted { work, end });
+    fn under_way(&mut self, pool: &SendPool, operation: Operation) {
+        pool.note_posted();
+        self.count_packets(operation.len());
+        let end = self.next_psn;
+        self.posted.push_back(Posted { operation, end });
     }
 
     /// A request of so many bytes was handed to the NIC.
@@ -303,59 +368,59 @@ impl Lane {
         } else {
             len.div_ceil(self.mtu)
         };
-        self.packet = (self.packet + packets) % PACKETS;
+        self.next_psn = (self.next_psn + packets) % PSNS;
     }
 
     /// A completion came that names the connection's epoch and a number: everything up to that
     /// request is done.
-    pub(crate) fn done(&mut self, roads: &Roads, number: u32, ended: &mut Vec<Ended>) {
+    pub(crate) fn done(&mut self, pool: &SendPool, number: u32, ended: &mut Vec<Ended>) {
         let count = number.wrapping_sub(self.first).wrapping_add(1) as usize;
         if count > self.posted.len() {
             return; // Retired by a later completion.
         }
         for posted in self.posted.drain(..count) {
-            posted.work.succeed(roads, ended);
+            posted.operation.succeed(pool, ended);
         }
-        self.silent = self.silent.min(self.posted.len());
+        self.unsignaled = self.unsignaled.min(self.posted.len());
         self.first = self.first.wrapping_add(count as u32);
         self.unsent = 0;
-        roads.posted.fetch_sub(count as u32, Relaxed);
+        pool.note_done(count as u32);
     }
 
     /// As [`done`](Self::done), if that is the end of the one operation that is looked for and of
     /// messages before it: then it is told by this alone.
     #[inline]
-    pub(crate) fn done_alone(&mut self, roads: &Roads, completion: u64, ticket: Ticket) -> bool {
+    pub(crate) fn done_alone(&mut self, pool: &SendPool, completion: u64, ticket: Ticket) -> bool {
         let (.., number) = named(completion);
         let before = number.wrapping_sub(self.first) as usize;
         let alone = completion == id(self.peer, self.epoch, number)
             && self.pair.is_some()
             && matches!(
                 self.posted.get(before),
-                Some(Posted { work: Work::Access(access), .. }) if access.last && access.ticket == ticket
+                Some(Posted { operation: Operation::Access(access), .. }) if access.last && access.ticket == ticket
             )
             && (before == 0 || self.are_messages(before));
         if alone {
             for _ in 0..before {
                 if let Some(Posted {
-                    work: Work::Send { slot, .. },
+                    operation: Operation::Send { slot, .. },
                     ..
                 }) = self.posted.pop_front()
                 {
-                    roads.slots.give_back(slot);
+                    pool.slots().give_back(slot);
                 }
             }
             self.posted.pop_front();
             self.first = number.wrapping_add(1);
             self.unsent = 0;
-            roads.posted.fetch_sub(before as u32 + 1, Relaxed);
+            pool.note_done(before as u32 + 1);
         }
         alone
     }
 
     /// Whether so many, the first that were posted, are messages.
     fn are_messages(&self, count: usize) -> bool {
-        let is_message = |posted: &Posted| matches!(posted.work, Work::Send { .. });
+        let is_message = |posted: &Posted| matches!(posted.operation, Operation::Send { .. });
         self.posted.iter().take(count).all(is_message)
     }
 
@@ -363,7 +428,7 @@ impl Lane {
     /// again.
     pub(crate) fn failed(
         &mut self,
-        roads: &Roads,
+        pool: &SendPool,
         number: u32,
         status: ffi::ibv_wc_status,
         ended: &mut Vec<Ended>,
@@ -373,76 +438,77 @@ impl Lane {
             return Failure::Lost("a completion of what was not asked for");
         }
         if before > 0 {
-            self.done(roads, number.wrapping_sub(1), ended);
+            self.done(pool, number.wrapping_sub(1), ended);
         }
         match status {
             ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR => {
-                self.refused(roads)
+                self.refused(pool)
             }
             // What soft-RoCE says when it finds no way to the peer, as while the link is down.
             ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
                 self.unsent += 1;
-                self.give_up(roads);
+                self.give_up(pool);
                 Failure::Unclear
             }
             ffi::IBV_WC_RETRY_EXC_ERR
             | ffi::IBV_WC_RNR_RETRY_EXC_ERR
             | ffi::IBV_WC_RESP_TIMEOUT_ERR
             | ffi::IBV_WC_WR_FLUSH_ERR => {
-                self.give_up(roads);
+                self.give_up(pool);
                 Failure::Unclear
             }
             _ => {
-                self.close(roads);
+                self.close(pool);
                 Failure::Lost(meaning(status))
             }
         }
     }
 
     /// The NIC says nothing of what it was asked: as if it had said that no answer came.
-    pub(crate) fn give_up(&mut self, roads: &Roads) {
-        self.close(roads);
+    pub(crate) fn give_up(&mut self, pool: &SendPool) {
+        self.close(pool);
         self.state = State::Unclear;
     }
 
     /// The peer's NIC refused the first of what was posted.
-    fn refused(&mut self, roads: &Roads) -> Failure {
-        self.close(roads);
-        let access = match self.posted.pop_front().map(|posted| posted.work) {
-            Some(Work::Access(access)) => access,
-            Some(Work::Atomic(mut atomic)) => {
-                atomic.let_go(roads);
+    fn refused(&mut self, pool: &SendPool) -> Failure {
+        self.close(pool);
+        let access = match self.posted.pop_front().map(|posted| posted.operation) {
+            Some(Operation::Access(access)) => access,
+            Some(Operation::Atomic(mut atomic)) => {
+                atomic.let_go(pool);
                 atomic.as_access()
             }
-            Some(Work::Send { slot, .. }) => {
-                roads.slots.give_back(slot);
+            Some(Operation::Send { slot, .. }) => {
+                pool.slots().give_back(slot);
                 return Failure::Lost("it refused a message");
             }
             None => return Failure::Lost("it refused what was not asked"),
         };
         self.refused = Some(access);
-        let again = self.posted.drain(..).map(|posted| posted.work);
-        let mut again: VecDeque<Work> = again.map(|work| work.unposted(roads)).collect();
+        let again = self.posted.drain(..).map(|posted| posted.operation);
+        let mut again: VecDeque<Operation> =
+            again.map(|operation| operation.unposted(pool)).collect();
         again.append(&mut self.queue);
-        again.retain(|work| !is_part_of(work, access.ticket));
+        again.retain(|operation| !is_part_of(operation, access.ticket));
         self.queue = again;
         self.renew();
         Failure::Broken
     }
 
     /// The peer says which packet it expects next on the connection that broke.
-    pub(crate) fn clarify(&mut self, roads: &Roads, expected: u32, ended: &mut Vec<Ended>) {
+    pub(crate) fn clarify(&mut self, pool: &SendPool, expected_psn: u32, ended: &mut Vec<Ended>) {
         let mut again = VecDeque::new();
         let mut done = true;
-        for Posted { work, end } in self.posted.drain(..) {
+        for Posted { operation, end } in self.posted.drain(..) {
             // In order: after one that is not done none is.
-            done = done && expected.wrapping_sub(end) % PACKETS < PACKETS / 2;
-            match work.fate(done) {
-                Fate::Done => work.succeed(roads, ended),
-                Fate::Again => again.push_back(work.unposted(roads)),
+            done = done && expected_psn.wrapping_sub(end) % PSNS < PSNS / 2;
+            match operation.fate(done) {
+                Fate::Done => operation.succeed(pool, ended),
+                Fate::Again => again.push_back(operation.unposted(pool)),
                 Fate::ResultLost => {
-                    if let Work::Atomic(mut atomic) = work {
-                        atomic.let_go(roads);
+                    if let Operation::Atomic(mut atomic) = operation {
+                        atomic.let_go(pool);
                         let peer = Rank(self.peer);
                         ended.push((atomic.ticket, Err(Error::ResultLost { peer })));
                     }
@@ -455,11 +521,11 @@ impl Lane {
     }
 
     /// No request is with the NIC any more when its queue pair is gone.
-    fn close(&mut self, roads: &Roads) {
+    fn close(&mut self, pool: &SendPool) {
         self.pair = None;
         // How far it came is found out.
-        self.silent = 0;
-        roads.posted.fetch_sub(self.posted.len() as u32, Relaxed);
+        self.unsignaled = 0;
+        pool.note_done(self.posted.len() as u32);
     }
 
     fn renew(&mut self) {
@@ -469,42 +535,33 @@ impl Lane {
     }
 
     /// The peer is gone: everything under way ends.
-    pub(crate) fn end(&mut self, roads: &Roads, lost: &Error, ended: &mut Vec<Ended>) {
+    pub(crate) fn end(&mut self, pool: &SendPool, lost: &Error, ended: &mut Vec<Ended>) {
         if self.pair.is_some() {
-            self.close(roads);
+            self.close(pool);
         }
         self.state = State::Ended;
         if let Some(access) = self.refused.take() {
             ended.push((access.ticket, Err(lost.clone())));
         }
-        let posted = self.posted.drain(..).map(|posted| posted.work);
-        for work in posted.chain(self.queue.drain(..)) {
-            match work {
-                Work::Send { slot, .. } => roads.slots.give_back(slot),
-                Work::Atomic(mut atomic) => {
-                    atomic.let_go(roads);
+        let posted = self.posted.drain(..).map(|posted| posted.operation);
+        for operation in posted.chain(self.queue.drain(..)) {
+            match operation {
+                Operation::Send { slot, .. } => pool.slots().give_back(slot),
+                Operation::Atomic(mut atomic) => {
+                    atomic.let_go(pool);
                     ended.push((atomic.ticket, Err(lost.clone())));
                 }
-                Work::Access(access) if access.last => {
+                Operation::Access(access) if access.last => {
                     ended.push((access.ticket, Err(lost.clone())));
                 }
-                Work::Access(_) => {}
+                Operation::Access(_) => {}
             }
         }
     }
 }
 
-impl Roads {
-    /// Whether slots, and room for completions, are left for whoever else needs some while those
-    /// of messages that nobody tells of are kept.
-    #[inline]
-    fn has_plenty(&self) -> bool {
-        self.slots.has_plenty() && self.posted.load(Relaxed) < self.most_posted / 2
-    }
-}
-
-fn is_part_of(work: &Work, ticket: Ticket) -> bool {
-    matches!(work, Work::Access(access) if access.ticket == ticket)
+fn is_part_of(operation: &Operation, ticket: Ticket) -> bool {
+    matches!(operation, Operation::Access(access) if access.ticket == ticket)
 }
 
 /// What a completion names.

@@ -56,17 +56,17 @@ const KINDS: [Kind; 13] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Datagram {
-    pub(super) magic: u64,
+    pub(crate) magic: u64,
     /// Strangers do not know it.
-    pub(super) secret: [u8; 16],
-    pub(super) kind: u32,
+    pub(crate) secret: [u8; 16],
+    pub(crate) kind: u32,
     pub(crate) from: u32,
     /// Of the connection that is made, or the number of a wake.
     pub(crate) epoch: u32,
     /// The queue pair of who sends it.
     pub(crate) pair: u32,
-    /// The first packet's number, or the next one's.
-    pub(crate) packet: u32,
+    /// The first PSN, or the one that is expected next.
+    pub(crate) psn: u32,
     /// The rank it is about, or 1 for yes.
     pub(crate) about: u32,
     /// The key that was refused, and the extent it opens.

@@ -1,21 +1,19 @@
 //! What is asked of a peer's NIC, one thing at a time, and the request for it.
 
-use std::io;
-
 use hydrant_conduit::Ticket;
 
-use super::{Ended, Roads};
+use super::{Ended, SendPool};
 use crate::{
     ffi,
     message::Front,
-    nic::{Batch, QueuePair, Request},
+    nic::{QueuePair, WorkRequest},
     slots::SendSlot,
     words::Word,
 };
 
 /// One thing to be asked of the peer's NIC.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Operation {
     Access(Access),
     Atomic(Atomic),
     Send {
@@ -65,24 +63,24 @@ pub(crate) struct Whole {
     pub(crate) len: u64,
 }
 
-impl Work {
+impl Operation {
     #[inline(always)]
     pub(super) fn len(&self) -> u32 {
         match self {
-            Work::Access(access) => access.len,
-            Work::Atomic(_) => WORD,
-            Work::Send { len, .. } => *len,
+            Operation::Access(access) => access.len,
+            Operation::Atomic(_) => WORD,
+            Operation::Send { len, .. } => *len,
         }
     }
 
-    pub(super) fn succeed(self, roads: &Roads, ended: &mut Vec<Ended>) {
+    pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<Ended>) {
         match self {
-            Work::Send { slot, .. } => roads.slots.give_back(slot),
-            Work::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
-            Work::Access(_) => {}
-            Work::Atomic(mut atomic) => {
-                atomic.tell(roads);
-                atomic.let_go(roads);
+            Operation::Send { slot, .. } => pool.slots().give_back(slot),
+            Operation::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
+            Operation::Access(_) => {}
+            Operation::Atomic(mut atomic) => {
+                atomic.tell(pool);
+                atomic.let_go(pool);
                 ended.push((atomic.ticket, Ok(())));
             }
         }
@@ -90,18 +88,18 @@ impl Work {
 
     /// Whether the NIC can be given it: an atomic operation needs a word for its result.
     #[inline]
-    pub(super) fn is_ready(&mut self, roads: &Roads) -> bool {
-        let Work::Atomic(atomic) = self else {
+    pub(super) fn is_ready(&mut self, pool: &SendPool) -> bool {
+        let Operation::Atomic(atomic) = self else {
             return true;
         };
-        atomic.word = roads.words.take();
+        atomic.word = pool.words().take();
         atomic.word.is_some()
     }
 
     /// As it was before the NIC had it.
-    pub(super) fn unposted(mut self, roads: &Roads) -> Self {
-        if let Work::Atomic(atomic) = &mut self {
-            atomic.let_go(roads);
+    pub(super) fn unposted(mut self, pool: &SendPool) -> Self {
+        if let Operation::Atomic(atomic) = &mut self {
+            atomic.let_go(pool);
         }
         self
     }
@@ -111,10 +109,10 @@ impl Work {
         match self {
             _ if !done => Fate::Again,
             // What was read may not have come back: it is read again.
-            Work::Access(access) if !access.write => Fate::Again,
+            Operation::Access(access) if !access.write => Fate::Again,
             // Nothing is done twice.
-            Work::Atomic(_) => Fate::ResultLost,
-            Work::Access(_) | Work::Send { .. } => Fate::Done,
+            Operation::Atomic(_) => Fate::ResultLost,
+            Operation::Access(_) | Operation::Send { .. } => Fate::Done,
         }
     }
 }
@@ -146,8 +144,8 @@ impl Access {
     };
 
     #[inline(always)]
-    pub(super) fn request(&self, id: u64, pair: &QueuePair) -> Request {
-        Request {
+    pub(super) fn request(&self, id: u64, pair: &QueuePair) -> WorkRequest {
+        WorkRequest {
             id,
             opcode: if self.write {
                 ffi::IBV_WR_RDMA_WRITE
@@ -172,19 +170,19 @@ const WORD: u32 = size_of::<u64>() as u32;
 impl Atomic {
     /// Leaves what the word was where the caller wants to know it.
     #[allow(unsafe_code)] // writes to the caller's memory
-    fn tell(&self, roads: &Roads) {
+    fn tell(&self, pool: &SendPool) {
         let Some(word) = &self.word else {
             return;
         };
         let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
         // SAFETY: writable by nobody else until the operation is complete, said the caller of the
         // conduit; that is told after this.
-        unsafe { was.write(roads.words.value(word)) };
+        unsafe { was.write(pool.words().value(word)) };
     }
 
-    pub(super) fn let_go(&mut self, roads: &Roads) {
+    pub(super) fn let_go(&mut self, pool: &SendPool) {
         if let Some(word) = self.word.take() {
-            roads.words.give_back(word);
+            pool.words().give_back(word);
         }
     }
 
@@ -215,25 +213,16 @@ impl Atomic {
     }
 }
 
-#[allow(unsafe_code)] // posts requests
-pub(super) fn post(pair: &QueuePair, batch: &mut Batch) -> io::Result<()> {
-    // SAFETY: sends are from slots that stay with the lane until they are done; writes and reads
-    // are of memory of which the caller of the conduit promised the same.
-    unsafe { pair.post(batch) }
-}
-
 #[inline(always)]
-#[allow(unsafe_code)] // posts a request
-pub(super) fn post_one(pair: &QueuePair, request: &Request, told: bool) -> io::Result<()> {
-    // SAFETY: as in `post`.
-    unsafe { pair.post_one(request, told) }
-}
-
-#[inline(always)]
-pub(super) fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> Request {
-    match work {
-        Work::Access(access) => access.request(id, pair),
-        Work::Atomic(atomic) => Request {
+pub(super) fn request(
+    id: u64,
+    operation: &Operation,
+    pool: &SendPool,
+    pair: &QueuePair,
+) -> WorkRequest {
+    match operation {
+        Operation::Access(access) => access.request(id, pair),
+        Operation::Atomic(atomic) => WorkRequest {
             id,
             opcode: if atomic.swaps {
                 ffi::IBV_WR_ATOMIC_CMP_AND_SWP
@@ -241,22 +230,22 @@ pub(super) fn request(id: u64, work: &Work, roads: &Roads, pair: &QueuePair) -> 
                 ffi::IBV_WR_ATOMIC_FETCH_AND_ADD
             },
             addr: (atomic.word.as_ref()).map_or(0, |word| {
-                roads.words.address(word).expose_provenance() as u64
+                pool.words().address(word).expose_provenance() as u64
             }),
             len: WORD,
-            lkey: roads.words.lkey(),
+            lkey: pool.words().lkey(),
             remote: atomic.remote,
             rkey: atomic.rkey,
             inline: false,
             operands: Some(atomic.operands),
             immediate: 0,
         },
-        Work::Send { slot, len, front } => Request {
+        Operation::Send { slot, len, front } => WorkRequest {
             id,
             opcode: ffi::IBV_WR_SEND_WITH_IMM,
-            addr: roads.slots.address(slot).expose_provenance() as u64,
+            addr: pool.slots().address(slot).expose_provenance() as u64,
             len: *len,
-            lkey: roads.slots.lkey(),
+            lkey: pool.slots().lkey(),
             remote: 0,
             rkey: 0,
             inline: *len as usize <= pair.inline,
@@ -273,14 +262,14 @@ mod tests {
     #[test]
     fn nothing_is_done_twice_that_cannot_bear_it() {
         let access = |write| {
-            Work::Access(Access {
+            Operation::Access(Access {
                 ticket: Ticket(1),
                 write,
                 last: true,
                 ..Access::NOTHING
             })
         };
-        let atomic = Work::Atomic(Atomic {
+        let atomic = Operation::Atomic(Atomic {
             ticket: Ticket(2),
             operands: [1, 0],
             swaps: false,
@@ -290,12 +279,12 @@ mod tests {
             was: 0,
             word: None,
         });
-        let fates = |work: &Work| [false, true].map(|done| work.fate(done));
+        let fates = |operation: &Operation| [false, true].map(|done| operation.fate(done));
         assert_eq!(fates(&access(true)), [Fate::Again, Fate::Done]);
         assert_eq!(fates(&access(false)), [Fate::Again, Fate::Again]);
         assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
         assert_eq!(
-            size_of::<Work>(),
+            size_of::<Operation>(),
             size_of::<Access>(),
             "queues stay as narrow"
         );

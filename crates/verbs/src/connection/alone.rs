@@ -1,11 +1,11 @@
 //! The access that has ended when the call that posts it returns, told by nothing else.
 //!
-//! Who posts it takes completions alone meanwhile. Then a hit on a lane where nothing is under way
-//! needs no entry in the queue of what is, and no second look at the lane.
+//! Who posts it takes completions alone meanwhile. Then a hit on a connection where nothing is under way
+//! needs no entry in the queue of what is, and no second look at the connection.
 
-use std::{io, sync::atomic::Ordering::Relaxed};
+use std::io;
 
-use super::{Access, Lane, Posted, Roads, State, Work, id, post_one};
+use super::{Access, Connection, Operation, Posted, SendPool, State, id};
 use crate::ffi;
 
 /// What became of it.
@@ -19,25 +19,29 @@ pub(crate) enum Alone {
     Refused(io::Error),
 }
 
-impl Lane {
+impl Connection {
     /// Whether nothing is under way but messages of which nobody is told, and there is room.
     #[inline(always)]
-    pub(crate) fn is_free(&self, roads: &Roads) -> bool {
+    pub(crate) fn is_free(&self, pool: &SendPool) -> bool {
         self.state == State::Ready
-            && self.posted.len() == self.silent
+            && self.posted.len() == self.unsignaled
             && self.queue.is_empty()
-            && self.posted.len() < roads.depth
-            && roads.posted.load(Relaxed) < roads.most_posted
+            && self.posted.len() < pool.limits().depth
+            && pool.has_room()
     }
 
-    /// Posts an access on a lane that [is free](Self::is_free), and looks once what has ended:
+    /// Posts an access on a connection that [is free](Self::is_free), and looks once what has ended:
     /// `look` takes one completion. It is not counted among what is posted, so the completions have
     /// room for one more than may be counted; unless it is done, [`not_alone`](Self::not_alone)
     /// makes up for that.
+    ///
+    /// # Safety
+    /// As [`post_now`](Self::post_now).
+    #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
-    pub(crate) fn post_alone(
+    pub(crate) unsafe fn post_alone(
         &mut self,
-        roads: &Roads,
+        pool: &SendPool,
         access: &Access,
         look: impl FnOnce() -> Option<ffi::ibv_wc>,
     ) -> Alone {
@@ -46,7 +50,9 @@ impl Lane {
         };
         let number = self.first.wrapping_add(self.posted.len() as u32);
         let id = id(self.peer, self.epoch, number);
-        let became = match post_one(pair, &access.request(id, pair), true) {
+        // SAFETY: the same contract.
+        let posted = unsafe { pair.post_one(&access.request(id, pair), true) };
+        let became = match posted {
             Err(cause) => Alone::Refused(cause),
             Ok(()) => match look() {
                 Some(it) if it.wr_id == id && it.status == ffi::IBV_WC_SUCCESS => Alone::Done,
@@ -56,8 +62,8 @@ impl Lane {
         };
         if matches!(became, Alone::Done) {
             self.count_packets(access.len);
-            if self.silent > 0 {
-                self.messages_done(roads);
+            if self.unsignaled > 0 {
+                self.messages_done(pool);
             }
             self.first = number.wrapping_add(1);
             self.unsent = 0;
@@ -67,23 +73,23 @@ impl Lane {
 
     /// It is to be waited for like any other.
     #[cold]
-    pub(crate) fn not_alone(&mut self, roads: &Roads, access: Access, became: &Alone) {
-        self.under_way(roads, Work::Access(access));
-        self.silent = 0;
+    pub(crate) fn not_alone(&mut self, pool: &SendPool, access: Access, became: &Alone) {
+        self.under_way(pool, Operation::Access(access));
+        self.unsignaled = 0;
         if matches!(became, Alone::Refused(_)) {
-            self.close(roads);
+            self.close(pool);
         }
     }
 
     /// All that was posted before are messages, and they are done.
-    fn messages_done(&mut self, roads: &Roads) {
+    fn messages_done(&mut self, pool: &SendPool) {
         let count = self.posted.len() as u32;
-        for Posted { work, .. } in self.posted.drain(..) {
-            if let Work::Send { slot, .. } = work {
-                roads.slots.give_back(slot);
+        for Posted { operation, .. } in self.posted.drain(..) {
+            if let Operation::Send { slot, .. } = operation {
+                pool.slots().give_back(slot);
             }
         }
-        self.silent = 0;
-        roads.posted.fetch_sub(count, Relaxed);
+        self.unsignaled = 0;
+        pool.note_done(count);
     }
 }

@@ -6,23 +6,23 @@ use std::{io, mem, ptr::NonNull, sync::Arc};
 
 use super::Nic;
 use crate::{
+    address::EndpointAddress,
     ffi::{ibv_ah, ibv_ah_attr},
-    place::Place,
 };
 
-pub(crate) struct Address {
+pub(crate) struct AddressHandle {
     ah: NonNull<ibv_ah>,
     nic: Arc<Nic>,
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
-unsafe impl Send for Address {}
+unsafe impl Send for AddressHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Address {}
+unsafe impl Sync for AddressHandle {}
 
-impl Address {
-    pub(crate) fn new(nic: &Arc<Nic>, place: &Place) -> io::Result<Self> {
-        let mut attr = route(nic, place);
+impl AddressHandle {
+    pub(crate) fn new(nic: &Arc<Nic>, address: &EndpointAddress) -> io::Result<Self> {
+        let mut attr = route(nic, address);
         // SAFETY: the domain exists.
         let ah = unsafe { nic.lib().ibv_create_ah(nic.domain, &mut attr) };
         Ok(Self {
@@ -36,7 +36,7 @@ impl Address {
     }
 }
 
-impl Drop for Address {
+impl Drop for AddressHandle {
     fn drop(&mut self) {
         // SAFETY: made by `ibv_create_ah`, and not destroyed before.
         unsafe { self.nic.lib().ibv_destroy_ah(self.ah.as_ptr()) };
@@ -44,15 +44,15 @@ impl Drop for Address {
 }
 
 /// The way to a peer's port: by its GID on Ethernet and to other subnets, else by its LID.
-pub(super) fn route(nic: &Nic, place: &Place) -> ibv_ah_attr {
+pub(super) fn route(nic: &Nic, address: &EndpointAddress) -> ibv_ah_attr {
     // SAFETY: integers and a union of them.
     let mut attr: ibv_ah_attr = unsafe { mem::zeroed() };
     attr.port_num = nic.port.port;
-    attr.dlid = place.lid;
-    let elsewhere = place.gid[..8] != nic.port.gid[..8];
-    if nic.port.ethernet || elsewhere || place.lid == 0 {
+    attr.dlid = address.lid;
+    let elsewhere = address.gid[..8] != nic.port.gid[..8];
+    if nic.port.ethernet || elsewhere || address.lid == 0 {
         attr.is_global = 1;
-        attr.grh.dgid.raw = place.gid;
+        attr.grh.dgid.raw = address.gid;
         attr.grh.sgid_index = nic.port.gid_index;
         attr.grh.hop_limit = 64;
     }

@@ -8,13 +8,14 @@
 
 use std::{
     io,
+    os::fd::{AsFd, BorrowedFd},
     sync::{Arc, OnceLock},
 };
 
-use super::datagram::{Datagram, Kind};
 use crate::{
-    nic::{Address, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
-    place::Place,
+    address::EndpointAddress,
+    datagram::{Datagram, Kind},
+    nic::{AddressHandle, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -27,19 +28,19 @@ const FRONT: usize = 40;
 const SLOT: usize = 128;
 const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
 
-pub(crate) struct Post {
+pub(crate) struct Datagrams {
     pair: QueuePair,
     sent: Arc<CompletionQueue>,
     received: Arc<CompletionQueue>,
-    pub(crate) channel: Arc<Channel>,
+    channel: Arc<Channel>,
     buffer: Buffer,
     free: Mutex<Vec<u32>>,
     key: u32,
-    addresses: Box<[OnceLock<Address>]>,
+    handles: Box<[OnceLock<AddressHandle>]>,
     nic: Arc<Nic>,
 }
 
-impl Post {
+impl Datagrams {
     /// Registered for datagrams.
     pub(crate) const BYTES: usize = (SENDS + RECEIVES) as usize * SLOT;
 
@@ -48,7 +49,7 @@ impl Post {
         let sent = CompletionQueue::new(&channel, SENDS)?;
         let received = CompletionQueue::new(&channel, RECEIVES)?;
         let key = draw_key()?;
-        let post = Self {
+        let datagrams = Self {
             pair: QueuePair::datagrams(nic, [&sent, &received], [SENDS, RECEIVES], key)?,
             sent,
             received,
@@ -56,13 +57,13 @@ impl Post {
             buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
             free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
             key,
-            addresses: (0..ranks).map(|_| OnceLock::new()).collect(),
+            handles: (0..ranks).map(|_| OnceLock::new()).collect(),
             nic: Arc::clone(nic),
         };
         for slot in 0..RECEIVES {
-            post.receive(slot)?;
+            datagrams.receive(slot)?;
         }
-        Ok(post)
+        Ok(datagrams)
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -74,20 +75,25 @@ impl Post {
     }
 
     /// Sends a datagram, if there is room.
-    pub(crate) fn send(&self, rank: u32, place: &Place, datagram: &Datagram) {
-        if let Err(cause) = self.try_send(rank, place, datagram) {
+    pub(crate) fn send(&self, rank: u32, address: &EndpointAddress, datagram: &Datagram) {
+        if let Err(cause) = self.try_send(rank, address, datagram) {
             tracing::debug!(%cause, rank, "a datagram was not sent");
         }
     }
 
-    fn try_send(&self, rank: u32, place: &Place, datagram: &Datagram) -> io::Result<()> {
-        let addresses = &self.addresses[rank as usize];
-        if addresses.get().is_none() {
-            let _ = addresses.set(Address::new(&self.nic, place)?);
+    fn try_send(
+        &self,
+        rank: u32,
+        address: &EndpointAddress,
+        datagram: &Datagram,
+    ) -> io::Result<()> {
+        let handle = &self.handles[rank as usize];
+        if handle.get().is_none() {
+            let _ = handle.set(AddressHandle::new(&self.nic, address)?);
         }
         // Held until it is posted: a queue pair that is renewed has nothing posted to it.
         let mut free = self.free();
-        let (Some(address), Some(slot)) = (addresses.get(), self.slot(&mut free)) else {
+        let (Some(handle), Some(slot)) = (handle.get(), self.slot(&mut free)) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
@@ -98,9 +104,9 @@ impl Post {
             Datagram::BYTES as u64,
             self.buffer.lkey().into(),
         ];
-        let whom = [place.datagrams, place.datagrams_key];
+        let whom = [address.datagrams, address.datagrams_key];
         // SAFETY: registered as long as the queue pair lives; free again at its completion.
-        let sent = unsafe { self.pair.send_datagram(slot.into(), what, address, whom) };
+        let sent = unsafe { self.pair.send_datagram(slot.into(), what, handle, whom) };
         if sent.is_err() {
             free.push(slot);
         }
@@ -144,7 +150,7 @@ impl Post {
                 let at = self.buffer.at(slot as usize * SLOT, SLOT);
                 // SAFETY: within the buffer; the NIC gave the slot back with this completion.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
-                let ranks = self.addresses.len() as u32;
+                let ranks = self.handles.len() as u32;
                 let read = good.then(|| Datagram::read(&bytes[FRONT..], secret, ranks));
                 self.receive(slot)?;
                 if let Some((kind, datagram)) = read.flatten() {
@@ -173,6 +179,11 @@ impl Post {
         while self.sent.poll(&mut done) + self.received.poll(&mut done) > 0 {}
         *free = (RECEIVES..RECEIVES + SENDS).collect();
         (0..RECEIVES).try_for_each(|slot| self.receive(slot))
+    }
+
+    /// The descriptor that tells of datagrams, once armed.
+    pub(crate) fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
     }
 
     /// Has the channel tell of the next datagram.

@@ -1,0 +1,64 @@
+//! What other threads have the control thread do.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use hydrant_conduit::{Error, Rank};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// What other threads have the control thread do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Makes the connection to a peer, or makes it anew.
+    Connect(Rank),
+    /// Asks a peer how far it got before a connection broke.
+    Ask(Rank),
+    /// A peer is lost, and why.
+    Lose(Rank, &'static str),
+    /// A peer sent what follows no rule.
+    Expel(Rank),
+    /// This rank ends, in good order or not.
+    Leave(bool),
+    /// A peer was asked to wake its sleepers: it is asked again until it says that it did.
+    SeeAwake(Rank, u32),
+    /// The conduit is dropped.
+    Stop,
+}
+
+/// Commands on their way to the control thread.
+pub(crate) struct Commands {
+    /// Given by any thread, taken by the control thread, in order.
+    queue: Mutex<Vec<Command>>,
+    /// Readable while commands wait: the control thread polls it.
+    event: OwnedFd,
+}
+
+impl Commands {
+    /// # Errors
+    /// [`Error::System`] where the process has no descriptor left.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let event = eventfd(0, flags).map_err(|cause| Error::system("making an eventfd", cause))?;
+        Ok(Self {
+            queue: Mutex::default(),
+            event,
+        })
+    }
+
+    pub(crate) fn give(&self, command: Command) {
+        self.queue.lock().push(command);
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    pub(crate) fn take(&self) -> Vec<Command> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.event, &mut count);
+        std::mem::take(&mut *self.queue.lock())
+    }
+}
+
+impl AsFd for Commands {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,387 @@
+//! The completion queues: what of that which peers' NICs were asked to do has ended, what has
+//! arrived, and who sleeps until there is something of either.
+
+use std::{
+    hint, io,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread,
+};
+
+use hydrant_conduit::{Error, Posted, Rank, Ticket};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    commands::Command,
+    connection::{Access, Alone, Connection, Ended, Failure, named},
+    endpoint::Endpoint,
+    ffi,
+    nic::{Channel, CompletionQueue, QueuePair, blank},
+    peers::{OWN, Peers},
+    sleepers::Sleepers,
+};
+
+/// How often who waits for an operation looks whether it has ended before doing anything else:
+/// about as long as a network takes.
+const LOOKS: u32 = 500;
+
+/// Completions taken at once.
+const BATCH: usize = 16;
+
+/// The completion queues, and what is known from them that nobody was handed yet.
+pub(crate) struct Completions {
+    /// Where the work requests of all connections complete.
+    sent: Arc<CompletionQueue>,
+    /// Where messages that arrived complete.
+    received: Arc<CompletionQueue>,
+    /// Tells sleepers of the next completion of either queue, once they are armed.
+    channel: Arc<Channel>,
+    /// One thread at a time takes completions of `sent`.
+    poller: Mutex<Poller>,
+    /// Operations that ended, by completion or otherwise, until a poll hands them up.
+    ended: Mutex<Vec<Ended>>,
+    /// Whether there are such.
+    any_ended: AtomicBool,
+    /// Of what this rank asked of itself: who asked takes it from here.
+    own: Mutex<Vec<Ended>>,
+    sleepers: Sleepers,
+}
+
+/// What the thread that takes completions has of its own.
+struct Poller {
+    /// Completions taken last.
+    completions: [ffi::ibv_wc; BATCH],
+    /// Those of them that were taken and not looked at yet.
+    left: Range<usize>,
+    /// What these are the end of.
+    ended: Vec<Ended>,
+}
+
+impl Completions {
+    /// Of the queues that connections send to and receive by, which tell of completions on one
+    /// channel.
+    pub(crate) fn new(
+        sent: Arc<CompletionQueue>,
+        received: Arc<CompletionQueue>,
+        channel: Arc<Channel>,
+    ) -> Self {
+        Self {
+            sent,
+            received,
+            channel,
+            poller: Mutex::new(Poller {
+                completions: [blank(); BATCH],
+                left: 0..0,
+                ended: Vec::new(),
+            }),
+            ended: Mutex::default(),
+            any_ended: AtomicBool::new(false),
+            own: Mutex::default(),
+            sleepers: Sleepers::default(),
+        }
+    }
+
+    /// A queue pair that completes here, to be connected.
+    pub(crate) fn queue_pair(
+        &self,
+        endpoint: &Endpoint,
+        depth: u32,
+        inline: u32,
+    ) -> io::Result<QueuePair> {
+        let (nic, receives) = (endpoint.nic(), endpoint.shared_queue());
+        QueuePair::connected(nic, &self.sent, &self.received, receives, depth, inline)
+    }
+
+    #[inline]
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.sleepers
+    }
+
+    /// Has the next completion, of what was sent or of what arrives, told on the channel.
+    pub(crate) fn arm(&self) -> io::Result<()> {
+        self.sent.arm()?;
+        self.received.arm()
+    }
+
+    /// The descriptor of the channel, to be polled for reading.
+    pub(crate) fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// Takes what the channel has told: whether there was anything.
+    pub(crate) fn clear_channel(&self) -> bool {
+        self.channel.clear()
+    }
+
+    /// Takes completions of messages that arrived: how many. For the one thread that has the
+    /// inbox.
+    #[inline]
+    pub(crate) fn poll_received(&self, into: &mut [ffi::ibv_wc]) -> usize {
+        self.received.poll(into)
+    }
+
+    fn add(&self, list: &mut Vec<Ended>) {
+        if !list.is_empty() {
+            let mut ended = self.ended.lock();
+            ended.append(list);
+            self.any_ended.store(true, Release);
+        }
+    }
+
+    /// Takes completions of what was asked of peers' NICs; what ended can then be
+    /// [taken](Self::take_ended). Whether there may have been any: a slot, or room for a request,
+    /// can be what somebody waits for.
+    ///
+    /// A thread may be busy for long with a connection, where the NIC's work is done in the call that
+    /// posts it: what is on that connection, and after it, is left for the next call.
+    pub(crate) fn poll_sent(&self, peers: &Peers) -> bool {
+        match self.poller.try_lock() {
+            Some(mut poller) => {
+                self.poll_with(peers, &mut poller, |connection| connection.try_lock())
+            }
+            None => true,
+        }
+    }
+
+    /// As [`poll_sent`](Self::poll_sent), by a thread that has nothing else to do than wait for such others:
+    /// all that has come.
+    pub(crate) fn poll_all_sent(&self, peers: &Peers) -> bool {
+        // Who holds a connection waits for nobody who polls.
+        let mut poller = self.poller.lock();
+        self.poll_with(peers, &mut poller, |connection| Some(connection.lock()))
+    }
+
+    #[inline(always)]
+    fn poll_with<'a>(
+        &self,
+        peers: &'a Peers,
+        poller: &mut Poller,
+        hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+    ) -> bool {
+        let mut any = false;
+        loop {
+            let mut last = false;
+            if poller.left.start == poller.left.end {
+                let count = self.sent.poll(&mut poller.completions);
+                poller.left = 0..count;
+                last = count < BATCH;
+                if count == 0 {
+                    return any;
+                }
+            }
+            any = true;
+            let Poller {
+                completions,
+                left,
+                ended,
+            } = poller;
+            while left.start < left.end && complete(peers, &completions[left.start], &hold, ended) {
+                left.start += 1;
+            }
+            let stopped = left.start < left.end;
+            self.add(ended);
+            if stopped || last {
+                return true;
+            }
+        }
+    }
+
+    /// Posts an access, if nobody else takes completions or is at the connection and nothing is under way
+    /// there: then what there is to say of it, if that is known after a moment.
+    ///
+    /// # Safety
+    /// As [`Connection::post_now`].
+    #[allow(unsafe_code)] // posts a work request
+    #[inline(always)]
+    pub(crate) unsafe fn ask_alone(
+        &self,
+        peers: &Peers,
+        peer: Rank,
+        connection: &Mutex<Connection>,
+        access: &Access,
+    ) -> Option<Result<Posted, Error>> {
+        let mut poller = self.poller.try_lock()?;
+        let mut held = connection.try_lock()?;
+        if !poller.left.is_empty() || !held.is_free(peers.pool()) {
+            return None;
+        }
+        let look = || {
+            let taken = &mut poller.completions[..1];
+            (self.sent.poll(taken) > 0).then(|| taken[0])
+        };
+        // SAFETY: the same contract.
+        let became = unsafe { held.post_alone(peers.pool(), access, look) };
+        if matches!(became, Alone::Done) {
+            drop(held);
+            drop(poller);
+            // Nobody waits for what that frees but requests that were gathered.
+            peers.flush();
+            return Some(Ok(Posted::Done));
+        }
+        let ticket = peers.ticket();
+        held.not_alone(peers.pool(), Access { ticket, ..*access }, &became);
+        drop(held);
+        let outcome = match became {
+            Alone::Unclear => self.watch_rest(peers, &mut poller, ticket),
+            Alone::UnderWay(id) => {
+                drop(poller);
+                self.watch(peers, connection, Some(id), ticket)
+            }
+            Alone::Refused(cause) => {
+                peers.not_taken(peer, &cause);
+                None
+            }
+            Alone::Done => None,
+        };
+        Some(outcome.map_or(Ok(Posted::Pending(ticket)), |it| it.map(|()| Posted::Done)))
+    }
+
+    /// Looks a moment whether one operation has ended, which is told by this alone then; others
+    /// that have are told by the next poll. `id`: the name of its completion, where that is known.
+    #[inline]
+    pub(crate) fn watch(
+        &self,
+        peers: &Peers,
+        connection: &Mutex<Connection>,
+        id: Option<u64>,
+        ticket: Ticket,
+    ) -> Option<Result<(), Error>> {
+        let mut poller = self.poller.try_lock()?;
+        if !poller.left.is_empty()
+            || !(0..LOOKS).any(|_| self.sent.poll(&mut poller.completions[..1]) > 0)
+        {
+            return None;
+        }
+        let completion = &poller.completions[0];
+        if Some(completion.wr_id) == id
+            && completion.status == ffi::IBV_WC_SUCCESS
+            && connection
+                .lock()
+                .done_alone(peers.pool(), completion.wr_id, ticket)
+        {
+            // Nobody waits for what that frees but requests that were gathered.
+            drop(poller);
+            peers.flush();
+            return Some(Ok(()));
+        }
+        self.watch_rest(peers, &mut poller, ticket)
+    }
+
+    /// The completion is not of that operation alone.
+    #[cold]
+    fn watch_rest(
+        &self,
+        peers: &Peers,
+        poller: &mut Poller,
+        ticket: Ticket,
+    ) -> Option<Result<(), Error>> {
+        let Poller {
+            completions, ended, ..
+        } = poller;
+        complete(
+            peers,
+            &completions[0],
+            |connection| Some(connection.lock()),
+            ended,
+        );
+        let found = ended.iter().position(|(it, _)| *it == ticket);
+        let outcome = found.map(|at| ended.remove(at).1);
+        self.add(ended);
+        peers.flush();
+        self.sleepers.arrived();
+        outcome
+    }
+
+    /// What ended since this was last called.
+    #[inline]
+    pub(crate) fn take_ended(&self, into: &mut Vec<Ended>) {
+        if self.any_ended.load(Acquire) {
+            let mut ended = self.ended.lock();
+            std::mem::swap(&mut *ended, into);
+            self.any_ended.store(false, Release);
+        }
+    }
+
+    /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
+    #[inline]
+    pub(crate) fn keep_own(&self, ended: Ended) -> Option<Ended> {
+        if ended.0.0 & OWN == 0 {
+            return Some(ended);
+        }
+        self.own.lock().push(ended);
+        None
+    }
+
+    /// Waits until the own NIC has done what this rank asked of itself. No peer has a part in it,
+    /// and nothing is delivered meanwhile.
+    pub(crate) fn wait_for_own(&self, peers: &Peers, ticket: Ticket) -> Result<(), Error> {
+        let take = |list: &Mutex<Vec<Ended>>| {
+            let mut list = list.lock();
+            let at = list.iter().position(|ended| ended.0 == ticket)?;
+            Some(list.swap_remove(at).1)
+        };
+        let mut tries = 0_u32;
+        loop {
+            self.poll_sent(peers);
+            if let Some(outcome) = take(&self.ended).or_else(|| take(&self.own)) {
+                return outcome;
+            }
+            peers.flush();
+            tries += 1;
+            if tries.is_multiple_of(16) {
+                thread::yield_now();
+            } else {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.any_ended.load(Acquire)
+    }
+
+    /// Operations that ended otherwise than by a completion.
+    pub(crate) fn end_operations(&self, mut list: Vec<Ended>) {
+        self.add(&mut list);
+        self.sleepers.wake_all();
+    }
+}
+
+/// Looks at a completion: `false` if its connection was not to be had.
+#[inline]
+fn complete<'a>(
+    peers: &'a Peers,
+    completion: &ffi::ibv_wc,
+    hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+    ended: &mut Vec<Ended>,
+) -> bool {
+    let (rank, epoch, number) = named(completion.wr_id);
+    let Some(peer) = peers.known(rank) else {
+        return true;
+    };
+    let Some(mut connection) = hold(peer.connection()) else {
+        return false;
+    };
+    // What is left of a connection that is gone.
+    if !connection.is_of(epoch) {
+        return true;
+    }
+    if completion.status == ffi::IBV_WC_SUCCESS {
+        connection.done(peers.pool(), number, ended);
+        return true;
+    }
+    let status = completion.status;
+    match connection.failed(peers.pool(), number, status, ended) {
+        Failure::Broken => peers.commands().give(Command::Connect(Rank(rank))),
+        Failure::Unclear => peers.commands().give(Command::Ask(Rank(rank))),
+        Failure::Lost(why) => peers.commands().give(Command::Lose(Rank(rank), why)),
+    }
+    true
+}

@@ -1,0 +1,18 @@
+//! The error of a process that may not pin as much as it wants.
+
+use std::io;
+
+use hydrant_conduit::{Error, memory::memlock};
+
+/// The error of a process that is held to a limit of what it may pin, if that may be the cause.
+pub(crate) fn pinned_out(cause: &io::Error) -> Option<Error> {
+    let limit = match cause.raw_os_error() {
+        Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => memlock()?,
+        _ => return None,
+    };
+    Some(Error::Exhausted {
+        what: "bytes that this process may pin (RLIMIT_MEMLOCK)",
+        limit,
+        remedy: "raise it: ulimit -l, or memlock in /etc/security/limits.conf",
+    })
+}
