@@ -7,13 +7,15 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, instructions, models, runners, soak, verbs};
+use crate::{cargo, deny, instructions, models, rooms, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Check {
     /// The code is formatted (cargo fmt --check)
     Fmt,
+    /// No room of a crate imports a higher one, and no crate one that is not below it
+    Rooms,
     /// No lint warns, in any target of any crate
     Clippy,
     /// The documentation builds without a warning
@@ -53,6 +55,7 @@ impl Check {
     pub(crate) fn all() -> Vec<Check> {
         vec![
             Check::Fmt,
+            Check::Rooms,
             Check::Clippy,
             Check::Doc,
             Check::Deny,
@@ -75,6 +78,7 @@ impl Check {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Check::Fmt => "fmt",
+            Check::Rooms => "rooms",
             Check::Clippy => "clippy",
             Check::Doc => "doc",
             Check::Deny => "deny",
@@ -95,6 +99,7 @@ impl Check {
     pub(crate) fn needs(&self) -> &'static [Tool] {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
+            Check::Rooms => &[],
             Check::Clippy => &[Tool::Cc, Tool::Clippy],
             Check::Doc | Check::Build | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
@@ -134,6 +139,7 @@ impl Check {
     fn run(&self) -> Result<Vec<String>, Error> {
         match self {
             Check::Fmt => cargo::fmt(),
+            Check::Rooms => rooms::rooms(),
             Check::Clippy => cargo::clippy(),
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),

@@ -13,6 +13,7 @@ mod faults;
 mod instructions;
 mod models;
 mod report;
+mod rooms;
 mod runners;
 mod setup;
 mod soak;
