@@ -24,8 +24,8 @@ pub(crate) enum Check {
     Deny,
     /// The hydrant command and the apps build in release
     Build,
-    /// Unit, property and multi-process tests of every crate
-    Unit,
+    /// Unit, property and multi-process tests of every crate, or of those named
+    Unit(runners::Unit),
     /// RDMA on a real kernel: tests and programs in virtual machines
     Verbs,
     /// The examples in the documentation run
@@ -60,7 +60,7 @@ impl Check {
             Check::Doc,
             Check::Deny,
             Check::Build,
-            Check::Unit,
+            Check::Unit(runners::Unit::default()),
             Check::Verbs,
             Check::DocTests,
             Check::Loom,
@@ -83,7 +83,7 @@ impl Check {
             Check::Doc => "doc",
             Check::Deny => "deny",
             Check::Build => "build",
-            Check::Unit => "unit",
+            Check::Unit(_) => "unit",
             Check::Verbs => "verbs",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
@@ -105,7 +105,7 @@ impl Check {
                 &[Tool::Cc]
             }
             Check::Deny => &[Tool::CargoDeny],
-            Check::Unit => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
+            Check::Unit(_) => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
             Check::Verbs => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
@@ -144,7 +144,7 @@ impl Check {
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),
             Check::Build => cargo::build(),
-            Check::Unit => runners::unit(),
+            Check::Unit(unit) => runners::unit(unit),
             Check::Verbs => verbs::verbs(),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),

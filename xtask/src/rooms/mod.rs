@@ -6,16 +6,15 @@
 
 mod graph;
 mod order;
-mod packages;
 mod source;
 mod tree;
 
 use std::path::Path;
 
 use crate::error::Error;
+use crate::packages::{self, Root};
 use crate::rooms::graph::Graph;
 use crate::rooms::order::{Judged, Plan};
-use crate::rooms::packages::Root;
 use crate::rooms::source::Reader;
 
 /// Where the orders are declared.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::packages::Package;
 use crate::rooms::graph::Graph;
-use crate::rooms::packages::Package;
 
 /// The declared orders.
 #[derive(Debug, Default, Deserialize)]
@@ -244,7 +244,10 @@ mod tests {
     fn package(name: &str, imports: &[&str]) -> Package {
         Package {
             name: name.into(),
+            folder: name.into(),
+            depends_on: vec![],
             imports: imports.iter().map(|it| (*it).to_owned()).collect(),
+            has_library: true,
             roots: vec![],
         }
     }

@@ -12,8 +12,14 @@ use crate::error::Error;
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
+    /// Where it is, below the workspace.
+    pub(crate) folder: PathBuf,
     /// The names of what it depends on, tests apart.
     pub(crate) imports: Vec<String>,
+    /// The names of all that it depends on, for whatever.
+    pub(crate) depends_on: Vec<String>,
+    /// Whether it has a library that others or tests can use.
+    pub(crate) has_library: bool,
     /// Its library and its programs.
     pub(crate) roots: Vec<Root>,
 }
@@ -63,11 +69,17 @@ fn package(value: &Value, workspace: &Path) -> Package {
         }
     };
     let roots = targets.iter().map(root).collect();
-    let dependencies = array(&value["dependencies"]).iter();
+    let has_library = targets.iter().any(|it| kind(it) != "bin");
+    let dependencies = array(&value["dependencies"]);
+    let named = |it: &Value| text(&it["name"]).to_owned();
     // The kind of an ordinary one is null.
-    let imports = dependencies.filter(|it| text(&it["kind"]) != "dev");
+    let imports = dependencies.iter().filter(|it| text(&it["kind"]) != "dev");
+    let manifest = below(&value["manifest_path"]);
     Package {
-        imports: imports.map(|it| text(&it["name"]).to_owned()).collect(),
+        folder: manifest.parent().unwrap_or(Path::new("")).to_owned(),
+        imports: imports.map(named).collect(),
+        depends_on: dependencies.iter().map(named).collect(),
+        has_library,
         roots,
         name,
     }
