@@ -18,6 +18,17 @@ pub(crate) fn clippy() -> Result<Vec<String>, Error> {
     Ok(vec![])
 }
 
+/// No lint warns in any target of these packages.
+pub(crate) fn clippy_of(packages: &[String]) -> Result<Vec<String>, Error> {
+    let mut command = cargo("clippy --all-targets");
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    command.args(["--", "-D", "warnings"]);
+    run(command)?;
+    Ok(vec![])
+}
+
 /// The documentation builds without a warning.
 pub(crate) fn doc() -> Result<Vec<String>, Error> {
     let mut command = cargo("doc --workspace --no-deps");

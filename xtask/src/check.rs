@@ -7,13 +7,15 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, instructions, models, runners, soak, verbs};
+use crate::{cargo, deny, instructions, models, rooms, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Check {
     /// The code is formatted (cargo fmt --check)
     Fmt,
+    /// No room of a crate imports a higher one, and no crate one that is not below it
+    Rooms,
     /// No lint warns, in any target of any crate
     Clippy,
     /// The documentation builds without a warning
@@ -22,8 +24,8 @@ pub(crate) enum Check {
     Deny,
     /// The hydrant command and the apps build in release
     Build,
-    /// Unit, property and multi-process tests of every crate
-    Unit,
+    /// Unit, property and multi-process tests of every crate, or of those named
+    Unit(runners::Unit),
     /// RDMA on a real kernel: tests and programs in virtual machines
     Verbs,
     /// The examples in the documentation run
@@ -53,11 +55,12 @@ impl Check {
     pub(crate) fn all() -> Vec<Check> {
         vec![
             Check::Fmt,
+            Check::Rooms,
             Check::Clippy,
             Check::Doc,
             Check::Deny,
             Check::Build,
-            Check::Unit,
+            Check::Unit(runners::Unit::default()),
             Check::Verbs,
             Check::DocTests,
             Check::Loom,
@@ -75,11 +78,12 @@ impl Check {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Check::Fmt => "fmt",
+            Check::Rooms => "rooms",
             Check::Clippy => "clippy",
             Check::Doc => "doc",
             Check::Deny => "deny",
             Check::Build => "build",
-            Check::Unit => "unit",
+            Check::Unit(_) => "unit",
             Check::Verbs => "verbs",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
@@ -95,12 +99,13 @@ impl Check {
     pub(crate) fn needs(&self) -> &'static [Tool] {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
+            Check::Rooms => &[],
             Check::Clippy => &[Tool::Cc, Tool::Clippy],
             Check::Doc | Check::Build | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
             }
             Check::Deny => &[Tool::CargoDeny],
-            Check::Unit => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
+            Check::Unit(_) => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
             Check::Verbs => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
@@ -134,11 +139,12 @@ impl Check {
     fn run(&self) -> Result<Vec<String>, Error> {
         match self {
             Check::Fmt => cargo::fmt(),
+            Check::Rooms => rooms::rooms(),
             Check::Clippy => cargo::clippy(),
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),
             Check::Build => cargo::build(),
-            Check::Unit => runners::unit(),
+            Check::Unit(unit) => runners::unit(unit),
             Check::Verbs => verbs::verbs(),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),

@@ -43,6 +43,18 @@ pub(crate) enum Error {
         /// A sentence for each.
         differences: Vec<String>,
     },
+    /// Imports run upward.
+    #[error("imports run upward:{}", lines(.problems))]
+    Rooms {
+        /// A sentence for each, and a line about each crate.
+        problems: Vec<String>,
+    },
+    /// What the check looks at could not be read or understood.
+    #[error("{what}")]
+    NotRead {
+        /// Which, and why.
+        what: String,
+    },
     /// What was broken on purpose did not end as it should.
     #[error("faults did not end as they should:{}", lines(.problems))]
     Faults {
@@ -82,11 +94,13 @@ impl Error {
             Error::Failed { .. }
             | Error::TestsFailed { .. }
             | Error::Counts { .. }
+            | Error::Rooms { .. }
             | Error::Faults { .. }
             | Error::Soak { .. } => false,
             Error::NotRun { .. }
             | Error::NothingRan { .. }
             | Error::Missing { .. }
+            | Error::NotRead { .. }
             | Error::Vm(_)
             | Error::NotInstalled(_) => true,
         }

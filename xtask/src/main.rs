@@ -12,7 +12,10 @@ mod error;
 mod faults;
 mod instructions;
 mod models;
+mod packages;
+mod quick;
 mod report;
+mod rooms;
 mod runners;
 mod setup;
 mod soak;
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Task::Check(Check::Soak(arguments)) => return soak::report(&arguments, cli.format),
         Task::Check(check) => vec![check.report()],
         Task::Setup => vec![setup::report()],
+        Task::Quick => quick::report(),
         Task::Test => test::report_all(),
         Task::List => {
             list();
@@ -71,6 +75,8 @@ enum Task {
     Setup,
     /// Installs what is missing, then runs every check, whatever fails on the way
     Test,
+    /// For a change under way: formats, rooms, lints and unit tests of the crates it touches
+    Quick,
     /// Names every task
     List,
     /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
@@ -99,7 +105,7 @@ mod tests {
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
         }
-        names.extend(["setup", "test", "list", "vm", "faults"].map(str::to_owned));
+        names.extend(["setup", "test", "quick", "list", "vm", "faults"].map(str::to_owned));
 
         let command = Cli::command();
         let tasks = command.get_subcommands();

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use clap::Args;
+
 use crate::command::{cargo, run_listening, succeeded};
 use crate::error::Error;
 
@@ -25,10 +27,54 @@ const LAUNCHER_SETTINGS: [(&str, &str); 4] = [
 /// What nextest exits with when its filter matched no test.
 const NEXTEST_NO_TESTS: i32 = 4;
 
-/// Every test but those of the launchers.
-pub(crate) fn unit() -> Result<Vec<String>, Error> {
-    let mut command = cargo("nextest run --workspace");
-    command.args(["-E", &format!("not ({LAUNCHER_TESTS})")]);
+/// Which tests `unit` runs: by default all of them.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// Only those of this package; may be given again
+    #[arg(short, long = "package", value_name = "PACKAGE")]
+    packages: Vec<String>,
+
+    /// Only those with this in their name, or an expression of nextest: 'kind(lib)'
+    filter: Option<String>,
+}
+
+impl Unit {
+    fn command(&self) -> Command {
+        let mut command = cargo("nextest run");
+        for package in &self.packages {
+            command.args(["-p", package]);
+        }
+        if self.packages.is_empty() {
+            command.arg("--workspace");
+        }
+        let others = format!("not ({LAUNCHER_TESTS})");
+        let expression = match &self.filter {
+            None => others,
+            Some(expression) if expression.contains('(') => format!("{others} and ({expression})"),
+            Some(name) => format!("{others} and test({name})"),
+        };
+        command.args(["-E", &expression]);
+        command
+    }
+}
+
+/// Every test but those of the launchers, or those of them that were asked for.
+pub(crate) fn unit(unit: &Unit) -> Result<Vec<String>, Error> {
+    nextest(unit.command())
+}
+
+/// The tests of these packages that start no process: those beside the code.
+pub(crate) fn quick(packages: &[String], library: bool) -> Result<Vec<String>, Error> {
+    let unit = Unit {
+        packages: packages.to_vec(),
+        filter: None,
+    };
+    let mut command = unit.command();
+    // A crate may have none of these; cargo refuses `--lib` where there is no library.
+    command.args(["--bins", "--no-tests=pass"]);
+    if library {
+        command.arg("--lib");
+    }
     nextest(command)
 }
 
@@ -102,12 +148,30 @@ pub(crate) fn ran_something(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::at_root;
+    use crate::command::{at_root, typed};
 
     fn says(text: &str, status: i32) -> Command {
         let mut command = at_root("sh");
         command.args(["-c", &format!("printf '{text}'; exit {status}")]);
         command
+    }
+
+    fn expression(packages: &[&str], filter: Option<&str>) -> String {
+        let unit = Unit {
+            packages: packages.iter().map(|it| (*it).to_owned()).collect(),
+            filter: filter.map(str::to_owned),
+        };
+        typed(&unit.command()).replace(LAUNCHER_TESTS, "…")
+    }
+
+    #[test]
+    fn unit_takes_packages_and_a_name_or_an_expression() {
+        let all = "cargo nextest run --workspace -E 'not (…)'";
+        assert_eq!(expression(&[], None), all);
+        let some = "cargo nextest run -p a -p b -E 'not (…) and test(x)'";
+        assert_eq!(expression(&["a", "b"], Some("x")), some);
+        let some = "cargo nextest run -p a -E 'not (…) and (kind(lib))'";
+        assert_eq!(expression(&["a"], Some("kind(lib)")), some);
     }
 
     #[test]

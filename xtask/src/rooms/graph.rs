@@ -1,0 +1,95 @@
+//! Which file of a crate imports which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use crate::rooms::tree::Tree;
+
+/// The files of a crate and the edges between them.
+#[derive(Debug)]
+pub(super) struct Graph {
+    /// Each file, with the room it belongs to.
+    pub(super) files: Vec<File>,
+    /// From a file to one it imports (indices), and the line that does so first.
+    pub(super) edges: BTreeMap<(usize, usize), usize>,
+}
+
+/// One file of a crate.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// The room it belongs to: its top-level module; the root is one by itself.
+    pub(super) room: String,
+    /// Whether it is the root, which stands above all unless it is placed.
+    pub(super) is_root: bool,
+}
+
+impl Graph {
+    /// The graph of a crate. That a room hands on a name of its own is no edge, and
+    /// what the root hands on is none either.
+    pub(super) fn of(tree: &Tree) -> Self {
+        let named = |index: usize| {
+            let path = &tree.files[index];
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let owner = tree.modules.iter().find(|it| it.file == index);
+            let room = owner.and_then(|it| it.room.clone());
+            File {
+                path: path.clone(),
+                is_root: index == 0,
+                room: match room {
+                    Some(room) if index != 0 => room,
+                    _ => stem.into_owned(),
+                },
+            }
+        };
+        let files: Vec<File> = (0..tree.files.len()).map(named).collect();
+        let mut edges = BTreeMap::new();
+        for import in &tree.imports {
+            let Some(target) = tree.resolve(import.module, &import.path) else {
+                continue;
+            };
+            let from = tree.modules[import.module].file;
+            let to = tree.modules[target].file;
+            let own = files[from].is_root || files[from].room == files[to].room;
+            if from == to || import.reexport && own {
+                continue;
+            }
+            let line = edges.entry((from, to)).or_insert(import.line);
+            *line = import.line.min(*line);
+        }
+        Self { files, edges }
+    }
+
+    /// The rooms there are, by name.
+    pub(super) fn rooms(&self) -> BTreeSet<&str> {
+        let rooms = self.files.iter().filter(|it| !it.is_root);
+        rooms.map(|it| it.room.as_str()).collect()
+    }
+
+    /// How many files are in the largest set in which each imports every other,
+    /// directly or not.
+    pub(super) fn largest_cycle(&self) -> usize {
+        let reach: Vec<_> = (0..self.files.len()).map(|it| self.reached(it)).collect();
+        let sizes = (0..reach.len()).map(|file| {
+            let back = |other: &&usize| reach[**other].contains(&file);
+            reach[file].iter().filter(back).count()
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// All that can be reached from a file; itself only by way of another.
+    fn reached(&self, from: usize) -> BTreeSet<usize> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(file) = open.pop() {
+            let next = self.edges.range((file, 0)..=(file, usize::MAX));
+            for (&(_, to), _) in next {
+                if reached.insert(to) {
+                    open.push(to);
+                }
+            }
+        }
+        reached
+    }
+}

@@ -1,0 +1,257 @@
+//! The check that no room imports one above it.
+//!
+//! A room is a top-level module of a crate: a folder, or a file. It may import the
+//! rooms below it, in the order that `xtask/rooms.toml` declares. Crates stand on
+//! floors in the same way. Code that only tests use is exempt.
+
+mod graph;
+mod order;
+mod source;
+mod tree;
+
+use std::path::Path;
+
+use crate::error::Error;
+use crate::packages::{self, Root};
+use crate::rooms::graph::Graph;
+use crate::rooms::order::{Judged, Plan};
+use crate::rooms::source::Reader;
+
+/// Where the orders are declared.
+const PLAN: &str = "xtask/rooms.toml";
+
+/// Looks at every crate of the workspace, and says a line about each.
+pub(crate) fn rooms() -> Result<Vec<String>, Error> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let plan = Plan::read(&workspace.join(PLAN)).map_err(refused)?;
+    let packages = packages::all()?;
+    let mut problems = plan.misplaced(&packages);
+    let mut notes = Vec::new();
+    for package in &packages {
+        for root in &package.roots {
+            let graph = read(&workspace, root).map_err(refused)?;
+            let Some(judged) = plan.judge(&root.key, &graph) else {
+                continue;
+            };
+            notes.push(note(&root.key, &graph, &judged));
+            problems.extend(judged.problems);
+        }
+    }
+    for key in plan.unused(&packages) {
+        problems.push(format!("{PLAN} orders {key}, which is no crate"));
+    }
+    if problems.is_empty() {
+        return Ok(notes);
+    }
+    problems.extend(notes);
+    Err(Error::Rooms { problems })
+}
+
+fn read(workspace: &Path, root: &Root) -> Result<Graph, String> {
+    let on_disk = |file: &Path| std::fs::read_to_string(workspace.join(file)).ok();
+    let tree = Reader::new(&on_disk).read(&root.file)?;
+    Ok(Graph::of(&tree))
+}
+
+/// What is worth saying of a crate, whether or not it is in order.
+fn note(key: &str, graph: &Graph, judged: &Judged) -> String {
+    let (files, edges) = (graph.files.len(), graph.edges.len());
+    let cycle = match graph.largest_cycle() {
+        0 => "no cycle".to_owned(),
+        files => format!("largest cycle {files} files"),
+    };
+    let backward = judged.backward;
+    let state = match (&judged.found, judged.at_most) {
+        (None, 0) => "in order".to_owned(),
+        (None, most) => format!("{backward} edges backward, at most {most}"),
+        (Some(found), most) => {
+            let found = found.join(", ");
+            format!(
+                "not yet ordered: {backward} edges backward, at most {most}, in the order {found}"
+            )
+        }
+    };
+    let lower = if backward < judged.at_most {
+        format!("; lower at_most to {backward}")
+    } else {
+        String::new()
+    };
+    format!("{key}: {files} files, {edges} edges, {cycle}; {state}{lower}")
+}
+
+/// An error of the check itself: it could not look.
+fn refused(what: String) -> Error {
+    Error::NotRead { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// The graph of a crate made of these files.
+    fn graph(files: &[(&str, &str)]) -> Graph {
+        let files: HashMap<PathBuf, String> = files
+            .iter()
+            .map(|(name, text)| (PathBuf::from(name), (*text).to_owned()))
+            .collect();
+        let read = |file: &Path| files.get(file).cloned();
+        let tree = Reader::new(&read).read(Path::new("src/lib.rs")).unwrap();
+        Graph::of(&tree)
+    }
+
+    fn judge(plan: &str, files: &[(&str, &str)]) -> Judged {
+        let plan = Plan::parse(plan).unwrap();
+        plan.judge("made-up", &graph(files)).unwrap()
+    }
+
+    const ORDER: &str = "[crate.made-up]\norder = ['low', 'high']";
+    const ROOT: (&str, &str) = ("src/lib.rs", "mod high;\nmod low;\npub use high::High;");
+
+    #[test]
+    fn a_higher_room_may_import_a_lower_one() {
+        let high = "use crate::low::Low;\npub struct High(Low);";
+        let files = [
+            ROOT,
+            ("src/high.rs", high),
+            ("src/low.rs", "pub struct Low;"),
+        ];
+        assert!(judge(ORDER, &files).problems.is_empty());
+    }
+
+    #[test]
+    fn a_lower_room_may_not_import_a_higher_one() {
+        let low = "pub struct Low;\nuse crate::high::High;";
+        let files = [
+            ROOT,
+            ("src/high.rs", "pub struct High;"),
+            ("src/low.rs", low),
+        ];
+        let judged = judge(ORDER, &files);
+        assert_eq!(
+            judged.problems,
+            ["src/low.rs:2: room low (lower) imports room high (higher)"]
+        );
+    }
+
+    #[test]
+    fn no_way_of_writing_a_path_hides_it() {
+        for low in [
+            "fn f() { crate::high::f() }",
+            "fn f() { super::high::f() }",
+            "fn f() { use crate::{high as h}; }",
+            "fn f() { log!(1, crate::high::f()) }",
+            "use crate::high::*;",
+            "use crate::High;",
+            "pub(crate) use crate::high::High as Mine;",
+            "mod inner { use super::super::high::High; }",
+            "fn f() -> Vec<super::high::High> { todo() }",
+        ] {
+            let high = "pub struct High; pub fn f() {}";
+            let files = [ROOT, ("src/high.rs", high), ("src/low.rs", low)];
+            assert_eq!(judge(ORDER, &files).backward, 1, "{low}");
+        }
+    }
+
+    #[test]
+    fn tests_may_import_what_they_like() {
+        for low in [
+            "#[cfg(test)] mod tests { use crate::high::High; }",
+            "#[cfg(all(test, not(loom)))] use crate::high::High;",
+            "#[test] fn t() { crate::high::f() }",
+            "#[cfg(test)] mod tests;",
+        ] {
+            let files = [ROOT, ("src/high.rs", ""), ("src/low.rs", low)];
+            assert_eq!(judge(ORDER, &files).backward, 0, "{low}");
+        }
+        let low = "#[cfg(not(test))] use crate::high::High;";
+        let files = [ROOT, ("src/high.rs", ""), ("src/low.rs", low)];
+        assert_eq!(judge(ORDER, &files).backward, 1);
+    }
+
+    #[test]
+    fn a_room_is_a_folder_with_all_its_files() {
+        let files = [
+            ROOT,
+            ("src/high/mod.rs", "mod deep;"),
+            ("src/high/deep.rs", "use crate::low::thing::f;"),
+            ("src/low/mod.rs", "pub mod thing;"),
+            ("src/low/thing.rs", "use super::super::high;"),
+        ];
+        let judged = judge(ORDER, &files);
+        assert_eq!(
+            judged.problems,
+            ["src/low/thing.rs:1: room low (lower) imports room high (higher)"]
+        );
+    }
+
+    #[test]
+    fn rooms_named_together_may_know_each_other() {
+        let plan = "[crate.made-up]\norder = [['low', 'high']]";
+        let files = [
+            ROOT,
+            ("src/high.rs", "use crate::low;"),
+            ("src/low.rs", "use crate::high;"),
+        ];
+        assert_eq!(judge(plan, &files).backward, 0);
+    }
+
+    #[test]
+    fn a_ceiling_holds_what_there_is_and_no_more() {
+        let low = "use crate::high::High;";
+        let files = [
+            ROOT,
+            ("src/high.rs", "use crate::low;"),
+            ("src/low.rs", low),
+        ];
+        for (plan, passes) in [
+            ("at_most = 1", true),
+            ("at_most = 0", false),
+            ("order = ['low', 'high']\nat_most = 1", true),
+        ] {
+            let judged = judge(&format!("[crate.made-up]\n{plan}"), &files);
+            assert_eq!(judged.backward, 1, "{plan}");
+            assert_eq!(judged.problems.is_empty(), passes, "{plan}");
+        }
+    }
+
+    #[test]
+    fn every_room_has_its_place_and_every_crate_its_order() {
+        let files = [ROOT, ("src/high.rs", ""), ("src/low.rs", "")];
+        let judged = judge("[crate.made-up]\norder = ['low']", &files);
+        assert!(judged.problems[0].contains("room high"));
+        let judged = judge("[crate.made-up]\norder = ['low', 'high', 'attic']", &files);
+        assert!(judged.problems[0].contains("room attic"));
+        let judged = judge("", &files);
+        assert!(judged.problems[0].contains("no order"));
+    }
+
+    #[test]
+    fn what_the_root_defines_is_above_all_unless_it_is_placed() {
+        let root = "mod low;\nmod high;\npub struct Root;";
+        let low = "use crate::Root;";
+        let files = [
+            ("src/lib.rs", root),
+            ("src/high.rs", ""),
+            ("src/low.rs", low),
+        ];
+        assert_eq!(judge(ORDER, &files).backward, 1);
+        let placed = "[crate.made-up]\norder = ['lib', 'low', 'high']";
+        assert_eq!(judge(placed, &files).backward, 0);
+    }
+
+    #[test]
+    fn cycles_of_files_are_found() {
+        let files = [
+            ("src/lib.rs", "mod a; mod b; mod c;"),
+            ("src/a.rs", "use crate::b::B;"),
+            ("src/b.rs", "use crate::a::A;"),
+            ("src/c.rs", "use crate::a::A;"),
+        ];
+        let graph = graph(&files);
+        assert_eq!(graph.edges.len(), 3);
+        assert_eq!(graph.largest_cycle(), 2);
+    }
+}

@@ -1,0 +1,312 @@
+//! Reads the sources of a crate: which modules there are, and which paths they go.
+
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+
+use crate::rooms::tree::{Import, Module, Tree};
+
+/// Reads one crate, file by file, through `text`.
+pub(super) struct Reader<'a> {
+    /// Gives the text of a file; none where there is no such file.
+    text: &'a dyn Fn(&Path) -> Option<String>,
+    /// What was found so far.
+    tree: Tree,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of files that `text` gives.
+    pub(super) fn new(text: &'a dyn Fn(&Path) -> Option<String>) -> Self {
+        let tree = Tree::default();
+        Self { text, tree }
+    }
+
+    /// Reads the crate whose root is `file`.
+    pub(super) fn read(mut self, file: &Path) -> Result<Tree, String> {
+        let text = (self.text)(file).ok_or_else(|| format!("no file {}", file.display()))?;
+        self.tree.modules.push(Module::default());
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        self.file(0, file, &text, folder)?;
+        Ok(self.tree)
+    }
+
+    /// Reads the text of `file`, which is `module`, whose children are in `folder`.
+    fn file(
+        &mut self,
+        module: usize,
+        file: &Path,
+        text: &str,
+        folder: PathBuf,
+    ) -> Result<(), String> {
+        let parsed = syn::parse_file(text).map_err(|error| {
+            let line = error.span().start().line;
+            format!("{}:{line}: {error}", file.display())
+        })?;
+        self.tree.modules[module].file = self.tree.files.len();
+        self.tree.files.push(file.to_owned());
+        self.items(module, &parsed.items, &folder)
+    }
+
+    fn items(&mut self, module: usize, items: &[Item], folder: &Path) -> Result<(), String> {
+        for item in items {
+            if only_for_tests(attributes(item)) {
+                continue;
+            }
+            match item {
+                Item::Mod(item) => self.child(module, item, folder)?,
+                Item::Use(item) => self.names(module, item),
+                other => self.tree.modules[module].items.extend(name(other)),
+            }
+            let mut paths = Paths {
+                tree: &mut self.tree,
+                module,
+            };
+            // Modules were gone into above.
+            if !matches!(item, Item::Mod(_)) {
+                paths.visit_item(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the module that `item` declares in `parent`.
+    fn child(&mut self, parent: usize, item: &ItemMod, folder: &Path) -> Result<(), String> {
+        let name = item.ident.to_string();
+        let above = &self.tree.modules[parent];
+        let child = Module {
+            file: above.file,
+            room: above.room.clone().or_else(|| Some(name.clone())),
+            parent: Some(parent),
+            ..Module::default()
+        };
+        let index = self.tree.modules.len();
+        self.tree.modules.push(child);
+        let children = &mut self.tree.modules[parent].children;
+        children.insert(name.clone(), index);
+        let inside = folder.join(&name);
+        if let Some((_, items)) = &item.content {
+            return self.items(index, items, &inside);
+        }
+        let candidates = [folder.join(format!("{name}.rs")), inside.join("mod.rs")];
+        for file in candidates {
+            if let Some(text) = (self.text)(&file) {
+                return self.file(index, &file, &text, inside);
+            }
+        }
+        let folder = folder.display();
+        Err(format!("module {name} has no file in {folder}"))
+    }
+
+    /// Notes what a `use` declaration of `module` calls things.
+    fn names(&mut self, module: usize, item: &ItemUse) {
+        let module = &mut self.tree.modules[module];
+        for used in flattened(&item.tree) {
+            match used.name {
+                Some(name) => drop(module.aliases.insert(name, used.path)),
+                None => module.globs.push(used.path),
+            }
+        }
+    }
+}
+
+/// Collects the paths that one item goes.
+struct Paths<'a> {
+    /// Where they are collected.
+    tree: &'a mut Tree,
+    /// The module that the item is in.
+    module: usize,
+}
+
+impl Paths<'_> {
+    fn push(&mut self, path: Vec<String>, span: Span, reexport: bool) {
+        let line = span.start().line;
+        self.tree.imports.push(Import {
+            module: self.module,
+            path,
+            line,
+            reexport,
+        });
+    }
+
+    /// Macros are not parsed: each `crate::…` and `super::…` among the words counts.
+    fn words(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for (at, token) in tokens.iter().enumerate() {
+            match token {
+                TokenTree::Group(group) => self.words(group.stream()),
+                TokenTree::Ident(word) if *word == "crate" || *word == "super" => {
+                    let path = path_of(&tokens[at..]);
+                    if path.len() > 1 {
+                        self.push(path, word.span(), false);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !only_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let reexport = !matches!(item.vis, Visibility::Inherited);
+        for used in flattened(&item.tree) {
+            self.push(used.path, used.span, reexport);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if path.leading_colon.is_none() && path.segments.len() > 1 {
+            let names = path.segments.iter().map(|it| it.ident.to_string());
+            self.push(names.collect(), path.segments[0].ident.span(), false);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.words(item.tokens.clone());
+    }
+
+    // `pub(in crate::…)` imports nothing, and neither do attributes.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+    fn visit_attribute(&mut self, _: &'ast Attribute) {}
+}
+
+/// The path that these words begin with.
+fn path_of(tokens: &[TokenTree]) -> Vec<String> {
+    let mut path = Vec::new();
+    let mut tokens = tokens.iter();
+    while let Some(TokenTree::Ident(word)) = tokens.next() {
+        path.push(word.to_string());
+        let colon =
+            |it: Option<&TokenTree>| matches!(it, Some(TokenTree::Punct(c)) if c.as_char() == ':');
+        if !(colon(tokens.next()) && colon(tokens.next())) {
+            break;
+        }
+    }
+    path
+}
+
+/// One name that a `use` declaration brings.
+struct Used {
+    /// What it leads to; the module, where everything of it is taken.
+    path: Vec<String>,
+    /// What it is called here; none where everything is taken.
+    name: Option<String>,
+    /// Where it is written.
+    span: Span,
+}
+
+fn flattened(tree: &UseTree) -> Vec<Used> {
+    let mut used = Vec::new();
+    flatten(tree, &[], &mut used);
+    used
+}
+
+fn flatten(tree: &UseTree, before: &[String], into: &mut Vec<Used>) {
+    let with = |name: String| {
+        let mut path = before.to_vec();
+        // `use a::{self}` is `use a`.
+        if name != "self" || path.is_empty() {
+            path.push(name);
+        }
+        path
+    };
+    match tree {
+        UseTree::Path(tree) => flatten(&tree.tree, &with(tree.ident.to_string()), into),
+        UseTree::Group(group) => {
+            for tree in &group.items {
+                flatten(tree, before, into);
+            }
+        }
+        UseTree::Name(tree) => {
+            let path = with(tree.ident.to_string());
+            let (name, span) = (path.last().cloned(), tree.ident.span());
+            into.push(Used { path, name, span });
+        }
+        UseTree::Rename(tree) => {
+            let path = with(tree.ident.to_string());
+            let (name, span) = (Some(tree.rename.to_string()), tree.ident.span());
+            into.push(Used { path, name, span });
+        }
+        UseTree::Glob(tree) => {
+            let (path, name, span) = (before.to_vec(), None, tree.star_token.spans[0]);
+            into.push(Used { path, name, span });
+        }
+    }
+}
+
+/// Whether these attributes leave their item to the tests.
+fn only_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|it| {
+        let condition = it.meta.require_list();
+        it.path().is_ident("test")
+            || it.path().is_ident("cfg")
+                && condition.is_ok_and(|it| requires_test(it.tokens.clone()))
+    })
+}
+
+/// Whether the condition of a `cfg` can only hold in tests: `test`, or `all(…)`
+/// of which one is.
+fn requires_test(condition: TokenStream) -> bool {
+    let mut tokens = condition.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let TokenTree::Ident(word) = token else {
+            continue;
+        };
+        match tokens.peek() {
+            Some(TokenTree::Group(group)) if word == "all" && requires_test(group.stream()) => {
+                return true;
+            }
+            Some(TokenTree::Group(_)) => {}
+            Some(TokenTree::Punct(it)) if it.as_char() == '=' => {}
+            _ if word == "test" => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(it) => &it.attrs,
+        Item::Enum(it) => &it.attrs,
+        Item::ExternCrate(it) => &it.attrs,
+        Item::Fn(it) => &it.attrs,
+        Item::ForeignMod(it) => &it.attrs,
+        Item::Impl(it) => &it.attrs,
+        Item::Macro(it) => &it.attrs,
+        Item::Mod(it) => &it.attrs,
+        Item::Static(it) => &it.attrs,
+        Item::Struct(it) => &it.attrs,
+        Item::Trait(it) => &it.attrs,
+        Item::TraitAlias(it) => &it.attrs,
+        Item::Type(it) => &it.attrs,
+        Item::Union(it) => &it.attrs,
+        Item::Use(it) => &it.attrs,
+        _ => &[],
+    }
+}
+
+fn name(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Const(it) => &it.ident,
+        Item::Enum(it) => &it.ident,
+        Item::Fn(it) => &it.sig.ident,
+        Item::Macro(it) => it.ident.as_ref()?,
+        Item::Static(it) => &it.ident,
+        Item::Struct(it) => &it.ident,
+        Item::Trait(it) => &it.ident,
+        Item::Type(it) => &it.ident,
+        Item::Union(it) => &it.ident,
+        _ => return None,
+    };
+    Some(ident.to_string())
+}
