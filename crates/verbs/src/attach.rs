@@ -91,7 +91,9 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let fixed = pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Post::BYTES);
     let of_a_pair = pages(in_chunk as usize * slot);
     let registration = registration(&places, &told);
-    let (extents, inline) = (registration.max_extents, registration.inline as u32);
+    let inline = registration.inline as u32;
+    // As many as every rank's NIC has room for.
+    let extents = places.iter().map(|place| place.extents).min().unwrap_or(1);
     let caps = Caps {
         name: "verbs",
         registration: Some(registration),
@@ -104,7 +106,6 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         segment: options.segment,
         bytes_per_rank: fixed,
         bytes_per_pair: 2 * of_a_pair,
-        asymmetric_fence: true,
     };
     let ack_timeout = if nic.limits.software {
         ACK_TIMEOUT_SOFTWARE
@@ -118,7 +119,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ack_timeout: options.ack_timeout.unwrap_or(ack_timeout).min(31),
         places,
         secret: told.secret,
-        table: Table::new(extents.unwrap_or(1)),
+        table: Table::new(extents as usize),
         roads: Roads {
             slots: sends,
             words,
@@ -305,7 +306,6 @@ fn registration(places: &[Place], told: &Told) -> Registration {
         register: cost(register_op, register_page),
         deregister: cost(deregister_op, deregister_page),
         copy_ns_per_byte: copy,
-        max_extents: Some(least(&|place| place.extents.into())),
         max_extent: least(&|place| place.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,

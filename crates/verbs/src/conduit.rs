@@ -28,7 +28,7 @@ use crate::{
     control::{Command, Datagram},
     inbox::Inbox,
     lane::{self, Work},
-    message::{self, MAX_ARGS, Sort},
+    message::{self, Sort},
     nic::Region,
     shared::Shared,
     sleepers::{Listens, Woken},
@@ -204,24 +204,6 @@ impl Verbs {
     }
 }
 
-impl Shared {
-    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
-        if message.args.len() > MAX_ARGS {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: MAX_ARGS,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
-        Ok(())
-    }
-}
-
 // SAFETY: 1. An operation ends by its completion, or when its queue pair is in the error state and
 //            its work was flushed; then the NIC is done with it. Tickets are counted up.
 //         2. The NIC checks key, range and access, and deregisters before `deregister` returns.
@@ -293,7 +275,7 @@ unsafe impl Conduit for Verbs {
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         let shared = &*self.shared;
-        shared.check(message)?;
+        shared.caps.check(message)?;
         shared.standings.present(peer)?;
         if peer == shared.rank {
             return Ok(shared.loopback.send(shared, message));

@@ -395,7 +395,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.check(message)?;
+        self.shared.caps.check(message)?;
         // The request is handled by the time this arrives.
         let done = self.peer.done.load(Acquire).wrapping_add(1);
         self.peer.told.store(done, Relaxed);

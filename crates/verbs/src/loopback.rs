@@ -114,7 +114,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.check(message)?;
+        self.shared.caps.check(message)?;
         let Loopback { queue, count } = &self.shared.loopback;
         let mut queue = queue.lock();
         queue.push_back(Parcel::new(false, message));
