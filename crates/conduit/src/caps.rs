@@ -1,6 +1,6 @@
 //! What a conduit can do, and how much of it.
 
-use crate::Error;
+use crate::{Error, Message};
 #[cfg(doc)]
 use crate::{Key, Operation, Sleeper};
 
@@ -34,8 +34,6 @@ pub struct Caps {
     pub bytes_per_rank: usize,
     /// Bytes of address space that a pair of ranks costs; memory follows use.
     pub bytes_per_pair: usize,
-    /// Whether sleepers are woken without a fence in the waker.
-    pub asymmetric_fence: bool,
 }
 
 /// A network whose NIC can only touch registered memory, on both sides.
@@ -51,8 +49,6 @@ pub struct Registration {
     pub deregister: Cost,
     /// The cost of copying a byte in memory, for comparison, in nanoseconds.
     pub copy_ns_per_byte: f64,
-    /// Most extents at once, if the NIC has a limit.
-    pub max_extents: Option<usize>,
     /// Most bytes of an extent.
     pub max_extent: usize,
     /// Most bytes that may be registered at once.
@@ -66,6 +62,27 @@ pub struct Registration {
 }
 
 impl Caps {
+    /// Whether a message is within the limits.
+    ///
+    /// # Errors
+    /// [`Error::TooManyArgs`], [`Error::MessageTooLong`].
+    #[inline]
+    pub fn check(&self, message: &Message<'_>) -> Result<(), Error> {
+        if message.args.len() > self.max_args {
+            return Err(Error::TooManyArgs {
+                count: message.args.len(),
+                limit: self.max_args,
+            });
+        }
+        if message.payload.len() > self.max_payload {
+            return Err(Error::MessageTooLong {
+                len: message.payload.len(),
+                limit: self.max_payload,
+            });
+        }
+        Ok(())
+    }
+
     /// Why a conduit without [`atomics`](Self::atomics) refuses an atomic operation.
     #[cold]
     pub fn no_atomics(&self) -> Error {

@@ -11,7 +11,7 @@
 //! | sleep | near; a thread sleeps in the far one meanwhile and passes on what wakes it (`relay`) |
 //! | ends of ranks | both, told once (`standings`) |
 //!
-//! [`window`](hydrant_conduit::Conduit::window) says which peers' memory is mapped: the layers above
+//! [`window`](hydrant_conduit::Segments::window) says which peers' memory is mapped: the layers above
 //! store there directly, and send messages to other peers. So an atomic word is only changed by
 //! processors of its owner's host: by ranks there, which map it, or by its owner on behalf of others.
 

@@ -2,25 +2,6 @@
 
 use hydrant_conduit::{Caps, Delivery, Error, Message, ReplyPort, Sink, Ticket};
 
-/// # Errors
-/// [`Error::TooManyArgs`], [`Error::MessageTooLong`].
-#[inline]
-pub(crate) fn check(caps: &Caps, message: &Message<'_>) -> Result<(), Error> {
-    if message.args.len() > caps.max_args {
-        return Err(Error::TooManyArgs {
-            count: message.args.len(),
-            limit: caps.max_args,
-        });
-    }
-    if message.payload.len() > caps.max_payload {
-        return Err(Error::MessageTooLong {
-            len: message.payload.len(),
-            limit: caps.max_payload,
-        });
-    }
-    Ok(())
-}
-
 /// Hands up what a conduit delivers, its way back for replies held to the limits.
 pub(crate) struct Limited<'a> {
     pub(crate) caps: &'a Caps,
@@ -57,7 +38,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        check(self.caps, message)?;
+        self.caps.check(message)?;
         self.port.reply(message)
     }
 }

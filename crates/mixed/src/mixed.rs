@@ -11,7 +11,7 @@ use hydrant_conduit::{
 use hydrant_launch::Bootstrap;
 
 use crate::{
-    limits::{self, Limited},
+    limits::Limited,
     mates::{Mates, Up},
     relay::{Relay, Thread},
     standings::Standings,
@@ -176,7 +176,6 @@ fn caps(name: &'static str, near: &Caps, far: &Caps) -> Caps {
         segment: near.segment,
         bytes_per_rank: near.bytes_per_rank + far.bytes_per_rank,
         bytes_per_pair: near.bytes_per_pair.max(far.bytes_per_pair),
-        asymmetric_fence: near.asymmetric_fence,
     }
 }
 
@@ -258,7 +257,7 @@ unsafe impl Conduit for Mixed {
     #[inline]
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         self.alive(peer)?;
-        limits::check(&self.caps, message)?;
+        self.caps.check(message)?;
         match self.mates.near(peer) {
             Some(mate) => (self.near.send(mate, message)).map_err(|error| self.mates.error(error)),
             None => self.far.send(peer, message),

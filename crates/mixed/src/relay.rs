@@ -96,7 +96,7 @@ impl Relay {
         self.deeds.fetch_add(1, Release);
     }
 
-    /// [`Conduit::wait`] on both conduits.
+    /// [`Sleep::wait`](hydrant_conduit::Sleep::wait) on both conduits.
     pub(crate) fn wait(
         &self,
         near: &dyn Conduit,

@@ -277,7 +277,7 @@ unsafe impl Conduit for Sim {
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         let fixed = &self.world.fixed;
-        deliver::check(fixed, message)?;
+        fixed.caps.check(message)?;
         let mut call = self.call();
         let (rank, mut target) = (self.rank.index(), self.reachable(peer)?);
         if !call.has_room(fixed, rank, target) {

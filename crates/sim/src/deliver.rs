@@ -143,31 +143,13 @@ struct Port<'w> {
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         let fixed = &self.world.fixed;
-        check(fixed, message)?;
+        fixed.caps.check(message)?;
         let mut call = self.world.call(Rank(self.rank as u32));
         call.charge(sending(fixed, message));
         let clock = call.clock();
         call.send_reply(fixed, self.rank, self.peer, Parcel::new(message), clock);
         Ok(())
     }
-}
-
-/// Whether a message is within the limits.
-pub(crate) fn check(fixed: &Fixed, message: &Message<'_>) -> Result<(), Error> {
-    let caps = &fixed.caps;
-    if message.args.len() > caps.max_args {
-        return Err(Error::TooManyArgs {
-            count: message.args.len(),
-            limit: caps.max_args,
-        });
-    }
-    if message.payload.len() > caps.max_payload {
-        return Err(Error::MessageTooLong {
-            len: message.payload.len(),
-            limit: caps.max_payload,
-        });
-    }
-    Ok(())
 }
 
 /// What sending costs the host.

@@ -37,7 +37,7 @@
 //! the sender's link, the receiver's link and DMA again, one packet at a time in each. Lost
 //! packets are sent again with all behind them. Keys are checked when the data arrives. There
 //! is no service thread: messages are handled in `poll`, `drain` and
-//! [`compute`](hydrant_conduit::Conduit::compute).
+//! [`compute`](hydrant_conduit::Clock::compute).
 
 mod call;
 mod conduit;

@@ -69,7 +69,7 @@ pub(crate) enum Phase {
 /// What an actor waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// In [`wait`](hydrant_conduit::Conduit::wait).
+    /// In [`wait`](hydrant_conduit::Sleep::wait).
     Sleep(Sleeper),
     /// For another thread of the rank to be done with polling.
     Polling,

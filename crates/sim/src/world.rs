@@ -220,7 +220,6 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
                 per_page_ns: costs.deregister_page.as_ns(),
             },
             copy_ns_per_byte: profile.host().copying(long) as f64 / 1e3 / long as f64,
-            max_extents: nic.max_extents.and_then(|most| usize::try_from(most).ok()),
             max_extent: max_bytes,
             max_bytes,
             follows_mapping: true,
@@ -236,6 +235,5 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
         segment,
         bytes_per_rank: PAGE,
         bytes_per_pair: 0,
-        asymmetric_fence: true,
     }
 }

@@ -218,7 +218,7 @@ unsafe impl Conduit for Smp {
 
     #[inline]
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
-        self.shared.check(message)?;
+        self.shared.caps.check(message)?;
         self.shared.push_message(peer, message)
     }
 
@@ -344,7 +344,7 @@ impl Sleep for Smp {
             armed,
             timeout,
             room,
-            shared.caps.asymmetric_fence,
+            shared.asymmetric_fence,
             // In this order: what another thread was handing up, with the inbox held, is there
             // for `ready` to see.
             &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),

@@ -107,7 +107,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.check(message)?;
+        self.shared.caps.check(message)?;
         if self.back.stuck.is_some() {
             // One reply a request; the layer above sees to it.
             return Err(Error::Exhausted {

@@ -56,6 +56,9 @@ pub(crate) struct Shared {
     foreign: Foreign,
     /// The kernel would not copy: by messages from now on.
     forbidden: Vec<AtomicBool>,
+    /// Whether sleepers are woken without a fence in the waker: every rank's process can have the
+    /// system fence those of the others. Known once all have met.
+    pub(crate) asymmetric_fence: bool,
     pub(crate) started: Instant,
 }
 
@@ -92,7 +95,6 @@ impl Shared {
                 segment: shape.segment as usize,
                 bytes_per_rank: shape.bytes_per_rank(),
                 bytes_per_pair: shape.bytes_per_pair(),
-                asymmetric_fence: false,
             },
             transfers: Transfers::default(),
             self_copy: SelfCopy::new()?,
@@ -126,6 +128,7 @@ impl Shared {
             foreign,
             forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             mapping,
+            asymmetric_fence: false,
             started: Instant::now(),
         })
     }
@@ -143,7 +146,7 @@ impl Shared {
 
     /// Reads the others' cards, which are all filled in.
     pub(crate) fn meet(&mut self) {
-        self.caps.asymmetric_fence =
+        self.asymmetric_fence =
             (self.cards.iter()).all(|card| card.load::<u32>(card::ASYMMETRIC) == Ok(1));
     }
 
@@ -271,22 +274,6 @@ impl Shared {
             bell::wake(&door.bits);
             self.wake_nic(Rank(rank as u32));
         }
-    }
-
-    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
-        if message.args.len() > self.caps.max_args {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: self.caps.max_args,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
-        Ok(())
     }
 
     /// Sends a request of any kind; the caller checked the limits.

@@ -94,7 +94,10 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Datagrams::BYTES);
     let of_a_pair = pages(in_chunk as usize * slot);
     let registration = registration(&addresses, &parameters);
-    let (extents, inline) = (registration.max_extents, registration.inline as u32);
+    let inline = registration.inline as u32;
+    // As many as every rank's NIC has room for.
+    let extents = (addresses.iter()).map(|address| address.extents).min();
+    let extents = extents.unwrap_or(1);
     let caps = Caps {
         name: "verbs",
         registration: Some(registration),
@@ -107,7 +110,6 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         segment: options.segment,
         bytes_per_rank: fixed,
         bytes_per_pair: 2 * of_a_pair,
-        asymmetric_fence: true,
     };
     let ack_timeout = if nic.limits.software {
         ACK_TIMEOUT_SOFTWARE
@@ -135,7 +137,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         longest,
     };
     let pool = SendPool::new(sends, words, limits);
-    let table = Table::new(extents.unwrap_or(1));
+    let table = Table::new(extents as usize);
     let completions = Completions::new(sent, received, channel);
     let shared = Shared::new(endpoint, table, pool, completions, datagrams)?;
     let shared = Arc::new(shared);
@@ -294,7 +296,6 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
         register: cost(register_op, register_page),
         deregister: cost(deregister_op, deregister_page),
         copy_ns_per_byte: copy,
-        max_extents: Some(least(&|address| address.extents.into())),
         max_extent: least(&|address| address.extent_bytes).min(1 << 40),
         max_bytes: least(&share),
         follows_mapping: false,

@@ -276,7 +276,7 @@ unsafe impl Conduit for Verbs {
 
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         let shared = &*self.shared;
-        shared.endpoint.check(message)?;
+        shared.endpoint.caps().check(message)?;
         shared.peers.standings().present(peer)?;
         if peer == shared.endpoint.rank() {
             let own = shared.peers.get(peer).credits();

@@ -8,11 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Caps, Error, Message, Rank, memory::Segment};
+use hydrant_conduit::{Caps, Rank, memory::Segment};
 
 use crate::{
     address::EndpointAddress,
-    message::MAX_ARGS,
     nic::{Nic, SharedQueue},
     slots::ReceiveSlots,
 };
@@ -140,22 +139,5 @@ impl Endpoint {
 
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    /// Whether a message keeps to the limits of the conduit.
-    pub(crate) fn check(&self, message: &Message<'_>) -> Result<(), Error> {
-        if message.args.len() > MAX_ARGS {
-            return Err(Error::TooManyArgs {
-                count: message.args.len(),
-                limit: MAX_ARGS,
-            });
-        }
-        if message.payload.len() > self.caps.max_payload {
-            return Err(Error::MessageTooLong {
-                len: message.payload.len(),
-                limit: self.caps.max_payload,
-            });
-        }
-        Ok(())
     }
 }

@@ -388,7 +388,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.shared.endpoint.check(message)?;
+        self.shared.endpoint.caps().check(message)?;
         // The request is handled by the time this arrives.
         let credits = self.peer.credits();
         let served = credits.served().wrapping_add(1);

@@ -121,7 +121,7 @@ struct Port<'a> {
 
 impl ReplyPort for Port<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
-        self.endpoint.check(message)?;
+        self.endpoint.caps().check(message)?;
         let Loopback { queue, count } = self.loopback;
         let mut queue = queue.lock();
         queue.push_back(Queued::new(false, message));

@@ -251,7 +251,6 @@ mod tests {
             register: cost(register),
             deregister: cost((0.0, 0.0)),
             copy_ns_per_byte,
-            max_extents: None,
             max_extent: 1 << 30,
             max_bytes: 1 << 30,
             follows_mapping: false,

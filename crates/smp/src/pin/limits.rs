@@ -112,7 +112,7 @@ impl Found {
     }
 
     /// What the network says of registration.
-    pub(super) fn registration(&self, table: &Table, inline: usize) -> Registration {
+    pub(super) fn registration(&self, inline: usize) -> Registration {
         let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
             per_op_ns,
             per_page_ns,
@@ -122,7 +122,6 @@ impl Found {
             register: cost(self.register),
             deregister: cost(self.deregister),
             copy_ns_per_byte: self.copy,
-            max_extents: Some(table.extents()),
             max_extent: MOST_BYTES,
             max_bytes: self.bytes as usize,
             follows_mapping: false,

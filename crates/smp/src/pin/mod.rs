@@ -84,7 +84,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))?;
     let caps = Caps {
         name: "smp+pin",
-        registration: Some(found.registration(&table, INLINE)),
+        registration: Some(found.registration(INLINE)),
         any_address: false,
         stores_wake: false,
         // The kernel moves data between pinned pages and changes nothing there.
@@ -101,7 +101,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
 /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
 pub fn probe() -> Result<Registration, Error> {
     let table = Table::new(Rank(0), MOST_EXTENTS, Limits::here())?;
-    Ok(Found::by_trying(&table, 1).registration(&table, INLINE))
+    Ok(Found::by_trying(&table, 1).registration(INLINE))
 }
 
 /// The card of a rank's NIC.

@@ -113,11 +113,6 @@ impl Table {
         })
     }
 
-    /// Most extents at once.
-    pub(super) fn extents(&self) -> usize {
-        self.extents
-    }
-
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
