@@ -32,7 +32,7 @@ pub use clock::Clock;
 pub use contract::Conduit;
 pub use error::Error;
 pub use forward::Forward;
-pub use membership::{Membership, Standing};
+pub use membership::{Membership, Standing, Standings};
 pub use memory::{Line, Window, Word32};
 pub use message::{Delivery, Message, ReplyPort, Sent, Sink};
 pub use rank::Rank;

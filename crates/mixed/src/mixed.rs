@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
-    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings, WakeWord, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -14,7 +14,7 @@ use crate::{
     limits::Limited,
     mates::{Mates, Up},
     relay::{Relay, Thread},
-    standings::Standings,
+    standings::Joint,
 };
 
 /// The key under which ranks leave where their segments lie.
@@ -26,7 +26,7 @@ pub struct Mixed {
     far: Arc<dyn Conduit>,
     mates: Mates,
     caps: Caps,
-    standings: Standings,
+    standings: Joint,
     relay: Arc<Relay>,
     /// Where every rank has its segment, if the far conduit reaches it by address.
     segments: Option<Box<[u64]>>,
@@ -76,7 +76,7 @@ impl Mixed {
         let relay = Arc::new(Relay::new());
         let thread = Thread::start(&relay, &near, &far, rank)?;
         Ok(Self {
-            standings: Standings::new(far.size()),
+            standings: Joint::new(far.size()),
             near,
             far,
             mates,
@@ -90,18 +90,14 @@ impl Mixed {
     /// What is known of the ranks, up to date.
     #[inline]
     fn standings(&self) -> &Standings {
-        self.standings.look(&*self.near, &*self.far, &self.mates);
-        &self.standings
+        (self.standings).look(&*self.near, &*self.far, &self.mates)
     }
 
     /// # Errors
     /// [`Error::PeerLost`] unless the peer takes part: either conduit may not know yet.
     #[inline]
     fn alive(&self, peer: Rank) -> Result<(), Error> {
-        match self.standings().of(peer) {
-            Standing::Present => Ok(()),
-            _ => Err(Error::PeerLost(peer)),
-        }
+        self.standings().present(peer)
     }
 
     /// A place as the far conduit knows it: it has not the segments, but their addresses.

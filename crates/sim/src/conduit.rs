@@ -2,10 +2,7 @@
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
@@ -342,16 +339,15 @@ impl Segments for Sim {
 
 impl Membership for Sim {
     fn standing(&self, peer: Rank) -> Standing {
-        self.world.fixed.standing(peer.index())
+        self.world.fixed.standings.of(peer)
     }
 
     fn first_lost(&self) -> Option<Rank> {
-        let rank = (self.world.fixed.first_lost.load(SeqCst)).checked_sub(1)?;
-        u32::try_from(rank).ok().map(Rank)
+        self.world.fixed.standings.first_lost()
     }
 
     fn changes(&self) -> u64 {
-        self.world.changes()
+        self.world.fixed.standings.changes()
     }
 
     fn leave(&self, orderly: bool) {

@@ -32,7 +32,6 @@ mod probe;
 mod shared;
 mod sleepers;
 mod slots;
-mod standing;
 mod table;
 mod words;
 

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use hydrant_conduit::{Caps, Error, Rank, Standing, Ticket, memory::Segment};
+use hydrant_conduit::{Caps, Error, Rank, Standing, Standings, Ticket, memory::Segment};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -23,7 +23,6 @@ use crate::{
     place::Place,
     sleepers::Sleepers,
     slots::ReceiveSlots,
-    standing::Standings,
     table::Table,
 };
 
