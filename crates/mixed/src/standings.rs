@@ -37,34 +37,40 @@ impl Joint {
 
     /// What is known, after a look at the conduits if they have counted a change since.
     #[inline]
-    pub(crate) fn look(&self, near: &dyn Conduit, far: &dyn Conduit, mates: &Mates) -> &Standings {
-        let counted = near.changes().wrapping_add(far.changes());
+    pub(crate) fn look(
+        &self,
+        intra: &dyn Conduit,
+        inter: &dyn Conduit,
+        mates: &Mates,
+    ) -> &Standings {
+        let counted = intra.changes().wrapping_add(inter.changes());
         if self.counted.load(Acquire) != counted {
-            self.look_closely(counted, near, far, mates);
+            self.look_closely(counted, intra, inter, mates);
         }
         &self.known
     }
 
     #[cold]
-    fn look_closely(&self, counted: u64, near: &dyn Conduit, far: &dyn Conduit, mates: &Mates) {
+    fn look_closely(&self, counted: u64, intra: &dyn Conduit, inter: &dyn Conduit, mates: &Mates) {
         let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        for rank in (0..far.size()).map(Rank) {
+        for rank in (0..inter.size()).map(Rank) {
             if self.known.of(rank) != Standing::Present {
                 continue;
             }
-            let by_near = mates.near(rank).map(|mate| near.standing(mate));
-            let standing = match by_near {
-                None | Some(Standing::Present) => far.standing(rank),
+            let by_intra = mates.intra(rank).map(|mate| intra.standing(mate));
+            let standing = match by_intra {
+                None | Some(Standing::Present) => inter.standing(rank),
                 Some(ended) => ended,
             };
             match standing {
                 Standing::Present => {}
                 Standing::Left => _ = self.known.end(rank, true),
                 Standing::Lost => {
-                    // The far conduit knows all ranks, and so which of them was first; it may not
-                    // have heard yet.
-                    let by_far = far.first_lost();
-                    let first = by_far.or_else(|| near.first_lost().map(|mate| mates.global(mate)));
+                    // The inter-node conduit knows all ranks, and so which of them was first; it
+                    // may not have heard yet.
+                    let by_inter = inter.first_lost();
+                    let first =
+                        by_inter.or_else(|| intra.first_lost().map(|mate| mates.global(mate)));
                     self.known.lose(rank, first.unwrap_or(rank));
                 }
             }
