@@ -48,16 +48,7 @@ impl Sim {
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let segment = self.world.fixed.caps.segment;
-        if len > segment || offset > segment - len {
-            return Err(Error::OutOfExtent {
-                peer: self.rank,
-                offset: offset as u64,
-                len: len as u64,
-                extent: segment as u64,
-            });
-        }
-        Ok(())
+        (self.world.fixed.segments[self.rank.index()]).check(self.rank, offset, len)
     }
 
     fn reachable(&self, peer: Rank) -> Result<usize, Error> {

@@ -74,16 +74,7 @@ impl Verbs {
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let segment = self.shared.caps.segment;
-        if len > segment || offset > segment - len {
-            return Err(Error::OutOfExtent {
-                peer: self.shared.rank,
-                offset: offset as u64,
-                len: len as u64,
-                extent: segment as u64,
-            });
-        }
-        Ok(())
+        (self.shared.segment).check(self.shared.rank, offset, len)
     }
 
     /// Whether something has arrived, or ended, that nobody was told of; unless another thread is
