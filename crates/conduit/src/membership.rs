@@ -1,6 +1,14 @@
 //! Who takes part in the job.
 
-use crate::Rank;
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{
+        AtomicU8, AtomicU64,
+        Ordering::{Acquire, SeqCst},
+    },
+};
+
+use crate::{Error, Rank};
 
 /// What a conduit knows of the ranks of the job, and tells them of its own end.
 pub trait Membership {
@@ -36,4 +44,126 @@ pub enum Standing {
     Left,
     /// Ended otherwise.
     Lost,
+}
+
+/// How every rank stands to the job, as this one knows: for conduits whose ranks hear of each
+/// other's ends. Ends are final.
+#[derive(Debug)]
+pub struct Standings {
+    /// One of the constants below for each rank; changed by [`end`](Self::end), once.
+    ranks: Box<[AtomicU8]>,
+    /// Twice the changes; odd while one is made, so that who sees a change counts it, too.
+    changes: AtomicU64,
+    /// Held by who makes a change.
+    changing: Mutex<()>,
+    /// One more than the rank that was lost before all others; 0 while none is.
+    first_lost: AtomicU64,
+}
+
+const PRESENT: u8 = 0;
+const LEFT: u8 = 1;
+const LOST: u8 = 2;
+
+impl Standings {
+    /// So many ranks, all of which take part.
+    pub fn new(ranks: u32) -> Self {
+        Self {
+            ranks: (0..ranks).map(|_| AtomicU8::new(PRESENT)).collect(),
+            changes: AtomicU64::new(0),
+            changing: Mutex::new(()),
+            first_lost: AtomicU64::new(0),
+        }
+    }
+
+    /// How a rank stands to the job; one that there is not counts as lost.
+    #[inline]
+    pub fn of(&self, rank: Rank) -> Standing {
+        match self.ranks.get(rank.index()).map(|it| it.load(Acquire)) {
+            Some(PRESENT) => Standing::Present,
+            Some(LEFT) => Standing::Left,
+            _ => Standing::Lost,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::PeerLost`] if it does not take part any more.
+    #[inline]
+    pub fn present(&self, rank: Rank) -> Result<(), Error> {
+        match self.of(rank) {
+            Standing::Present => Ok(()),
+            _ => Err(Error::PeerLost(rank)),
+        }
+    }
+
+    /// A rank ends, in good order or not: whether it had not before.
+    pub fn end(&self, rank: Rank, orderly: bool) -> bool {
+        self.change(rank, if orderly { LEFT } else { LOST }, rank)
+    }
+
+    /// A rank is lost: whether it had not ended before. If it is the first of which this is known,
+    /// it is `first` that was lost before all others.
+    pub fn lose(&self, rank: Rank, first: Rank) -> bool {
+        self.change(rank, LOST, first)
+    }
+
+    fn change(&self, rank: Rank, end: u8, first: Rank) -> bool {
+        let Some(standing) = self.ranks.get(rank.index()) else {
+            return false;
+        };
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if standing.load(SeqCst) != PRESENT {
+            return false;
+        }
+        self.changes.fetch_add(1, SeqCst);
+        if end == LOST {
+            // Before anybody can see the loss and give up, too.
+            let first = u64::from(first.0) + 1;
+            let _ = self.first_lost.compare_exchange(0, first, SeqCst, SeqCst);
+        }
+        standing.store(end, SeqCst);
+        self.changes.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// Changes so far.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        loop {
+            let twice = self.changes.load(SeqCst);
+            if twice.is_multiple_of(2) {
+                return twice / 2;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The rank that was lost before all others.
+    pub fn first_lost(&self) -> Option<Rank> {
+        let first = self.first_lost.load(SeqCst).checked_sub(1)?;
+        Some(Rank(first as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_final_and_counted_once() {
+        let standings = Standings::new(3);
+        assert!(standings.end(Rank(1), true));
+        assert!(!standings.end(Rank(1), false));
+        assert_eq!(standings.of(Rank(1)), Standing::Left);
+        assert_eq!((standings.changes(), standings.first_lost()), (1, None));
+        assert!(standings.lose(Rank(2), Rank(0)));
+        assert!(standings.end(Rank(0), false));
+        assert_eq!(standings.first_lost(), Some(Rank(0)));
+        assert_eq!(standings.changes(), 3);
+        assert!(standings.present(Rank(2)).is_err());
+        assert_eq!(
+            standings.of(Rank(3)),
+            Standing::Lost,
+            "there is no such rank"
+        );
+    }
 }

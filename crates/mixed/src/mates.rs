@@ -1,15 +1,15 @@
-//! Who shares this host, and how the near conduit numbers them.
+//! Who shares this host, and how the intra-node conduit numbers them.
 
 use hydrant_conduit::{Delivery, Error, Rank, ReplyPort, Sink, Ticket};
 
-/// Tickets of the near conduit have this bit here; a far one's never do.
-const NEAR: u64 = 1 << 62;
+/// Tickets of the intra-node conduit have this bit here; an inter-node one's never do.
+const INTRA: u64 = 1 << 62;
 
 /// The ranks of this host.
 #[derive(Debug)]
 pub(crate) struct Mates {
-    /// The number of each rank of the job in the near conduit, if it is of this host.
-    near: Vec<Option<Rank>>,
+    /// The number of each rank of the job in the intra-node conduit, if it is of this host.
+    intra: Vec<Option<Rank>>,
     /// The ranks of this host, by their numbers there.
     global: Vec<Rank>,
 }
@@ -18,15 +18,15 @@ impl Mates {
     /// The ranks that `hosts` has on the host of `me`, in order.
     pub(crate) fn of(me: Rank, hosts: &[u32]) -> Self {
         let here = hosts.get(me.index());
-        let mut near = vec![None; hosts.len()];
+        let mut intra = vec![None; hosts.len()];
         let mut global = Vec::new();
         for (rank, host) in (0..).map(Rank).zip(hosts) {
             if Some(host) == here {
-                near[rank.index()] = Some(Rank(global.len() as u32));
+                intra[rank.index()] = Some(Rank(global.len() as u32));
                 global.push(rank);
             }
         }
-        Self { near, global }
+        Self { intra, global }
     }
 
     /// How many there are.
@@ -34,18 +34,18 @@ impl Mates {
         self.global.len() as u32
     }
 
-    /// The number of a rank in the near conduit, if it is of this host.
+    /// The number of a rank in the intra-node conduit, if it is of this host.
     #[inline]
-    pub(crate) fn near(&self, rank: Rank) -> Option<Rank> {
-        *self.near.get(rank.index())?
+    pub(crate) fn intra(&self, rank: Rank) -> Option<Rank> {
+        *self.intra.get(rank.index())?
     }
 
-    /// The rank that the near conduit numbers so. It numbers no other.
-    pub(crate) fn global(&self, near: Rank) -> Rank {
-        self.global.get(near.index()).copied().unwrap_or(near)
+    /// The rank that the intra-node conduit numbers so. It numbers no other.
+    pub(crate) fn global(&self, intra: Rank) -> Rank {
+        self.global.get(intra.index()).copied().unwrap_or(intra)
     }
 
-    /// An error of the near conduit, with the rank of the job in it.
+    /// An error of the intra-node conduit, with the rank of the job in it.
     pub(crate) fn error(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(peer) => Error::PeerLost(self.global(peer)),
@@ -77,13 +77,13 @@ impl Mates {
         }
     }
 
-    /// A ticket of the near conduit, apart from those of the far one.
+    /// A ticket of the intra-node conduit, apart from those of the inter-node one.
     pub(crate) fn ticket(ticket: Ticket) -> Ticket {
-        Ticket(ticket.0 | NEAR)
+        Ticket(ticket.0 | INTRA)
     }
 }
 
-/// Hands up what the near conduit delivers.
+/// Hands up what the intra-node conduit delivers.
 pub(crate) struct Up<'a> {
     pub(crate) mates: &'a Mates,
     pub(crate) sink: &'a mut dyn Sink,
@@ -122,9 +122,9 @@ mod tests {
     fn mates_are_numbered_in_their_order() {
         let mates = Mates::of(Rank(3), &[0, 1, 0, 1, 1]);
         assert_eq!(mates.count(), 3);
-        let near: Vec<_> = (0..6).map(|rank| mates.near(Rank(rank))).collect();
+        let intra: Vec<_> = (0..6).map(|rank| mates.intra(Rank(rank))).collect();
         let expected = [None, Some(0), None, Some(1), Some(2), None];
-        assert_eq!(near, expected.map(|rank| rank.map(Rank)));
+        assert_eq!(intra, expected.map(|rank| rank.map(Rank)));
         assert_eq!(mates.global(Rank(2)), Rank(4));
         let error = mates.error(Error::PeerLost(Rank(0)));
         assert!(matches!(error, Error::PeerLost(Rank(1))));

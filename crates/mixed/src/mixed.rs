@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
-    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings, WakeWord, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -14,21 +14,27 @@ use crate::{
     limits::Limited,
     mates::{Mates, Up},
     relay::{Relay, Thread},
-    standings::Standings,
+    standings::Joint,
 };
 
 /// The key under which ranks leave where their segments lie.
 const SEGMENT: &str = "mixed-segment";
 
-/// A near conduit for the ranks of this host and a far one for the rest, as one.
+/// An intra-node conduit for the ranks of this host and an inter-node one for the rest, as one.
 pub struct Mixed {
-    near: Arc<dyn Conduit>,
-    far: Arc<dyn Conduit>,
+    /// Joins the ranks of this host, numbered as `mates` says.
+    intra: Arc<dyn Conduit>,
+    /// Joins all ranks of the job.
+    inter: Arc<dyn Conduit>,
+    /// Who is on this host.
     mates: Mates,
+    /// What both conduits can do.
     caps: Caps,
-    standings: Standings,
+    /// Who takes part, as both conduits say; brought up to date by whoever asks.
+    standings: Joint,
+    /// What those who sleep share with the thread that sleeps in the inter-node conduit.
     relay: Arc<Relay>,
-    /// Where every rank has its segment, if the far conduit reaches it by address.
+    /// Where every rank has its segment, if the inter-node conduit reaches it by address.
     segments: Option<Box<[u64]>>,
     /// Last but for what it uses: it ends before the conduits do.
     _thread: Thread,
@@ -37,48 +43,48 @@ pub struct Mixed {
 impl Mixed {
     /// Joins the two. Collective.
     ///
-    /// `hosts` says which host each rank is on; `near` joins the ranks of this one, in order,
-    /// and `far` all of the job. The segments are those of `near`.
+    /// `hosts` says which host each rank is on; `intra` joins the ranks of this one, in order,
+    /// and `inter` all of the job. The segments are those of `intra`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if the conduits are not of such ranks, or `far` can reach no
+    /// [`Error::Unreachable`] if the conduits are not of such ranks, or `inter` can reach no
     /// memory but its own segments.
     pub fn join(
         bootstrap: &mut dyn Bootstrap,
         hosts: &[u32],
         name: &'static str,
-        near: Box<dyn Conduit>,
-        far: Box<dyn Conduit>,
+        intra: Box<dyn Conduit>,
+        inter: Box<dyn Conduit>,
     ) -> Result<Self, Error> {
-        let (near, far): (Arc<dyn Conduit>, Arc<dyn Conduit>) = (near.into(), far.into());
+        let (intra, inter): (Arc<dyn Conduit>, Arc<dyn Conduit>) = (intra.into(), inter.into());
         let rank = Rank(bootstrap.rank());
         let mates = Mates::of(rank, hosts);
-        let numbers = [far.size(), hosts.len() as u32];
-        let fits = numbers.iter().all(|n| *n == bootstrap.size()) && near.size() == mates.count();
-        if !fits || far.rank() != rank || mates.near(rank) != Some(near.rank()) {
+        let numbers = [inter.size(), hosts.len() as u32];
+        let fits = numbers.iter().all(|n| *n == bootstrap.size()) && intra.size() == mates.count();
+        if !fits || inter.rank() != rank || mates.intra(rank) != Some(intra.rank()) {
             let what = "the conduits within hosts and between them are not of the same ranks";
             return Err(Error::Unreachable(what.to_owned()));
         }
-        let caps = caps(name, near.caps(), far.caps());
-        let segments = match far.caps() {
+        let caps = caps(name, intra.caps(), inter.caps());
+        let segments = match inter.caps() {
             Caps {
                 registration: Some(_),
                 ..
             } => None,
             Caps {
                 any_address: true, ..
-            } => Some(exchange(bootstrap, &*near)?),
+            } => Some(exchange(bootstrap, &*intra)?),
             _ => {
                 let what = "the conduit between hosts reaches no memory of the one within them";
                 return Err(Error::Unreachable(what.to_owned()));
             }
         };
         let relay = Arc::new(Relay::new());
-        let thread = Thread::start(&relay, &near, &far, rank)?;
+        let thread = Thread::start(&relay, &intra, &inter, rank)?;
         Ok(Self {
-            standings: Standings::new(far.size()),
-            near,
-            far,
+            standings: Joint::new(inter.size()),
+            intra,
+            inter,
             mates,
             caps,
             relay,
@@ -90,21 +96,17 @@ impl Mixed {
     /// What is known of the ranks, up to date.
     #[inline]
     fn standings(&self) -> &Standings {
-        self.standings.look(&*self.near, &*self.far, &self.mates);
-        &self.standings
+        (self.standings).look(&*self.intra, &*self.inter, &self.mates)
     }
 
     /// # Errors
     /// [`Error::PeerLost`] unless the peer takes part: either conduit may not know yet.
     #[inline]
     fn alive(&self, peer: Rank) -> Result<(), Error> {
-        match self.standings().of(peer) {
-            Standing::Present => Ok(()),
-            _ => Err(Error::PeerLost(peer)),
-        }
+        self.standings().present(peer)
     }
 
-    /// A place as the far conduit knows it: it has not the segments, but their addresses.
+    /// A place as the inter-node conduit knows it: it has not the segments, but their addresses.
     fn place(&self, peer: Rank, at: Remote, len: usize) -> Result<Remote, Error> {
         let base = (self.segments.as_ref()).and_then(|segments| segments.get(peer.index()));
         let (Some(base), Key::SEGMENT) = (base, at.key) else {
@@ -128,7 +130,7 @@ impl Mixed {
     /// The number of a mate whose segment is meant, where that needs no registration.
     fn mate_of(&self, peer: Rank, key: Key) -> Option<Rank> {
         let segment = key == Key::SEGMENT && self.segments.is_some();
-        self.mates.near(peer).filter(|_| segment)
+        self.mates.intra(peer).filter(|_| segment)
     }
 
     fn begun(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
@@ -138,7 +140,7 @@ impl Mixed {
         posted
     }
 
-    fn begun_near(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
+    fn begun_intra(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
         match posted {
             Ok(Posted::Done) => Ok(Posted::Done),
             Ok(Posted::Pending(ticket)) => Ok(Posted::Pending(Mates::ticket(ticket))),
@@ -162,27 +164,27 @@ impl Mixed {
 }
 
 /// What both can do.
-fn caps(name: &'static str, near: &Caps, far: &Caps) -> Caps {
+fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
     Caps {
         name,
-        registration: far.registration,
-        reads: far.reads,
-        any_address: far.any_address,
-        stores_wake: near.stores_wake && far.stores_wake,
+        registration: inter.registration,
+        reads: inter.reads,
+        any_address: inter.any_address,
+        stores_wake: intra.stores_wake && inter.stores_wake,
         // Host mates change words by their processors.
         atomics: None,
-        max_args: near.max_args.min(far.max_args),
-        max_payload: near.max_payload.min(far.max_payload),
-        segment: near.segment,
-        bytes_per_rank: near.bytes_per_rank + far.bytes_per_rank,
-        bytes_per_pair: near.bytes_per_pair.max(far.bytes_per_pair),
+        max_args: intra.max_args.min(inter.max_args),
+        max_payload: intra.max_payload.min(inter.max_payload),
+        segment: intra.segment,
+        bytes_per_rank: intra.bytes_per_rank + inter.bytes_per_rank,
+        bytes_per_pair: intra.bytes_per_pair.max(inter.bytes_per_pair),
     }
 }
 
 /// Tells the others where the own segment lies, and learns where theirs do.
-fn exchange(bootstrap: &mut dyn Bootstrap, near: &dyn Conduit) -> Result<Box<[u64]>, Error> {
+fn exchange(bootstrap: &mut dyn Bootstrap, intra: &dyn Conduit) -> Result<Box<[u64]>, Error> {
     let unreachable = |cause: hydrant_launch::Error| Error::Unreachable(cause.to_string());
-    let own = near.window(near.rank()).ok_or_else(|| {
+    let own = intra.window(intra.rank()).ok_or_else(|| {
         Error::Unreachable("the conduit within hosts does not map the own segment".to_owned())
     })?;
     let base = own.as_ptr().addr() as u64;
@@ -199,18 +201,19 @@ fn exchange(bootstrap: &mut dyn Bootstrap, near: &dyn Conduit) -> Result<Box<[u6
         .collect()
 }
 
-// SAFETY: 1. Either conduit does so, and `Mates::ticket` tells the tickets of the near one apart.
-//         2. Extents are the far conduit's.
-//         3. Segments are the near one's; the far one reaches them as extents of its own or, by
-//            `place`, only within them.
-//         4. They are the far one's, and capabilities and mates that do not change.
+// SAFETY: 1. Either conduit does so, and `Mates::ticket` tells the tickets of the intra-node one
+//            apart.
+//         2. Extents are the inter-node conduit's.
+//         3. Segments are the intra-node one's; the inter-node one reaches them as extents of its
+//            own or, by `place`, only within them.
+//         4. They are the inter-node one's, and capabilities and mates that do not change.
 unsafe impl Conduit for Mixed {
     fn rank(&self) -> Rank {
-        self.far.rank()
+        self.inter.rank()
     }
 
     fn size(&self) -> u32 {
-        self.far.size()
+        self.inter.size()
     }
 
     fn caps(&self) -> &Caps {
@@ -224,11 +227,11 @@ unsafe impl Conduit for Mixed {
         permission: Permission,
     ) -> Result<Key, Error> {
         // SAFETY: the same contract.
-        unsafe { self.far.register(addr, len, permission) }
+        unsafe { self.inter.register(addr, len, permission) }
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
-        self.far.deregister(key)
+        self.inter.deregister(key)
     }
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
@@ -244,69 +247,69 @@ unsafe impl Conduit for Mixed {
             };
             // SAFETY: 1. and 2. as the caller promised, of the same memory: only the number of the
             //         peer is another.
-            return self.begun_near(unsafe { self.near.post(&access) });
+            return self.begun_intra(unsafe { self.intra.post(&access) });
         }
         let remote = self.place(peer, access.remote, access.len)?;
         let access = Access { remote, ..*access };
         // SAFETY: 1. as the caller promised.
         //         2. Where the place became an address, it is in the segment of the peer, which
         //            can bear the change as under the key of the segment.
-        self.begun(unsafe { self.far.post(&access) })
+        self.begun(unsafe { self.inter.post(&access) })
     }
 
     #[inline]
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error> {
         self.alive(peer)?;
         self.caps.check(message)?;
-        match self.mates.near(peer) {
-            Some(mate) => (self.near.send(mate, message)).map_err(|error| self.mates.error(error)),
-            None => self.far.send(peer, message),
+        match self.mates.intra(peer) {
+            Some(mate) => (self.intra.send(mate, message)).map_err(|error| self.mates.error(error)),
+            None => self.inter.send(peer, message),
         }
     }
 
     fn handled(&self, peer: Rank) -> (u64, u64) {
-        match self.mates.near(peer) {
-            Some(mate) => self.near.handled(mate),
-            None => self.far.handled(peer),
+        match self.mates.intra(peer) {
+            Some(mate) => self.intra.handled(mate),
+            None => self.inter.handled(peer),
         }
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         let mut sink = self.limited(sink);
-        let near = self.near.poll(&mut self.up(&mut sink));
-        let far = self.far.poll(&mut sink);
-        if far > 0 {
+        let intra = self.intra.poll(&mut self.up(&mut sink));
+        let inter = self.inter.poll(&mut sink);
+        if inter > 0 {
             self.relay.note();
         }
-        near + far
+        intra + inter
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         let mut sink = self.limited(sink);
-        let near = self.near.drain(&mut self.up(&mut sink));
-        let far = self.far.drain(&mut sink);
-        if far > 0 {
+        let intra = self.intra.drain(&mut self.up(&mut sink));
+        let inter = self.inter.drain(&mut sink);
+        if inter > 0 {
             self.relay.note();
         }
-        near + far
+        intra + inter
     }
 }
 
 impl Segments for Mixed {
     fn window(&self, peer: Rank) -> Option<&Window> {
-        self.near.window(self.mates.near(peer)?)
+        self.intra.window(self.mates.intra(peer)?)
     }
 
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        (self.near.commit(offset, len)).map_err(|error| self.mates.error(error))
+        (self.intra.commit(offset, len)).map_err(|error| self.mates.error(error))
     }
 
     fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        (self.near.commit_huge(offset, len)).map_err(|error| self.mates.error(error))
+        (self.intra.commit_huge(offset, len)).map_err(|error| self.mates.error(error))
     }
 
     fn decommit(&self, offset: usize, len: usize) {
-        self.near.decommit(offset, len);
+        self.intra.decommit(offset, len);
     }
 }
 
@@ -325,56 +328,56 @@ impl Membership for Mixed {
 
     fn leave(&self, orderly: bool) {
         if !orderly {
-            // This rank may give up for the sake of a mate, whose end the far conduit has not found
-            // yet: all are to hear of the mate's end first.
+            // This rank may give up for the sake of a mate, whose end the inter-node conduit has
+            // not found yet: all are to hear of the mate's end first.
             let ranks = (0..self.size()).map(Rank);
-            for (rank, mate) in ranks.filter_map(|rank| Some((rank, self.mates.near(rank)?))) {
-                let by_far = self.far.standing(rank);
-                if self.near.standing(mate) == Standing::Lost && by_far == Standing::Present {
-                    self.far.expel(rank);
+            for (rank, mate) in ranks.filter_map(|rank| Some((rank, self.mates.intra(rank)?))) {
+                let by_inter = self.inter.standing(rank);
+                if self.intra.standing(mate) == Standing::Lost && by_inter == Standing::Present {
+                    self.inter.expel(rank);
                 }
             }
         }
         // In this order: who hears of it and leaves for its sake is heard of later by all.
-        self.far.leave(orderly);
-        self.near.leave(orderly);
+        self.inter.leave(orderly);
+        self.intra.leave(orderly);
     }
 
     fn expel(&self, peer: Rank) {
-        // The far conduit joins all ranks, so all hear of it.
-        self.far.expel(peer);
-        if let Some(mate) = self.mates.near(peer) {
-            self.near.expel(mate);
+        // The inter-node conduit joins all ranks, so all hear of it.
+        self.inter.expel(peer);
+        if let Some(mate) = self.mates.intra(peer) {
+            self.intra.expel(mate);
         }
     }
 }
 
 impl Sleep for Mixed {
     fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
-        self.near.wake_word(self.mates.near(peer)?)
+        self.intra.wake_word(self.mates.intra(peer)?)
     }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        (self.relay).wait(&*self.near, &*self.far, sleeper, timeout, ready);
+        (self.relay).wait(&*self.intra, &*self.inter, sleeper, timeout, ready);
     }
 
     fn notify(&self, peer: Rank) {
-        match self.mates.near(peer) {
-            Some(mate) => self.near.notify(mate),
-            None => self.far.notify(peer),
+        match self.mates.intra(peer) {
+            Some(mate) => self.intra.notify(mate),
+            None => self.inter.notify(peer),
         }
     }
 
     fn wake(&self, peer: Rank) {
-        match self.mates.near(peer) {
-            Some(mate) => self.near.wake(mate),
-            None => self.far.wake(peer),
+        match self.mates.intra(peer) {
+            Some(mate) => self.intra.wake(mate),
+            None => self.inter.wake(peer),
         }
     }
 }
 
 impl Clock for Mixed {
     fn now(&self) -> Duration {
-        self.near.now()
+        self.intra.now()
     }
 }

@@ -1,23 +1,23 @@
 //! Sleeping until either of two conduits has something.
 //!
-//! A thread sleeps in the near conduit. What wakes it in the far one is passed on by a thread of
-//! the rank, the *relay*, which sleeps there for the same things, and wakes the near sleepers
-//! whenever it returns. While nobody sleeps for messages it only naps there, and messages do not
-//! disturb it.
+//! A thread sleeps in the intra-node conduit. What wakes it in the inter-node one is passed on by a
+//! thread of the rank, the *relay*, which sleeps there for the same things, and wakes the
+//! intra-node sleepers whenever it returns. While nobody sleeps for messages it only naps there,
+//! and messages do not disturb it.
 //!
 //! Nothing is missed:
 //!
-//! - A sleeper goes to sleep only once the relay is *armed* for it: since then the far conduit
-//!   wakes the relay for all that the sleeper sleeps for. `ready` is asked after that.
-//! - When the relay returns it counts, and then wakes the near sleepers. Who saw it armed saw
-//!   the count; who is asked whether it is ready after the near bell is armed compares it. So
-//!   either the count has changed, or the wake comes after the bell was armed.
+//! - A sleeper goes to sleep only once the relay is *armed* for it: since then the inter-node
+//!   conduit wakes the relay for all that the sleeper sleeps for. `ready` is asked after that.
+//! - When the relay returns it counts, and then wakes the intra-node sleepers. Who saw it armed saw
+//!   the count; who is asked whether it is ready after the intra-node wake word is set compares it.
+//!   So either the count has changed, or the wake comes after the wake word was set.
 //! - The relay sleeps again only when all that it woke are awake: what woke it is still there
 //!   until they have looked, and would wake it again and again.
 //! - Who finds that something came while it was not looking does not sleep. (It could wait for
 //!   ever for the relay to be armed: with something there to be taken, that returns at once.)
 //! - What a conduit sleeps for may depend on what it has delivered or begun (a reply that waits
-//!   for room). So the relay is armed anew when the far conduit has done something since.
+//!   for room). So the relay is armed anew when the inter-node conduit has done something since.
 
 use std::{
     sync::{
@@ -50,7 +50,7 @@ pub(crate) struct Relay {
     changed: Condvar,
     /// How often the relay has returned.
     returns: AtomicU64,
-    /// How often the far conduit has done what may change what it sleeps for.
+    /// How often the inter-node conduit has done what may change what it sleeps for.
     deeds: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Relay {
 struct State {
     /// How many sleep, of each of the [`KINDS`].
     asleep: [usize; KINDS.len()],
-    /// For what the far conduit wakes the relay, while it is sure to.
+    /// For what the inter-node conduit wakes the relay, while it is sure to.
     armed: Option<Armed>,
     /// How many, of the [`KINDS`], want the relay to be armed for them.
     arriving: usize,
@@ -66,7 +66,8 @@ struct State {
     recalled: bool,
     /// How often it has returned otherwise: something came, or its time was over.
     heard: u64,
-    /// How many are asleep in the near conduit, or about to be, since the relay last returned.
+    /// How many are asleep in the intra-node conduit, or about to be, since the relay last
+    /// returned.
     sleepers: usize,
     /// How many of those that it woke then are not yet awake, or have not yet turned back.
     waking: usize,
@@ -90,7 +91,7 @@ impl Relay {
         }
     }
 
-    /// The far conduit has delivered or begun something.
+    /// The inter-node conduit has delivered or begun something.
     #[inline]
     pub(crate) fn note(&self) {
         self.deeds.fetch_add(1, Release);
@@ -99,8 +100,8 @@ impl Relay {
     /// [`Sleep::wait`](hydrant_conduit::Sleep::wait) on both conduits.
     pub(crate) fn wait(
         &self,
-        near: &dyn Conduit,
-        far: &dyn Conduit,
+        intra: &dyn Conduit,
+        inter: &dyn Conduit,
         sleeper: Sleeper,
         timeout: Option<Duration>,
         ready: &mut dyn FnMut() -> bool,
@@ -128,7 +129,7 @@ impl Relay {
                     state.armed = None;
                     state.recalled = true;
                     drop(state);
-                    far.wake(far.rank());
+                    inter.wake(inter.rank());
                     state = self.state();
                 }
                 (None, _) => {
@@ -140,7 +141,7 @@ impl Relay {
         state.arriving -= usize::from(kind.is_some());
         state.sleepers += 1;
         drop(state);
-        near.wait(sleeper, timeout, &mut || {
+        intra.wait(sleeper, timeout, &mut || {
             ready() || self.returns.load(SeqCst) != seen
         });
         let mut state = self.state();
@@ -163,7 +164,7 @@ impl Relay {
     }
 
     /// What the relay's thread does.
-    fn serve(&self, near: &dyn Conduit, far: &dyn Conduit) {
+    fn serve(&self, intra: &dyn Conduit, inter: &dyn Conduit) {
         loop {
             let (asleep, deeds) = {
                 let mut state = self.state();
@@ -186,7 +187,7 @@ impl Relay {
                 deeds,
             };
             let mut outdated = false;
-            far.wait(sleeper, (!whole).then_some(TICK), &mut || {
+            inter.wait(sleeper, (!whole).then_some(TICK), &mut || {
                 let mut state = self.state();
                 outdated = state.stopped
                     || (0..KINDS.len()).any(|kind| state.asleep[kind] > 0 && !armed.covered[kind]);
@@ -207,7 +208,7 @@ impl Relay {
                 state.waking += std::mem::take(&mut state.sleepers);
                 self.returns.fetch_add(1, SeqCst);
             }
-            near.wake(near.rank());
+            intra.wake(intra.rank());
         }
     }
 
@@ -241,27 +242,28 @@ fn widest(asleep: &[usize; KINDS.len()]) -> (Sleeper, [bool; KINDS.len()]) {
 /// The relay's thread; it ends when this is dropped.
 pub(crate) struct Thread {
     relay: Arc<Relay>,
-    far: Arc<dyn Conduit>,
+    inter: Arc<dyn Conduit>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Thread {
     pub(crate) fn start(
         relay: &Arc<Relay>,
-        near: &Arc<dyn Conduit>,
-        far: &Arc<dyn Conduit>,
+        intra: &Arc<dyn Conduit>,
+        inter: &Arc<dyn Conduit>,
         rank: Rank,
     ) -> Result<Self, Error> {
         let thread = thread::Builder::new()
             .name(format!("hydrant-relay-{rank}"))
             .spawn({
-                let (relay, near, far) = (Arc::clone(relay), Arc::clone(near), Arc::clone(far));
-                move || relay.serve(&*near, &*far)
+                let (relay, intra, inter) =
+                    (Arc::clone(relay), Arc::clone(intra), Arc::clone(inter));
+                move || relay.serve(&*intra, &*inter)
             })
             .map_err(|cause| Error::system("starting the relay thread", cause))?;
         Ok(Self {
             relay: Arc::clone(relay),
-            far: Arc::clone(far),
+            inter: Arc::clone(inter),
             thread: Some(thread),
         })
     }
@@ -271,7 +273,7 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.relay.state().stopped = true;
         self.relay.changed.notify_all();
-        self.far.wake(self.far.rank());
+        self.inter.wake(self.inter.rank());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

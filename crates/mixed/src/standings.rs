@@ -6,98 +6,74 @@
 use std::sync::{
     Mutex, PoisonError,
     atomic::{
-        AtomicU8, AtomicU32, AtomicU64,
+        AtomicU64,
         Ordering::{Acquire, Release},
     },
 };
 
-use hydrant_conduit::{Conduit, Rank, Standing};
+use hydrant_conduit::{Conduit, Rank, Standing, Standings};
 
 use crate::mates::Mates;
 
-const PRESENT: u8 = 0;
-const LEFT: u8 = 1;
-const LOST: u8 = 2;
-
-/// No rank.
-const NOBODY: u32 = u32::MAX;
-
-/// What is known of the ranks of the job.
+/// What is known of the ranks of the job by either conduit.
 #[derive(Debug)]
-pub(crate) struct Standings {
-    known: Box<[AtomicU8]>,
-    changes: AtomicU64,
-    first_lost: AtomicU32,
+pub(crate) struct Joint {
+    /// As last looked at.
+    known: Standings,
     /// How many changes the conduits had counted when they were last looked at.
     counted: AtomicU64,
+    /// Held by who looks.
     looking: Mutex<()>,
 }
 
-impl Standings {
+impl Joint {
     pub(crate) fn new(ranks: u32) -> Self {
         Self {
-            known: (0..ranks).map(|_| AtomicU8::new(PRESENT)).collect(),
-            changes: AtomicU64::new(0),
-            first_lost: AtomicU32::new(NOBODY),
+            known: Standings::new(ranks),
             counted: AtomicU64::new(0),
             looking: Mutex::new(()),
         }
     }
 
-    /// How a rank stands, as last looked at.
+    /// What is known, after a look at the conduits if they have counted a change since.
     #[inline]
-    pub(crate) fn of(&self, rank: Rank) -> Standing {
-        match self.known.get(rank.index()).map(|word| word.load(Acquire)) {
-            Some(PRESENT) => Standing::Present,
-            Some(LEFT) => Standing::Left,
-            _ => Standing::Lost,
-        }
-    }
-
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Acquire)
-    }
-
-    pub(crate) fn first_lost(&self) -> Option<Rank> {
-        let rank = self.first_lost.load(Acquire);
-        (rank != NOBODY).then_some(Rank(rank))
-    }
-
-    /// Looks at the conduits, if they have counted a change since.
-    #[inline]
-    pub(crate) fn look(&self, near: &dyn Conduit, far: &dyn Conduit, mates: &Mates) {
-        let counted = near.changes().wrapping_add(far.changes());
+    pub(crate) fn look(
+        &self,
+        intra: &dyn Conduit,
+        inter: &dyn Conduit,
+        mates: &Mates,
+    ) -> &Standings {
+        let counted = intra.changes().wrapping_add(inter.changes());
         if self.counted.load(Acquire) != counted {
-            self.look_closely(counted, near, far, mates);
+            self.look_closely(counted, intra, inter, mates);
         }
+        &self.known
     }
 
     #[cold]
-    fn look_closely(&self, counted: u64, near: &dyn Conduit, far: &dyn Conduit, mates: &Mates) {
+    fn look_closely(&self, counted: u64, intra: &dyn Conduit, inter: &dyn Conduit, mates: &Mates) {
         let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        for (rank, word) in (0..).map(Rank).zip(&self.known) {
-            if word.load(Acquire) != PRESENT {
+        for rank in (0..inter.size()).map(Rank) {
+            if self.known.of(rank) != Standing::Present {
                 continue;
             }
-            let by_near = mates.near(rank).map(|mate| near.standing(mate));
-            let standing = match by_near {
-                None | Some(Standing::Present) => far.standing(rank),
+            let by_intra = mates.intra(rank).map(|mate| intra.standing(mate));
+            let standing = match by_intra {
+                None | Some(Standing::Present) => inter.standing(rank),
                 Some(ended) => ended,
             };
-            let now = match standing {
-                Standing::Present => continue,
-                Standing::Left => LEFT,
-                Standing::Lost => LOST,
-            };
-            if now == LOST && self.first_lost().is_none() {
-                // Before anybody can see the loss. The far conduit knows all ranks, and so which
-                // of them was first; it may not have heard yet.
-                let by_far = far.first_lost();
-                let first = by_far.or_else(|| near.first_lost().map(|mate| mates.global(mate)));
-                self.first_lost.store(first.unwrap_or(rank).0, Release);
+            match standing {
+                Standing::Present => {}
+                Standing::Left => _ = self.known.end(rank, true),
+                Standing::Lost => {
+                    // The inter-node conduit knows all ranks, and so which of them was first; it
+                    // may not have heard yet.
+                    let by_inter = inter.first_lost();
+                    let first =
+                        by_inter.or_else(|| intra.first_lost().map(|mate| mates.global(mate)));
+                    self.known.lose(rank, first.unwrap_or(rank));
+                }
             }
-            word.store(now, Release);
-            self.changes.fetch_add(1, Release);
         }
         self.counted.store(counted, Release);
     }

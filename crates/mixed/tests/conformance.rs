@@ -11,11 +11,11 @@ use hydrant_smp::{Options, attach, pin};
 /// Which host a rank pretends to be on.
 type Host = fn(u32) -> u32;
 
-/// Shared memory within hosts, and what `far` makes between them.
+/// Shared memory within hosts, and what `inter` makes between them.
 struct Hosts {
     host: Host,
-    near: Options,
-    far: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
+    intra: Options,
+    inter: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
     /// Whether the network is one of a device.
     device: bool,
 }
@@ -27,9 +27,10 @@ impl Hosts {
         let here = hosts[bootstrap.rank() as usize];
         let mates = ranks.filter(|rank| hosts[*rank as usize] == here).collect();
         let mut group = Subset::new(&mut bootstrap, mates, "near.").expect("a member");
-        let near = attach(&mut group, &self.near).expect("ranks of one host");
-        let far = (self.far)(&mut bootstrap);
-        Mixed::join(&mut bootstrap, &hosts, "mixed", Box::new(near), far).expect("the same ranks")
+        let intra = attach(&mut group, &self.intra).expect("ranks of one host");
+        let inter = (self.inter)(&mut bootstrap);
+        Mixed::join(&mut bootstrap, &hosts, "mixed", Box::new(intra), inter)
+            .expect("the same ranks")
     }
 }
 
@@ -103,28 +104,28 @@ fn verbs(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
 }
 
 fn main() -> ExitCode {
-    let on = |host: Host, far| -> Box<dyn Fixture> {
-        let near = Options {
+    let on = |host: Host, inter| -> Box<dyn Fixture> {
+        let intra = Options {
             segment: 64 << 20,
             ..Options::default()
         };
         let device = false;
         Box::new(Hosts {
             host,
-            near,
-            far,
+            intra,
+            inter,
             device,
         })
     };
     let by_device = |host: Host| -> Box<dyn Fixture> {
-        let near = Options {
+        let intra = Options {
             segment: 16 << 20,
             ..Options::default()
         };
         Box::new(Hosts {
             host,
-            near,
-            far: verbs,
+            intra,
+            inter: verbs,
             device: true,
         })
     };

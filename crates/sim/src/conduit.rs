@@ -2,10 +2,7 @@
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
@@ -51,16 +48,7 @@ impl Sim {
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let segment = self.world.fixed.caps.segment;
-        if len > segment || offset > segment - len {
-            return Err(Error::OutOfExtent {
-                peer: self.rank,
-                offset: offset as u64,
-                len: len as u64,
-                extent: segment as u64,
-            });
-        }
-        Ok(())
+        (self.world.fixed.segments[self.rank.index()]).check(self.rank, offset, len)
     }
 
     fn reachable(&self, peer: Rank) -> Result<usize, Error> {
@@ -342,16 +330,15 @@ impl Segments for Sim {
 
 impl Membership for Sim {
     fn standing(&self, peer: Rank) -> Standing {
-        self.world.fixed.standing(peer.index())
+        self.world.fixed.standings.of(peer)
     }
 
     fn first_lost(&self) -> Option<Rank> {
-        let rank = (self.world.fixed.first_lost.load(SeqCst)).checked_sub(1)?;
-        u32::try_from(rank).ok().map(Rank)
+        self.world.fixed.standings.first_lost()
     }
 
     fn changes(&self) -> u64 {
-        self.world.changes()
+        self.world.fixed.standings.changes()
     }
 
     fn leave(&self, orderly: bool) {

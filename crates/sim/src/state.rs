@@ -1,11 +1,8 @@
 //! Everything that virtual time changes.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
-};
+use std::collections::VecDeque;
 
-use hydrant_conduit::{Caps, Rank, Standing};
+use hydrant_conduit::{Caps, Rank, Standing, Standings};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -33,23 +30,13 @@ pub(crate) struct Fixed {
     pub(crate) delay: Time,
     /// The least that anything takes from one NIC to another.
     pub(crate) moment: Time,
-    pub(crate) standing: Vec<AtomicU8>,
-    pub(crate) changes: AtomicU64,
-    /// One more than the rank lost first; 0 if none is.
-    pub(crate) first_lost: AtomicU64,
+    /// Changed by [`State::end`] alone.
+    pub(crate) standings: Standings,
 }
 
 impl Fixed {
-    pub(crate) fn standing(&self, rank: usize) -> Standing {
-        match self.standing[rank].load(SeqCst) {
-            0 => Standing::Present,
-            1 => Standing::Left,
-            _ => Standing::Lost,
-        }
-    }
-
     pub(crate) fn present(&self, rank: usize) -> bool {
-        self.standing(rank) == Standing::Present
+        self.standings.of(State::rank_of(rank)) == Standing::Present
     }
 }
 
@@ -224,16 +211,9 @@ impl State {
 
     /// A rank's part in the job is over.
     pub(crate) fn end(&mut self, fixed: &Fixed, rank: usize, orderly: bool) {
-        let how = if orderly { 1 } else { 2 };
-        if (fixed.standing[rank].compare_exchange(0, how, SeqCst, SeqCst)).is_err() {
+        if !fixed.standings.end(Self::rank_of(rank), orderly) {
             return;
         }
-        if !orderly {
-            let word = rank as u64 + 1;
-            // Another may have been first.
-            let _ = fixed.first_lost.compare_exchange(0, word, SeqCst, SeqCst);
-        }
-        fixed.changes.fetch_add(1, SeqCst);
         self.turns.came(rank);
         self.ranks[rank].registry.clear();
         self.ranks[rank].statistics.registered = 0;

@@ -4,15 +4,12 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{
-            AtomicU8, AtomicU64,
-            Ordering::{Relaxed, SeqCst},
-        },
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use hydrant_conduit::{Caps, Cost, Error, Rank, Registration};
+use hydrant_conduit::{Caps, Cost, Error, Rank, Registration, Standings};
 
 use crate::{
     Options, Profile, Sim, Statistics,
@@ -85,9 +82,7 @@ impl World {
             loss,
             delay: picos(faults.delay),
             moment: moment(&profile),
-            standing: (0..ranks).map(|_| AtomicU8::new(0)).collect(),
-            changes: AtomicU64::new(0),
-            first_lost: AtomicU64::new(0),
+            standings: Standings::new(ranks),
             profile,
         };
         let world = Arc::new_cyclic(|this| Self {
@@ -191,10 +186,6 @@ impl World {
         let handles = &mut self.lock().ranks[rank.index()].handles;
         *handles -= 1;
         *handles == 0
-    }
-
-    pub(crate) fn changes(&self) -> u64 {
-        self.fixed.changes.load(SeqCst)
     }
 }
 

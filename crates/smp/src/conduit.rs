@@ -9,8 +9,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
-    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, FreePlaces, Key, Membership, Message, Operation,
+    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
+    Window,
 };
 
 use crate::{
@@ -30,15 +31,9 @@ pub struct Smp {
     pub(crate) shared: Arc<Shared>,
     inbox: Latch<Inbox>,
     /// Extents of this rank that are free to be granted.
-    free: Mutex<Free>,
+    free: Mutex<FreePlaces>,
     /// Last: it stops before the rest goes.
     _watch: Watch,
-}
-
-/// Indices of extents: those given back, and the first one never used.
-struct Free {
-    back: Vec<u32>,
-    fresh: u32,
 }
 
 impl Smp {
@@ -53,12 +48,10 @@ impl Smp {
             let shared = Arc::clone(&shared);
             move |peer| shared.gone(peer)
         })?;
+        let extents = u32::try_from(shared.shape.extents).unwrap_or(u32::MAX);
         Ok(Self {
             inbox: Latch::new(Inbox::new(shared.shape.ranks())),
-            free: Mutex::new(Free {
-                back: Vec::new(),
-                fresh: 0,
-            }),
+            free: Mutex::new(FreePlaces::new(extents)),
             shared,
             _watch: watch,
         })
@@ -71,7 +64,7 @@ impl Smp {
         inbox.waiting(&self.shared) || !room && inbox.is_stuck()
     }
 
-    fn free(&self) -> MutexGuard<'_, Free> {
+    fn free(&self) -> MutexGuard<'_, FreePlaces> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,23 +145,11 @@ unsafe impl Conduit for Smp {
         _access: Permission,
     ) -> Result<Key, Error> {
         let limit = self.shared.shape.extents;
-        let index = {
-            let mut free = self.free();
-            match free.back.pop() {
-                Some(index) => index,
-                None if u64::from(free.fresh) < limit => {
-                    free.fresh += 1;
-                    free.fresh - 1
-                }
-                None => {
-                    return Err(Error::Exhausted {
-                        what: "extents registered at once",
-                        limit,
-                        remedy: "raise HYDRANT_EXTENTS",
-                    });
-                }
-            }
-        };
+        let index = self.free().take().ok_or(Error::Exhausted {
+            what: "extents registered at once",
+            limit,
+            remedy: "raise HYDRANT_EXTENTS",
+        })?;
         let entry = &self.shared.entries(self.shared.rank)[index as usize];
         Ok(Key(entry.grant(index, addr as u64, len as u64).word()))
     }
@@ -201,7 +182,7 @@ unsafe impl Conduit for Smp {
                 }
             }
         }
-        self.free().back.push(handle.index);
+        self.free().give_back(handle.index);
         Ok(())
     }
 

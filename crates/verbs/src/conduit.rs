@@ -71,16 +71,8 @@ impl Verbs {
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
-        let segment = self.shared.endpoint.caps().segment;
-        if len > segment || offset > segment - len {
-            return Err(Error::OutOfExtent {
-                peer: self.shared.endpoint.rank(),
-                offset: offset as u64,
-                len: len as u64,
-                extent: segment as u64,
-            });
-        }
-        Ok(())
+        let endpoint = &self.shared.endpoint;
+        (endpoint.segment()).check(endpoint.rank(), offset, len)
     }
 
     /// Whether something has arrived, or ended, that nobody was told of; unless another thread is

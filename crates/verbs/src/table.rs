@@ -5,18 +5,15 @@
 //! a few bits that follow from the rest, so that a key that was never made is refused before
 //! it is sent: a NIC answers a wrong key by breaking the connection.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+use std::sync::{
+    OnceLock,
+    atomic::{
+        AtomicBool, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use hydrant_conduit::Key;
+use hydrant_conduit::{FreePlaces, Key};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::nic::Region;
@@ -58,14 +55,8 @@ struct Entry {
 /// All extents of a rank.
 pub(crate) struct Table {
     chunks: Box<[OnceLock<Box<[Entry]>>]>,
-    free: Mutex<Free>,
+    free: Mutex<FreePlaces>,
     limit: usize,
-}
-
-struct Free {
-    /// The one given back first is used first: a key of it that is still about stays wrong long.
-    back: VecDeque<u32>,
-    fresh: u32,
 }
 
 impl Table {
@@ -75,24 +66,14 @@ impl Table {
             chunks: (0..limit.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
-            free: Mutex::new(Free {
-                back: VecDeque::new(),
-                fresh: 0,
-            }),
+            free: Mutex::new(FreePlaces::new(limit as u32)),
             limit,
         }
     }
 
     /// A place for an extent, if there is one.
     pub(crate) fn reserve(&self) -> Option<Place<'_>> {
-        let mut free = self.free();
-        let index = if (free.fresh as usize) < self.limit {
-            free.fresh += 1;
-            free.fresh - 1
-        } else {
-            free.back.pop_front()?
-        };
-        drop(free);
+        let index = self.free().take_oldest()?;
         let chunk = &self.chunks[index as usize / CHUNK];
         chunk.get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
         Some(Place { table: self, index })
@@ -150,7 +131,7 @@ impl Table {
         chunk.get(index as usize % CHUNK)
     }
 
-    fn free(&self) -> MutexGuard<'_, Free> {
+    fn free(&self) -> MutexGuard<'_, FreePlaces> {
         self.free.lock()
     }
 }
@@ -188,7 +169,7 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.table.free().back.push_back(self.index);
+        self.table.free().give_back(self.index);
     }
 }
 

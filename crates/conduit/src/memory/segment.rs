@@ -4,7 +4,7 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use crate::{Error, Permission, WakeWord, Window};
+use crate::{Error, Permission, Rank, WakeWord, Window};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
@@ -101,6 +101,23 @@ impl Segment {
             window,
             wake_word: WakeWord { bits },
         })
+    }
+
+    /// Whether a part lies in the segment, which is `owner`'s.
+    ///
+    /// # Errors
+    /// [`Error::OutOfExtent`].
+    pub fn check(&self, owner: Rank, offset: usize, len: usize) -> Result<(), Error> {
+        let extent = self.window.len();
+        if len > extent || offset > extent - len {
+            return Err(Error::OutOfExtent {
+                peer: owner,
+                offset: offset as u64,
+                len: len as u64,
+                extent: extent as u64,
+            });
+        }
+        Ok(())
     }
 
     /// Gives the memory of a part back; it reads as zero from then on.

@@ -73,15 +73,8 @@ impl Pinned {
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<Place, Error> {
+        self.segment.check(self.core.rank(), offset, len)?;
         let window = &self.segment.window;
-        if window.part(offset, len).is_none() {
-            return Err(Error::OutOfExtent {
-                peer: self.core.rank(),
-                offset: offset as u64,
-                len: len as u64,
-                extent: window.len() as u64,
-            });
-        }
         // SAFETY: nothing is stored by way of this place.
         Ok(unsafe { Place::new((window.addr() + offset) as u64, len as u64) })
     }

@@ -6,7 +6,6 @@
 
 mod credits;
 mod incoming;
-mod standing;
 
 use std::{
     io,
@@ -16,7 +15,7 @@ use std::{
     },
 };
 
-use hydrant_conduit::{Error, Rank, Standing, Ticket};
+use hydrant_conduit::{Error, Rank, Standing, Standings, Ticket};
 use parking_lot::Mutex;
 
 use crate::{
@@ -28,7 +27,6 @@ use crate::{
 
 pub(crate) use credits::Credits;
 pub(crate) use incoming::{Asked, Incoming, IncomingPairs};
-pub(crate) use standing::Standings;
 
 /// The peers, and what the connections to them share.
 pub(crate) struct Peers {
