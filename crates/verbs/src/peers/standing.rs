@@ -9,9 +9,11 @@ use hydrant_conduit::{Error, Rank, Standing};
 use parking_lot::Mutex;
 
 pub(crate) struct Standings {
+    /// By rank: present, left or lost. Changed once, with `changing` held.
     ranks: Box<[AtomicU8]>,
     /// Twice the changes; odd while one is made, so that who sees a change counts it, too.
     changes: AtomicU64,
+    /// Held while a rank's standing is changed.
     changing: Mutex<()>,
     /// One more than the rank that was lost before all others.
     first_lost: AtomicU64,
