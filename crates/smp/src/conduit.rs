@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
+    sync::{Arc, atomic::Ordering::Acquire},
     thread,
     time::Duration,
 };
@@ -12,14 +12,15 @@ use hydrant_conduit::{
     Access, Caps, Conduit, Door, Error, Key, Message, Posted, Rank, Remote, Sent, Sink, Sleeper,
     Standing, Window,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    bell::{self, Armed},
     extents::{self, Handle},
     foreign::Way,
     inbox::Inbox,
     latch::Latch,
     layout::HUGE,
+    notify::{self, Armed},
     shared::{Shared, standing},
     transfer,
     watch::Watch,
@@ -27,7 +28,9 @@ use crate::{
 
 /// The conduit between ranks of one host.
 pub struct Smp {
+    /// What every part of the conduit looks at.
     pub(crate) shared: Arc<Shared>,
+    /// Held by the thread that takes messages.
     inbox: Latch<Inbox>,
     /// Extents of this rank that are free to be granted.
     free: Mutex<Free>,
@@ -37,7 +40,9 @@ pub struct Smp {
 
 /// Indices of extents: those given back, and the first one never used.
 struct Free {
+    /// Those given back.
     back: Vec<u32>,
+    /// The first one never used.
     fresh: u32,
 }
 
@@ -72,7 +77,7 @@ impl Smp {
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<usize, Error> {
@@ -308,13 +313,13 @@ unsafe impl Conduit for Smp {
                 self.inbox.lock().is_stuck()
             }
         };
-        // Transfers by message may wait for room, of which no bell tells.
+        // Transfers by message may wait for room, of which nobody is notified.
         let timeout = if shared.transfers.any() {
             Some(timeout.map_or(TRANSFER_TICK, |timeout| timeout.min(TRANSFER_TICK)))
         } else {
             timeout
         };
-        bell::sleep(
+        notify::sleep(
             &shared.doors[shared.rank.index()].bell,
             armed,
             timeout,
@@ -327,11 +332,11 @@ unsafe impl Conduit for Smp {
     }
 
     fn ring(&self, peer: Rank) {
-        bell::ring_for_memory(&self.shared.doors[peer.index()].bell);
+        notify::store(&self.shared.doors[peer.index()].bell);
     }
 
     fn wake(&self, peer: Rank) {
-        bell::wake(&self.shared.doors[peer.index()].bell);
+        notify::wake(&self.shared.doors[peer.index()].bell);
     }
 
     fn standing(&self, peer: Rank) -> Standing {
