@@ -31,7 +31,7 @@ fn pinned(strategy: Strategy, kept: &Kept, follows: bool) -> JobBuilder {
             segment: plain.caps().segment,
             ..Options::default()
         };
-        let conduit = hydrant_smp::pin::attach(&mut bootstrap, &options);
+        let conduit = hydrant_pin::attach(&mut bootstrap, &options);
         kept.around(Box::new(conduit.expect("ranks of one host")), follows)
     };
     (Job::builder().expect("no bad settings"))

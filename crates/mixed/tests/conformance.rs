@@ -6,7 +6,7 @@ use std::{process::ExitCode, sync::Arc, thread};
 use hydrant_conduit::{Conduit, Message, Rank, Sent, conformance::Fixture};
 use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
-use hydrant_smp::{Options, attach, pin};
+use hydrant_smp::{Options, attach};
 
 /// Which host a rank pretends to be on.
 type Host = fn(u32) -> u32;
@@ -90,7 +90,7 @@ fn pinned(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
         segment: 4096,
         ..Options::default()
     };
-    Box::new(pin::attach(bootstrap, &options).expect("ranks of one host"))
+    Box::new(hydrant_pin::attach(bootstrap, &options).expect("ranks of one host"))
 }
 
 /// RDMA NICs.

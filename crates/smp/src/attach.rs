@@ -11,15 +11,16 @@ use hydrant_launch::{Bootstrap, kernel_id};
 use crate::{
     Smp,
     calls::Invitation,
-    descriptors::{self, PLAYED, WATCHED},
+    descriptors::{self, WATCHED},
     foreign::Foreign,
-    layout::{MAGIC, Shape, header},
+    layout::{Extra, MAGIC, Shape, header},
     mapping::{self, Mapping},
     rendezvous,
     shared::Shared,
+    upon::Areas,
 };
 
-/// What the conduit may be told.
+/// How the conduit may be set.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes each rank owns of the segments: address space; memory follows use.
@@ -49,7 +50,7 @@ impl Default for Options {
     }
 }
 
-/// Most ranks of one job: what a card's bits and the hazards' words can say.
+/// Most ranks of one job: what the bits of a block and the hazards' words can say.
 const MAX_RANKS: u32 = 4096;
 
 /// Joins the ranks that `bootstrap` knows, all on this host. Collective.
@@ -60,22 +61,20 @@ const MAX_RANKS: u32 = 4096;
 /// [`Error::Unreachable`] if a rank is on another host or does not come in time;
 /// [`Error::PeerLost`] if it ends before it has come.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
-    join(bootstrap, options, Nics::Absent, |_| Ok(())).map(|(smp, ())| smp)
+    join(bootstrap, options, Extra::default(), 0, |_| Ok(())).map(|(smp, ())| smp)
 }
 
-/// Whether NICs are played beside the shared memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nics {
-    Absent,
-    Played,
-}
-
-/// As [`attach`]; `prepare` is done before any other rank's `join` returns.
-pub(crate) fn join<T>(
+/// As [`attach`], for a conduit on top that has something of the shared file for itself, and needs
+/// so many descriptors for each peer. `prepare` is done before any other rank's `join` returns.
+///
+/// # Errors
+/// Those of [`attach`] and of `prepare`; [`Error::Unreachable`] if rank 0 joins with other areas.
+pub fn join<T>(
     bootstrap: &mut dyn Bootstrap,
     options: &Options,
-    nics: Nics,
-    prepare: impl FnOnce(&Shared) -> Result<T, Error>,
+    extra: Extra,
+    descriptors: u64,
+    prepare: impl FnOnce(&Areas<'_>) -> Result<T, Error>,
 ) -> Result<(Smp, T), Error> {
     let rank = bootstrap.rank();
     let ranks = bootstrap.size();
@@ -86,14 +85,13 @@ pub(crate) fn join<T>(
             remedy: "start fewer",
         });
     }
-    let played = if nics == Nics::Played { PLAYED } else { 0 };
-    descriptors::allow(u64::from(ranks) - 1, WATCHED + played);
+    descriptors::allow(u64::from(ranks) - 1, WATCHED + descriptors);
     let (shape, file) = if rank == 0 {
-        host(bootstrap, options, nics)?
+        host(bootstrap, options, extra)?
     } else {
         visit(bootstrap, options)?
     };
-    if (shape.nics != 0) != (nics == Nics::Played) {
+    if shape.extra != extra {
         let what = "rank 0 joins by another conduit: HYDRANT_CONDUIT is the same for all ranks";
         return Err(Error::Unreachable(what.to_owned()));
     }
@@ -104,7 +102,7 @@ pub(crate) fn join<T>(
     }
     let mut shared = Shared::new(Rank(rank), shape, mapping, options.foreign)?;
     shared.present();
-    let prepared = prepare(&shared)?;
+    let prepared = prepare(&shared.areas())?;
     fence(bootstrap)?;
     if whole.load::<u64>(header::MAGIC) != Ok(MAGIC) {
         let what = "the shared file is not of this version of hydrant";
@@ -118,7 +116,7 @@ pub(crate) fn join<T>(
 fn host(
     bootstrap: &mut dyn Bootstrap,
     options: &Options,
-    nics: Nics,
+    extra: Extra,
 ) -> Result<(Shape, OwnedFd), Error> {
     let shape = Shape {
         ranks: u64::from(bootstrap.size()),
@@ -129,7 +127,7 @@ fn host(
             .next_multiple_of(64) as u64,
         segment: options.segment.next_multiple_of(4096) as u64,
         extents: options.extents.clamp(1, 1 << 20) as u64,
-        nics: u64::from(nics == Nics::Played),
+        extra,
     };
     let file = mapping::create(&shape)?;
     let (host, invitation) = rendezvous::open()?;
@@ -146,8 +144,10 @@ fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Own
     fence(bootstrap)?;
     check_hosts(bootstrap)?;
     let bad = || Error::Unreachable("rank 0 published an unreadable invitation".to_owned());
-    let card = get(bootstrap, 0, "smp")?;
-    let (shape, invitation) = card.split_at_checked(size_of::<Shape>()).ok_or_else(bad)?;
+    let published = get(bootstrap, 0, "smp")?;
+    let (shape, invitation) = published
+        .split_at_checked(size_of::<Shape>())
+        .ok_or_else(bad)?;
     let shape: Shape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
     let invitation = bytemuck::try_pod_read_unaligned(invitation).map_err(|_| bad())?;
     let file = rendezvous::join(&invitation, bootstrap.rank(), options.timeout)?;
@@ -155,15 +155,15 @@ fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Own
 }
 
 fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) -> Result<(), Error> {
-    let card = [bytemuck::bytes_of(shape), bytemuck::bytes_of(invitation)].concat();
-    bootstrap.put("smp", &card).map_err(unreachable)?;
+    let published = [bytemuck::bytes_of(shape), bytemuck::bytes_of(invitation)].concat();
+    bootstrap.put("smp", &published).map_err(unreachable)?;
     put_host(bootstrap)
 }
 
 /// What every rank says of itself: its process, and the kernel that runs it.
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-    let card = [&std::process::id().to_le_bytes(), kernel_id().as_bytes()].concat();
-    bootstrap.put("host", &card).map_err(unreachable)
+    let published = [&std::process::id().to_le_bytes(), kernel_id().as_bytes()].concat();
+    bootstrap.put("host", &published).map_err(unreachable)
 }
 
 /// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all. The
@@ -177,8 +177,8 @@ fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>, Error> {
     };
     let mut pids = Vec::with_capacity(others.len());
     for other in others {
-        let card = get(bootstrap, other, "host")?;
-        match card.split_first_chunk() {
+        let published = get(bootstrap, other, "host")?;
+        match published.split_first_chunk() {
             Some((pid, kernel)) if kernel == here.as_bytes() => pids.push(u32::from_le_bytes(*pid)),
             _ => {
                 return Err(Error::Unreachable(format!(

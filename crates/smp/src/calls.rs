@@ -38,12 +38,12 @@ const SECRET: usize = 16;
 /// What a caller shows: the secret and its rank.
 const HELLO: usize = SECRET + 4;
 /// Descriptors that a call may bring.
-pub(crate) const MOST_DESCRIPTORS: usize = 8;
+pub const MOST_DESCRIPTORS: usize = 8;
 
 /// Where to call, and what to show there.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Invitation {
+pub struct Invitation {
     name: [u8; 16],
     secret: [u8; SECRET],
 }
@@ -72,7 +72,7 @@ impl Invitation {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no room; [`io::ErrorKind::ConnectionRefused`] if
     /// nobody is there any more.
-    pub(crate) fn call(
+    pub fn call(
         &self,
         me: Rank,
         descriptors: &[BorrowedFd<'_>],
@@ -106,14 +106,15 @@ impl Invitation {
 }
 
 /// A call that showed the secret.
-pub(crate) struct Call {
-    pub(crate) from: Rank,
+pub struct Call {
+    /// Who called.
+    pub from: Rank,
     /// What it brought; fewer than were sent if this process has no more descriptors.
-    pub(crate) descriptors: Vec<OwnedFd>,
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// A socket that can be called.
-pub(crate) struct Callee {
+pub struct Callee {
     socket: UnixDatagram,
     invitation: Invitation,
     shut: AtomicBool,
@@ -121,7 +122,10 @@ pub(crate) struct Callee {
 
 impl Callee {
     /// Opens a socket, and says how it is called.
-    pub(crate) fn open() -> Result<(Self, Invitation), Error> {
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn open() -> Result<(Self, Invitation), Error> {
         let invitation = Invitation::draw()?;
         let socket = UnixDatagram::unbound()
             .map_err(|cause| Error::system("opening a socket for calls", cause))?;
@@ -144,7 +148,7 @@ impl Callee {
     ///
     /// # Errors
     /// What the system says if nobody can call any more.
-    pub(crate) fn next(&self) -> io::Result<Option<Call>> {
+    pub fn next(&self) -> io::Result<Option<Call>> {
         loop {
             let datagram = self.take(RecvFlags::empty());
             // A socket that is shut reads as an empty datagram, again and again; a stranger's empty
@@ -207,7 +211,7 @@ impl Callee {
     }
 
     /// Ends the waiting.
-    pub(crate) fn shut(&self) {
+    pub fn shut(&self) {
         self.shut.store(true, SeqCst);
         if let Err(cause) = self.socket.shutdown(Shutdown::Both) {
             tracing::error!(%cause, "a socket for calls does not shut");

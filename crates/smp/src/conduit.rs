@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
+    sync::{Arc, atomic::Ordering::Acquire},
     thread,
     time::Duration,
 };
@@ -13,14 +13,15 @@ use hydrant_conduit::{
     Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
     Window,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    bell::{self, Armed},
     extents::{self, Handle},
     foreign::Way,
     inbox::Inbox,
     latch::Latch,
     layout::HUGE,
+    notify::{self, Armed},
     shared::{Shared, standing},
     transfer,
     watch::Watch,
@@ -28,7 +29,9 @@ use crate::{
 
 /// The conduit between ranks of one host.
 pub struct Smp {
+    /// What every part of the conduit looks at.
     pub(crate) shared: Arc<Shared>,
+    /// Held by the thread that takes messages.
     inbox: Latch<Inbox>,
     /// Extents of this rank that are free to be granted.
     free: Mutex<FreePlaces>,
@@ -65,7 +68,7 @@ impl Smp {
     }
 
     fn free(&self) -> MutexGuard<'_, FreePlaces> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<usize, Error> {
@@ -320,7 +323,7 @@ impl Sleep for Smp {
         } else {
             timeout
         };
-        bell::sleep(
+        notify::sleep(
             &shared.doors[shared.rank.index()].bits,
             armed,
             timeout,
@@ -333,11 +336,11 @@ impl Sleep for Smp {
     }
 
     fn notify(&self, peer: Rank) {
-        bell::ring_for_memory(&self.shared.doors[peer.index()].bits);
+        notify::store(&self.shared.doors[peer.index()].bits);
     }
 
     fn wake(&self, peer: Rank) {
-        bell::wake(&self.shared.doors[peer.index()].bits);
+        notify::wake(&self.shared.doors[peer.index()].bits);
     }
 }
 

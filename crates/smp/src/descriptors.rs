@@ -9,9 +9,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for each peer: one to watch its process.
 pub(crate) const WATCHED: u64 = 1;
-/// Where NICs are played, in addition: the pipes there and back for what is asked of the peer, and
-/// those for what it asks.
-pub(crate) const PLAYED: u64 = 4;
 /// Those of the rank itself and of its program, roughly.
 const OWN: u64 = 128;
 

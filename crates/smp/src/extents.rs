@@ -31,20 +31,22 @@ pub(crate) struct Entry {
 
 /// A key, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Handle {
-    pub(crate) index: u32,
+pub struct Handle {
+    /// Which entry of its owner's table.
+    pub index: u32,
     /// Odd.
-    pub(crate) generation: u32,
+    pub generation: u32,
 }
 
 impl Handle {
     /// The key's word. Never that of the segment (0), for the generation is odd, nor that of
     /// any address (all ones), for the index stays below 2^24.
-    pub(crate) fn word(self) -> u64 {
+    pub fn word(self) -> u64 {
         u64::from(self.index) << 32 | u64::from(self.generation)
     }
 
-    pub(crate) fn from_word(word: u64) -> Self {
+    /// The key of that word; it may never have been granted.
+    pub fn from_word(word: u64) -> Self {
         Self {
             index: (word >> 32) as u32,
             generation: word as u32,

@@ -40,7 +40,7 @@ impl FromStr for Foreign {
 
 /// Which way the bytes go, seen from the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub enum Way {
     /// From own memory to the other's.
     Out,
     /// From the other's memory to own.
@@ -49,7 +49,7 @@ pub(crate) enum Way {
 
 /// Why the kernel did not copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The other's memory, or the own, is not mapped or lacks the rights.
     Address,
     /// This process may not touch the other.
@@ -62,9 +62,12 @@ pub(crate) enum Refusal {
 
 /// Copies `len` bytes between own memory at `local` and process `pid`'s at `remote`.
 ///
+/// # Errors
+/// Why the kernel did not.
+///
 /// # Safety
 /// `local` is readable ([`Way::Out`]) or writable ([`Way::In`]) for `len` bytes.
-pub(crate) unsafe fn copy(
+pub unsafe fn copy(
     pid: u32,
     way: Way,
     local: *mut u8,
@@ -104,9 +107,13 @@ pub(crate) unsafe fn copy(
     Ok(())
 }
 
+/// An address is not of memory that may be read or written, as was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadAddress;
+
 /// Copies between a buffer and any address of this process, without a signal if it is bad:
 /// through a pipe, whose reads and writes the kernel checks. Needs no rights.
-pub(crate) struct SelfCopy {
+pub struct SelfCopy {
     read: std::os::fd::OwnedFd,
     write: std::os::fd::OwnedFd,
 }
@@ -115,17 +122,22 @@ pub(crate) struct SelfCopy {
 const PIPE: usize = 4096;
 
 impl SelfCopy {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// # Errors
+    /// [`Error::System`] if there are no descriptors left for a pipe.
+    pub fn new() -> Result<Self, Error> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|cause| Error::system("making a pipe", cause))?;
         Ok(Self { read, write })
     }
 
-    /// Copies `data` to `addr`; `Err` if that is not writable memory.
+    /// Copies `data` to `addr`.
+    ///
+    /// # Errors
+    /// If that is not writable memory.
     ///
     /// # Safety
     /// This program can bear the change of the memory at `addr`.
-    pub(crate) unsafe fn put(&self, addr: u64, data: &[u8]) -> Result<(), ()> {
+    pub unsafe fn put(&self, addr: u64, data: &[u8]) -> Result<(), BadAddress> {
         for (number, chunk) in data.chunks(PIPE).enumerate() {
             let at = (addr as usize).wrapping_add(number * PIPE);
             self.fill(chunk.as_ptr(), chunk.len())?;
@@ -135,8 +147,11 @@ impl SelfCopy {
         Ok(())
     }
 
-    /// Copies `data.len()` bytes at `addr`; `Err` if that is not readable memory.
-    pub(crate) fn get(&self, addr: u64, data: &mut [u8]) -> Result<(), ()> {
+    /// Copies `data.len()` bytes at `addr`.
+    ///
+    /// # Errors
+    /// If that is not readable memory.
+    pub fn get(&self, addr: u64, data: &mut [u8]) -> Result<(), BadAddress> {
         for (number, chunk) in data.chunks_mut(PIPE).enumerate() {
             let at = (addr as usize).wrapping_add(number * PIPE);
             self.fill(at as *const u8, chunk.len())?;
@@ -146,7 +161,7 @@ impl SelfCopy {
         Ok(())
     }
 
-    fn fill(&self, from: *const u8, len: usize) -> Result<(), ()> {
+    fn fill(&self, from: *const u8, len: usize) -> Result<(), BadAddress> {
         use std::os::fd::AsRawFd;
         // SAFETY: the kernel reads at the address, or says EFAULT.
         let count = unsafe { libc::write(self.write.as_raw_fd(), from.cast(), len) };
@@ -154,12 +169,12 @@ impl SelfCopy {
             return Ok(());
         }
         self.clear();
-        Err(())
+        Err(BadAddress)
     }
 
     /// # Safety
     /// This program can bear the change of the memory at `to`.
-    unsafe fn drain(&self, to: *mut u8, len: usize) -> Result<(), ()> {
+    unsafe fn drain(&self, to: *mut u8, len: usize) -> Result<(), BadAddress> {
         use std::os::fd::AsRawFd;
         // SAFETY: the kernel writes at the address, or says EFAULT.
         let count = unsafe { libc::read(self.read.as_raw_fd(), to.cast(), len) };
@@ -167,7 +182,7 @@ impl SelfCopy {
             return Ok(());
         }
         self.clear();
-        Err(())
+        Err(BadAddress)
     }
 
     /// Throws away what a failed copy left in the pipe.

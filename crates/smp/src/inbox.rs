@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Acquire;
 use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 
 use crate::{
-    bell,
-    layout::Lane,
+    layout::RingKind,
     mapping::MappedRing,
+    notify,
     ring::{Head, MAX_ARGS, Malformed, Reader, Taken, Writer},
     shared::Shared,
     transfer,
@@ -26,8 +26,11 @@ pub(crate) struct Inbox {
 
 /// The rings with one peer.
 struct Peer {
+    /// What it asks of this rank.
     requests: Reader<MappedRing>,
+    /// What it answers.
     replies: Reader<MappedRing>,
+    /// Where replies to it go.
     back: Back,
     /// A request whose reply is stuck: handled, but not finished with, so that "handled"
     /// means that the reply was sent.
@@ -39,6 +42,7 @@ struct Peer {
 /// The way back to a peer: replies leave only from here, so they need no lock.
 struct Back {
     peer: Rank,
+    /// The ring of replies.
     writer: Writer<MappedRing>,
     /// A reply that found no room. While it is here no request of the peer is taken, so
     /// there is never a second one.
@@ -57,7 +61,7 @@ impl Back {
     fn push(&mut self, shared: &Shared, message: &Message<'_>) {
         let sent = (self.writer).push(message.kind, message.tag, message.args, message.payload);
         if sent {
-            shared.ring_bell(self.peer);
+            shared.notify(self.peer);
         } else {
             self.stuck = Some(Stuck {
                 kind: message.kind,
@@ -67,7 +71,7 @@ impl Back {
             });
             // Who fell asleep before did not ask to be told of room, and who polls here may be
             // about to compute.
-            bell::wake(&shared.doors[shared.rank.index()].bits);
+            notify::wake(&shared.doors[shared.rank.index()].bits);
         }
     }
 
@@ -93,7 +97,7 @@ impl Back {
         let sent = (self.writer).push(stuck.kind, stuck.tag, &stuck.args, &stuck.payload);
         if sent {
             self.stuck = None;
-            shared.ring_bell(self.peer);
+            shared.notify(self.peer);
         }
         sent
     }
@@ -183,18 +187,18 @@ impl Inbox {
 impl Peer {
     fn new(shared: &Shared, from: usize) -> Self {
         let me = shared.rank.index();
-        let ring = |to, from, lane| {
-            let place = shared.shape.ring(to, from, lane);
+        let ring = |to, from, kind| {
+            let place = shared.shape.ring(to, from, kind);
             MappedRing::new(&shared.mapping, place, &shared.shape)
         };
         let peer = Rank(from as u32);
         shared.open(peer);
         Self {
-            requests: Reader::new(ring(me, from, Lane::Request)),
-            replies: Reader::new(ring(me, from, Lane::Reply)),
+            requests: Reader::new(ring(me, from, RingKind::Request)),
+            replies: Reader::new(ring(me, from, RingKind::Reply)),
             back: Back {
                 peer,
-                writer: Writer::new(ring(from, me, Lane::Reply)),
+                writer: Writer::new(ring(from, me, RingKind::Reply)),
                 stuck: None,
             },
             unfinished: None,
@@ -218,8 +222,8 @@ impl Peer {
             let taken = match self.replies.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    if self.replies.tell() {
-                        shared.ring_for_room(from);
+                    if self.replies.publish() {
+                        shared.notify_room(from);
                     }
                     return count;
                 }
@@ -239,7 +243,7 @@ impl Peer {
                 return self.give_up(shared, malformed, sink);
             }
             if self.replies.finish(&taken) {
-                shared.ring_for_room(from);
+                shared.notify_room(from);
             }
         }
         TURN
@@ -255,8 +259,8 @@ impl Peer {
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    if self.requests.tell() {
-                        shared.ring_for_room(from);
+                    if self.requests.publish() {
+                        shared.notify_room(from);
                     }
                     return count;
                 }
@@ -302,7 +306,7 @@ impl Peer {
     #[inline]
     fn finish(&mut self, shared: &Shared, taken: &Taken) {
         if self.requests.finish(taken) {
-            shared.ring_for_room(self.back.peer);
+            shared.notify_room(self.back.peer);
         }
     }
 
@@ -388,11 +392,11 @@ mod tests {
         payload: &[],
     };
 
-    /// A header that no writer makes, in either lane: its sender is lost to the others and to
+    /// A header that no writer makes, in either kind: its sender is lost to the others and to
     /// itself, asleep or not, and they go on.
     #[test]
     fn a_malformed_header_costs_its_sender_the_job_and_nobody_else() {
-        for lane in [Lane::Request, Lane::Reply] {
+        for kind in [RingKind::Request, RingKind::Reply] {
             let ranks = start(3);
             let [reader, sender, other] = [&ranks[0], &ranks[1], &ranks[2]];
             let before = sender.changes();
@@ -406,7 +410,7 @@ mod tests {
                 });
                 let shared = &sender.shared;
                 shared.open(Rank(0));
-                let (_, slots, _) = shared.shape.ring(0, 1, lane);
+                let (_, slots, _) = shared.shape.ring(0, 1, kind);
                 let first_lap_many_arguments = 1 << 48 | 15 << 40;
                 (shared.mapping.words(slots, 1)[0]).store(
                     first_lap_many_arguments,
@@ -431,7 +435,7 @@ mod tests {
             assert_eq!(other.send(Rank(0), &MESSAGE).unwrap(), Sent::Yes);
             reader.drain(&mut log);
             assert_eq!(log.requests, [Rank(2)], "taken from");
-            assert_eq!(log.malformed.len(), 0, "reported once");
+            assert_eq!(log.malformed.len(), 0, "published once");
             for rank in &ranks {
                 rank.leave(true);
             }

@@ -17,7 +17,8 @@ use std::{
 };
 
 /// A value that one thread at a time may use, briefly.
-pub(crate) struct Latch<T> {
+pub struct Latch<T> {
+    /// Whether somebody has it.
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -26,10 +27,11 @@ pub(crate) struct Latch<T> {
 unsafe impl<T: Send> Sync for Latch<T> {}
 
 /// The right to the value; ends when dropped.
-pub(crate) struct Guard<'a, T>(&'a Latch<T>);
+pub struct Guard<'a, T>(&'a Latch<T>);
 
 impl<T> Latch<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Makes one that nobody has.
+    pub fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
             value: UnsafeCell::new(value),
@@ -38,14 +40,14 @@ impl<T> Latch<T> {
 
     /// The guard, unless somebody has it.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Lazily: a guard that is made and dropped would give the latch away.
         (!self.taken.load(Relaxed) && !self.taken.swap(true, Acquire)).then(|| Guard(self))
     }
 
     /// The guard, when nobody else has it.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
             None => self.lock_patiently(),

@@ -2,12 +2,11 @@
 //!
 //! ```text
 //! 0        header page: magic, count of changes of standing, who was lost first
-//! 4096     cards, one a rank: standing, pid, bell, who opened a channel to it
+//! 4096     blocks, one a rank: standing, pid, notify word, who opened a channel to it
 //!          extents, a table a rank: what it registered
 //!          hazards, a row a rank: which extents it is touching right now
 //!          channels, [to][from]: request ring, reply ring
-//!          where NICs are played (`pin`): their cards, one a rank, and the queues of what
-//!          they are asked, [to][from]
+//!          what belongs to a conduit on top (`upon`): an area a rank, and one a pair, [to][from]
 //!          segments, one a rank, each at a multiple of 2 MiB
 //! ```
 //!
@@ -17,7 +16,6 @@ use std::mem::size_of;
 
 use crate::{
     extents::{Entry, HAZARDS},
-    pin::queue,
     ring::{Consumed, Slot},
 };
 
@@ -37,27 +35,27 @@ pub(crate) mod header {
     pub(crate) const FIRST_LOST: usize = 72;
 }
 
-/// Offsets in a card.
-pub(crate) mod card {
+/// Offsets in the block of a rank.
+pub(crate) mod block {
     pub(crate) const STANDING: usize = 0;
     pub(crate) const PID: usize = 4;
     /// 1 if the rank's process takes part in `membarrier`.
     pub(crate) const ASYMMETRIC: usize = 8;
     /// Looked at after every message and store: alone on its line.
-    pub(crate) const BELL: usize = 64;
+    pub(crate) const NOTIFY: usize = 64;
     /// A bit for each rank that ever sent to this one.
     pub(crate) const OPENED: usize = 128;
 }
 
-/// Offsets in a NIC's card.
-pub(crate) mod nic {
-    /// Whether the NIC's thread sleeps.
-    pub(crate) const BELL: usize = 0;
-    /// The name of its door, and what to show there.
-    pub(crate) const INVITATION: usize = 64;
-    /// What rank 0 found that registration costs, and how much may be registered.
-    pub(crate) const COSTS: usize = 128;
-    pub(crate) const BYTES: usize = 192;
+/// What a conduit on top of this one has of the shared file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Extra {
+    /// Bytes for each rank, a multiple of 64; the first four are the wake word of a thread of the
+    /// rank. Zero: no wake words, and no conduit on top.
+    pub rank_bytes: u32,
+    /// Bytes for each pair and direction.
+    pub pair_bytes: u32,
 }
 
 /// What the layout follows from; the same at every rank.
@@ -73,13 +71,13 @@ pub(crate) struct Shape {
     pub(crate) segment: u64,
     /// Extents a rank may have registered.
     pub(crate) extents: u64,
-    /// 1 where NICs are played, else 0.
-    pub(crate) nics: u64,
+    /// What a conduit on top has for itself.
+    pub(crate) extra: Extra,
 }
 
 /// Which of the two rings of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lane {
+pub(crate) enum RingKind {
     Request = 0,
     Reply = 1,
 }
@@ -89,16 +87,16 @@ impl Shape {
         self.ranks as usize
     }
 
-    fn card_bytes(&self) -> usize {
-        (card::OPENED + self.ranks().div_ceil(64) * 8).next_multiple_of(128)
+    fn block_bytes(&self) -> usize {
+        (block::OPENED + self.ranks().div_ceil(64) * 8).next_multiple_of(128)
     }
 
-    pub(crate) fn card(&self, rank: usize) -> usize {
-        PAGE + rank * self.card_bytes()
+    pub(crate) fn block(&self, rank: usize) -> usize {
+        PAGE + rank * self.block_bytes()
     }
 
     fn extents_at(&self) -> usize {
-        (PAGE + self.ranks() * self.card_bytes()).next_multiple_of(PAGE)
+        (PAGE + self.ranks() * self.block_bytes()).next_multiple_of(PAGE)
     }
 
     fn extents_bytes(&self) -> usize {
@@ -129,8 +127,8 @@ impl Shape {
     }
 
     /// The ring from `from` to `to`: where its `Consumed`, slots and payload begin.
-    pub(crate) fn ring(&self, to: usize, from: usize, lane: Lane) -> (usize, usize, usize) {
-        let number = (to * self.ranks() + from) * 2 + lane as usize;
+    pub(crate) fn ring(&self, to: usize, from: usize, kind: RingKind) -> (usize, usize, usize) {
+        let number = (to * self.ranks() + from) * 2 + kind as usize;
         let consumed = self.channels_at() + number * self.ring_bytes();
         let slots = consumed + size_of::<Consumed>();
         (
@@ -140,28 +138,27 @@ impl Shape {
         )
     }
 
-    fn nics_at(&self) -> usize {
+    fn areas_at(&self) -> usize {
         self.channels_at() + self.ranks() * self.ranks() * 2 * self.ring_bytes()
     }
 
-    /// The card of `rank`'s NIC.
-    pub(crate) fn nic(&self, rank: usize) -> usize {
-        self.nics_at() + rank * nic::BYTES
+    /// The area of `rank` that belongs to the conduit on top.
+    pub(crate) fn area(&self, rank: usize) -> usize {
+        self.areas_at() + rank * self.extra.rank_bytes as usize
     }
 
-    /// The queue of what `from` asks the NIC of `to`.
-    pub(crate) fn queue(&self, to: usize, from: usize) -> usize {
-        let queues = (self.nic(self.ranks())).next_multiple_of(PAGE);
-        queues + (to * self.ranks() + from) * queue::BYTES.next_multiple_of(PAGE)
+    fn pair_bytes(&self) -> usize {
+        (self.extra.pair_bytes as usize).next_multiple_of(PAGE)
+    }
+
+    /// The area in which `from` asks something of `to`, which belongs to the conduit on top.
+    pub(crate) fn pair(&self, to: usize, from: usize) -> usize {
+        let pairs = self.area(self.ranks()).next_multiple_of(PAGE);
+        pairs + (to * self.ranks() + from) * self.pair_bytes()
     }
 
     fn segments_at(&self) -> usize {
-        let end = if self.nics == 0 {
-            self.nics_at()
-        } else {
-            self.queue(self.ranks(), 0)
-        };
-        end.next_multiple_of(HUGE)
+        self.pair(self.ranks(), 0).next_multiple_of(HUGE)
     }
 
     /// The segment of `rank`.
@@ -174,15 +171,15 @@ impl Shape {
         self.segment(self.ranks())
     }
 
-    /// Bytes a rank costs that nobody spoke to: its card, and the first page of the tables
+    /// Bytes a rank costs that nobody spoke to: its block, and the first page of the tables
     /// it uses.
     pub(crate) fn bytes_per_rank(&self) -> usize {
-        self.card_bytes() + HAZARDS * 8
+        self.block_bytes() + HAZARDS * 8
     }
 
-    /// Bytes of address space of a pair that speaks both ways, both lanes.
+    /// Bytes of address space of a pair that speaks both ways, both rings.
     pub(crate) fn bytes_per_pair(&self) -> usize {
-        4 * self.ring_bytes() + 2 * self.nics as usize * queue::BYTES.next_multiple_of(PAGE)
+        4 * self.ring_bytes() + 2 * self.pair_bytes()
     }
 }
 
@@ -198,19 +195,22 @@ mod tests {
             payload: 65536,
             segment: 3 << 20,
             extents: 4096,
-            nics: 1,
+            extra: Extra {
+                rank_bytes: 192,
+                pair_bytes: 2112,
+            },
         };
         let mut parts = vec![(0, PAGE)];
         let n = shape.ranks();
-        parts.extend((0..n).map(|r| (shape.card(r), card::OPENED + n.div_ceil(64) * 8)));
+        parts.extend((0..n).map(|r| (shape.block(r), block::OPENED + n.div_ceil(64) * 8)));
         parts.extend((0..n).map(|r| (shape.extents(r), 4096 * size_of::<Entry>())));
         parts.extend((0..n).map(|r| (shape.hazards(r), HAZARDS * 8)));
-        parts.extend((0..n).map(|r| (shape.nic(r), nic::BYTES)));
+        parts.extend((0..n).map(|r| (shape.area(r), 192)));
         for to in 0..n {
             for from in 0..n {
-                parts.push((shape.queue(to, from), queue::BYTES));
-                for lane in [Lane::Request, Lane::Reply] {
-                    let (consumed, slots, payload) = shape.ring(to, from, lane);
+                parts.push((shape.pair(to, from), 2112));
+                for kind in [RingKind::Request, RingKind::Reply] {
+                    let (consumed, slots, payload) = shape.ring(to, from, kind);
                     assert_eq!(consumed % 64, 0);
                     assert_eq!(slots % 64, 0);
                     parts.push((consumed, payload + 65536 - consumed));

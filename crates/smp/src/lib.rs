@@ -1,22 +1,19 @@
 //! The conduit between ranks of one host: shared memory.
 //!
-//! All ranks map one `memfd`: a card for each rank, lock-free rings for each pair, and the
+//! All ranks map one `memfd`: a block for each rank, lock-free rings for each pair, and the
 //! segment that each rank owns (`layout`). Puts and gets to a segment are plain copies by the
 //! caller; messages go through the rings (`ring`); memory outside the segments is reached
 //! by `process_vm_readv/writev` under keys that can be revoked (`extents`), and by
-//! messages where the system forbids that. Sleepers are woken through a bell
-//! (`bell`); the death of a peer is seen by a thread that watches its `pidfd` (`watch`).
+//! messages where the system forbids that. Sleepers are woken through
+//! a word of their rank (`notify`); the death of a peer is seen by a thread that watches its `pidfd` (`watch`).
 //! The shared memory has no name in any file system.
 //!
-//! [`pin`] is the same with threads that play NICs and only access memory that the kernel
-//! pinned: a way to try registration where there is no NIC.
+//! Another conduit may be built on top of it: [`upon`] has what that may use.
 
 mod sync;
 
 #[cfg(not(loom))]
 mod attach;
-#[cfg(not(loom))]
-mod bell;
 #[cfg(not(loom))]
 mod calls;
 #[cfg(not(loom))]
@@ -35,7 +32,7 @@ mod layout;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
-pub mod pin;
+mod notify;
 #[cfg(not(loom))]
 mod rendezvous;
 mod ring;
@@ -43,6 +40,10 @@ mod ring;
 mod shared;
 #[cfg(not(loom))]
 mod transfer;
+#[cfg(not(loom))]
+pub mod upon;
+#[cfg(not(loom))]
+mod wake_word;
 #[cfg(not(loom))]
 mod watch;
 

@@ -7,10 +7,11 @@ use std::{
     ffi::c_void,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hydrant_conduit::{Error, Window, memory::group_room};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::{self, FallocateFlags, FlockOperation, MemfdFlags, SealFlags},
     mm::{self, Advice, MapFlags, ProtFlags},
@@ -18,15 +19,16 @@ use rustix::{
 
 use crate::{
     layout::{HUGE, Shape},
-    pin::queue::Queue,
     ring::{Consumed, Slot, Slots},
     sync::AtomicU64,
 };
 
 /// The shared file in this process's address space.
 pub(crate) struct Mapping {
+    /// Where it is mapped.
     base: NonNull<u8>,
     len: usize,
+    /// The `memfd`, for making pages and giving them back.
     file: OwnedFd,
 }
 
@@ -149,10 +151,10 @@ impl Mapping {
         self.table(offset, count)
     }
 
-    /// A queue of what a NIC is asked.
-    pub(crate) fn queue(self: &Arc<Self>, offset: usize) -> MappedQueue {
-        MappedQueue {
-            queue: NonNull::from(&self.table::<Queue>(offset, 1)[0]),
+    /// A value of a conduit on top.
+    pub(crate) fn mapped<T: Shareable>(self: &Arc<Self>, offset: usize) -> Mapped<T> {
+        Mapped {
+            value: NonNull::from(&self.table::<T>(offset, 1)[0]),
             _keep: Arc::clone(self),
         }
     }
@@ -238,8 +240,8 @@ impl Drop for Mapping {
 /// A type made of atomics alone.
 ///
 /// # Safety
-/// Any bytes are a valid value, and it may change while borrowed.
-unsafe trait Shareable {}
+/// Any bytes are a valid value, it may change while borrowed, and any thread may use it.
+pub unsafe trait Shareable {}
 // SAFETY: an atomic.
 unsafe impl Shareable for AtomicU64 {}
 // SAFETY: a struct of atomics.
@@ -248,8 +250,6 @@ unsafe impl Shareable for Slot {}
 unsafe impl Shareable for Consumed {}
 // SAFETY: a struct of atomics.
 unsafe impl Shareable for crate::extents::Entry {}
-// SAFETY: a struct of atomics.
-unsafe impl Shareable for Queue {}
 
 /// A row of words in the shared file.
 pub(crate) struct MappedWords {
@@ -272,24 +272,24 @@ impl std::ops::Deref for MappedWords {
     }
 }
 
-/// A queue of what a NIC is asked, in the shared file.
-pub(crate) struct MappedQueue {
-    queue: NonNull<Queue>,
+/// A value in the shared file.
+pub struct Mapped<T> {
+    value: NonNull<T>,
     _keep: Arc<Mapping>,
 }
 
-// SAFETY: it gives out atomics; `_keep` is Send + Sync.
-unsafe impl Send for MappedQueue {}
+// SAFETY: it gives out atomics, by `Shareable`; `_keep` is Send + Sync.
+unsafe impl<T: Shareable> Send for Mapped<T> {}
 // SAFETY: as above.
-unsafe impl Sync for MappedQueue {}
+unsafe impl<T: Shareable> Sync for Mapped<T> {}
 
-impl std::ops::Deref for MappedQueue {
-    type Target = Queue;
+impl<T: Shareable> std::ops::Deref for Mapped<T> {
+    type Target = T;
 
     #[inline]
-    fn deref(&self) -> &Queue {
+    fn deref(&self) -> &T {
         // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
-        unsafe { self.queue.as_ref() }
+        unsafe { self.value.as_ref() }
     }
 }
 
@@ -366,7 +366,7 @@ impl<'a> Turn<'a> {
     fn take(file: BorrowedFd<'a>) -> Result<Self, Error> {
         // Record locks hold between processes, not between the threads of one.
         static THREADS: Mutex<()> = Mutex::new(());
-        let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = THREADS.lock();
         fs::fcntl_lock(file, FlockOperation::LockExclusive)
             .map_err(|cause| Error::system("waiting for the turn to commit memory", cause))?;
         Ok(Self {
@@ -384,7 +384,7 @@ impl Drop for Turn<'_> {
 
 /// Bytes that may be had without pushing anybody out: what the kernel says is available, or
 /// what the control group leaves, if that is less.
-pub(crate) fn available_memory() -> u64 {
+pub fn available_memory() -> u64 {
     let system = meminfo().unwrap_or(u64::MAX);
     system.min(group_room().unwrap_or(u64::MAX))
 }

@@ -14,18 +14,18 @@ use std::{
 use hydrant_conduit::{Caps, Error, Message, Rank, Sent, Standing, WakeWord, Window, Word32};
 
 use crate::{
-    bell,
     extents::{Entry, HAZARDS},
     foreign::{Foreign, SelfCopy},
     latch::{self, Latch},
-    layout::{Lane, Shape, card, header, nic},
+    layout::{RingKind, Shape, block, header},
     mapping::{MappedRing, MappedWords, Mapping},
-    pin,
+    notify,
     ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
     transfer::Transfers,
+    wake_word,
 };
 
-/// Words in a card's standing.
+/// Words in a block's standing.
 pub(crate) mod standing {
     pub(crate) const PRESENT: u32 = 1;
     pub(crate) const LEFT: u32 = 2;
@@ -34,31 +34,46 @@ pub(crate) mod standing {
 
 /// What every part of the conduit looks at.
 pub(crate) struct Shared {
+    /// This rank.
     pub(crate) rank: Rank,
+    /// What the layout of the shared file follows from.
     pub(crate) shape: Shape,
+    /// The shared file.
     pub(crate) mapping: Arc<Mapping>,
+    /// What the conduit can do; complete once all ranks have met.
     pub(crate) caps: Caps,
+    /// Accesses by message that are under way.
     pub(crate) transfers: Transfers,
+    /// What copies to and from any address of this process.
     pub(crate) self_copy: SelfCopy,
+    /// The segments, by rank.
     pub(crate) windows: Vec<Window>,
+    /// The notify words, by rank.
     pub(crate) doors: Vec<WakeWord>,
-    /// The bells of the NICs, where such are played.
-    pub(crate) nics: Vec<Word32>,
-    pub(crate) cards: Vec<Window>,
+    /// The wake words of the conduit on top, by rank; none where there is none.
+    pub(crate) wake_words: Vec<Word32>,
+    /// The blocks in the shared file, by rank.
+    pub(crate) blocks: Vec<Window>,
+    /// Whether each rank takes part, by rank; any rank may end it, once.
     pub(crate) standings: Vec<Word32>,
     /// The rank's process is known to have ended, so that nothing of it runs any more.
     buried: Vec<AtomicBool>,
+    /// A bit for each rank that sends to this one; set by that rank.
     pub(crate) opened: MappedWords,
+    /// Counts the changes of standing; by who makes one.
     pub(crate) changes: MappedWords,
     /// One more than the rank that was lost first.
     pub(crate) first_lost: MappedWords,
+    /// The request rings to peers, by rank; each is opened when it is first used.
     outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
+    /// How memory outside the segments is to be reached.
     foreign: Foreign,
     /// The kernel would not copy: by messages from now on.
     forbidden: Vec<AtomicBool>,
     /// Whether sleepers are woken without a fence in the waker: every rank's process can have the
     /// system fence those of the others. Known once all have met.
     pub(crate) asymmetric_fence: bool,
+    /// When this rank joined: the zero of its clock.
     pub(crate) started: Instant,
 }
 
@@ -70,14 +85,14 @@ impl Shared {
         foreign: Foreign,
     ) -> Result<Self, Error> {
         let ranks = shape.ranks();
-        let card_len = card::OPENED + ranks.div_ceil(64) * 8;
-        let cards: Vec<Window> = (0..ranks)
-            .map(|rank| mapping.window(shape.card(rank), card_len))
+        let block_len = block::OPENED + ranks.div_ceil(64) * 8;
+        let blocks: Vec<Window> = (0..ranks)
+            .map(|rank| mapping.window(shape.block(rank), block_len))
             .collect();
         let word = |rank: usize, offset| {
-            cards[rank]
+            blocks[rank]
                 .word32(offset)
-                .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))
+                .map_err(|_| Error::Unreachable("a block out of bounds".to_owned()))
         };
         Ok(Self {
             rank,
@@ -104,24 +119,27 @@ impl Shared {
             doors: (0..ranks)
                 .map(|rank| {
                     Ok(WakeWord {
-                        bits: word(rank, card::BELL)?,
+                        bits: word(rank, block::NOTIFY)?,
                     })
                 })
                 .collect::<Result<_, Error>>()?,
-            nics: (0..ranks * shape.nics as usize)
+            wake_words: (0..ranks)
+                .filter(|_| shape.extra.rank_bytes != 0)
                 .map(|rank| {
-                    (mapping
-                        .window(shape.nic(rank), nic::BYTES)
-                        .word32(nic::BELL))
-                    .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))
+                    let area = mapping.window(shape.area(rank), shape.extra.rank_bytes as usize);
+                    let short = |_| Error::Unreachable("an area without a wake word".to_owned());
+                    area.word32(0).map_err(short)
                 })
                 .collect::<Result<_, Error>>()?,
             standings: (0..ranks)
-                .map(|rank| word(rank, card::STANDING))
+                .map(|rank| word(rank, block::STANDING))
                 .collect::<Result<_, Error>>()?,
             buried: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
-            cards,
-            opened: mapping.kept_words(shape.card(rank.index()) + card::OPENED, ranks.div_ceil(64)),
+            blocks,
+            opened: mapping.kept_words(
+                shape.block(rank.index()) + block::OPENED,
+                ranks.div_ceil(64),
+            ),
             changes: mapping.kept_words(header::CHANGES, 1),
             first_lost: mapping.kept_words(header::FIRST_LOST, 1),
             outgoing: (0..ranks).map(|_| OnceLock::new()).collect(),
@@ -133,26 +151,26 @@ impl Shared {
         })
     }
 
-    /// Fills in the own card, so that the others can begin.
+    /// Fills in the own block, so that the others can begin.
     pub(crate) fn present(&self) {
-        let mine = &self.cards[self.rank.index()];
+        let mine = &self.blocks[self.rank.index()];
         let write = |offset, value: u32| mine.store(offset, value).is_ok();
-        let asymmetric = bell::enroll();
-        let written =
-            write(card::PID, std::process::id()) && write(card::ASYMMETRIC, u32::from(asymmetric));
-        debug_assert!(written, "cards are as long as the layout says");
+        let asymmetric = notify::enroll();
+        let written = write(block::PID, std::process::id())
+            && write(block::ASYMMETRIC, u32::from(asymmetric));
+        debug_assert!(written, "blocks are as long as the layout says");
         self.standings[self.rank.index()].store(standing::PRESENT, Release);
     }
 
-    /// Reads the others' cards, which are all filled in.
+    /// Reads the others' blocks, which are all filled in.
     pub(crate) fn meet(&mut self) {
         self.asymmetric_fence =
-            (self.cards.iter()).all(|card| card.load::<u32>(card::ASYMMETRIC) == Ok(1));
+            (self.blocks.iter()).all(|block| block.load::<u32>(block::ASYMMETRIC) == Ok(1));
     }
 
     /// The process of a peer.
     pub(crate) fn pid(&self, peer: Rank) -> u32 {
-        self.cards[peer.index()].load(card::PID).unwrap_or(0)
+        self.blocks[peer.index()].load(block::PID).unwrap_or(0)
     }
 
     pub(crate) fn entries(&self, owner: Rank) -> &[Entry] {
@@ -176,7 +194,7 @@ impl Shared {
     fn opened_at(&self, rank: Rank) -> &[AtomicU64] {
         let ranks = self.shape.ranks();
         (self.mapping).words(
-            self.shape.card(rank.index()) + card::OPENED,
+            self.shape.block(rank.index()) + block::OPENED,
             ranks.div_ceil(64),
         )
     }
@@ -243,15 +261,15 @@ impl Shared {
     pub(crate) fn gone(&self, peer: Rank) {
         self.buried[peer.index()].store(true, Release);
         self.end(peer, standing::LOST);
-        bell::wake(&self.doors[self.rank.index()].bits);
-        self.wake_nic(self.rank);
+        notify::wake(&self.doors[self.rank.index()].bits);
+        self.wake_upon(self.rank);
     }
 
-    /// Wakes the thread that plays a NIC, if there is one and it sleeps. Called after what it
-    /// is to see was stored.
-    pub(crate) fn wake_nic(&self, rank: Rank) {
-        if let Some(bell) = self.nics.get(rank.index()) {
-            pin::wake(bell);
+    /// Wakes a rank's thread of the conduit on top, if there is one and it sleeps. Called after
+    /// what it is to see was stored.
+    fn wake_upon(&self, rank: Rank) {
+        if let Some(word) = self.wake_words.get(rank.index()) {
+            wake_word::wake(word);
         }
     }
 
@@ -268,11 +286,11 @@ impl Shared {
         self.wake_all();
     }
 
-    /// Wakes every sleeper of every rank, and the NICs: some rank's standing has changed.
+    /// Wakes every sleeper of every rank, those of a conduit on top, too: some rank's standing has changed.
     pub(crate) fn wake_all(&self) {
         for (rank, door) in self.doors.iter().enumerate() {
-            bell::wake(&door.bits);
-            self.wake_nic(Rank(rank as u32));
+            notify::wake(&door.bits);
+            self.wake_upon(Rank(rank as u32));
         }
     }
 
@@ -304,7 +322,7 @@ impl Shared {
             payload,
         } = *message;
         if self.writer(peer).push(kind, tag, args, payload) {
-            self.ring_bell(peer);
+            self.notify(peer);
             Ok(Sent::Yes)
         } else {
             Ok(Sent::Full)
@@ -315,7 +333,7 @@ impl Shared {
     pub(crate) fn writer(&self, peer: Rank) -> latch::Guard<'_, Writer<MappedRing>> {
         let writer = self.outgoing[peer.index()].get_or_init(|| {
             self.open(peer);
-            let place = (self.shape).ring(peer.index(), self.rank.index(), Lane::Request);
+            let place = (self.shape).ring(peer.index(), self.rank.index(), RingKind::Request);
             Latch::new(Writer::new(MappedRing::new(
                 &self.mapping,
                 place,
@@ -327,13 +345,13 @@ impl Shared {
 
     /// Called when messages were taken out of a ring of `peer`.
     #[inline]
-    pub(crate) fn ring_for_room(&self, peer: Rank) {
-        bell::ring_for_room(&self.doors[peer.index()].bits);
+    pub(crate) fn notify_room(&self, peer: Rank) {
+        notify::room(&self.doors[peer.index()].bits);
     }
 
     #[inline]
-    pub(crate) fn ring_bell(&self, peer: Rank) {
-        bell::ring(&self.doors[peer.index()].bits);
+    pub(crate) fn notify(&self, peer: Rank) {
+        notify::message(&self.doors[peer.index()].bits);
     }
 
     pub(crate) fn by_kernel(&self, peer: Rank) -> bool {

@@ -8,12 +8,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64, atomic::Ordering::Relaxed},
+    sync::{atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 
 use hydrant_conduit::{
     Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink, Ticket,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     extents::{self, Guard, Handle},
@@ -37,8 +38,11 @@ mod status {
 /// Accesses by message that are under way.
 #[derive(Default)]
 pub(crate) struct Transfers {
+    /// By ticket.
     open: Mutex<HashMap<u64, Transfer>>,
+    /// How many there are whose end was not handed up.
     count: AtomicU64,
+    /// The next ticket.
     next: AtomicU64,
 }
 
@@ -53,6 +57,7 @@ struct Transfer {
     answered: usize,
     /// Every byte has left the local memory, and the layer above was told.
     left: bool,
+    /// Why it failed, if a piece did: nothing more is asked for then.
     failed: Option<Error>,
 }
 
@@ -69,7 +74,7 @@ impl Transfers {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Transfer>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -267,7 +272,7 @@ pub(crate) fn serve(
                     // SAFETY: the extent is in force, so its owner lent it for writing; with
                     // `Key::ANY` the peer vouched for the change.
                     unsafe { shared.self_copy.put(place.addr, delivery.payload) }
-                        .map_err(|()| (status::BAD_ADDRESS, 0))
+                        .map_err(|_| (status::BAD_ADDRESS, 0))
                 });
             let (code, extent) = outcome.err().unwrap_or((status::DONE, 0));
             let args = [ticket, delivery.payload.len() as u64, extent];
@@ -287,7 +292,7 @@ pub(crate) fn serve(
                 .map_err(|error| status_of(&error))
                 .and_then(|place| {
                     (shared.self_copy.get(place.addr, &mut buffer))
-                        .map_err(|()| (status::BAD_ADDRESS, 0))
+                        .map_err(|_| (status::BAD_ADDRESS, 0))
                 });
             let (code, extent) = outcome.err().unwrap_or((status::DONE, 0));
             if code != status::DONE {

@@ -20,7 +20,9 @@ use rustix::{
 
 /// Watches until dropped.
 pub(crate) struct Watch {
+    /// An eventfd; written to when the thread is to end.
     stop: Arc<OwnedFd>,
+    /// The thread; joined when this is dropped.
     thread: Option<JoinHandle<()>>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Completions {
     sent: Arc<CompletionQueue>,
     /// Where messages that arrived complete.
     received: Arc<CompletionQueue>,
-    /// Tells sleepers of the next completion of either queue, once they are armed.
+    /// Gets an event for the next completion of either queue, once they are armed.
     channel: Arc<Channel>,
     /// One thread at a time takes completions of `sent`.
     poller: Mutex<Poller>,
@@ -51,6 +51,7 @@ pub(crate) struct Completions {
     any_ended: AtomicBool,
     /// Of what this rank asked of itself: who asked takes it from here.
     own: Mutex<Vec<Ended>>,
+    /// Threads that sleep until something is told here, or until somebody wakes them.
     sleepers: Sleepers,
 }
 
@@ -104,7 +105,7 @@ impl Completions {
         &self.sleepers
     }
 
-    /// Has the next completion, of what was sent or of what arrives, told on the channel.
+    /// Has the channel get an event for the next completion, of what was sent or of what arrives.
     pub(crate) fn arm(&self) -> io::Result<()> {
         self.sent.arm()?;
         self.received.arm()
@@ -115,7 +116,7 @@ impl Completions {
         self.channel.as_fd()
     }
 
-    /// Takes what the channel has told: whether there was anything.
+    /// Takes the events of the channel: whether there was any.
     pub(crate) fn clear_channel(&self) -> bool {
         self.channel.clear()
     }
@@ -221,7 +222,7 @@ impl Completions {
         if matches!(became, Alone::Done) {
             drop(held);
             drop(poller);
-            // Nobody waits for what that frees but requests that were gathered.
+            // Nobody waits for what that frees but operations that wait for the doorbell.
             peers.flush();
             return Some(Ok(Posted::Done));
         }
@@ -243,8 +244,8 @@ impl Completions {
         Some(outcome.map_or(Ok(Posted::Pending(ticket)), |it| it.map(|()| Posted::Done)))
     }
 
-    /// Looks a moment whether one operation has ended, which is told by this alone then; others
-    /// that have are told by the next poll. `id`: the name of its completion, where that is known.
+    /// Looks a moment whether one operation has ended, which no poll hands up then; others that
+    /// have are handed up by the next poll. `id`: the name of its completion, where that is known.
     #[inline]
     pub(crate) fn watch(
         &self,
@@ -266,7 +267,7 @@ impl Completions {
                 .lock()
                 .done_alone(peers.pool(), completion.wr_id, ticket)
         {
-            // Nobody waits for what that frees but requests that were gathered.
+            // Nobody waits for what that frees but operations that wait for the doorbell.
             drop(poller);
             peers.flush();
             return Some(Ok(()));

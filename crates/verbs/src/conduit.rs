@@ -42,11 +42,15 @@ const FUTILE: u32 = 64;
 
 /// The conduit over an RDMA NIC.
 pub struct Verbs {
+    /// What all threads of the rank share.
     pub(crate) shared: Arc<Shared>,
+    /// Held by the thread that polls.
     inbox: Mutex<Inbox>,
     /// Polls that found another thread polling.
     futile: AtomicU32,
+    /// The control thread; joined when this is dropped.
     control: Option<JoinHandle<()>>,
+    /// The registration of the whole address space, where the NIC pages.
     pub(crate) everything: Option<Region>,
 }
 
@@ -75,7 +79,7 @@ impl Verbs {
         (endpoint.segment()).check(endpoint.rank(), offset, len)
     }
 
-    /// Whether something has arrived, or ended, that nobody was told of; unless another thread is
+    /// Whether something has arrived, or ended, that was not handed up; unless another thread is
     /// about to find out.
     fn has_news(&self) -> Option<bool> {
         let shared = &*self.shared;

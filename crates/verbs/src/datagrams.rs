@@ -29,14 +29,23 @@ const SLOT: usize = 128;
 const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
 
 pub(crate) struct Datagrams {
+    /// The unreliable queue pair, under a number that all ranks know.
     pair: QueuePair,
+    /// Where what was sent completes; polled by who needs a slot to send from.
     sent: Arc<CompletionQueue>,
+    /// Where what arrived completes; polled by the control thread.
     received: Arc<CompletionQueue>,
+    /// Tells the control thread of what arrives.
     channel: Arc<Channel>,
+    /// The slots: first those that are received into, then those that are sent from.
     buffer: Buffer,
+    /// Slots to send from that are not with the NIC.
     free: Mutex<Vec<u32>>,
+    /// The queue key, drawn by this rank: what datagrams to it show.
     key: u32,
+    /// By rank, made when the rank is first spoken to.
     handles: Box<[OnceLock<AddressHandle>]>,
+    /// What handles are made with.
     nic: Arc<Nic>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn slots_for(window: u32) -> u32 {
 
 /// Messages taken at once.
 const BATCH: usize = 16;
-/// Polls that find nothing before a peer is told by a message of its own how many of its
+/// Polls that find nothing before a peer is sent a message of its own that says how many of its
 /// requests were handled: most often there is something else to say before.
 const IDLE: u32 = 64;
 
@@ -36,6 +36,7 @@ const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// What the thread that polls has of its own.
 pub(crate) struct Inbox {
+    /// Operations that ended, while they are handed up.
     ended: Vec<Ended>,
     /// Completions taken now.
     completions: [ffi::ibv_wc; BATCH],
@@ -43,6 +44,7 @@ pub(crate) struct Inbox {
     stash: VecDeque<ffi::ibv_wc>,
     /// The queue pair that a message came in by last, and its rank.
     last: (u32, u32),
+    /// By rank: what waits between this rank and it.
     backlogs: FxHashMap<u32, Backlog>,
     /// Peers with a backlog in which something waits.
     stuck: Vec<u32>,
@@ -63,8 +65,11 @@ struct Backlog {
 
 /// A message as it came.
 struct Received {
+    /// Where it lies, until it is handled.
     slot: ReceiveSlot,
+    /// Bytes of it.
     len: usize,
+    /// What came along with it.
     front: Front,
 }
 

@@ -64,10 +64,10 @@ impl Front {
     }
 }
 
-/// By how many of the requests `told` of, so many as may be, more are handled than `known`.
+/// How many requests more are handled by the count of a message than were `known` to be.
 #[inline]
-pub(crate) fn more_handled(told: u32, known: u32) -> u32 {
-    told.wrapping_sub(known) & ((1 << HANDLED) - 1)
+pub(crate) fn more_handled(count: u32, known: u32) -> u32 {
+    count.wrapping_sub(known) & ((1 << HANDLED) - 1)
 }
 
 /// Writes a message: what goes along with it, and how long it is. There is room for it; its

@@ -1,8 +1,8 @@
-//! What the conduit may be told.
+//! How the conduit may be set.
 
 use std::time::Duration;
 
-/// What the conduit may be told.
+/// How the conduit may be set.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of the segment each rank owns: address space; memory follows use.

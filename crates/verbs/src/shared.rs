@@ -20,8 +20,11 @@ use crate::{
 /// What all threads of a rank share. Each part owns its state; this has none but how the rank
 /// itself stands to its peers.
 pub(crate) struct Shared {
+    /// The connections to peers, and how each stands to the job.
     pub(crate) peers: Peers,
+    /// The queue pairs by which peers reach this rank.
     pub(crate) incoming: IncomingPairs,
+    /// The completion queues, and who sleeps until they tell something.
     pub(crate) completions: Completions,
     /// Messages of the rank to itself.
     pub(crate) loopback: Loopback,

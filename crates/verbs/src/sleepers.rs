@@ -20,6 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 /// All that sleep, or are about to.
 #[derive(Default)]
 pub(crate) struct Sleepers {
+    /// Who they are.
     state: Mutex<State>,
     /// Of those, how many sleep until something arrives.
     listening: AtomicUsize,
@@ -42,8 +43,11 @@ pub(crate) enum Listens {
 
 /// A thread that sleeps, until dropped.
 pub(crate) struct Waiter<'a> {
+    /// Those it is one of.
     all: &'a Sleepers,
+    /// What it sleeps on; written to by who wakes it.
     event: Arc<OwnedFd>,
+    /// What it wants to know of.
     listens: Listens,
 }
 

@@ -17,11 +17,14 @@ use crate::nic::{Buffer, Nic, SharedQueue};
 /// Slots that messages are sent from. One is taken, filled, and free again when its message was
 /// acknowledged.
 pub(crate) struct SendSlots {
+    /// The registered memory of all.
     buffer: Buffer,
     bytes: usize,
+    /// Numbers of those that are free.
     free: Mutex<Vec<u32>>,
     /// How many are free, and how many there are.
     left: AtomicU32,
+    /// How many there are.
     all: u32,
 }
 
@@ -84,11 +87,16 @@ impl SendSlots {
 
 /// Slots that messages are received into, with the NIC but while one is read.
 pub(crate) struct ReceiveSlots {
+    /// What they are posted to.
     queue: Arc<SharedQueue>,
+    /// Registered memory, a chunk for each peer that has connected.
     chunks: Box<[OnceLock<Buffer>]>,
+    /// Slots of a chunk.
     in_chunk: u32,
     bytes: usize,
+    /// Chunks that are there.
     grown: Mutex<u32>,
+    /// What chunks are registered with.
     nic: Arc<Nic>,
 }
 

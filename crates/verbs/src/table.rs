@@ -49,13 +49,17 @@ struct Entry {
     len: AtomicU64,
     lkey: AtomicU32,
     writable: AtomicBool,
+    /// The registration; none while the entry is free, or if it has no bytes.
     region: Mutex<Option<Region>>,
 }
 
 /// All extents of a rank.
 pub(crate) struct Table {
+    /// The entries, in chunks that are made when first needed.
     chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    /// Entries that may be taken.
     free: Mutex<FreePlaces>,
+    /// Most entries.
     limit: usize,
 }
 

@@ -9,7 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Words for as many atomic operations as may be with the NIC at once.
 pub(crate) struct Words {
+    /// The registered memory of all.
     buffer: Buffer,
+    /// Numbers of those that are free.
     free: Mutex<Vec<NonZeroU16>>,
 }
 

@@ -133,7 +133,7 @@ fn lines() -> Vec<Line> {
 fn conduits() -> impl Iterator<Item = Fact> {
     [
         fact("smp", "available", "ranks of one host, by shared memory"),
-        pinned(hydrant_smp::pin::probe()),
+        pinned(hydrant_pin::probe()),
         verbs(),
         fact(
             "sim",

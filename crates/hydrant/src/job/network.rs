@@ -88,8 +88,8 @@ pub(super) fn pinned(
     bootstrap: &mut dyn Bootstrap,
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    let options = smp_options(builder, segment, hydrant_smp::pin::MOST_EXTENTS);
-    Ok(Box::new(hydrant_smp::pin::attach(bootstrap, &options)?))
+    let options = smp_options(builder, segment, hydrant_pin::MOST_EXTENTS);
+    Ok(Box::new(hydrant_pin::attach(bootstrap, &options)?))
 }
 
 /// RDMA NICs between the ranks of `bootstrap`, with such segments.

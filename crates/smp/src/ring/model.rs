@@ -78,7 +78,7 @@ fn exchange(lens: &'static [usize]) {
                     number += 1;
                 }
                 None => {
-                    reader.tell();
+                    reader.publish();
                     thread::yield_now();
                 }
             }

@@ -10,8 +10,8 @@ pub(crate) struct Reader<S> {
     head: Turn,
     /// Position behind the last payload taken.
     payload: u64,
-    /// Messages told to the writer.
-    told: u64,
+    /// Messages of which the writer was notified.
+    published: u64,
 }
 
 /// A message in the ring. Its payload stays in place until [`Reader::finish`].
@@ -33,7 +33,7 @@ impl<S: Slots> Reader<S> {
             head: Turn::first(memory.slots().len()),
             memory,
             payload: 0,
-            told: 0,
+            published: 0,
         }
     }
 
@@ -80,28 +80,28 @@ impl<S: Slots> Reader<S> {
         Head::lap(slot.header.load(Acquire)) == self.head.lap
     }
 
-    /// Done with the message that [`take`](Self::take) gave; whether the writer was told.
+    /// Done with the message that [`take`](Self::take) gave; whether the writer was notified.
     #[inline]
     pub(crate) fn finish(&mut self, taken: &Taken) -> bool {
         self.head.advance();
         self.payload = taken.end;
-        if self.head.index - self.told >= (self.memory.slots().len() as u64 / 8).max(1)
+        if self.head.index - self.published >= (self.memory.slots().len() as u64 / 8).max(1)
             || taken.head.payload != 0
         {
-            return self.tell();
+            return self.publish();
         }
         false
     }
 
     /// Tells the writer how far the reader came; `false` if it knew.
     #[inline]
-    pub(crate) fn tell(&mut self) -> bool {
-        let news = self.told != self.head.index;
+    pub(crate) fn publish(&mut self) -> bool {
+        let news = self.published != self.head.index;
         if news {
-            self.told = self.head.index;
+            self.published = self.head.index;
             let consumed = self.memory.consumed();
             consumed.payload.store(self.payload, Release);
-            consumed.slots.store(self.told, Release);
+            consumed.slots.store(self.published, Release);
         }
         news
     }

@@ -98,7 +98,7 @@ proptest! {
                     }
                 }
                 Step::Tell => {
-                    reader.tell();
+                    reader.publish();
                 }
             }
         }
@@ -106,7 +106,7 @@ proptest! {
             prop_assert_eq!(Some(taken.head.tag), model.pop_front().map(|message| message.0));
             reader.finish(&taken);
         }
-        reader.tell();
+        reader.publish();
         prop_assert!(model.is_empty());
         let (handled, sent) = writer.progress();
         prop_assert_eq!(handled, sent);
@@ -175,7 +175,7 @@ fn two_threads_agree() {
         let mut reader = Reader::new(memory.clone());
         while *seen.borrow() < MESSAGES {
             let Some(taken) = reader.take().unwrap() else {
-                reader.tell();
+                reader.publish();
                 thread::yield_now();
                 continue;
             };

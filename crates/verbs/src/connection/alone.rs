@@ -1,4 +1,4 @@
-//! The access that has ended when the call that posts it returns, told by nothing else.
+//! The access that has ended when the call that posts it returns, handed up by no poll.
 //!
 //! Who posts it takes completions alone meanwhile. Then a hit on a connection where nothing is under way
 //! needs no entry in the queue of what is, and no second look at the connection.
@@ -20,7 +20,7 @@ pub(crate) enum Alone {
 }
 
 impl Connection {
-    /// Whether nothing is under way but messages of which nobody is told, and there is room.
+    /// Whether nothing is under way but unsignaled messages, and there is room.
     #[inline(always)]
     pub(crate) fn is_free(&self, pool: &SendPool) -> bool {
         self.state == State::Ready

@@ -28,8 +28,8 @@ pub(crate) use alone::Alone;
 pub(crate) use operation::{Access, Atomic, Operation, Whole};
 pub(crate) use pool::{Limits, SendPool};
 
-/// Requests under way from which on more are gathered before the doorbell is rung again: the
-/// NIC has enough to do meanwhile.
+/// Work requests under way from which on more are kept back, to share a doorbell: the NIC has
+/// enough to do meanwhile.
 const BUSY: usize = 8;
 
 /// Messages in a row that are unsignaled: the next one is signaled, and its completion stands for
@@ -64,9 +64,9 @@ pub(crate) enum Progress {
     At {
         epoch: u32,
         number: u32,
-        /// What it, and those told together with it, carry.
+        /// What it carries, and those whose completion may come with its own.
         bytes: u64,
-        /// Whether no completion will tell of it, as no other request comes after it.
+        /// Whether it is unsignaled, and so are all after it: no completion will come.
         unsignaled: bool,
     },
 }
@@ -388,7 +388,7 @@ impl Connection {
     }
 
     /// As [`done`](Self::done), if that is the end of the one operation that is looked for and of
-    /// messages before it: then it is told by this alone.
+    /// messages before it: then no poll hands it up.
     #[inline]
     pub(crate) fn done_alone(&mut self, pool: &SendPool, completion: u64, ticket: Ticket) -> bool {
         let (.., number) = named(completion);

@@ -176,7 +176,7 @@ impl Atomic {
         };
         let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
         // SAFETY: writable by nobody else until the operation is complete, said the caller of the
-        // conduit; that is told after this.
+        // conduit; its end is handed up after this.
         unsafe { was.write(pool.words().value(word)) };
     }
 

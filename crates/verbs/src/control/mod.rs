@@ -64,10 +64,13 @@ pub(crate) fn start(
 }
 
 struct Control {
+    /// What all threads of the rank share.
     shared: Arc<Shared>,
     /// Connections being made, by peer: what it was asked.
     calls: Unanswered<u32, Datagram>,
+    /// When peers were heard last.
     watch: Watch,
+    /// How far connections were when last looked at.
     stalls: Stalls,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
     unseen: Unanswered<u32, bool>,
@@ -82,6 +85,7 @@ struct Control {
     stuck: FxHashMap<u32, Instant>,
     /// How long to wait for answers at the end, and when to stop.
     farewell: Duration,
+    /// When this thread ends at the latest; none until the conduit is dropped.
     stop: Option<Instant>,
 }
 
@@ -238,7 +242,7 @@ impl Control {
                 }
                 Kind::Lost => {}
                 Kind::Expelled => {
-                    // The others are told, so it is lost to them, too, and none of them to it.
+                    // Its peer tells the others, so it is lost to them, too, and none of them to it.
                     shared.peers.standings().end(shared.endpoint.rank(), false);
                     self.end(from, false);
                 }

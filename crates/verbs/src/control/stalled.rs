@@ -16,7 +16,7 @@ use crate::connection::Progress;
 
 /// How often a packet is sent before its request fails.
 const SENT: u32 = 7;
-/// The specification lets a NIC wait up to four times as long as it was told.
+/// The specification lets a NIC wait up to four times as long as it was set.
 const SLACK: u32 = 4;
 /// However short a NIC waits: processes may be kept from running.
 const LEAST: Duration = Duration::from_secs(2);
@@ -27,16 +27,20 @@ const SLOWEST: u64 = 1 << 20;
 /// How often that time is doubled at most. So what was only slow gets through in the end.
 const DOUBLED: u32 = 6;
 
-/// What is known of the connections.
+/// How far each connection is, as it was last looked at.
 pub(super) struct Stalls {
-    /// How long one with nothing to carry may stand still.
+    /// How long a connection with nothing to carry may stand still.
     bound: Duration,
+    /// By rank.
     connections: FxHashMap<u32, Seen>,
+    /// When connections were last looked at.
     looked: Instant,
 }
 
 struct Seen {
+    /// How far it was when last looked at.
     progress: Progress,
+    /// Since when it has not moved.
     since: Instant,
     /// How often in a row it was broken, with nothing done between.
     broken: u32,
@@ -45,13 +49,13 @@ struct Seen {
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Fine,
-    /// Nobody will tell how far it is.
+    /// No completion will come: all that is posted is unsignaled.
     Unsignaled,
     Stalled,
 }
 
 impl Stalls {
-    /// `ack_timeout`: what the NIC is told, 4.096 µs × 2 to this power.
+    /// `ack_timeout`: what the NIC is set to, 4.096 µs × 2 to this power.
     pub(super) fn new(ack_timeout: u8, now: Instant) -> Self {
         let wait = Duration::from_nanos(4096 << ack_timeout.min(31));
         Self {

@@ -29,11 +29,13 @@ use crate::{
 const QUESTIONS: u32 = 8;
 
 pub(super) struct Watch {
+    /// Ranks of this host and the `pidfd` of each, until it ends.
     processes: Vec<(u32, OwnedFd)>,
     /// When each was heard last.
     heard: FxHashMap<u32, Instant>,
     /// How long one may be silent; none: for ever.
     patience: Option<Duration>,
+    /// When peers were last looked at.
     looked: Instant,
 }
 

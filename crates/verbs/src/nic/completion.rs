@@ -1,4 +1,4 @@
-//! Completion queues, and the channel on which they tell of completions.
+//! Completion queues, and the channel that gets their events.
 
 #![allow(unsafe_code)] // asks libibverbs
 
@@ -12,7 +12,7 @@ use std::{
 use super::{Nic, check};
 use crate::ffi::{self, ibv_comp_channel, ibv_cq, ibv_wc};
 
-/// Where completion queues that are armed tell of a completion.
+/// Gets an event for a completion of a queue that is armed.
 pub(crate) struct Channel {
     channel: NonNull<ibv_comp_channel>,
     nic: Arc<Nic>,
@@ -36,7 +36,7 @@ impl Channel {
         Ok(Arc::new(channel))
     }
 
-    /// Takes what has been told: whether there was anything.
+    /// Takes the events that are there: whether there was any.
     pub(crate) fn clear(&self) -> bool {
         let mut any = false;
         loop {
@@ -48,7 +48,7 @@ impl Channel {
             if got != 0 {
                 return any;
             }
-            // SAFETY: a queue that told something stays until that is acknowledged.
+            // SAFETY: a queue stays until its events are acknowledged.
             unsafe { self.nic.lib().ibv_ack_cq_events(cq, 1) };
             any = true;
         }
@@ -112,7 +112,7 @@ impl CompletionQueue {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// Has the next completion told on the channel.
+    /// Has the channel get an event for the next completion.
     pub(crate) fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue exists.
         check(unsafe { ffi::ibv_req_notify_cq(self.cq.as_ptr(), 0) })

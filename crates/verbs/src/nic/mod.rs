@@ -26,8 +26,11 @@ use crate::{
 
 /// An open device, and the domain in which everything is.
 pub(crate) struct Nic {
+    /// The protection domain of everything that is made with the device.
     domain: *mut ibv_pd,
+    /// The port of the device that is used.
     pub(crate) port: Port,
+    /// What the device allows.
     pub(crate) limits: Limits,
     /// Last: the domain goes before it.
     opened: Opened,
@@ -41,11 +44,17 @@ unsafe impl Sync for Nic {}
 /// What the device allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// Most queue pairs.
     pub(crate) queue_pairs: u32,
+    /// Most work requests with one queue pair.
     pub(crate) work_requests: u32,
+    /// Most entries of a completion queue.
     pub(crate) completions: u32,
+    /// Most buffers of a shared receive queue.
     pub(crate) shared_requests: u32,
+    /// Most memory regions.
     pub(crate) regions: u32,
+    /// Most bytes of a memory region.
     pub(crate) region_bytes: u64,
     /// Reads under way at once that a queue pair may ask for, and answer.
     pub(crate) reads_asked: u8,

@@ -281,7 +281,7 @@ impl QueuePair {
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
-    /// Posts one request; its completion is told, or only that of one after it.
+    /// Posts one work request. If it is not signaled, the completion of one after it stands for it.
     ///
     /// # Safety
     /// As [`post`](Self::post).
@@ -344,6 +344,7 @@ fn piece(addr: u64, length: u32, lkey: u32) -> ibv_sge {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkRequest {
     pub(crate) id: u64,
+    /// What is asked.
     pub(crate) opcode: ffi::ibv_wr_opcode,
     /// The own memory.
     pub(crate) addr: u64,
@@ -434,7 +435,7 @@ impl Batch {
         self.len == Self::MOST
     }
 
-    /// Has the last request's completion told, whatever was said when it was added.
+    /// Makes the last work request a signaled one.
     pub(crate) fn signal_last(&mut self) {
         if let Some(last) = self.len.checked_sub(1) {
             // SAFETY: initialized by `push`, as all below the length are.

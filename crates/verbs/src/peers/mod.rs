@@ -54,6 +54,7 @@ pub(crate) const OWN: u64 = 1 << 62;
 pub(crate) struct Peer {
     /// What this rank asks of the peer, in order.
     connection: Mutex<Connection>,
+    /// Requests that are unhandled, either way.
     credits: Credits,
     /// What the peer asks of this rank.
     incoming: Mutex<Incoming>,

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Conduit, Cost, Permission, measure::fit};
-use hydrant_smp::pin;
 use hydrant_verbs::{Bare, Options};
 
 use super::super::ensemble::Ensemble;
@@ -99,7 +98,7 @@ fn raw_calls(network: &str) -> Result<Option<Register>, String> {
             Some(Box::new(move |memory| bare.register(memory).map_err(told)))
         }
         "smp+pin" => {
-            let bare = pin::Bare::open().map_err(told)?;
+            let bare = hydrant_pin::Bare::open().map_err(told)?;
             Some(Box::new(move |memory| bare.register(memory).map_err(told)))
         }
         _ => None,

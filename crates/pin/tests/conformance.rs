@@ -3,7 +3,8 @@
 use std::{process::ExitCode, sync::Arc, thread};
 
 use hydrant_conduit::{Conduit, conformance::Fixture};
-use hydrant_smp::{Options, pin::attach};
+use hydrant_pin::attach;
+use hydrant_smp::Options;
 
 struct Pinned(Options);
 

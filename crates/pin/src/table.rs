@@ -10,41 +10,44 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use hydrant_conduit::{Error, Key, Permission, Rank};
+use hydrant_smp::upon::{Handle, Way};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{
+use crate::{
     limits::Limits,
     queue::Answer,
     ring::{MOST_BYTES, MOST_ENTRIES, Ring, Unpinnable},
     snapshot::Snapshot,
 };
-use crate::{extents::Handle, foreign::Way};
-
 /// Rings, at most.
-pub(super) const SHARDS: usize = 4;
+pub(crate) const SHARDS: usize = 4;
 
 /// Most extents of a rank that the kernel's tables hold.
 pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;
 
 /// What a rank has registered.
-pub(super) struct Table {
+pub(crate) struct Table {
+    /// This rank, for errors.
     rank: Rank,
+    /// Most extents.
     extents: usize,
+    /// What the system lets the process pin.
     limits: Limits,
+    /// The extents, spread by index.
     shards: Vec<Mutex<Shard>>,
     /// Where the next extent goes, if there is room.
     next: AtomicUsize,
 }
 
 struct Shard {
+    /// Whose table of registered buffers it is.
     ring: Ring,
     entries: Vec<Entry>,
+    /// Entries given back.
     free: Vec<u32>,
     most: usize,
 }
@@ -64,18 +67,18 @@ struct Entry {
 
 /// A part of an operation that an extent is accessed for. It is checked for all of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Where the operation begins, as an address.
-    pub(super) offset: u64,
-    pub(super) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
     /// Where in it the part begins, and how long it is.
-    pub(super) at: u64,
-    pub(super) bytes: usize,
+    pub(crate) at: u64,
+    pub(crate) bytes: usize,
 }
 
 /// Why an access was refused.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Revoked,
     /// With the length of the extent.
     OutOfExtent(u64),
@@ -90,7 +93,7 @@ pub(super) enum Refusal {
 impl Table {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
-    pub(super) fn new(rank: Rank, extents: usize, limits: Limits) -> Result<Self, Error> {
+    pub(crate) fn new(rank: Rank, extents: usize, limits: Limits) -> Result<Self, Error> {
         let shards = limits.rings().min(extents.max(1));
         let extents = extents.clamp(1, shards * MOST_ENTRIES);
         let shards = (0..shards)
@@ -113,12 +116,12 @@ impl Table {
         })
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
-        (self.shards[number % self.shards.len()].lock()).unwrap_or_else(PoisonError::into_inner)
+        self.shards[number % self.shards.len()].lock()
     }
 
     fn shard_of(&self, handle: Handle) -> MutexGuard<'_, Shard> {
@@ -130,7 +133,7 @@ impl Table {
     /// # Safety
     /// With [`Permission::ReadWrite`], until it is deregistered: the memory that is there now bears
     /// being written to by who uses the key.
-    pub(super) unsafe fn register(
+    pub(crate) unsafe fn register(
         &self,
         addr: usize,
         len: usize,
@@ -178,7 +181,7 @@ impl Table {
     }
 
     /// Revokes a key. The memory is no longer pinned.
-    pub(super) fn deregister(&self, key: Key) -> Result<(), Error> {
+    pub(crate) fn deregister(&self, key: Key) -> Result<(), Error> {
         let handle = Handle::from_word(key.0);
         let index = handle.index / self.shards.len() as u32;
         let mut shard = self.shard_of(handle);
@@ -199,7 +202,7 @@ impl Table {
     }
 
     /// Whether an access would be let through now.
-    pub(super) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), Refusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
@@ -210,12 +213,12 @@ impl Table {
 
     /// Moves a part of an extent into a pipe that has room for it. If refused, nothing was
     /// moved.
-    pub(super) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
         self.access(key, Way::Out, span, pipe)
     }
 
     /// Moves a part of an extent out of a pipe. If refused, it is still in the pipe.
-    pub(super) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
         self.access(key, Way::In, span, pipe)
     }
 
@@ -297,7 +300,7 @@ impl Entry {
 
 impl Span {
     /// All of an operation.
-    pub(super) fn whole(offset: u64, len: usize) -> Self {
+    pub(crate) fn whole(offset: u64, len: usize) -> Self {
         Self {
             offset,
             len: len as u64,
@@ -307,7 +310,7 @@ impl Span {
     }
 
     /// A part of the operation.
-    pub(super) fn part(self, at: usize, bytes: usize) -> Self {
+    pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         Self {
             at: at as u64,
             bytes,
@@ -318,7 +321,7 @@ impl Span {
 
 impl Refusal {
     /// As the NIC's owner says it.
-    pub(super) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
+    pub(crate) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
         match self {
             Self::Revoked => Error::Revoked {
                 peer: owner,
@@ -344,7 +347,7 @@ impl Refusal {
     }
 
     /// As the NIC says it to the one that asked.
-    pub(super) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         match self {
             Self::Revoked => Answer::Revoked,
             Self::OutOfExtent(extent) => Answer::OutOfExtent(*extent),

@@ -3,17 +3,18 @@
 use std::{sync::Arc, thread};
 
 use hydrant_conduit::{Conduit, Permission, Rank};
-use hydrant_smp::pin;
 
 use super::{Log, PAGE, Pages, heard, pinned_pages, told};
 use crate::{family::Child, options};
 
 /// Ranks as threads of this process.
-fn ranks(count: u32) -> Vec<Arc<pin::Pinned>> {
+fn ranks(count: u32) -> Vec<Arc<hydrant_pin::Pinned>> {
     thread::scope(|scope| {
         let ranks: Vec<_> = hydrant_launch::local(count)
             .into_iter()
-            .map(|mut bootstrap| scope.spawn(move || pin::attach(&mut bootstrap, &options())))
+            .map(|mut bootstrap| {
+                scope.spawn(move || hydrant_pin::attach(&mut bootstrap, &options()))
+            })
             .collect();
         (ranks.into_iter())
             .map(|rank| Arc::new(rank.join().expect("no panic").expect("ranks of one host")))

@@ -2,13 +2,12 @@
 //!
 //! It does what peers ask of the rank's memory, and goes on with what the rank asked of peers
 //! where that is more than went at once. It looks for a while when there is nothing to do, then
-//! sleeps on a bell in shared memory.
+//! sleeps on its wake word.
 
 use std::{
     hint,
     os::fd::OwnedFd,
     sync::atomic::{
-        AtomicU32,
         Ordering::{Relaxed, SeqCst},
         fence,
     },
@@ -16,22 +15,19 @@ use std::{
 };
 
 use hydrant_conduit::{Key, Rank, Standing};
+use hydrant_smp::upon::{Mapped, Way, sleep};
 use rustix::{
     process::{Resource, getrlimit},
-    thread::{Timespec, futex},
+    thread::Timespec,
 };
 
-use super::{
+use crate::{
     core::Core,
-    door::{Caller, WIRES},
+    listener::{Caller, PIPES},
     pipe::{self, PIECE},
-    queue::{Answer, Piece},
+    queue::{Answer, Piece, Queue},
     table::Span,
 };
-use crate::{bell, foreign::Way, mapping::MappedQueue};
-
-/// The NIC sleeps.
-const ASLEEP: u32 = 1;
 
 /// Looks in vain before it sleeps, where there are cores to spare.
 const LOOKS: u32 = 2000;
@@ -46,21 +42,14 @@ const CALL_TICK: Timespec = Timespec {
     tv_nsec: 1_000_000,
 };
 
-/// Wakes a NIC if it sleeps. Called after what it is to see was stored.
-#[inline]
-pub(crate) fn wake(bell: &AtomicU32) {
-    fence(SeqCst);
-    if bell.load(Relaxed) == ASLEEP && bell.swap(0, SeqCst) == ASLEEP {
-        let _ = futex::wake(bell, futex::Flags::empty(), 1);
-    }
-}
-
 /// What one peer asks.
-struct Asking {
+struct Served {
+    /// Which peer.
     from: Rank,
-    queue: MappedQueue,
+    /// What it asks.
+    queue: Mapped<Queue>,
     /// `None` if this process had no descriptors left for them.
-    wires: Option<[OwnedFd; WIRES]>,
+    pipes: Option<[OwnedFd; PIPES]>,
     /// The number of the next piece.
     next: u64,
     /// What is in the pipes is in doubt: every answer is no.
@@ -68,14 +57,14 @@ struct Asking {
 }
 
 /// Plays the NIC until the core is stopped.
-pub(super) fn run(core: &Core) {
-    let mut peers: Vec<Asking> = Vec::new();
+pub(crate) fn run(core: &Core) {
+    let mut peers: Vec<Served> = Vec::new();
     let mut changes = core.changes();
     let crowded = core.is_crowded();
     let mut idle = 0;
     while !core.is_stopped() {
         for caller in core.callers() {
-            peers.extend(Asking::new(core, caller, &peers));
+            peers.extend(Served::new(core, caller, &peers));
         }
         let mut busy = false;
         for peer in &mut peers {
@@ -99,31 +88,20 @@ pub(super) fn run(core: &Core) {
             hint::spin_loop();
         } else {
             idle = 0;
-            // A peer whose door is full tells nobody when it has room.
-            let time = core.eager.any().then_some(CALL_TICK);
-            sleep(core.bell(), time, &mut || {
+            // A peer whose listener is full tells nobody when it has room.
+            let time = core.held_up.any().then_some(CALL_TICK);
+            sleep(core.wake_word(), time, &mut || {
                 core.is_stopped()
                     || core.has_callers()
                     || changes != core.changes()
-                    || peers.iter().any(Asking::waits)
+                    || peers.iter().any(Served::waits)
                     || core.can_go_on()
             });
         }
     }
 }
 
-/// Sleeps until woken or until the time is over, or not at all if `ready` says so.
-fn sleep(bell: &AtomicU32, time: Option<Timespec>, ready: &mut dyn FnMut() -> bool) {
-    bell.store(ASLEEP, SeqCst);
-    fence(SeqCst);
-    if !ready() {
-        // An error means woken, or that the bell changed: both are reasons to look again.
-        let _ = futex::wait(bell, futex::Flags::empty(), ASLEEP, time.as_ref());
-    }
-    bell.store(0, SeqCst);
-}
-
-impl Asking {
+impl Served {
     fn new(core: &Core, caller: Caller, known: &[Self]) -> Option<Self> {
         let from = caller.from;
         let odd = from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
@@ -134,7 +112,7 @@ impl Asking {
         Some(Self {
             from,
             queue: core.queue(core.rank(), from),
-            wires: caller.wires,
+            pipes: caller.pipes,
             next: 0,
             broken: false,
         })
@@ -164,7 +142,7 @@ impl Asking {
             self.queue.answer(self.next, answer);
             self.next += 1;
             if last {
-                bell::ring(core.door(self.from));
+                core.notify(self.from);
             }
             fence(SeqCst);
             if self.queue.more.load(Relaxed) != 0 {
@@ -175,7 +153,7 @@ impl Asking {
     }
 
     fn answer(&self, core: &Core, piece: &Piece) -> Answer {
-        let Some([out, back]) = &self.wires else {
+        let Some([out, back]) = &self.pipes else {
             // The caller would wait for ever for pieces that nobody can fetch.
             let limit = getrlimit(Resource::Nofile).current;
             return Answer::NoDescriptors(limit.unwrap_or(u64::MAX));

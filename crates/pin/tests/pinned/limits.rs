@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use hydrant_conduit::{Conduit, Error, Membership, Permission, Rank};
-use hydrant_smp::pin;
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
     thread::{CapabilitySet, capabilities, set_capabilities},
@@ -24,7 +23,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     able.effective.remove(CapabilitySet::IPC_LOCK);
     able.permitted.remove(CapabilitySet::IPC_LOCK);
     set_capabilities(None, able).expect("fewer are always allowed");
-    let conduit = pin::attach(child, &options()).expect("a page can be pinned");
+    let conduit = hydrant_pin::attach(child, &options()).expect("a page can be pinned");
     let registration = conduit.caps().registration.expect("it registers");
     let all = registration.max_bytes / PAGE;
     assert!(
@@ -98,7 +97,7 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
     };
     assert!(set, "{}", std::io::Error::last_os_error());
-    match pin::attach(child, &options()).map(drop) {
+    match hydrant_pin::attach(child, &options()).map(drop) {
         Err(Error::Unreachable(why)) => {
             for word in ["io_uring", "kernel.io_uring_disabled", "seccomp"] {
                 assert!(why.contains(word), "{why}");

@@ -2,19 +2,20 @@
 //!
 //! A request is one cache line, and its answer comes back in the same line. The word `turn`
 //! says whose it is: for the request of number `n`, `2n + 1` once it was asked and `2n + 2`
-//! once it was answered. The asker uses a line again only after it took the answer, so neither
+//! once it was answered. The initiator uses a line again only after it took the answer, so neither
 //! side ever writes to a line that is the other's.
 
-use crate::{
-    foreign::Way,
-    sync::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+#![allow(unsafe_code)] // says what lies in shared memory
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
+use hydrant_smp::upon::{Shareable, Way};
+
 /// Requests that may be under way between two ranks.
-pub(super) const REQUESTS: usize = 32;
+pub(crate) const REQUESTS: usize = 32;
 
 /// Bytes of a queue.
 pub(crate) const BYTES: usize = size_of::<Queue>();
@@ -22,11 +23,14 @@ pub(crate) const BYTES: usize = size_of::<Queue>();
 /// The queue of one pair, one way.
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// Not zero while the asker has more to ask than there was room for.
-    pub(super) more: AtomicU64,
+    /// Not zero while the initiator has more to ask than there was room for.
+    pub(crate) more: AtomicU64,
     _spare: [AtomicU64; 7],
     lines: [Request; REQUESTS],
 }
+
+// SAFETY: a struct of atomics.
+unsafe impl Shareable for Queue {}
 
 #[repr(C, align(64))]
 struct Request {
@@ -44,24 +48,24 @@ struct Request {
 
 /// A piece of an operation, as asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
-    pub(super) way: Way,
+pub(crate) struct Piece {
+    pub(crate) way: Way,
     /// The operation's last.
-    pub(super) last: bool,
+    pub(crate) last: bool,
     /// The extent at the NIC's side.
-    pub(super) key: u64,
+    pub(crate) key: u64,
     /// Where the whole operation begins, and how long it is: keys are checked for all of it,
     /// so that of what is refused nothing lands.
-    pub(super) offset: u64,
-    pub(super) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
     /// Where in it the piece begins.
-    pub(super) at: u64,
-    pub(super) bytes: usize,
+    pub(crate) at: u64,
+    pub(crate) bytes: usize,
 }
 
 /// How a piece ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Done,
     Revoked,
     /// With the length of the extent.
@@ -84,7 +88,7 @@ impl Queue {
     }
 
     /// Asks for the piece of number `n`; the one of `n - REQUESTS` was taken.
-    pub(super) fn ask(&self, n: u64, piece: &Piece) {
+    pub(crate) fn ask(&self, n: u64, piece: &Piece) {
         let line = self.line(n);
         let way = if piece.way == Way::In { READ } else { 0 };
         let last = if piece.last { LAST } else { 0 };
@@ -99,12 +103,12 @@ impl Queue {
 
     /// Whether the piece of number `n` was asked for.
     #[inline]
-    pub(super) fn is_asked(&self, n: u64) -> bool {
+    pub(crate) fn is_asked(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 1
     }
 
     /// The piece of number `n`, once it was asked for; `Err` if it is none.
-    pub(super) fn asked(&self, n: u64, most: usize) -> Option<Result<Piece, ()>> {
+    pub(crate) fn asked(&self, n: u64, most: usize) -> Option<Result<Piece, ()>> {
         if !self.is_asked(n) {
             return None;
         }
@@ -125,7 +129,7 @@ impl Queue {
     }
 
     /// Answers the piece of number `n`.
-    pub(super) fn answer(&self, n: u64, answer: Answer) {
+    pub(crate) fn answer(&self, n: u64, answer: Answer) {
         let (status, extent) = match answer {
             Answer::Done => (0, 0),
             Answer::Revoked => (1, 0),
@@ -142,12 +146,12 @@ impl Queue {
 
     /// Whether the piece of number `n` was answered.
     #[inline]
-    pub(super) fn is_answered(&self, n: u64) -> bool {
+    pub(crate) fn is_answered(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 2
     }
 
     /// How the piece of number `n` ended, once it did.
-    pub(super) fn answered(&self, n: u64) -> Option<Answer> {
+    pub(crate) fn answered(&self, n: u64) -> Option<Answer> {
         if !self.is_answered(n) {
             return None;
         }

@@ -4,13 +4,14 @@
 
 #![allow(unsafe_code)] // maps and registers memory, and forks
 
+#[path = "../../smp/tests/family/mod.rs"]
 mod family;
 mod pinned;
 
 use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant_conduit::{Conduit, Membership, Rank};
-use hydrant_smp::{Options, pin};
+use hydrant_smp::Options;
 use libtest_mimic::{Arguments, Trial};
 
 use family::{
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
             "forbidden" => return pinned::limits::forbidden(&mut child),
             _ => {}
         }
-        let conduit = pin::attach(&mut child, &options()).expect("ranks of one host");
+        let conduit = hydrant_pin::attach(&mut child, &options()).expect("ranks of one host");
         match role.as_str() {
             "target" => pinned::death::of_the_target(&conduit, &mut child),
             "asker" => pinned::death::of_the_asker(&conduit, &mut child),

@@ -10,72 +10,78 @@
 use std::{
     collections::VecDeque,
     os::fd::AsFd,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{
-            Ordering::{Relaxed, SeqCst},
-            fence,
-        },
+    sync::atomic::{
+        Ordering::{Relaxed, SeqCst},
+        fence,
     },
 };
 
 use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
+use hydrant_smp::upon::{Mapped, Way};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{
+use crate::{
     core::{Core, Event},
-    door::Invitation,
+    listener::Invitation,
     pipe::{self, Pipe},
-    queue::{Answer, Piece, REQUESTS},
+    queue::{Answer, Piece, Queue, REQUESTS},
     table::{Refusal, Span},
 };
-use crate::{foreign::Way, mapping::MappedQueue};
-
 /// An operation to be done.
-pub(super) struct Operation {
-    pub(super) ticket: Ticket,
-    pub(super) way: Way,
-    pub(super) remote: Remote,
-    pub(super) local: Local,
+pub(crate) struct Operation {
+    pub(crate) ticket: Ticket,
+    pub(crate) way: Way,
+    pub(crate) remote: Remote,
+    pub(crate) local: Local,
     /// The own extent; [`Key::ANY`] for a few bytes that the processor takes along.
-    pub(super) key: Key,
-    pub(super) len: usize,
+    pub(crate) key: Key,
+    pub(crate) len: usize,
 }
 
 /// Own memory that the caller vouched for until the operation is complete.
 #[derive(Clone, Copy)]
-pub(super) struct Local(pub(super) *mut u8);
+pub(crate) struct Local(pub(crate) *mut u8);
 // SAFETY: the conduit's contract: valid until complete, whichever thread completes it.
 unsafe impl Send for Local {}
 
 /// What this rank asks of one peer.
-pub(super) struct Asker {
+pub(crate) struct Initiator {
+    /// Whose memory it is about.
     peer: Rank,
-    queue: MappedQueue,
+    /// Where the peer's NIC is asked.
+    queue: Mapped<Queue>,
+    /// How the peer's NIC is called the first time.
     invitation: Invitation,
+    /// Held by who begins an operation or takes answers.
     state: Mutex<State>,
 }
 
 struct State {
-    wires: Option<Wires>,
+    /// None before the first operation, and after the peer is lost.
+    pipes: Option<Pipes>,
     /// Operations under way, in order. Those before `asking` have all their pieces asked for.
     under_way: VecDeque<UnderWay>,
+    /// The index of the first operation with pieces that were not asked for.
     asking: usize,
     /// Pieces asked for and not answered, in order.
     asked: VecDeque<Asked>,
     /// The number of the next piece to be asked for.
     next: u64,
+    /// Why no operation can begin any more.
     broken: Option<Error>,
 }
 
-struct Wires {
-    out: Lane,
-    back: Lane,
+struct Pipes {
+    /// What is written goes through it.
+    out: Filled,
+    /// What is read comes through it.
+    back: Filled,
     /// The peer's NIC has its ends, or will have.
     called: bool,
 }
 
 /// A pipe, and how many of its pages may be in use.
-struct Lane {
+struct Filled {
     pipe: Pipe,
     used: usize,
 }
@@ -85,22 +91,25 @@ struct UnderWay {
     /// Bytes asked for, and answered.
     asked: usize,
     answered: usize,
+    /// Why it failed, if a piece did: nothing more is asked for then.
     failed: Option<Error>,
 }
 
 struct Asked {
+    /// Where in the operation it begins, in bytes.
     at: usize,
+    /// How long it is.
     bytes: usize,
 }
 
-impl Asker {
-    pub(super) fn new(peer: Rank, queue: MappedQueue, invitation: Invitation) -> Self {
+impl Initiator {
+    pub(crate) fn new(peer: Rank, queue: Mapped<Queue>, invitation: Invitation) -> Self {
         Self {
             peer,
             queue,
             invitation,
             state: Mutex::new(State {
-                wires: None,
+                pipes: None,
                 under_way: VecDeque::new(),
                 asking: 0,
                 asked: VecDeque::new(),
@@ -111,19 +120,19 @@ impl Asker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Begins an operation; [`advance`](Self::advance) does it.
-    pub(super) fn begin(&self, core: &Core, operation: Operation) -> Result<(), Error> {
+    pub(crate) fn begin(&self, core: &Core, operation: Operation) -> Result<(), Error> {
         let mut state = self.state();
         if let Some(broken) = &state.broken {
             return Err(broken.clone());
         }
-        if state.wires.is_none() {
-            state.wires = Some(Wires {
-                out: Lane::new()?,
-                back: Lane::new()?,
+        if state.pipes.is_none() {
+            state.pipes = Some(Pipes {
+                out: Filled::new()?,
+                back: Filled::new()?,
                 called: false,
             });
         }
@@ -138,7 +147,7 @@ impl Asker {
     }
 
     /// Takes answers and asks for more; whether there was anything to do.
-    pub(super) fn advance(&self, core: &Core) -> bool {
+    pub(crate) fn advance(&self, core: &Core) -> bool {
         let mut state = self.state();
         let mut events = Vec::new();
         let mut moved = false;
@@ -149,12 +158,12 @@ impl Asker {
             let done = self.go_on(core, &mut state, &mut events, &mut moved, lost);
             if let Err(broken) = done {
                 state.end(broken.clone(), &mut events);
-                state.wires = None;
+                state.pipes = None;
                 state.broken = Some(broken);
             }
             let more = state.asking < state.under_way.len();
             self.queue.more.store(u64::from(more), Relaxed);
-            core.eager.set(self.peer, more);
+            core.held_up.set(self.peer, more);
             // Between the look and the word that there is more, an answer may have come.
             if more {
                 fence(SeqCst);
@@ -173,7 +182,7 @@ impl Asker {
     }
 
     /// Whether [`advance`](Self::advance) would find something.
-    pub(super) fn has_news(&self, core: &Core) -> bool {
+    pub(crate) fn has_news(&self, core: &Core) -> bool {
         let state = self.state();
         self.is_answered(&state)
             || !state.under_way.is_empty() && core.both_alive(self.peer).is_err()
@@ -224,7 +233,7 @@ impl Asker {
         };
         let &Asked { at, bytes } = piece;
         state.asked.pop_front();
-        let (Some(current), Some(wires)) = (state.under_way.front_mut(), &mut state.wires) else {
+        let (Some(current), Some(pipes)) = (state.under_way.front_mut(), &mut state.pipes) else {
             return Err(Error::Malformed {
                 peer: self.peer,
                 what: "an answer to a question that was not asked",
@@ -233,7 +242,7 @@ impl Asker {
         let Operation {
             way, remote, len, ..
         } = current.operation;
-        wires.lane(way).used -= pipe::pages(bytes);
+        pipes.to(way).used -= pipe::pages(bytes);
         let outcome: Result<(), Refusal> = answer.into();
         let outcome = outcome
             .map_err(|refusal| refusal.error(self.peer, remote.key, remote.offset, len as u64));
@@ -241,7 +250,7 @@ impl Asker {
             return outcome.map(|()| true);
         }
         if way == Way::In && answer == Answer::Done {
-            current.land(core, &wires.back.pipe, at, bytes)?;
+            current.land(core, &pipes.back.pipe, at, bytes)?;
         }
         current.answered += bytes;
         if let Err(error) = outcome {
@@ -261,25 +270,25 @@ impl Asker {
     /// Asks for the next piece, if there is one and room for it.
     fn ask(&self, core: &Core, state: &mut State, events: &mut Vec<Event>) -> Result<bool, Error> {
         let index = state.asking;
-        let (Some(current), Some(wires)) = (state.under_way.get_mut(index), &mut state.wires)
+        let (Some(current), Some(pipes)) = (state.under_way.get_mut(index), &mut state.pipes)
         else {
             return Ok(false);
         };
-        if current.failed.is_some() || !wires.call(&self.invitation, core.rank())? {
-            return Ok(false); // it ends with its last answer; or the peer's door is full
+        if current.failed.is_some() || !pipes.call(&self.invitation, core.rank())? {
+            return Ok(false); // it ends with its last answer; or the peer takes no call now
         }
         let Operation {
             way, remote, len, ..
         } = current.operation;
-        let lane = wires.lane(way);
+        let filled = pipes.to(way);
         let at = current.asked;
-        let bytes = lane.pipe.piece().min(len - at);
+        let bytes = filled.pipe.piece().min(len - at);
         let pages = pipe::pages(bytes);
-        if state.asked.len() == REQUESTS || lane.used + pages > lane.pipe.pages() {
+        if state.asked.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
             return Ok(false);
         }
         if way == Way::Out {
-            match current.load(core, &lane.pipe, at, bytes) {
+            match current.load(core, &filled.pipe, at, bytes) {
                 Ok(()) => {}
                 Err(Refusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
@@ -295,7 +304,7 @@ impl Asker {
                 }
             }
         }
-        lane.used += pages;
+        filled.used += pages;
         current.asked += bytes;
         let last = current.asked == len;
         let piece = Piece {
@@ -333,15 +342,15 @@ impl State {
     }
 }
 
-impl Wires {
-    fn lane(&mut self, way: Way) -> &mut Lane {
+impl Pipes {
+    fn to(&mut self, way: Way) -> &mut Filled {
         match way {
             Way::Out => &mut self.out,
             Way::In => &mut self.back,
         }
     }
 
-    /// Gives the peer's NIC its ends; `false` if that could not be now: its door is full, or
+    /// Gives the peer's NIC its ends; `false` if that could not be now: its listener is full, or
     /// gone, of which the peer's standing will tell.
     ///
     /// # Errors
@@ -361,7 +370,7 @@ impl Wires {
     }
 }
 
-impl Lane {
+impl Filled {
     fn new() -> Result<Self, Error> {
         let pipe = Pipe::new()?;
         Ok(Self { pipe, used: 0 })

@@ -6,20 +6,16 @@
 
 #![allow(unsafe_code)] // maps memory, and copies from addresses that may not be mapped
 
-use std::{
-    ptr,
-    ptr::NonNull,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::{ptr, ptr::NonNull, sync::OnceLock};
 
 use hydrant_conduit::memory::PAGE;
+use hydrant_smp::upon::SelfCopy;
+use parking_lot::Mutex;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::ring::Unpinnable;
-use crate::foreign::SelfCopy;
-
 /// A private copy of some pages.
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     base: NonNull<u8>,
     len: usize,
     /// Where in the first page the memory begins.
@@ -31,7 +27,7 @@ unsafe impl Send for Snapshot {}
 
 impl Snapshot {
     /// Copies memory, which need not be mapped: that is an error.
-    pub(super) fn take(addr: usize, len: usize) -> Result<Self, Unpinnable> {
+    pub(crate) fn take(addr: usize, len: usize) -> Result<Self, Unpinnable> {
         let lead = addr % PAGE;
         let mapped = (lead.checked_add(len))
             .and_then(|end| end.checked_next_multiple_of(PAGE))
@@ -61,7 +57,7 @@ impl Snapshot {
     }
 
     /// Where the copy is.
-    pub(super) fn addr(&self) -> usize {
+    pub(crate) fn addr(&self) -> usize {
         self.base.as_ptr().addr() + self.lead
     }
 }
@@ -80,8 +76,8 @@ fn by_the_kernel(addr: u64, copy: &mut [u8]) -> Result<(), Unpinnable> {
     let Some(pipe) = pipe else {
         return Err(Unpinnable::Other(libc::EMFILE));
     };
-    let pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
-    pipe.get(addr, copy).map_err(|()| Unpinnable::Address)
+    let pipe = pipe.lock();
+    pipe.get(addr, copy).map_err(|_| Unpinnable::Address)
 }
 
 #[cfg(test)]

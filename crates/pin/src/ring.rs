@@ -16,14 +16,14 @@ use hydrant_conduit::Error;
 use io_uring::{IoUring, opcode, squeue, types::Fd};
 
 /// Most entries of a table: the kernel's limit.
-pub(super) const MOST_ENTRIES: usize = 1 << 14;
+pub(crate) const MOST_ENTRIES: usize = 1 << 14;
 /// Pages that a ring takes itself. Kernels from 6.13 on count them as locked.
-pub(super) const OWN_PAGES: usize = 2;
+pub(crate) const OWN_PAGES: usize = 2;
 /// Most bytes of an entry: the kernel's limit.
-pub(super) const MOST_BYTES: usize = 1 << 30;
+pub(crate) const MOST_BYTES: usize = 1 << 30;
 
 /// A ring and its table.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     ring: IoUring,
     /// An operation did not end at once, and may not have ended yet.
     lost: bool,
@@ -31,7 +31,7 @@ pub(super) struct Ring {
 
 /// Why memory was not pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unpinnable {
+pub(crate) enum Unpinnable {
     /// It is not mapped, or not so that it could be written to.
     Address,
     /// More than may be pinned, or than there is.
@@ -45,7 +45,7 @@ impl Ring {
     ///
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
-    pub(super) fn new(entries: usize) -> Result<Self, Error> {
+    pub(crate) fn new(entries: usize) -> Result<Self, Error> {
         let ring = IoUring::builder().dontfork().build(4).map_err(absent)?;
         (ring.submitter().register_buffers_sparse(entries as u32)).map_err(|cause| {
             if cause.raw_os_error() == Some(libc::EINVAL) {
@@ -59,7 +59,7 @@ impl Ring {
     }
 
     /// Pins memory under an entry. The addresses need not be mapped: that is an error.
-    pub(super) fn pin(&self, entry: u32, addr: usize, len: usize) -> Result<(), Unpinnable> {
+    pub(crate) fn pin(&self, entry: u32, addr: usize, len: usize) -> Result<(), Unpinnable> {
         let buffer = libc::iovec {
             iov_base: std::ptr::without_provenance_mut(addr),
             iov_len: len,
@@ -83,7 +83,7 @@ impl Ring {
     }
 
     /// Empties an entry: its pages are no longer pinned.
-    pub(super) fn unpin(&self, entry: u32) {
+    pub(crate) fn unpin(&self, entry: u32) {
         let nothing = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -100,7 +100,7 @@ impl Ring {
     ///
     /// # Safety
     /// The pinned pages bear being written to there.
-    pub(super) unsafe fn pull(
+    pub(crate) unsafe fn pull(
         &mut self,
         pipe: &OwnedFd,
         entry: u32,
@@ -115,7 +115,7 @@ impl Ring {
     }
 
     /// Moves bytes from an entry into a pipe that has room for them.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         pipe: &OwnedFd,
         entry: u32,

@@ -1,10 +1,10 @@
 //! Ranks of one host as if a NIC that needs registration joined them: `smp+pin`.
 //!
-//! Messages go through the rings of [`Smp`](crate::Smp). Memory does not: each rank's segment is
+//! Messages go through the rings of [`Smp`](hydrant_smp::Smp). Memory does not: each rank's segment is
 //! its own, and a peer reaches only what was registered. Registering has the kernel pin the
 //! pages, as buffers of an `io_uring` (`ring`, `table`); a thread of each rank plays its NIC
 //! (`thread`). A write goes from the pinned pages of one rank through a pipe (`pipe`) into those of
-//! the other, a read the other way (`asker`), at the request of a queue in shared memory
+//! the other, a read the other way (`initiator`), at the request of a queue in shared memory
 //! (`queue`); keys are checked at each access and on both sides. What a key names are pages and
 //! not addresses: memory that was unmapped and mapped anew is not reached under an old key, but
 //! the old pages are, as with a NIC. `docs/pinned.md` says how far the likeness goes.
@@ -18,14 +18,15 @@
 
 #![allow(unsafe_code)] // a system call that libc alone knows
 
-mod asker;
+mod area;
 mod bare;
 mod conduit;
 mod core;
-mod door;
+mod initiator;
 mod limits;
+mod listener;
 mod pipe;
-pub(crate) mod queue;
+mod queue;
 mod ring;
 mod snapshot;
 mod table;
@@ -33,26 +34,21 @@ mod thread;
 
 use std::sync::Arc;
 
-use hydrant_conduit::{Caps, Error, Rank, Registration, Window, memory::Segment};
+use hydrant_conduit::{Caps, Conduit, Error, Rank, Registration, memory::Segment};
 use hydrant_launch::Bootstrap;
+use hydrant_smp::{Options, upon::join};
 
 use self::{
+    area::{COSTS, DESCRIPTORS, EXTRA},
     core::Core,
-    door::Door,
     limits::{Found, Limits},
+    listener::Listener,
     table::Table,
-};
-use crate::{
-    Options,
-    attach::{Nics, join},
-    layout::nic,
-    shared::Shared,
 };
 
 pub use bare::Bare;
 pub use conduit::Pinned;
 pub use table::MOST_EXTENTS;
-pub(crate) use thread::wake;
 
 /// Joins the ranks that `bootstrap` knows, all on this host. Collective.
 ///
@@ -70,18 +66,17 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         segment: 0,
         ..options.clone()
     };
-    let (smp, (table, door)) = join(bootstrap, &messages, Nics::Played, |shared| {
-        let extents = shared.shape.extents as usize;
-        let table = Table::new(rank, extents, Limits::here())?;
+    let (smp, (table, listener)) = join(bootstrap, &messages, EXTRA, DESCRIPTORS, |areas| {
+        let table = Table::new(rank, areas.extents(), Limits::here())?;
         if rank == Rank(0) {
-            let found = Found::by_trying(&table, shared.shape.ranks());
-            let told = card(shared, rank).store(nic::COSTS, found);
-            debug_assert!(told.is_ok(), "cards are as long as the layout says");
+            let found = Found::by_trying(&table, areas.ranks());
+            let stored = areas.of_rank(rank).store(COSTS, found);
+            debug_assert!(stored.is_ok(), "an area is as long as it was asked for");
         }
-        Ok((table, Door::open(&card(shared, rank))?))
+        Ok((table, Listener::open(&areas.of_rank(rank))?))
     })?;
-    let found: Found = (card(&smp.shared, Rank(0)).load(nic::COSTS))
-        .map_err(|_| Error::Unreachable("a card out of bounds".to_owned()))?;
+    let found: Found = (smp.areas().of_rank(Rank(0)).load(COSTS))
+        .map_err(|_| Error::Unreachable("an area out of bounds".to_owned()))?;
     let caps = Caps {
         name: "smp+pin",
         registration: Some(found.registration(INLINE)),
@@ -90,9 +85,9 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         // The kernel moves data between pinned pages and changes nothing there.
         atomics: None,
         segment: segment.window.len(),
-        ..smp.shared.caps.clone()
+        ..smp.caps().clone()
     };
-    Pinned::start(Arc::new(Core::new(smp, table)), door, segment, caps)
+    Pinned::start(Arc::new(Core::new(smp, table)), listener, segment, caps)
 }
 
 /// Whether this system plays NICs, and what registration costs with them.
@@ -102,11 +97,6 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
 pub fn probe() -> Result<Registration, Error> {
     let table = Table::new(Rank(0), MOST_EXTENTS, Limits::here())?;
     Ok(Found::by_trying(&table, 1).registration(INLINE))
-}
-
-/// The card of a rank's NIC.
-fn card(shared: &Shared, rank: Rank) -> Window {
-    (shared.mapping).window(shared.shape.nic(rank.index()), nic::BYTES)
 }
 
 /// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the

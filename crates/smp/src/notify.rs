@@ -1,9 +1,9 @@
 //! How a sleeping rank is woken.
 //!
-//! Every rank has a bell word. A thread that goes to sleep sets its bit (it *arms* the bell),
+//! Every rank has a notify word. A thread that goes to sleep sets its bit (it *arms* the word),
 //! looks once more whether there is something to do, and waits on the word as a futex.
-//! Whoever gave a rank something to do looks at its bell afterwards and, if it is armed,
-//! clears the bit and wakes the sleepers.
+//! Whoever gave a rank something to do notifies it: looks at its word afterwards and, if it is
+//! armed, clears the bit and wakes the sleepers.
 //!
 //! "Store, then look" on one side and "arm, then look" on the other need a full fence each,
 //! or both could miss. The sleeper pays for both: `membarrier` makes every running thread of
@@ -37,7 +37,7 @@ const ROOM: u32 = 8;
 /// what they asked for, and must not take back what the service thread asked for and sleeps on.
 const SERVICE_ROOM: u32 = 16;
 /// The bits that say who sleeps; those above count wakes, so that a sleeper that was woken
-/// before it slept sees another word than it expects, whoever armed the bell again since.
+/// before it slept sees another word than it expects, whoever armed the word again since.
 const SLEEPERS: u32 = OF_SERVICE | OF_APPLICATION;
 /// Those of the service thread, and those of application threads: what one asks for is taken back
 /// only with a wake of who asked for it.
@@ -51,7 +51,7 @@ const EVERYONE: u32 = u32::MAX;
 /// Sleeps end after this where nobody can be sure to be woken.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Who sleeps, as bits of the bell.
+/// Who sleeps, as bits of the notify word.
 #[derive(Clone, Copy)]
 pub(crate) enum Armed {
     /// Woken by messages, if no application thread sleeps.
@@ -71,93 +71,93 @@ pub(crate) fn enroll() -> bool {
 
 /// Called after a message was published: wakes whoever sleeps for it.
 #[inline]
-pub(crate) fn ring(bell: &AtomicU32) {
-    ring_for(bell, SLEEPERS);
+pub(crate) fn message(word: &AtomicU32) {
+    notify(word, SLEEPERS);
 }
 
 /// Called after a store that somebody may wait for: wakes application threads.
 #[inline]
-pub(crate) fn ring_for_memory(bell: &AtomicU32) {
-    ring_for(bell, APPLICATION);
+pub(crate) fn store(word: &AtomicU32) {
+    notify(word, APPLICATION);
 }
 
 /// Called after messages were taken from a ring: wakes whoever sleeps for the room, which may be
 /// application threads and the service thread, each for room of its own.
 #[inline]
-pub(crate) fn ring_for_room(bell: &AtomicU32) {
+pub(crate) fn room(word: &AtomicU32) {
     compiler_fence(SeqCst);
-    if bell.load(Relaxed) & (ROOM | SERVICE_ROOM) != 0 {
-        ring_for_room_armed(bell);
+    if word.load(Relaxed) & (ROOM | SERVICE_ROOM) != 0 {
+        room_armed(word);
     }
 }
 
 #[cold]
-fn ring_for_room_armed(bell: &AtomicU32) {
-    let armed = bell.load(SeqCst);
+fn room_armed(word: &AtomicU32) {
+    let armed = word.load(SeqCst);
     if armed & ROOM != 0 {
-        wake_application(bell);
+        wake_application(word);
     }
     if armed & SERVICE_ROOM != 0 {
-        wake_service(bell);
+        wake_service(word);
     }
 }
 
 #[inline]
-fn ring_for(bell: &AtomicU32, bits: u32) {
+fn notify(word: &AtomicU32, bits: u32) {
     // The processor may still reorder; the sleeper's membarrier sees to that.
     compiler_fence(SeqCst);
-    if bell.load(Relaxed) & bits != 0 {
-        ring_armed(bell);
+    if word.load(Relaxed) & bits != 0 {
+        notify_armed(word);
     }
 }
 
 #[cold]
-fn ring_armed(bell: &AtomicU32) {
-    let armed = bell.load(SeqCst);
+fn notify_armed(word: &AtomicU32) {
+    let armed = word.load(SeqCst);
     // The bit may be of a thread that went back to work: then the service is next.
-    if armed & APPLICATION != 0 && wake_application(bell) > 0 {
+    if armed & APPLICATION != 0 && wake_application(word) > 0 {
         return;
     }
     if armed & SERVICE != 0 {
-        wake_service(bell);
+        wake_service(word);
     }
 }
 
 /// How many slept.
-fn wake_application(bell: &AtomicU32) -> usize {
-    disarm(bell, OF_APPLICATION);
-    wake_bits(bell, APPLICATION)
+fn wake_application(word: &AtomicU32) -> usize {
+    disarm(word, OF_APPLICATION);
+    wake_bits(word, APPLICATION)
 }
 
-fn wake_service(bell: &AtomicU32) {
-    disarm(bell, OF_SERVICE);
-    wake_bits(bell, SERVICE);
+fn wake_service(word: &AtomicU32) {
+    disarm(word, OF_SERVICE);
+    wake_bits(word, SERVICE);
 }
 
 /// Wakes every sleeper.
-pub(crate) fn wake(bell: &AtomicU32) {
-    disarm(bell, SLEEPERS);
-    wake_bits(bell, EVERYONE);
+pub(crate) fn wake(word: &AtomicU32) {
+    disarm(word, SLEEPERS);
+    wake_bits(word, EVERYONE);
 }
 
 /// Clears bits and counts a wake.
-fn disarm(bell: &AtomicU32, bits: u32) {
+fn disarm(word: &AtomicU32, bits: u32) {
     let disarmed = |old: u32| Some((old & !bits).wrapping_add(WAKE));
-    let _ = bell.fetch_update(SeqCst, SeqCst, disarmed);
+    let _ = word.fetch_update(SeqCst, SeqCst, disarmed);
 }
 
 /// How many slept.
-fn wake_bits(bell: &AtomicU32, bits: u32) -> usize {
+fn wake_bits(word: &AtomicU32, bits: u32) -> usize {
     NonZeroU32::new(bits).map_or(0, |bits| {
-        futex::wake_bitset(bell, futex::Flags::empty(), i32::MAX as u32, bits).unwrap_or(0)
+        futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, bits).unwrap_or(0)
     })
 }
 
-/// Sleeps until rung, until `timeout`, or not at all if `ready` says so once the bell is
-/// armed. May end early. `room`: also rung when a peer takes messages out of a ring.
+/// Sleeps until notified, until `timeout`, or not at all if `ready` says so once the word is
+/// armed. May end early. `room`: also notified when a peer takes messages out of a ring.
 /// `asymmetric`: every rank has [`enroll`]ed.
 pub(crate) fn sleep(
-    bell: &AtomicU32,
+    word: &AtomicU32,
     armed: Armed,
     timeout: Option<Duration>,
     room: bool,
@@ -175,10 +175,10 @@ pub(crate) fn sleep(
         Armed::Application | Armed::Memory if room => bits | ROOM,
         _ => bits,
     };
-    let expected = bell.fetch_or(bits, SeqCst) | bits;
+    let expected = word.fetch_or(bits, SeqCst) | bits;
     let fenced = asymmetric && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     fence(SeqCst);
-    // A bit that stays set after "ready" only costs the next ringer a needless wake.
+    // A bit that stays set after "ready" only costs the next who notifies a needless wake.
     if ready() {
         return;
     }
@@ -192,9 +192,9 @@ pub(crate) fn sleep(
         now.checked_add(Timespec::try_from(timeout).ok()?)
     });
     let class = NonZeroU32::new(class).unwrap_or(NonZeroU32::MIN);
-    // An error means woken, late, or that the bell changed: all are reasons to look again.
+    // An error means woken, late, or that the word changed: all are reasons to look again.
     let _ = futex::wait_bitset(
-        bell,
+        word,
         futex::Flags::empty(),
         expected,
         deadline.as_ref(),
@@ -212,19 +212,19 @@ mod tests {
     #[test]
     fn no_wake_is_lost() {
         let asymmetric = enroll();
-        let bells = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let turns = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         const ROUNDS: u32 = 20_000;
         thread::scope(|scope| {
             for me in 0..2 {
-                let (bells, turns) = (Arc::clone(&bells), Arc::clone(&turns));
+                let (words, turns) = (Arc::clone(&words), Arc::clone(&turns));
                 scope.spawn(move || {
                     for round in 1..=ROUNDS {
                         let expected = if me == 0 { round - 1 } else { round };
                         let mut arrived = || turns[me].load(Relaxed) >= expected;
                         while !arrived() {
                             sleep(
-                                &bells[me],
+                                &words[me],
                                 Armed::Application,
                                 None,
                                 false,
@@ -233,40 +233,40 @@ mod tests {
                             );
                         }
                         turns[1 - me].store(round, Relaxed);
-                        ring(&bells[1 - me]);
+                        message(&words[1 - me]);
                     }
                 });
             }
         });
     }
 
-    /// Whether a ring woke the application alone, given that both had time to fall asleep.
+    /// Whether a message woke the application alone, given that both had time to fall asleep.
     fn woke_the_application_alone() -> bool {
-        let bell = AtomicU32::new(0);
+        let word = AtomicU32::new(0);
         thread::scope(|scope| {
             scope.spawn(|| {
-                while bell.load(SeqCst) & APPLICATION == 0 {
+                while word.load(SeqCst) & APPLICATION == 0 {
                     thread::yield_now();
                 }
                 thread::sleep(Duration::from_millis(10));
                 let long = Some(Duration::from_millis(200));
-                sleep(&bell, Armed::Service, long, false, true, &mut || false);
+                sleep(&word, Armed::Service, long, false, true, &mut || false);
             });
-            sleep(&bell, Armed::Application, None, false, true, &mut || {
+            sleep(&word, Armed::Application, None, false, true, &mut || {
                 scope.spawn(|| {
-                    while bell.load(SeqCst) & SERVICE == 0 {
+                    while word.load(SeqCst) & SERVICE == 0 {
                         thread::yield_now();
                     }
                     thread::sleep(Duration::from_millis(20));
-                    ring(&bell);
+                    message(&word);
                 });
                 false
             });
         });
-        bell.load(SeqCst) & SERVICE != 0
+        word.load(SeqCst) & SERVICE != 0
     }
 
-    /// On a busy machine a thread may not have slept yet, and then both are rung for.
+    /// On a busy machine a thread may not have slept yet, and then both are woken.
     #[test]
     fn messages_wake_the_application_first() {
         assert!((0..50).any(|_| woke_the_application_alone()));
@@ -278,24 +278,24 @@ mod tests {
     fn the_service_is_told_of_room_whoever_is_woken_meanwhile() {
         let asymmetric = enroll();
         for application in [false, true] {
-            let bell = AtomicU32::new(0);
+            let word = AtomicU32::new(0);
             let room = AtomicU32::new(0);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let mut there = || room.load(SeqCst) != 0;
                     while !there() {
-                        sleep(&bell, Armed::Service, None, true, asymmetric, &mut there);
+                        sleep(&word, Armed::Service, None, true, asymmetric, &mut there);
                     }
                 });
                 let arm_of = |bit| {
-                    while bell.load(SeqCst) & bit == 0 {
+                    while word.load(SeqCst) & bit == 0 {
                         thread::yield_now();
                     }
                 };
                 arm_of(SERVICE);
                 scope.spawn(|| {
                     sleep(
-                        &bell,
+                        &word,
                         Armed::Application,
                         None,
                         application,
@@ -306,9 +306,9 @@ mod tests {
                 arm_of(APPLICATION);
                 // Until it is the application that is woken, and it alone.
                 thread::sleep(Duration::from_millis(20));
-                ring(&bell);
+                message(&word);
                 room.store(1, SeqCst);
-                ring_for_room(&bell);
+                super::room(&word);
             });
         }
     }

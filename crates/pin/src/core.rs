@@ -1,63 +1,74 @@
 //! What the caller's threads and the NIC's share.
 
 use std::sync::{
-    Mutex, MutexGuard, OnceLock, PoisonError,
+    OnceLock,
     atomic::{
         AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 
-use hydrant_conduit::{Error, Membership, Rank, Sink, Standing, Ticket};
+use hydrant_conduit::{Conduit, Error, Membership, Rank, Sink, Standing, Ticket};
+use hydrant_smp::{
+    Smp,
+    upon::{self, Latch, Mapped},
+};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{
-    asker::{Asker, Operation},
-    card,
-    door::{Caller, Invitation},
+use crate::{
+    initiator::{Initiator, Operation},
+    listener::{Caller, Invitation},
+    queue::Queue,
     table::Table,
 };
-use crate::{Smp, bell, latch::Latch, mapping::MappedQueue};
-
 /// What the caller's threads and the NIC's share.
-pub(super) struct Core {
-    pub(super) smp: Smp,
-    pub(super) table: Table,
-    askers: Vec<OnceLock<Box<Asker>>>,
-    /// Peers with whom operations are under way, and with whom there are some that wait for
-    /// room.
-    pub(super) busy: Ranks,
-    pub(super) eager: Ranks,
-    /// What is to be handed up, and who is handing up.
+pub(crate) struct Core {
+    /// The conduit below: messages, standings and sleep.
+    pub(crate) smp: Smp,
+    /// What is registered here.
+    pub(crate) table: Table,
+    /// What this rank asks of each peer, by rank; made when it first asks.
+    initiators: Vec<OnceLock<Box<Initiator>>>,
+    /// Peers with whom operations are under way: set when one begins, cleared when none is left.
+    pub(crate) busy: Ranks,
+    /// Those of them with whom some operation waits for room: the NIC's thread goes on with it.
+    pub(crate) held_up: Ranks,
+    /// What happened to operations, until a poll delivers it.
     events: Mutex<Vec<Event>>,
-    handing: Latch<()>,
-    /// Operations whose end was not handed up yet.
+    /// Held by the thread that delivers, so that events are delivered in order.
+    delivering: Latch<()>,
+    /// Operations whose end was not delivered yet. Counted up by who begins one.
     open: AtomicUsize,
+    /// Counts operations, for their tickets.
     tickets: AtomicU64,
+    /// Who called since the NIC's thread last looked.
     callers: Mutex<Vec<Caller>>,
+    /// Whether there are such.
     called: AtomicBool,
+    /// Whether the NIC's thread is to end. Set once, when the conduit is dropped.
     stopped: AtomicBool,
 }
 
 /// What happened to an operation.
-pub(super) enum Event {
+pub(crate) enum Event {
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
 }
 
 /// A set of ranks.
-pub(super) struct Ranks(Vec<AtomicU64>);
+pub(crate) struct Ranks(Vec<AtomicU64>);
 
 impl Core {
-    pub(super) fn new(smp: Smp, table: Table) -> Self {
-        let ranks = smp.shared.shape.ranks();
+    pub(crate) fn new(smp: Smp, table: Table) -> Self {
+        let ranks = smp.size() as usize;
         Self {
             smp,
             table,
-            askers: (0..ranks).map(|_| OnceLock::new()).collect(),
+            initiators: (0..ranks).map(|_| OnceLock::new()).collect(),
             busy: Ranks::new(ranks),
-            eager: Ranks::new(ranks),
+            held_up: Ranks::new(ranks),
             events: Mutex::new(Vec::new()),
-            handing: Latch::new(()),
+            delivering: Latch::new(()),
             open: AtomicUsize::new(0),
             tickets: AtomicU64::new(0),
             callers: Mutex::new(Vec::new()),
@@ -66,118 +77,120 @@ impl Core {
         }
     }
 
-    pub(super) fn rank(&self) -> Rank {
-        self.smp.shared.rank
+    pub(crate) fn rank(&self) -> Rank {
+        self.smp.rank()
     }
 
-    pub(super) fn ranks(&self) -> usize {
-        self.smp.shared.shape.ranks()
+    pub(crate) fn ranks(&self) -> usize {
+        self.smp.size() as usize
     }
 
-    pub(super) fn alive(&self, peer: Rank) -> Result<(), Error> {
-        self.smp.shared.alive(peer)
+    pub(crate) fn alive(&self, peer: Rank) -> Result<(), Error> {
+        self.smp.alive(peer)
     }
 
     /// # Errors
     /// [`Error::PeerLost`] unless the peer and this rank take part.
-    pub(super) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
-        self.smp.shared.both_alive(peer)
+    pub(crate) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
+        self.smp.both_alive(peer)
     }
 
-    pub(super) fn standing(&self, peer: Rank) -> Standing {
-        self.smp.shared.standing(peer)
+    pub(crate) fn standing(&self, peer: Rank) -> Standing {
+        self.smp.standing(peer)
     }
 
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.smp.changes()
     }
 
     /// Where `from` asks the NIC of `to`.
-    pub(super) fn queue(&self, to: Rank, from: Rank) -> MappedQueue {
-        let shared = &self.smp.shared;
-        (shared.mapping).queue(shared.shape.queue(to.index(), from.index()))
+    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<Queue> {
+        self.smp.areas().of_pair(to, from)
     }
 
-    /// The bell of a rank's threads.
-    pub(super) fn door(&self, rank: Rank) -> &AtomicU32 {
-        &self.smp.shared.doors[rank.index()].bits
+    /// Wakes who sleeps in a rank's wait.
+    pub(crate) fn notify(&self, rank: Rank) {
+        self.smp.notify_message(rank);
     }
 
-    /// The bell of the own NIC.
-    pub(super) fn bell(&self) -> &AtomicU32 {
-        &self.smp.shared.nics[self.rank().index()]
+    /// What the own NIC's thread sleeps on.
+    pub(crate) fn wake_word(&self) -> &AtomicU32 {
+        self.smp.area_wake_word(self.rank())
     }
 
-    pub(super) fn wake_nic(&self, rank: Rank) {
-        self.smp.shared.wake_nic(rank);
+    /// Wakes a NIC if it sleeps. Called after what it is to see was stored.
+    pub(crate) fn wake_nic(&self, rank: Rank) {
+        upon::wake(self.smp.area_wake_word(rank));
     }
 
     /// Whether NICs and ranks have fewer cores than would keep them all running.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         2 * self.ranks() > cores
     }
 
-    pub(super) fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Relaxed))
     }
 
     /// An operation with this peer begins.
-    pub(super) fn begun(&self, peer: Rank) {
+    pub(crate) fn begun(&self, peer: Rank) {
         self.open.fetch_add(1, Relaxed);
         self.busy.set(peer, true);
     }
 
     /// Begins an operation with a peer, and does what can be done now.
-    pub(super) fn post(&self, peer: Rank, operation: Operation) -> Result<(), Error> {
-        let asker = self.askers[peer.index()].get_or_init(|| {
-            let shared = &self.smp.shared;
-            let invitation = Invitation::read(&card(shared, peer));
+    pub(crate) fn post(&self, peer: Rank, operation: Operation) -> Result<(), Error> {
+        let initiator = self.initiators[peer.index()].get_or_init(|| {
+            let invitation = Invitation::read(&self.smp.areas().of_rank(peer));
             let queue = self.queue(peer, self.rank());
-            Box::new(Asker::new(peer, queue, invitation))
+            Box::new(Initiator::new(peer, queue, invitation))
         });
-        asker.begin(self, operation)?;
-        asker.advance(self);
+        initiator.begin(self, operation)?;
+        initiator.advance(self);
         Ok(())
     }
 
-    /// Keeps what happened until it is handed up.
-    pub(super) fn keep(&self, events: Vec<Event>) {
+    /// Keeps what happened until it is delivered.
+    pub(crate) fn keep(&self, events: Vec<Event>) {
         if !events.is_empty() {
             self.events().extend(events);
             // It may be another thread's operation, and that one asleep.
-            bell::ring(self.door(self.rank()));
+            self.notify(self.rank());
         }
     }
 
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock()
     }
 
-    fn asker(&self, rank: usize) -> Option<&Asker> {
-        self.askers.get(rank)?.get().map(|asker| &**asker)
+    fn initiator(&self, rank: usize) -> Option<&Initiator> {
+        self.initiators
+            .get(rank)?
+            .get()
+            .map(|initiator| &**initiator)
     }
 
     /// Whether an operation is open.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open.load(Relaxed) != 0
     }
 
-    /// Hands up what happened: how many operations ended. `patient`: also if another thread is
-    /// handing up.
-    pub(super) fn hand_up(&self, sink: &mut dyn Sink, patient: bool) -> usize {
+    /// Delivers what happened: how many operations ended. `patient`: also if another thread is
+    /// at it, once that is done.
+    pub(crate) fn deliver(&self, sink: &mut dyn Sink, patient: bool) -> usize {
         // One at a time, so that what happened is told in order.
         let _turn = if patient {
-            self.handing.lock()
+            self.delivering.lock()
         } else {
-            match self.handing.try_lock() {
+            match self.delivering.try_lock() {
                 Some(turn) => turn,
                 None => return 0,
             }
         };
-        for asker in self.busy.iter().filter_map(|rank| self.asker(rank)) {
-            asker.advance(self);
+        for initiator in self.busy.iter().filter_map(|rank| self.initiator(rank)) {
+            initiator.advance(self);
         }
         let events = std::mem::take(&mut *self.events());
         let mut ended = 0;
@@ -194,73 +207,73 @@ impl Core {
         ended
     }
 
-    /// Whether there is something to hand up. What another thread was handing up has been told
-    /// when this returns.
-    pub(super) fn has_news(&self) -> bool {
-        let _turn = self.handing.lock();
+    /// Whether there is something to deliver. What another thread was delivering has been
+    /// delivered when this returns.
+    pub(crate) fn has_news(&self) -> bool {
+        let _turn = self.delivering.lock();
         self.is_open()
             && (!self.events().is_empty()
                 || (self.busy.iter())
-                    .filter_map(|rank| self.asker(rank))
-                    .any(|asker| asker.has_news(self)))
+                    .filter_map(|rank| self.initiator(rank))
+                    .any(|initiator| initiator.has_news(self)))
     }
 
     /// Goes on with what there was no room for; whether there was anything to do.
-    pub(super) fn go_on(&self) -> bool {
+    pub(crate) fn go_on(&self) -> bool {
         let mut moved = false;
-        for asker in self.eager.iter().filter_map(|rank| self.asker(rank)) {
-            moved |= asker.advance(self);
+        for initiator in self.held_up.iter().filter_map(|rank| self.initiator(rank)) {
+            moved |= initiator.advance(self);
         }
         moved
     }
 
     /// Whether [`go_on`](Self::go_on) would find something.
-    pub(super) fn can_go_on(&self) -> bool {
-        (self.eager.iter())
-            .filter_map(|rank| self.asker(rank))
-            .any(|asker| asker.has_news(self))
+    pub(crate) fn can_go_on(&self) -> bool {
+        (self.held_up.iter())
+            .filter_map(|rank| self.initiator(rank))
+            .any(|initiator| initiator.has_news(self))
     }
 
     /// Ends what waits for peers that ended, and closes the pipes to them: to all, if this rank
     /// has ended itself.
-    pub(super) fn forget_the_lost(&self) {
+    pub(crate) fn forget_the_lost(&self) {
         for rank in (0..self.ranks() as u32).map(Rank) {
             if self.both_alive(rank).is_err()
-                && let Some(asker) = self.asker(rank.index())
+                && let Some(initiator) = self.initiator(rank.index())
             {
-                asker.advance(self);
+                initiator.advance(self);
             }
         }
     }
 
     /// Somebody wants to reach memory here.
-    pub(super) fn call(&self, caller: Caller) {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn call(&self, caller: Caller) {
+        let mut callers = self.callers.lock();
         callers.push(caller);
         self.called.store(true, Release);
         drop(callers);
         self.wake_nic(self.rank());
     }
 
-    pub(super) fn has_callers(&self) -> bool {
+    pub(crate) fn has_callers(&self) -> bool {
         self.called.load(Acquire)
     }
 
-    pub(super) fn callers(&self) -> Vec<Caller> {
+    pub(crate) fn callers(&self) -> Vec<Caller> {
         if !self.has_callers() {
             return Vec::new();
         }
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.callers.lock();
         self.called.store(false, Release);
         std::mem::take(&mut callers)
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(SeqCst)
     }
 
     /// Ends the NIC's thread.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.wake_nic(self.rank());
     }
@@ -271,7 +284,7 @@ impl Ranks {
         Self((0..ranks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    pub(super) fn set(&self, rank: Rank, present: bool) {
+    pub(crate) fn set(&self, rank: Rank, present: bool) {
         let (word, bit) = (&self.0[rank.index() / 64], 1 << (rank.index() % 64));
         if (word.load(Relaxed) & bit != 0) == present {
             return;
@@ -283,7 +296,7 @@ impl Ranks {
         }
     }
 
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.0.iter().any(|word| word.load(Acquire) != 0)
     }
 

@@ -2,48 +2,46 @@
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
     Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment},
 };
+use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
+use parking_lot::Mutex;
 
-use super::{
+use crate::{
     INLINE,
-    asker::{Local, Operation},
     core::Core,
-    door,
+    initiator::{Local, Operation},
+    listener::Listener,
     pipe::{Pipe, discard},
     spawn,
     table::{Refusal, Span},
     thread,
 };
-use crate::{
-    foreign::{self, SelfCopy, Way},
-    mapping::available_memory,
-};
-
 /// The conduit of ranks whose memory is reached through played NICs.
 pub struct Pinned {
+    /// What the threads share.
     core: Arc<Core>,
+    /// What the conduit can do.
     caps: Caps,
+    /// The rank's own segment.
     segment: Segment,
     /// For operations with the own rank.
     loopback: Mutex<Option<Pipe>>,
-    door: Arc<door::Door>,
+    /// Where peers call that want to reach memory here.
+    listener: Arc<Listener>,
+    /// The thread that plays the NIC, and the one that takes calls; joined when this is dropped.
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pinned {
-    pub(super) fn start(
+    pub(crate) fn start(
         core: Arc<Core>,
-        door: door::Door,
+        listener: Listener,
         segment: Segment,
         caps: Caps,
     ) -> Result<Self, Error> {
@@ -52,19 +50,19 @@ impl Pinned {
             caps,
             segment,
             loopback: Mutex::new(None),
-            door: Arc::new(door),
+            listener: Arc::new(listener),
             threads: Vec::new(),
         };
         let core = Arc::clone(&pinned.core);
         let nic = spawn("hydrant-nic", move || thread::run(&core))?;
         pinned.threads.push(nic);
-        let (core, door) = (Arc::clone(&pinned.core), Arc::clone(&pinned.door));
-        let door = spawn("hydrant-door", move || {
-            while let Some(caller) = door.next() {
+        let (core, listener) = (Arc::clone(&pinned.core), Arc::clone(&pinned.listener));
+        let calls = spawn("hydrant-calls", move || {
+            while let Some(caller) = listener.next() {
                 core.call(caller);
             }
         })?;
-        pinned.threads.push(door);
+        pinned.threads.push(calls);
         Ok(pinned)
     }
 
@@ -137,7 +135,7 @@ impl Pinned {
             len,
             ..
         } = operation;
-        let mut loopback = self.loopback.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loopback = self.loopback.lock();
         let pipe = match &mut *loopback {
             Some(pipe) => pipe,
             none => none.insert(Pipe::new()?),
@@ -191,8 +189,8 @@ impl Pinned {
         len: usize,
     ) -> Result<Posted, Error> {
         // SAFETY: handed on.
-        let copied = match unsafe { foreign::copy(std::process::id(), way, local, addr, len) } {
-            Err(foreign::Refusal::Forbidden) => {
+        let copied = match unsafe { upon::copy(std::process::id(), way, local, addr, len) } {
+            Err(upon::Refusal::Forbidden) => {
                 let pipe = SelfCopy::new()?;
                 match way {
                     // SAFETY: readable for `len` bytes, and the change of what is at the address
@@ -205,9 +203,9 @@ impl Pinned {
                     }
                 }
             }
-            copied => copied.map_err(drop),
+            copied => copied.map_err(|_| BadAddress),
         };
-        copied.map_err(|()| Error::BadAddress {
+        copied.map_err(|BadAddress| Error::BadAddress {
             peer: self.core.rank(),
             addr,
             len: len as u64,
@@ -216,7 +214,7 @@ impl Pinned {
     }
 }
 
-// SAFETY: 1. An asker forgets an operation before it keeps the event of its end, under a ticket
+// SAFETY: 1. An initiator forgets an operation before it keeps the event of its end, under a ticket
 //            counted up; what the own rank does is done when the call returns.
 //         2. The NIC's thread moves data only from and to pages of the table, which checks key,
 //            range and permission, and waits for who uses an extent before it is gone.
@@ -273,14 +271,14 @@ unsafe impl Conduit for Pinned {
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         let count = self.core.smp.poll(sink);
         if self.core.is_open() {
-            count + self.core.hand_up(sink, false)
+            count + self.core.deliver(sink, false)
         } else {
             count
         }
     }
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
-        self.core.smp.drain(sink) + self.core.hand_up(sink, true)
+        self.core.smp.drain(sink) + self.core.deliver(sink, true)
     }
 }
 
@@ -366,7 +364,7 @@ impl Clock for Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         self.core.stop();
-        self.door.shut();
+        self.listener.shut();
         for thread in self.threads.drain(..) {
             // One that panicked has said so.
             let _ = thread.join();

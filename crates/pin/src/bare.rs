@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Error, Rank};
 
-use super::{limits::Limits, ring::Ring};
+use crate::{limits::Limits, ring::Ring};
 
 /// An `io_uring` whose table of registered buffers has one entry.
 pub struct Bare(Ring);

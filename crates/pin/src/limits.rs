@@ -9,7 +9,7 @@ use hydrant_conduit::{
     memory::{PAGE, memlock, pinnable},
 };
 
-use super::{
+use crate::{
     ring::{MOST_BYTES, OWN_PAGES, Unpinnable},
     table::{SHARDS, Table},
 };
@@ -19,7 +19,7 @@ const PLENTY: u64 = 64 << 20;
 
 /// What may be pinned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// `RLIMIT_MEMLOCK`, if it applies to this process. The kernel counts all that a user
     /// pins for `io_uring` against it, in whatever process.
     locked: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Those of this process.
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         Self {
             locked: memlock(),
             physical: pinnable(),
@@ -37,7 +37,7 @@ impl Limits {
     }
 
     /// Bytes that each of so many ranks of this host may pin.
-    pub(super) fn share(&self, ranks: usize) -> usize {
+    pub(crate) fn share(&self, ranks: usize) -> usize {
         let ranks = ranks.max(1) as u64;
         let physical = self.physical / ranks;
         let rings = (self.rings() * OWN_PAGES * PAGE) as u64;
@@ -46,7 +46,7 @@ impl Limits {
     }
 
     /// Rings that a rank has: few where each takes of what little may be locked.
-    pub(super) fn rings(&self) -> usize {
+    pub(crate) fn rings(&self) -> usize {
         if self.locked.is_none_or(|locked| locked > PLENTY) {
             SHARDS
         } else {
@@ -55,7 +55,7 @@ impl Limits {
     }
 
     /// Why memory of a rank was not pinned.
-    pub(super) fn refused(&self, cause: Unpinnable, rank: Rank, addr: usize, len: usize) -> Error {
+    pub(crate) fn refused(&self, cause: Unpinnable, rank: Rank, addr: usize, len: usize) -> Error {
         match cause {
             Unpinnable::Address => Error::BadAddress {
                 peer: rank,
@@ -90,7 +90,7 @@ impl Limits {
 /// What rank 0 finds and tells the others: all ranks are to say the same.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// For each operation and each page, of registering and of deregistering.
     register: [f64; 2],
     deregister: [f64; 2],
@@ -101,7 +101,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Costs are measured now, in a millisecond or two.
-    pub(super) fn by_trying(table: &Table, ranks: usize) -> Self {
+    pub(crate) fn by_trying(table: &Table, ranks: usize) -> Self {
         let (register, deregister, copy) = measure(table).unwrap_or(UNKNOWN);
         Self {
             register: [register.per_op_ns, register.per_page_ns],
@@ -112,7 +112,7 @@ impl Found {
     }
 
     /// What the network says of registration.
-    pub(super) fn registration(&self, inline: usize) -> Registration {
+    pub(crate) fn registration(&self, inline: usize) -> Registration {
         let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
             per_op_ns,
             per_page_ns,

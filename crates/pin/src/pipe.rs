@@ -1,4 +1,4 @@
-//! Pipes: the wires between NICs.
+//! Pipes: the pipes between NICs.
 //!
 //! Bytes go from pinned pages into a pipe and out of it into other pinned pages. The kernel
 //! does both at once, without a worker of its own, as long as there is room, or data: who
@@ -21,18 +21,18 @@ use rustix::{
 const WANTED: usize = 256 << 10;
 
 /// Most bytes of a piece. Small enough to stay in a core's cache between going in and out.
-pub(super) const PIECE: usize = 64 << 10;
+pub(crate) const PIECE: usize = 64 << 10;
 
 /// A pipe. Both ends are held on each side, so that nobody is signalled when a peer dies, and
 /// both are one descriptor, for each rank has pipes to all others.
-pub(super) struct Pipe {
-    pub(super) ends: OwnedFd,
+pub(crate) struct Pipe {
+    pub(crate) ends: OwnedFd,
     /// Pages it holds. A piece takes as many as it has, rounded up, wherever it begins.
     pages: usize,
 }
 
 impl Pipe {
-    pub(super) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let failed = |cause| Error::system("making a pipe", cause);
         let (read, _write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         // Only as a file can a pipe be opened for both; its ends are not needed then.
@@ -50,12 +50,12 @@ impl Pipe {
     }
 
     /// Pages that it holds.
-    pub(super) fn pages(&self) -> usize {
+    pub(crate) fn pages(&self) -> usize {
         self.pages
     }
 
     /// Most bytes that go through at once.
-    pub(super) fn piece(&self) -> usize {
+    pub(crate) fn piece(&self) -> usize {
         PIECE.min(self.pages * PAGE)
     }
 
@@ -64,7 +64,7 @@ impl Pipe {
     ///
     /// # Safety
     /// `from` is readable for `len` bytes, or not mapped.
-    pub(super) unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
+    pub(crate) unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
         // SAFETY: the kernel reads at the address, or says EFAULT.
         let count = unsafe { libc::write(self.ends.as_raw_fd(), from.cast(), len) };
         if usize::try_from(count) == Ok(len) {
@@ -78,7 +78,7 @@ impl Pipe {
 }
 
 /// Throws away what is in a pipe: so many bytes, or fewer if there are no more.
-pub(super) fn discard(pipe: &OwnedFd, mut bytes: usize) {
+pub(crate) fn discard(pipe: &OwnedFd, mut bytes: usize) {
     let mut sink = [0_u8; PAGE];
     while bytes > 0 {
         let most = bytes.min(PAGE);
@@ -92,7 +92,7 @@ pub(super) fn discard(pipe: &OwnedFd, mut bytes: usize) {
 }
 
 /// Pages of a pipe that a piece may take.
-pub(super) fn pages(bytes: usize) -> usize {
+pub(crate) fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE)
 }
 
