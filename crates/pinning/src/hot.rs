@@ -5,12 +5,15 @@
 //! different peers, and of different buckets, share no line. What is not a hit goes to the
 //! [`Engine`](crate::Engine), behind the lock of the layer above.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::{Arc, OnceLock};
 
-use crate::{Geometry, table::Table};
+use crate::{
+    Geometry,
+    table::{
+        Table,
+        sync::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// Peers whose tables are found by one pointer.
 const GROUP: usize = 64;

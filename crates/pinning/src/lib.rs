@@ -35,6 +35,8 @@ mod engine;
 mod error;
 mod geometry;
 mod hot;
+#[cfg(all(test, loom))]
+mod model;
 mod strategy;
 pub mod table;
 pub mod wire;
