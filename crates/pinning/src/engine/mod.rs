@@ -22,6 +22,7 @@
 mod agree;
 mod audit;
 mod context;
+mod impossible;
 mod initiator;
 mod local;
 mod operation;
@@ -110,6 +111,7 @@ impl Engine {
             lent: served.lent,
             recalled: served.recalled,
             refused: own.refused + served.refused,
+            faults: self.common.faults(),
             ..own
         }
     }
@@ -202,8 +204,11 @@ impl Engine {
             Message::Revoked { id, runs } => target.revoked_by(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
-        if let (Err(cause), Some(answered)) = (&outcome, answered) {
-            initiator.fail_answered(from, answered, cause, cx);
+        if let Err(cause) = &outcome {
+            cx.common.count_fault();
+            if let Some(answered) = answered {
+                initiator.fail_answered(from, answered, cause, cx);
+            }
         }
         self.pump(out);
         outcome

@@ -33,4 +33,6 @@ pub struct Stats {
     pub recalled: u64,
     /// Runs that could not be registered.
     pub refused: u64,
+    /// Messages of peers that kept no rule, or named what is not there.
+    pub faults: u64,
 }

@@ -167,7 +167,8 @@ fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
         Action::Done { op: 1, result } => is_wrong(result),
         _ => false,
     });
-    is_wrong(&outcome) && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
+    let counted = engine.stats().faults == 1;
+    is_wrong(&outcome) && counted && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
 }
 
 #[test]
@@ -474,4 +475,46 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
     }
     engine.audit(&[]).expect("all counts agree");
     assert!(near(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+}
+
+#[test]
+fn an_answer_to_nothing_is_a_fault_of_the_peer() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    let refused = None;
+    let runs = || {
+        vec![Run {
+            first: 100,
+            count: 1,
+        }]
+    };
+    let messages = [
+        Message::Stored { id: 9, refused },
+        Message::Pulled { id: 9, refused },
+        Message::Fetched {
+            id: 9,
+            refused,
+            len: 8,
+        },
+        Message::Granted(Granted {
+            id: 9,
+            ..Granted::default()
+        }),
+        Message::Revoked {
+            id: 9,
+            runs: Vec::new(),
+        },
+        Message::Release {
+            runs: runs(),
+            unpin: false,
+        },
+    ];
+    for (faults, message) in (1..).zip(messages) {
+        let mut out = Decisions::default();
+        let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+        let is_named = matches!(outcome, Err(crate::Error::Malformed { peer: 1, .. }));
+        assert!(is_named, "{outcome:?}");
+        assert!(out.is_empty(), "{out:?}");
+        assert_eq!(engine.stats().faults, faults);
+    }
+    engine.audit(&[]).expect("all counts agree");
 }

@@ -35,18 +35,23 @@ impl Initiator {
             Answered::Move(id) => {
                 let far = self.fars.get_mut(&from);
                 let Some(asked) = far.and_then(|far| far.answered(id, 0)) else {
+                    // It answers nothing of this rank's: that was what was wrong.
                     return;
                 };
-                for (piece, _) in asked.waiters {
-                    // Nothing of it is under way but moves, which will not find it.
-                    self.with_piece(piece, |piece| piece.failed = Some(cause.clone()));
-                    self.end_piece(piece, cx);
+                for (id, _) in asked.waiters {
+                    // A piece may wait for several runs of one move, and ends once. Nothing of it
+                    // is under way but other moves, which will not find it.
+                    if let Some(piece) = self.pieces.get_mut(&id) {
+                        piece.failed = Some(cause.clone());
+                        self.end_piece(id, cx);
+                    }
                 }
                 self.firehoses_free(from, cx);
             }
             Answered::Leg(leg) => {
                 let Some(Leg::Chunk { piece, .. } | Leg::Pull(piece)) = self.leg_of(from, leg)
                 else {
+                    // It answers nothing of this rank's: that was what was wrong.
                     return;
                 };
                 self.legs.remove(&leg);

@@ -105,12 +105,12 @@ impl Initiator {
         }
     }
 
-    /// A hit that somebody waits for gave back a firehose.
+    /// A hit that somebody waits for gave back a firehose, if it held one.
     pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut Context<'_>) {
         if let Some(far) = self.fars.get_mut(&peer) {
             far.released(slot);
+            self.firehoses_free(peer, cx);
         }
-        self.firehoses_free(peer, cx);
     }
 
     /// What begins missed: a hit may have held a firehose for a moment, and told nobody.

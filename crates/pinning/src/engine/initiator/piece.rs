@@ -5,6 +5,7 @@ use super::{
     Context, Initiator, Leg, Operation,
     firehoses::Reach,
 };
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Error, Message, Refusal, Region, Run,
     strategy::{After, Local as LocalPolicy, Remote},
@@ -82,6 +83,7 @@ impl Initiator {
     /// Cuts the next piece off and starts it.
     fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
+            impossible("a piece is cut off an operation that is over");
             return false;
         };
         let Operation {
@@ -132,7 +134,7 @@ impl Initiator {
 
     fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a piece starts after its end");
         };
         let pulls = !piece.put && !cx.config().reads;
         let small = piece.len <= cx.config().ride as u64;
@@ -156,10 +158,10 @@ impl Initiator {
     /// Wants the own memory of a piece registered, or has it so already.
     pub(super) fn claim_near(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("own memory is wanted for a piece that is over");
         };
         let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
         let write = !piece.put;
         let (claimant, need) = match (piece.own, cx.policy().local) {
@@ -192,7 +194,7 @@ impl Initiator {
     /// Transfers, if both sides are there.
     pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("both sides of a piece are there after its end");
         };
         let claim = match piece.near {
             Near::Ready(claim) => Some(claim),
@@ -224,7 +226,7 @@ impl Initiator {
     fn transfer_all(&mut self, id: u64, claim: Option<u64>, cx: &mut Context<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("transfers start for a piece that is over");
         };
         let (local, remote, len) = (piece.local, piece.remote, piece.len);
         let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
@@ -288,7 +290,7 @@ impl Initiator {
     ) {
         let leg = cx.name();
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a transfer starts for a piece that is over");
         };
         piece.legs += 1;
         self.legs.insert(leg, Leg::Transfer(id));
@@ -309,7 +311,7 @@ impl Initiator {
         let geometry = cx.limits().geometry;
         let leg = cx.name();
         let (Some(piece), Some(claim)) = (self.pieces.get_mut(&id), cx.local.get(claim)) else {
-            return;
+            return impossible("a pull starts for a piece that is over, or holds no own memory");
         };
         let mut at = piece.local;
         let places = (claim.holds.iter())
@@ -376,7 +378,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a transfer outlives its piece");
         };
         piece.legs -= 1;
         if let Err(error) = result {
@@ -390,7 +392,7 @@ impl Initiator {
     /// Gives back what a piece holds on both sides.
     pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a piece that is over gives something back");
         };
         let (peer, near) = (piece.peer, piece.near);
         let holds = std::mem::take(&mut piece.reach.holds);
@@ -421,10 +423,10 @@ impl Initiator {
     pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         self.let_go(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
-            return;
+            return impossible("a piece ends twice");
         };
         let Some(op) = self.ops.get_mut(&piece.op) else {
-            return;
+            return impossible("a piece outlives its operation");
         };
         op.live -= 1;
         if let Some(error) = piece.failed

@@ -6,6 +6,7 @@ use super::{
     firehoses::{Asked, FarHold, Reach},
     piece::Near,
 };
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Message, Refusal, Run,
     strategy::{After, Remote},
@@ -17,7 +18,7 @@ impl Initiator {
     /// the piece waits for its turn and holds nothing.
     pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("firehoses are wanted for a piece that is over");
         };
         let peer = piece.peer;
         if !self.far(peer).queue.is_empty() {
@@ -45,10 +46,12 @@ impl Initiator {
     fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let (amortised, max_extent) = (cx.limits().amortised, cx.limits().max_extent);
         let Some(piece) = self.pieces.get(&id) else {
+            impossible("a piece that is over waits for firehoses");
             return true;
         };
         let (peer, put, len, remote) = (piece.peer, piece.put, piece.len, piece.remote);
         let Ok(run) = cx.limits().geometry.span(remote, len) else {
+            impossible("an operation was begun that leaves the address space");
             return true;
         };
         let far = self.far(peer);
@@ -98,11 +101,11 @@ impl Initiator {
     /// Asks for the far side of one operation (rendezvous and its kin).
     pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a piece that is over asks its peer");
         };
         let peer = piece.peer;
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
         self.with_piece(id, |piece| piece.reach.pending = 1);
         let need = Need { run, welcome: run };
@@ -113,11 +116,11 @@ impl Initiator {
     /// Holds memory that was registered from the start; what was not is copied.
     pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("memory is looked up for a piece that is over");
         };
         let (peer, put) = (piece.peer, piece.put);
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
         let look = self.far(peer).look(run, put);
         if look.gaps.is_empty() && !look.read_only {
@@ -141,7 +144,7 @@ impl Initiator {
     ) {
         let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a move starts for a piece that is over");
         };
         let (put, region) = (piece.put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
@@ -185,7 +188,7 @@ impl Initiator {
     /// Tells a peer what is given back, without a move to carry it.
     pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&peer) else {
-            return;
+            return impossible("firehoses are given back to a peer that has no table");
         };
         let owed = std::mem::take(&mut far.owed);
         for runs in owed.chunks(MAX_LIST) {
@@ -270,16 +273,16 @@ impl Initiator {
     /// Puts what a move brought into the table and serves all that waited for it.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&from) else {
-            return;
+            return impossible("a move lands that was not under way");
         };
         let Some(asked) = far.asked.get_mut(&granted.id) else {
-            return;
+            return impossible("a move lands that was not under way");
         };
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| far.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
         let Some(asked) = far.answered(granted.id, attached) else {
-            return;
+            return impossible("a move lands that was not under way");
         };
         self.stats.refused += asked.refused.len() as u64;
         for (id, run) in &asked.waiters {
@@ -309,7 +312,7 @@ impl Initiator {
     /// The data of a piece went with its move, or came with the answer.
     fn rode(&mut self, id: u64, ride: Option<Result<u32, Refusal>>, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("data comes for a piece that is over");
         };
         piece.reach.pending -= 1;
         match ride {
@@ -337,6 +340,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
+            // Another of its moves was answered wrongly, and it failed for that.
             return;
         };
         let reach = &mut piece.reach;
@@ -354,7 +358,7 @@ impl Initiator {
     /// Firehoses to a peer may be free: who waits for them is served, in order.
     pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get_mut(&peer) else {
-            return;
+            return impossible("firehoses are free at a peer that has no table");
         };
         if far.used > far.credit {
             far.shrink();

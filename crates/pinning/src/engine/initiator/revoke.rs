@@ -1,6 +1,7 @@
 //! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
 
 use super::{Context, Initiator};
+use crate::engine::impossible::impossible;
 use crate::{Message, Run, wire::MAX_LIST};
 
 impl Initiator {
@@ -28,7 +29,7 @@ impl Initiator {
     /// Answers a peer's revocations that nothing here stands in the way of.
     pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(far) = self.fars.get(&peer) else {
-            return;
+            return impossible("a revocation is answered to a peer that has no table");
         };
         // What operations were granted for themselves is in no table.
         let pieces = self.pieces.values().filter(|_| far.is_revoked());

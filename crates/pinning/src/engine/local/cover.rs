@@ -1,6 +1,7 @@
 //! What a claim needs: held where it is there, waited for where it is coming, registered where it
 //! is neither.
 
+use crate::engine::impossible::impossible;
 use std::collections::BTreeMap;
 
 use super::{Claimant, Coming, Hold, Local, only, room::Room};
@@ -10,7 +11,7 @@ impl Local {
     /// Holds what is there of a need, and sees to the rest.
     pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Decisions) {
         let Some(claim) = self.claims.get(&id) else {
-            return;
+            return impossible("memory is looked up for a claim that is over");
         };
         let (write, claimant) = (claim.write, claim.claimant);
         let mut bucket = need.run.first;

@@ -17,6 +17,7 @@ mod pin;
 mod register;
 mod room;
 
+use crate::engine::impossible::impossible;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
@@ -303,7 +304,7 @@ impl Local {
     /// at once, if it is to be `unpinned`.
     pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Decisions) {
         let Some(claim) = self.claims.remove(&id) else {
-            return;
+            return impossible("a claim ends twice");
         };
         self.queue.remove(&id);
         self.drop_holds(id, &claim.holds, unpin, out);
@@ -462,7 +463,7 @@ impl Local {
 
     fn begin(&mut self, id: u64, out: &mut Decisions) {
         let Some(claim) = self.claims.get_mut(&id) else {
-            return;
+            return impossible("a claim begins after its end");
         };
         claim.pending = 1;
         claim.restart = false;
@@ -490,7 +491,7 @@ impl Local {
     /// A claim may be done.
     fn look_at(&mut self, id: u64, out: &mut Decisions) {
         let Some(claim) = self.claims.get_mut(&id) else {
-            return;
+            return impossible("a claim is looked at after its end");
         };
         if claim.pending > 0 {
             return;

@@ -11,6 +11,7 @@
 //! memory that begins to last in such a bucket takes back first what is registered of it.
 
 use super::{Claimant, Local, only};
+use crate::engine::impossible::impossible;
 use crate::{Decisions, Run};
 
 impl Local {
@@ -40,7 +41,7 @@ impl Local {
         out: &mut Decisions,
     ) {
         let Some(((owner, run), others)) = waiters.split_first() else {
-            return;
+            return impossible("an extent has come that nobody waits for");
         };
         self.passing.insert(base, *owner);
         self.resume(*owner, only(*run), out);

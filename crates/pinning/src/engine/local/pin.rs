@@ -2,6 +2,7 @@
 //! operations, or held for the own NIC.
 
 use super::{Claimant, Hold, Local, only};
+use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Error, Refusal, Run};
 
 impl Local {
@@ -31,7 +32,7 @@ impl Local {
     /// What was to be pinned is registered, or was refused.
     pub(in crate::engine) fn pinned(&mut self, id: u64, claim: u64, out: &mut Decisions) {
         let Some(refused) = self.get(claim).map(|claim| claim.refused.clone()) else {
-            return;
+            return impossible("memory was pinned for a claim that is over");
         };
         let result = match refused.first() {
             None => {
@@ -50,7 +51,7 @@ impl Local {
     /// What was to be kept is registered, or was refused.
     pub(in crate::engine) fn kept(&mut self, id: u64, claim: u64, out: &mut Decisions) {
         let Some(it) = self.get(claim) else {
-            return;
+            return impossible("memory was kept for a claim that is over");
         };
         let result = match it.refused.first() {
             // The claim stays, and holds it.
@@ -67,7 +68,7 @@ impl Local {
     /// What was to be held for the own NIC is registered, or was refused.
     pub(in crate::engine) fn own_held(&mut self, id: u64, claim: u64, out: &mut Decisions) {
         let Some(it) = self.get(claim) else {
-            return;
+            return impossible("memory was held for a claim that is over");
         };
         let result = match it.refused.first() {
             None => Ok(it.holds.iter().map(Hold::grant).collect()),

@@ -1,6 +1,7 @@
 //! Registrations and deregistrations: decided on, begun when there is room, done or failed.
 
 use super::{Coming, Local, only};
+use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
 impl Local {
@@ -12,10 +13,10 @@ impl Local {
         out: &mut Decisions,
     ) {
         let Some(first) = self.coming_ids.remove(&id) else {
-            return;
+            return impossible("a registration ended that was not begun");
         };
         let Some(coming) = self.coming.remove(&first) else {
-            return;
+            return impossible("a registration ended that was not begun");
         };
         if coming.pledged {
             self.pledged -= coming.welcome.count;
@@ -134,7 +135,7 @@ impl Local {
         let Some(leaving) =
             (self.leaving_ids.remove(&id)).and_then(|first| self.leaving.remove(&first))
         else {
-            return;
+            return impossible("a deregistration ended that was not begun");
         };
         self.actual -= leaving.run.count;
         self.note();

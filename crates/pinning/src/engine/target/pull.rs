@@ -1,6 +1,7 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
 use super::{super::local::Claimant, Context, Message, Target, Verdict};
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Refusal,
     strategy::Local,
@@ -129,7 +130,7 @@ impl Target {
 
     fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            return;
+            return impossible("a transfer outlives its pull");
         };
         pull.failed |= !fine;
         pull.legs -= 1;
