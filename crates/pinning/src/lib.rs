@@ -19,7 +19,7 @@
 //!     region: Region(0),
 //!     remote: 0x8000,
 //!     len: 8,
-//!     own: Own::Lasting,
+//!     own: Own::Persistent,
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;

@@ -119,7 +119,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
         let hot = Arc::new(hot);
         let hits = {
             let (hot, registered) = (hot.clone(), registered.clone());
-            // Not the first bucket of it, so that the first is shut already and must reopen.
+            // Not the first bucket of it, so that the first is closed already and must reopen.
             thread::spawn(move || put(&hot, 2, 2, 20, &registered).is_some())
         };
         let removed = remote.remove(slot).is_some();

@@ -100,8 +100,12 @@ impl Core {
         landed: &mut usize,
     ) {
         match action {
-            Action::Register { id, need, welcome } => {
-                let result = self.register(registration, need, welcome);
+            Action::Register {
+                id,
+                need,
+                preferred,
+            } => {
+                let result = self.register(registration, need, preferred);
                 self.tell(registration, todo, |engine, out| {
                     engine.registered(id, result, out);
                 });

@@ -137,9 +137,9 @@ impl Core {
         let near = own.at.expose_provenance() as u64;
         let hit = match own.stands {
             _ if copied || !self.moves(put) => None,
-            Own::Lasting => (registration.hot).hit(rank.0, remote, near, len as u64, put),
-            Own::Inline => registration.hot.hit_far(rank.0, remote, len as u64),
-            Own::Passing => None,
+            Own::Persistent => (registration.hot).hit(rank.0, remote, near, len as u64, put),
+            Own::Inline => registration.hot.hit_remote(rank.0, remote, len as u64),
+            Own::Transient => None,
         };
         if let Some(hit) = hit {
             (self.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
@@ -257,7 +257,7 @@ impl Core {
             return side(Own::Inline, local, None);
         }
         if registration.lent.lasts(local.addr() as u64, len as u64) || copied {
-            return side(Own::Lasting, local, None);
+            return side(Own::Persistent, local, None);
         }
         let bounce = registration.bounce.get();
         // SAFETY: 1., 2. the caller's promise.
@@ -266,9 +266,9 @@ impl Core {
                 if put {
                     self.conduit.copied(len);
                 }
-                side(Own::Lasting, slot, Some(bounced))
+                side(Own::Persistent, slot, Some(bounced))
             }
-            None => side(Own::Passing, local, None),
+            None => side(Own::Transient, local, None),
         }
     }
 

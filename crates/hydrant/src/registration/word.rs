@@ -48,7 +48,7 @@ impl Core {
         }
         let mut since = None;
         loop {
-            if let Some(hit) = registration.hot.hit_far(rank.0, addr, WORD) {
+            if let Some(hit) = registration.hot.hit_remote(rank.0, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 return self.change(rank, place, operation, Flight::new(Some(hit), None, None));
@@ -100,7 +100,7 @@ impl Core {
             key: Key(key),
             offset: addr,
         };
-        if let Some(hit) = registration.hot.hit_near(addr, WORD) {
+        if let Some(hit) = registration.hot.hit_local(addr, WORD) {
             return self.change(
                 self.rank,
                 place(hit.local_key),
@@ -110,7 +110,7 @@ impl Core {
         }
         let (id, key) = self.hold_own(registration, addr)?;
         let outcome = self.change(self.rank, place(key), operation, Flight::plain());
-        self.step(registration, &[], |engine, out| engine.let_go_own(id, out));
+        self.step(registration, &[], |engine, out| engine.release_own(id, out));
         outcome
     }
 

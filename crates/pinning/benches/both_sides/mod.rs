@@ -40,11 +40,11 @@ pub(crate) fn engine(buckets: u64, wide: u64) -> Engine {
         let mut out = Decisions::default();
         engine.keep(first, run(OWN), &mut out);
         for action in std::mem::take(&mut out.actions) {
-            let Action::Register { id, welcome, .. } = action else {
+            let Action::Register { id, preferred, .. } = action else {
                 panic!("there is room: {action:?}");
             };
             let registered = Registered {
-                run: welcome,
+                run: preferred,
                 key: first,
                 writable: true,
             };

@@ -1,6 +1,6 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
-use super::{super::local::Claimant, Context, Message, Target, Verdict};
+use super::{super::local::Requester, Context, Message, Target, Verdict};
 use crate::engine::impossible::impossible;
 use crate::{
     Action, Refusal,
@@ -19,8 +19,8 @@ pub(super) struct Pull {
     id: u64,
     addr: u64,
     to: Vec<Place>,
-    claim: u64,
-    legs: u32,
+    request: u64,
+    transfers: u32,
     failed: bool,
 }
 
@@ -57,32 +57,39 @@ impl Target {
             id,
             addr,
             to,
-            claim: 0,
-            legs: 0,
+            request: 0,
+            transfers: 0,
             failed: false,
         };
         self.pulls.insert(name, pull);
-        let need = Need { run, welcome: run };
+        let need = Need {
+            run,
+            preferred: run,
+        };
         cx.local
-            .claim(Claimant::Pull(name), vec![need], false, cx.out);
+            .request(Requester::Pull(name), vec![need], false, cx.out);
         Ok(())
     }
 
     /// The source of a pull is registered, or was refused.
-    pub(in crate::engine) fn pull_data(&mut self, name: u64, claim: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn pull_data(&mut self, name: u64, request: u64, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            cx.local.end(claim, false, cx.out);
+            cx.local.end(request, false, cx.out);
             return;
         };
-        pull.claim = claim;
-        pull.legs = 1;
-        let Some(claim) = cx.local.get(claim).filter(|claim| claim.refused.is_empty()) else {
+        pull.request = request;
+        pull.transfers = 1;
+        let Some(request) = cx
+            .local
+            .get(request)
+            .filter(|request| request.refused.is_empty())
+        else {
             pull.failed = true;
             self.pull_done(name, false, cx);
             return;
         };
         let geometry = cx.limits().geometry;
-        let mut near = (claim.holds.iter())
+        let mut parts = (request.holds.iter())
             .map(|hold| (geometry.address_of(hold.run.end()), hold.key))
             .peekable();
         let (peer, mut addr) = (pull.from, pull.addr);
@@ -90,7 +97,7 @@ impl Target {
         for place in pull.to.clone() {
             let mut done = 0;
             while done < place.len
-                && let Some((end, key)) = near.peek().copied()
+                && let Some((end, key)) = parts.peek().copied()
             {
                 let len = (end - addr).min(place.len - done);
                 if len > 0 {
@@ -99,11 +106,11 @@ impl Target {
                 addr += len;
                 done += len;
                 if addr == end {
-                    near.next();
+                    parts.next();
                 }
             }
         }
-        pull.legs += transfers.len() as u32;
+        pull.transfers += transfers.len() as u32;
         for (local, local_key, remote, remote_key, len) in transfers {
             let id = cx.name();
             self.writes.insert(id, name);
@@ -133,13 +140,13 @@ impl Target {
             return impossible("a transfer outlives its pull");
         };
         pull.failed |= !fine;
-        pull.legs -= 1;
-        if pull.legs > 0 {
+        pull.transfers -= 1;
+        if pull.transfers > 0 {
             return;
         }
         if let Some(pull) = self.pulls.remove(&name) {
             let unpin = cx.policy().local == Local::PerOperation;
-            cx.local.end(pull.claim, unpin, cx.out);
+            cx.local.end(pull.request, unpin, cx.out);
             let refused = pull.failed.then_some(Refusal::Limit);
             cx.send(
                 pull.from,
@@ -154,6 +161,6 @@ impl Target {
     /// The pulls of a peer that is gone; what is being written to it ends by itself.
     pub(super) fn forget_pulls(&mut self, peer: u32) {
         self.pulls
-            .retain(|_, pull| pull.from != peer || pull.legs > 0);
+            .retain(|_, pull| pull.from != peer || pull.transfers > 0);
     }
 }
