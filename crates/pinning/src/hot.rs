@@ -23,11 +23,13 @@ type Group = Box<[OnceLock<Arc<Table>>]>;
 /// What threads share of an engine.
 #[derive(Debug)]
 pub struct Hot {
+    /// How addresses are cut into buckets; never changed.
     geometry: Geometry,
     /// Whether the strategy keeps registrations on both sides.
     caches: bool,
+    /// The table of own memory, which the local table's editor changes.
     local: Arc<Table>,
-    /// Nothing is allocated for peers never spoken to but this.
+    /// The firehose tables of peers, added when a peer is first used. Nothing is allocated for peers never spoken to but this.
     peers: Box<[OnceLock<Group>]>,
     /// Operations wait for their turn: hits may not pass them by for ever.
     crowded: AtomicBool,

@@ -63,9 +63,11 @@ struct Closed {
 /// A peer as its firehoses' owner sees it.
 #[derive(Debug)]
 pub(super) struct FirehoseTable {
+    /// The firehoses attached: a record for each bucket, and the queue of unused ones.
     editor: Editor,
     /// Firehoses owned: F, and those borrowed.
     pub(super) credit: u64,
+    /// Firehoses owned; never changed.
     share: u64,
     /// Firehoses attached or set aside.
     pub(super) used: u64,
@@ -76,8 +78,9 @@ pub(super) struct FirehoseTable {
     pub(super) queue: VecDeque<u64>,
     /// To be told with the next message.
     pub(super) owed: Vec<Run>,
+    /// How misses follow each other, which says how wide to ask.
     pattern: Pattern,
-    /// By first bucket.
+    /// Extents that nobody finds any more, though operations may use them; by first bucket.
     closed: BTreeMap<u64, Closed>,
     /// First buckets of what was there from the start.
     statics: FxHashSet<u64>,

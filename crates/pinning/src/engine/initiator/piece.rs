@@ -18,12 +18,16 @@ const ANY: u64 = u64::MAX;
 /// Bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 
+/// An operation under way.
 #[derive(Debug)]
 pub(super) struct Op {
+    /// As it was begun; never changed.
     operation: Operation,
     /// Bytes cut into pieces so far.
     cut: u64,
+    /// Pieces under way.
     live: usize,
+    /// The first error of a piece, if one failed.
     result: Result<(), Error>,
 }
 
@@ -33,22 +37,36 @@ impl Op {
     }
 }
 
+/// A piece of an operation, under way.
 #[derive(Debug)]
 pub(super) struct Piece {
+    /// The operation, by the driver's name for it.
     pub(super) op: u64,
+    /// With whom.
     pub(super) peer: u32,
+    /// Whether it is a put.
     pub(super) put: bool,
+    /// Its first own address.
     pub(super) local: u64,
+    /// The memory of the peer's that is meant.
     pub(super) region: Region,
+    /// Its first address at the peer.
     pub(super) remote: u64,
+    /// Bytes.
     pub(super) len: u64,
+    /// How the own memory stands.
     own: Own,
+    /// Whether it is copied through messages, whatever is registered.
     copied: bool,
+    /// How far the own memory is registered for it.
     pub(super) local_side: LocalSide,
+    /// What it holds of the peer's memory, and waits for.
     pub(super) remote_side: RemoteSide,
     /// Transfers under way.
     pub(super) transfers: u32,
+    /// How far it is copied, if it is.
     pub(super) copy: super::copy::Copy,
+    /// Why it failed, if it did.
     pub(super) failed: Option<Error>,
 }
 

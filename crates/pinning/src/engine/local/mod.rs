@@ -140,19 +140,28 @@ pub struct LocalStats {
     pub stalls: u64,
 }
 
+/// The local table's state.
 #[derive(Debug)]
 pub(super) struct Local {
+    /// This rank, for errors; never changed.
     rank: u32,
+    /// The limits in buckets; never changed.
     limits: Limits,
+    /// Whether victims may fill what peers leave unused; never changed.
     adaptive: bool,
     /// Buckets that peers together may hold.
     peers_limit: u64,
     /// Buckets of what may be registered that are for [own](Requester::Own) requests alone.
     reserve: u64,
+    /// What is registered: a record for each bucket, and the queue of victims.
     editor: Editor,
+    /// Requests that are not over, by name.
     requests: FxHashMap<u64, Request>,
+    /// The next name of a request, a registration or a deregistration.
     next: u64,
+    /// Buckets registered once everything decided so far is done.
     planned: u64,
+    /// Buckets that the system may have registered at this moment.
     actual: u64,
     /// Buckets of extents that peers hold.
     attached: u64,
@@ -169,16 +178,23 @@ pub(super) struct Local {
     transient: FxHashMap<u64, u64>,
     /// Those of them whose request is over, though others hold them still; by first bucket.
     ending_transient: BTreeSet<u64>,
-    /// By first bucket.
+    /// Registrations decided on and not done, by first bucket of what is preferred.
     registering: BTreeMap<u64, Registering>,
+    /// First buckets of registrations that wait for room in `actual`, the older first.
     starting: VecDeque<u64>,
+    /// Deregistrations decided on and not done, by first bucket.
     deregistering: BTreeMap<u64, Deregistering>,
+    /// The first bucket of each deregistration, by the name that the driver reports.
     deregistering_ids: FxHashMap<u64, u64>,
+    /// The first bucket of each registration, by the name that the driver reports.
     registering_ids: FxHashMap<u64, u64>,
     /// Claims that wait for room: the older first.
     queue: BTreeSet<u64>,
+    /// How own operations miss, which says how wide to register for them.
     pattern: Pattern,
+    /// What it did so far.
     stats: LocalStats,
+    /// Requests whose memory is held for the own NIC, by the driver's name for each.
     own: FxHashMap<u64, u64>,
     /// Claims done since they were last [taken](Self::take_done).
     done: Vec<(Requester, u64)>,

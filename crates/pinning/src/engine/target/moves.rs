@@ -13,10 +13,13 @@ use crate::{
 /// A move being answered.
 #[derive(Debug)]
 pub(super) struct Served {
+    /// Who asks.
     from: u32,
+    /// What it asks for.
     wanted: Move,
     /// Buckets it asks for.
     count: u64,
+    /// Registrations asked for before it: if there were none since, it needed none.
     registrations: u64,
 }
 

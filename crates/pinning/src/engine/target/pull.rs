@@ -14,13 +14,19 @@ const MOST: usize = 1 << 10;
 /// A pull being answered.
 #[derive(Debug)]
 pub(super) struct Pull {
+    /// Who asks.
     from: u32,
     /// The puller's name for it.
     id: u64,
+    /// The first own address.
     addr: u64,
+    /// Where it goes, in order.
     to: Vec<Place>,
+    /// The request for own memory, once that is there.
     request: u64,
+    /// Transfers under way, and one more while they are being started.
     transfers: u32,
+    /// Whether one of them failed, or own memory was refused.
     failed: bool,
 }
 
