@@ -1,4 +1,4 @@
-//! How many instructions a hit takes, and a change: the same on every run, so that CI
+//! How many instructions a hit takes, both sides of it, and a change: the same on every run, so that CI
 //! sees one more. `cargo xtask instructions` compares them with what is committed.
 //!
 //! Each measures many steps, so that what surrounds them vanishes: divide by [`STEPS`].
@@ -9,32 +9,48 @@
 use std::hint::black_box;
 
 use gungraun::prelude::*;
+use hydrant_pinning::Engine;
 use hydrant_pinning::table::{Editor, Extent};
+
+mod both_sides;
+use both_sides::{BUCKET, OWN, PEER, engine, hot, put};
 
 /// How often each is done in one measurement.
 const STEPS: u64 = 1_000;
 
+// Both sides of a put of a word, in extents of one bucket.
 #[library_benchmark]
-#[bench::of_256(filled(256))]
-#[bench::of_65536(filled(65_536))]
-fn acquire_and_release(editor: Editor) -> Editor {
-    let table = editor.table();
+#[bench::of_256(engine(256, 1))]
+#[bench::of_65536(engine(65_536, 1))]
+fn hit_and_release(engine: Engine) -> Engine {
+    let hot = hot(&engine);
     for bucket in 0..STEPS {
-        let found = table.acquire(black_box(bucket * 7 % 256));
-        let found = black_box(found).expect("it is there");
-        black_box(table.release(found.slot));
+        put(&hot, bucket * 7 % 256, 8);
     }
-    editor
+    engine
 }
 
+// Both sides of a put that ends in the third bucket, in extents of sixteen.
 #[library_benchmark]
-#[bench::of_65536(filled(65_536))]
-fn miss(editor: Editor) -> Editor {
-    let table = editor.table();
+#[bench::of_65536(engine(65_536, 16))]
+fn hit_and_release_run(engine: Engine) -> Engine {
+    let hot = hot(&engine);
     for bucket in 0..STEPS {
-        black_box(table.acquire(black_box(1 << 30 | bucket)));
+        put(&hot, bucket * 16, 2 * BUCKET + 8);
     }
-    editor
+    engine
+}
+
+// A put to memory of the peer's that is not registered.
+#[library_benchmark]
+#[bench::of_65536(engine(65_536, 1))]
+fn miss(engine: Engine) -> Engine {
+    let hot = hot(&engine);
+    for bucket in 0..STEPS {
+        let remote = black_box((1 << 30 | bucket) * BUCKET);
+        black_box(hot.hit(PEER, remote, black_box(OWN * BUCKET), 8, true));
+    }
+    engine
 }
 
 #[library_benchmark]
@@ -49,7 +65,7 @@ fn give_up_and_add(mut editor: Editor) -> Editor {
 
 library_benchmark_group!(
     name = table,
-    benchmarks = [acquire_and_release, miss, give_up_and_add]
+    benchmarks = [hit_and_release, hit_and_release_run, miss, give_up_and_add]
 );
 
 main!(library_benchmark_groups = table);

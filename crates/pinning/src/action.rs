@@ -43,8 +43,8 @@ pub enum Action {
         id: u64,
         /// What must be registered.
         need: Run,
-        /// What may be: a superset. Where not all of it is mapped, less.
-        welcome: Run,
+        /// What is preferred: a superset. Where not all of it is mapped, less.
+        preferred: Run,
     },
     /// Deregister, and say so by [`Engine::deregistered`](crate::Engine::deregistered).
     Deregister {

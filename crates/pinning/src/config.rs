@@ -45,7 +45,7 @@ pub struct Config {
     /// What registering costs: sets how wide extents grow.
     pub cost: CostModel,
     /// Most bytes that ride on a move, and go by copy where that is the rule.
-    pub ride: usize,
+    pub piggyback: usize,
     /// Most bytes of a message, its data included.
     pub max_payload: usize,
     /// Whether the network reads one-sidedly.
@@ -73,7 +73,7 @@ impl Config {
                 per_op_ns: 0.0,
                 per_page_ns: 40_000.0,
             },
-            ride: 0,
+            piggyback: 0,
             max_payload: 16 << 10,
             reads: false,
         }
@@ -100,11 +100,11 @@ impl Config {
                 available: self.available,
             });
         }
-        let least = Message::MAX_BYTES.saturating_add(self.ride);
+        let least = Message::MAX_BYTES.saturating_add(self.piggyback);
         if self.max_payload < least {
             return Err(Error::PayloadTooSmall {
                 max_payload: self.max_payload,
-                ride: self.ride,
+                piggyback: self.piggyback,
                 least,
             });
         }
@@ -221,7 +221,7 @@ mod tests {
             Error::PayloadTooSmall { .. }
         ));
         assert!(matches!(
-            with(|c| c.ride = usize::MAX),
+            with(|c| c.piggyback = usize::MAX),
             Error::PayloadTooSmall { .. }
         ));
         assert!(matches!(

@@ -54,13 +54,13 @@ pub enum Error {
 
     /// Messages too short for the protocol.
     #[error(
-        "messages of {max_payload} bytes are too short: with {ride} bytes that ride on a move they need {least}"
+        "messages of {max_payload} bytes are too short: with {piggyback} bytes that are piggybacked on a move they need {least}"
     )]
     PayloadTooSmall {
         /// Most bytes of a message.
         max_payload: usize,
         /// Most bytes that ride on a move.
-        ride: usize,
+        piggyback: usize,
         /// The least that would do.
         least: usize,
     },

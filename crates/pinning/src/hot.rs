@@ -5,12 +5,15 @@
 //! different peers, and of different buckets, share no line. What is not a hit goes to the
 //! [`Engine`](crate::Engine), behind the lock of the layer above.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::{Arc, OnceLock};
 
-use crate::{Geometry, table::Table};
+use crate::{
+    Geometry,
+    table::{
+        Table,
+        sync::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// Peers whose tables are found by one pointer.
 const GROUP: usize = 64;
@@ -20,11 +23,13 @@ type Group = Box<[OnceLock<Arc<Table>>]>;
 /// What threads share of an engine.
 #[derive(Debug)]
 pub struct Hot {
+    /// How addresses are cut into buckets; never changed.
     geometry: Geometry,
     /// Whether the strategy keeps registrations on both sides.
     caches: bool,
+    /// The table of own memory, which the local table's editor changes.
     local: Arc<Table>,
-    /// Nothing is allocated for peers never spoken to but this.
+    /// The firehose tables of peers, added when a peer is first used. Nothing is allocated for peers never spoken to but this.
     peers: Box<[OnceLock<Group>]>,
     /// Operations wait for their turn: hits may not pass them by for ever.
     crowded: AtomicBool,
@@ -78,34 +83,34 @@ impl Hot {
             return None;
         }
         let table = self.peer(peer)?;
-        let far = self.hold(table, remote, len, put)?;
-        let Some(near) = self.hold(&self.local, local, len, !put) else {
+        let remote_side = self.hold(table, remote, len, put)?;
+        let Some(local_side) = self.hold(&self.local, local, len, !put) else {
             // Whoever waits for it is looked after when the miss reaches the engine.
-            let _ = table.release(far.0);
+            let _ = table.release(remote_side.0);
             return None;
         };
         Some(Hit {
             peer,
-            remote_key: far.1,
-            local_key: near.1,
-            remote_slot: far.0,
-            local_slot: near.0,
+            remote_key: remote_side.1,
+            local_key: local_side.1,
+            remote_slot: remote_side.0,
+            local_slot: local_side.0,
         })
     }
 
-    /// As [`hit`](Self::hit), for a put whose source the NIC takes along: the far side alone. The
+    /// As [`hit`](Self::hit), for a put whose source the NIC takes along: the remote side alone. The
     /// key of the own side is that of no extent.
     #[inline]
-    pub fn hit_far(&self, peer: u32, remote: u64, len: u64) -> Option<Hit> {
+    pub fn hit_remote(&self, peer: u32, remote: u64, len: u64) -> Option<Hit> {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
             return None;
         }
-        let far = self.hold(self.peer(peer)?, remote, len, true)?;
+        let remote_side = self.hold(self.peer(peer)?, remote, len, true)?;
         Some(Hit {
             peer,
-            remote_key: far.1,
+            remote_key: remote_side.1,
             local_key: u64::MAX,
-            remote_slot: far.0,
+            remote_slot: remote_side.0,
             local_slot: NO_SLOT,
         })
     }
@@ -113,17 +118,17 @@ impl Hot {
     /// Own memory alone, registered and writable, for the own NIC to change it. What misses goes
     /// to [`Engine::hold_own`](crate::Engine::hold_own).
     #[inline]
-    pub fn hit_near(&self, local: u64, len: u64) -> Option<Hit> {
+    pub fn hit_local(&self, local: u64, len: u64) -> Option<Hit> {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
             return None;
         }
-        let near = self.hold(&self.local, local, len, true)?;
+        let local_side = self.hold(&self.local, local, len, true)?;
         Some(Hit {
             peer: NOBODY,
             remote_key: u64::MAX,
-            local_key: near.1,
+            local_key: local_side.1,
             remote_slot: NO_SLOT,
-            local_slot: near.0,
+            local_slot: local_side.0,
         })
     }
 
@@ -132,9 +137,9 @@ impl Hot {
     #[inline]
     #[must_use = "somebody may wait for it"]
     pub fn release(&self, hit: &Hit) -> bool {
-        let far = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
-        let near = (hit.local_slot()).is_some_and(|slot| self.local.release(slot));
-        far | near | self.crowded.load(Relaxed)
+        let remote_side = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
+        let local_side = (hit.local_slot()).is_some_and(|slot| self.local.release(slot));
+        remote_side | local_side | self.crowded.load(Relaxed)
     }
 
     #[inline(always)]

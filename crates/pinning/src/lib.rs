@@ -19,7 +19,7 @@
 //!     region: Region(0),
 //!     remote: 0x8000,
 //!     len: 8,
-//!     own: Own::Lasting,
+//!     own: Own::Persistent,
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;
@@ -35,6 +35,8 @@ mod engine;
 mod error;
 mod geometry;
 mod hot;
+#[cfg(all(test, loom))]
+mod model;
 mod strategy;
 pub mod table;
 pub mod wire;

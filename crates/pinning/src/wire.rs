@@ -120,21 +120,21 @@ pub struct Move {
     /// What it needs.
     pub needs: Vec<Need>,
     /// Small data that rides along.
-    pub ride: Option<Ride>,
+    pub piggyback: Option<Piggyback>,
 }
 
-/// Buckets that are needed, and how many around them are welcome.
+/// Buckets that are needed, and the run around them that is preferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Need {
     /// Needed.
     pub run: Run,
-    /// Welcome, a superset.
-    pub welcome: Run,
+    /// Preferred, a superset.
+    pub preferred: Run,
 }
 
 /// Small data on a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ride {
+pub struct Piggyback {
     /// Where it goes, or lies.
     pub addr: u64,
     /// Bytes; those of a put follow the move, those of a get the answer.
@@ -156,7 +156,7 @@ pub struct Granted {
     /// What is not, and why.
     pub refused: Vec<(Run, Refusal)>,
     /// How the ride went: bytes that follow, or why not.
-    pub ride: Option<Result<u32, Refusal>>,
+    pub piggyback: Option<Result<u32, Refusal>>,
 }
 
 /// Part of an extent of the target, usable from now on.
@@ -222,17 +222,19 @@ impl Message {
                 out.word(m.id);
                 out.word(m.region.0);
                 out.byte(
-                    u8::from(m.write) | u8::from(m.hold) << 1 | u8::from(m.ride.is_some()) << 2,
+                    u8::from(m.write)
+                        | u8::from(m.hold) << 1
+                        | u8::from(m.piggyback.is_some()) << 2,
                 );
                 out.word(m.borrow);
                 out.list(&m.releases, Writer::run);
                 out.list(&m.needs, |out, need| {
                     out.run(&need.run);
-                    out.run(&need.welcome);
+                    out.run(&need.preferred);
                 });
-                if let Some(ride) = m.ride {
-                    out.word(ride.addr);
-                    out.half(ride.len);
+                if let Some(piggyback) = m.piggyback {
+                    out.word(piggyback.addr);
+                    out.half(piggyback.len);
                 }
             }
             Message::Granted(g) => {
@@ -249,7 +251,7 @@ impl Message {
                     out.run(run);
                     out.byte(*why as u8);
                 });
-                match g.ride {
+                match g.piggyback {
                     None => out.byte(0),
                     Some(Ok(len)) => {
                         out.byte(1);
@@ -334,15 +336,15 @@ impl Message {
                 let borrow = from.word()?;
                 let releases = from.list(Reader::run)?;
                 let needs = from.list(|from| {
-                    let (run, welcome) = (from.run()?, from.run()?);
-                    if !welcome.contains(run) {
+                    let (run, preferred) = (from.run()?, from.run()?);
+                    if !preferred.contains(run) {
                         return Err(Malformed("a move that welcomes less than it needs"));
                     }
-                    Ok(Need { run, welcome })
+                    Ok(Need { run, preferred })
                 })?;
-                let ride = match flags & 4 {
+                let piggyback = match flags & 4 {
                     0 => None,
-                    _ => Some(Ride {
+                    _ => Some(Piggyback {
                         addr: from.word()?,
                         len: from.half()?,
                     }),
@@ -355,7 +357,7 @@ impl Message {
                     borrow,
                     releases,
                     needs,
-                    ride,
+                    piggyback,
                 })
             }
             kind::GRANTED => Message::Granted(Granted {
@@ -364,7 +366,7 @@ impl Message {
                 lent: from.word()?,
                 grants: from.list(Reader::grant)?,
                 refused: from.list(|from| Ok((from.run()?, from.refusal()?)))?,
-                ride: match from.byte()? {
+                piggyback: match from.byte()? {
                     0 => None,
                     1 => Some(Ok(from.half()?)),
                     2 => Some(Err(from.refusal()?)),
@@ -445,7 +447,7 @@ impl Message {
                 *refused = Some(why);
                 *len = 0;
             }
-            Message::Granted(granted) => granted.ride = Some(Err(why)),
+            Message::Granted(granted) => granted.piggyback = Some(Err(why)),
             _ => {}
         }
     }
@@ -458,9 +460,9 @@ impl Message {
             Message::Move(Move {
                 write: true,
                 region,
-                ride: Some(ride),
+                piggyback: Some(piggyback),
                 ..
-            }) => Some((*region, ride.addr)),
+            }) => Some((*region, piggyback.addr)),
             _ => None,
         }
     }
@@ -471,11 +473,11 @@ impl Message {
             // The data of a riding put; a riding get has none yet.
             Message::Move(Move {
                 write: true,
-                ride: Some(ride),
+                piggyback: Some(piggyback),
                 ..
-            }) => u64::from(ride.len),
+            }) => u64::from(piggyback.len),
             Message::Granted(Granted {
-                ride: Some(Ok(len)),
+                piggyback: Some(Ok(len)),
                 ..
             })
             | Message::Put { len, .. }

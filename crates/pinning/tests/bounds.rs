@@ -22,9 +22,9 @@ fn is_malformed(engine: &mut Engine, message: Message) -> bool {
 }
 
 fn wish(needs: &[(Run, Run)]) -> Message {
-    let needs = needs.iter().map(|(run, welcome)| Need {
+    let needs = needs.iter().map(|(run, preferred)| Need {
         run: *run,
-        welcome: *welcome,
+        preferred: *preferred,
     });
     Message::Move(Move {
         id: 1,
@@ -61,7 +61,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
         region: Region::default(),
         remote: 100 * PAGE,
         len: 8,
-        own: Own::Lasting,
+        own: Own::Persistent,
         copied: false,
     };
     let mut out = Decisions::default();

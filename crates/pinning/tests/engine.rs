@@ -21,7 +21,7 @@ fn pair() -> World {
         entries: 1024,
         max_extent: 1000,
         cost: COSTS[0],
-        ride: 0,
+        piggyback: 0,
         payload: 5000,
         reads: true,
         borrowing: false,

@@ -86,7 +86,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
     let config = |rank| Config {
         m: 2 * BUCKET,
         maxvictim: 2 * BUCKET,
-        ride: 0,
+        piggyback: 0,
         reads: true,
         ..Config::firehose_paper(rank, 2)
     };
@@ -139,7 +139,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         region: Region::default(),
                         remote,
                         len: 8,
-                        own: Own::Lasting,
+                        own: Own::Persistent,
                         copied: false,
                     };
                     lock(pair).tell(0, |engine, out| {
@@ -173,7 +173,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             region: Region::default(),
             remote: 1 << 30,
             len: 8,
-            own: Own::Lasting,
+            own: Own::Persistent,
             copied: false,
         };
         engine

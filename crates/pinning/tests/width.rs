@@ -54,7 +54,7 @@ impl Pair {
             region: Region::default(),
             remote,
             len,
-            own: Own::Lasting,
+            own: Own::Persistent,
             copied: false,
         };
         let mut first = Decisions::default();
@@ -73,12 +73,12 @@ impl Pair {
             let mut out = Decisions::default();
             for action in decided.actions {
                 match action {
-                    Action::Register { id, welcome, .. } => {
+                    Action::Register { id, preferred, .. } => {
                         if rank == 1 {
-                            self.widths.push(welcome.count);
+                            self.widths.push(preferred.count);
                         }
                         let got = Registered {
-                            run: welcome,
+                            run: preferred,
                             key: id,
                             writable: true,
                         };

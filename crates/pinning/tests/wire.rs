@@ -2,7 +2,7 @@
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,
-    wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, Place},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -35,18 +35,19 @@ fn len() -> impl Strategy<Value = u32> {
 }
 
 fn asked() -> impl Strategy<Value = Message> {
-    let need = (run(), any::<u64>(), any::<u64>()).prop_map(|(welcome, skip, count)| {
-        let first = welcome.first + skip % welcome.count;
-        let count = 1 + count % (welcome.end() - first);
+    let need = (run(), any::<u64>(), any::<u64>()).prop_map(|(preferred, skip, count)| {
+        let first = preferred.first + skip % preferred.count;
+        let count = 1 + count % (preferred.end() - first);
         Need {
             run: Run { first, count },
-            welcome,
+            preferred,
         }
     });
-    let ride = prop::option::of((any::<u64>(), len()).prop_map(|(addr, len)| Ride { addr, len }));
+    let piggyback =
+        prop::option::of((any::<u64>(), len()).prop_map(|(addr, len)| Piggyback { addr, len }));
     let flags = any::<(u64, u64, bool, bool, u64)>();
-    (flags, runs(), vec(need, 0..=MAX_LIST), ride).prop_map(
-        |((id, region, write, hold, borrow), releases, needs, ride)| {
+    (flags, runs(), vec(need, 0..=MAX_LIST), piggyback).prop_map(
+        |((id, region, write, hold, borrow), releases, needs, piggyback)| {
             Message::Move(Move {
                 id,
                 region: Region(region),
@@ -55,7 +56,7 @@ fn asked() -> impl Strategy<Value = Message> {
                 borrow,
                 releases,
                 needs,
-                ride,
+                piggyback,
             })
         },
     )
@@ -64,21 +65,21 @@ fn asked() -> impl Strategy<Value = Message> {
 fn granted() -> impl Strategy<Value = Message> {
     let grant = (run(), any::<u64>(), any::<bool>());
     let grant = grant.prop_map(|(run, key, writable)| Grant { run, key, writable });
-    let ride = prop::option::of(prop_oneof![len().prop_map(Ok), refusal().prop_map(Err)]);
+    let piggyback = prop::option::of(prop_oneof![len().prop_map(Ok), refusal().prop_map(Err)]);
     (
         any::<(u64, bool, u64)>(),
         vec(grant, 0..=MAX_LIST),
         vec((run(), refusal()), 0..=MAX_LIST),
-        ride,
+        piggyback,
     )
-        .prop_map(|((id, last, lent), grants, refused, ride)| {
+        .prop_map(|((id, last, lent), grants, refused, piggyback)| {
             Message::Granted(Granted {
                 id,
                 last,
                 lent,
                 grants,
                 refused,
-                ride,
+                piggyback,
             })
         })
 }

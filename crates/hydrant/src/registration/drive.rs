@@ -101,8 +101,12 @@ impl Registration {
 
     fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {
         match action {
-            Action::Register { id, need, welcome } => {
-                let result = self.register(need, welcome);
+            Action::Register {
+                id,
+                need,
+                preferred,
+            } => {
+                let result = self.register(need, preferred);
                 self.tell(todo, |engine, out| {
                     engine.registered(id, result, out);
                 });

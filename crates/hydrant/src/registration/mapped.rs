@@ -18,18 +18,18 @@ struct Stretch {
 }
 
 impl Registration {
-    /// Registers what is needed of own memory, and what is welcome beside it as far as that is
+    /// Registers what is needed of own memory, and what is preferred beside it as far as that is
     /// mapped.
-    pub(super) fn register(&self, need: Run, welcome: Run) -> Result<Registered, Refusal> {
+    pub(super) fn register(&self, need: Run, preferred: Run) -> Result<Registered, Refusal> {
         let geometry = self.geometry;
         // What is registered beside the need may outlive the operation: it must not go unseen, and
         // it must not be chance.
         let around = Run {
             first: need.end(),
-            count: welcome.end() - need.end(),
+            count: preferred.end() - need.end(),
         };
         let end = (self.lent).known_until(geometry, around);
-        let welcome = Run {
+        let preferred = Run {
             first: need.first,
             count: end - need.first,
         };
@@ -46,8 +46,8 @@ impl Registration {
                 writable: permission == Permission::ReadWrite,
             }
         };
-        match self.register_bytes(bytes(welcome), Permission::ReadWrite) {
-            Ok(key) => return Ok(got(welcome, Permission::ReadWrite)(key)),
+        match self.register_bytes(bytes(preferred), Permission::ReadWrite) {
+            Ok(key) => return Ok(got(preferred, Permission::ReadWrite)(key)),
             Err(Error::BadAddress { .. }) => {}
             Err(cause) => return Err(refusal(&cause)),
         }
@@ -69,7 +69,7 @@ impl Registration {
         let last = geometry.bucket_of(stretch.end - 1) + 1;
         let run = Run {
             first: need.first,
-            count: last.clamp(need.end(), welcome.end()) - need.first,
+            count: last.clamp(need.end(), preferred.end()) - need.first,
         };
         let (from, to) = bytes(run);
         let clipped = (from.max(stretch.start), to.min(stretch.end));

@@ -235,7 +235,7 @@ impl Registration {
     /// Takes the remote side of a transfer whose own side needs no registration.
     #[inline(always)]
     pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit> {
-        self.hot.hit_far(peer.0, remote, len)
+        self.hot.hit_remote(peer.0, remote, len)
     }
 
     /// Gives back what a hit took.

@@ -77,7 +77,7 @@ impl Registration {
     /// # Errors
     /// [`Error::WordNotRegistered`], [`Error::InHandler`] where there may be no room for it.
     pub(crate) fn hold_own(&self, addr: u64, len: u64) -> Result<OwnWord> {
-        if let Some(hit) = self.hot.hit_near(addr, len) {
+        if let Some(hit) = self.hot.hit_local(addr, len) {
             return Ok(OwnWord::Hit(hit));
         }
         let begun = Instant::now();
@@ -121,7 +121,7 @@ impl Registration {
     pub(crate) fn give_up_own(&self, word: OwnWord) {
         match word {
             OwnWord::Hit(hit) => self.release(&hit),
-            OwnWord::Held(id, _) => self.step(&[], |engine, out| engine.let_go_own(id, out)),
+            OwnWord::Held(id, _) => self.step(&[], |engine, out| engine.release_own(id, out)),
         }
     }
 }

@@ -83,9 +83,9 @@ impl Transfer {
         let local = own.at.expose_provenance() as u64;
         let hit = match own.stands {
             _ if copied || !self.moves(put) => None,
-            Own::Lasting => registration.hit(peer, remote, local, len as u64, put),
+            Own::Persistent => registration.hit(peer, remote, local, len as u64, put),
             Own::Inline => registration.hit_remote(peer, remote, len as u64),
-            Own::Passing => None,
+            Own::Transient => None,
         };
         if let Some(hit) = hit {
             (progress.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
@@ -202,7 +202,7 @@ impl Transfer {
             return side(Own::Inline, local, None);
         }
         if registration.lasts(local.addr() as u64, len as u64) || copied {
-            return side(Own::Lasting, local, None);
+            return side(Own::Persistent, local, None);
         }
         let bounce = self.bounce.get();
         // SAFETY: 1., 2. the caller's promise.
@@ -211,9 +211,9 @@ impl Transfer {
                 if put {
                     self.progress.conduit().copied(len);
                 }
-                side(Own::Lasting, slot, Some(bounced))
+                side(Own::Persistent, slot, Some(bounced))
             }
-            None => side(Own::Passing, local, None),
+            None => side(Own::Transient, local, None),
         }
     }
 

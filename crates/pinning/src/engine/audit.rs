@@ -13,11 +13,11 @@ impl Engine {
     /// What does not agree.
     pub fn audit(&self, hits: &[Hit]) -> Result<(), String> {
         let outside = self.target.audit()?;
-        let mut near: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut own: FxHashMap<u32, u32> = FxHashMap::default();
         for slot in hits.iter().filter_map(Hit::local_slot) {
-            *near.entry(slot).or_default() += 1;
+            *own.entry(slot).or_default() += 1;
         }
-        self.local.audit(outside, near)?;
+        self.local.audit(outside, own)?;
         self.initiator.audit(&self.common, hits)
     }
 

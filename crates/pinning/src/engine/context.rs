@@ -22,6 +22,8 @@ pub(super) struct Common {
     lost: FxHashSet<u32>,
     /// The next name of a piece, a move, a transfer or a pull: each is given out once.
     next: u64,
+    /// Messages of peers that kept no rule so far.
+    faults: u64,
 }
 
 /// One step of an engine: what a room may use of what others own, and where it says what is to
@@ -40,6 +42,7 @@ impl Common {
             limits,
             lost: FxHashSet::default(),
             next: 1,
+            faults: 0,
         }
     }
 
@@ -62,6 +65,15 @@ impl Common {
     /// Notes that a peer is gone; `false` if that was known.
     pub(super) fn lose(&mut self, peer: u32) -> bool {
         self.lost.insert(peer)
+    }
+
+    /// A message of a peer kept no rule.
+    pub(super) fn count_fault(&mut self) {
+        self.faults += 1;
+    }
+
+    pub(super) fn faults(&self) -> u64 {
+        self.faults
     }
 
     /// Whether a rank is a peer that is still there.

@@ -10,8 +10,8 @@
 //! they asked for), which know nothing of each other.
 //!
 //! An *operation* is cut into *pieces*, small enough that the peer's firehoses and the own
-//! limits hold one. A piece first gets the far side (firehoses that are there, or moves), then
-//! the near side (a claim on own memory, made while moves are under way), then transfers.
+//! limits hold one. A piece first gets the remote side (firehoses that are there, or moves), then
+//! the local side (a request on own memory, made while moves are under way), then transfers.
 //! What cannot be registered is copied through messages.
 //!
 //! Nothing waits in a circle: who waits for firehoses holds nothing; who waits for own memory
@@ -22,6 +22,7 @@
 mod agree;
 mod audit;
 mod context;
+mod impossible;
 mod initiator;
 mod local;
 mod operation;
@@ -44,7 +45,7 @@ use crate::{
 };
 use context::{Common, Context};
 use initiator::{Answered, Initiator};
-use local::{Claimant, Local};
+use local::{Local, Requester};
 use target::Target;
 
 /// Decides what is registered, at one rank: composes the rooms, and routes what comes in to them.
@@ -110,6 +111,7 @@ impl Engine {
             lent: served.lent,
             recalled: served.recalled,
             refused: own.refused + served.refused,
+            faults: self.common.faults(),
             ..own
         }
     }
@@ -180,7 +182,7 @@ impl Engine {
                 initiator.recalled(from, count, cx);
                 Ok(())
             }
-            Message::Revoke { id, run } => initiator.doomed(from, id, run, cx),
+            Message::Revoke { id, run } => initiator.revoking(from, id, run, cx),
             Message::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
             Message::Release { runs, unpin } => target.given_back(from, &runs, unpin, cx),
             Message::Put { id, .. } => {
@@ -202,8 +204,11 @@ impl Engine {
             Message::Revoked { id, runs } => target.revoked_by(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
-        if let (Err(cause), Some(answered)) = (&outcome, answered) {
-            initiator.fail_answered(from, answered, cause, cx);
+        if let Err(cause) = &outcome {
+            cx.common.count_fault();
+            if let Some(answered) = answered {
+                initiator.fail_answered(from, answered, cause, cx);
+            }
         }
         self.pump(out);
         outcome
@@ -230,7 +235,7 @@ impl Engine {
     pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Decisions) {
         let (initiator, target, cx) = &mut self.rooms(out);
         match initiator.take_transfer(id) {
-            Some(piece) => initiator.leg_done(piece, result, cx),
+            Some(piece) => initiator.transfer_done(piece, result, cx),
             None => target.transferred(id, result.is_ok(), cx),
         }
         self.pump(out);
@@ -278,7 +283,7 @@ impl Engine {
         self.local.set_reserve()
     }
 
-    /// Holds own memory that [`Hot::hit_near`] did not find, for the own NIC to change it;
+    /// Holds own memory that [`Hot::hit_local`] did not find, for the own NIC to change it;
     /// [`Action::Pinned`] tells its key, or that there is no room for it now.
     ///
     /// # Errors
@@ -297,8 +302,8 @@ impl Engine {
     }
 
     /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
-    pub fn let_go_own(&mut self, id: u64, out: &mut Decisions) {
-        self.local.let_go_own(id, out);
+    pub fn release_own(&mut self, id: u64, out: &mut Decisions) {
+        self.local.release_own(id, out);
         self.pump(out);
     }
 
@@ -352,14 +357,16 @@ impl Engine {
             if done.is_empty() {
                 break;
             }
-            for (claimant, claim) in done {
-                match claimant {
-                    Claimant::Piece(id) | Claimant::Passing(id) => initiator.near_side(id, cx),
-                    Claimant::Move(id) => target.answer_move(id, claim, cx),
-                    Claimant::Pull(id) => target.pull_data(id, claim, cx),
-                    Claimant::Pin(id) => cx.local.pinned(id, claim, cx.out),
-                    Claimant::Keep(id) => cx.local.kept(id, claim, cx.out),
-                    Claimant::Own(id) => cx.local.own_held(id, claim, cx.out),
+            for (requester, request) in done {
+                match requester {
+                    Requester::Piece(id) | Requester::Transient(id) => {
+                        initiator.local_side_done(id, cx)
+                    }
+                    Requester::Move(id) => target.answer_move(id, request, cx),
+                    Requester::Pull(id) => target.pull_data(id, request, cx),
+                    Requester::Pin(id) => cx.local.pinned(id, request, cx.out),
+                    Requester::Keep(id) => cx.local.kept(id, request, cx.out),
+                    Requester::Own(id) => cx.local.own_held(id, request, cx.out),
                 }
             }
         }

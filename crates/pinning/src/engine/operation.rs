@@ -31,9 +31,9 @@ pub struct Operation {
 pub enum Own {
     /// It goes only after it was [taken back](crate::Engine::revoke), or what is registered of it
     /// follows it wherever it is mapped: it may be kept registered.
-    Lasting,
+    Persistent,
     /// It may come and go unseen: it is registered for the operation alone.
-    Passing,
+    Transient,
     /// The NIC takes it along with the operation, a put: it needs no registration.
     Inline,
 }

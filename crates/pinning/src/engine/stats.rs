@@ -9,11 +9,11 @@ pub struct Stats {
     pub local: LocalStats,
     /// Pieces of operations that reached the engine.
     pub pieces: u64,
-    /// Of those, pieces whose far side was there.
+    /// Of those, pieces whose remote side was there.
     pub far_hits: u64,
     /// Moves sent.
     pub moves: u64,
-    /// Operations whose data rode on a move.
+    /// Operations whose data was piggybacked on a move.
     pub rides: u64,
     /// Pieces copied through messages.
     pub copies: u64,
@@ -33,4 +33,6 @@ pub struct Stats {
     pub recalled: u64,
     /// Runs that could not be registered.
     pub refused: u64,
+    /// Messages of peers that kept no rule, or named what is not there.
+    pub faults: u64,
 }

@@ -17,7 +17,7 @@ fn put(id: u64, bucket: u64) -> Operation {
         region: Region::default(),
         remote: bucket * BUCKET,
         len: 8,
-        own: Own::Lasting,
+        own: Own::Persistent,
         copied: false,
     }
 }
@@ -81,13 +81,13 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
     answer(&mut engine, out);
     assert_eq!((engine.busy(), engine.firehoses(1)), (0, (1, 1)));
 
-    // Another thread's hit has the far side, and looks for the near one.
+    // Another thread's hit has the remote side, and looks for the local one.
     let hot = engine.hot().clone();
-    let hit = hot.hit_far(1, 100 * BUCKET, 8).expect("it is attached");
+    let hit = hot.hit_remote(1, 100 * BUCKET, 8).expect("it is attached");
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     assert!(out.is_empty(), "the only firehose is in use");
-    // It does not find it, gives the far side back and goes to the engine.
+    // It does not find it, gives the remote side back and goes to the engine.
     assert!(hot.release(&hit), "somebody waits for it");
     let mut out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer");
@@ -167,7 +167,8 @@ fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
         Action::Done { op: 1, result } => is_wrong(result),
         _ => false,
     });
-    is_wrong(&outcome) && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
+    let counted = engine.stats().faults == 1;
+    is_wrong(&outcome) && counted && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
 }
 
 #[test]
@@ -207,16 +208,16 @@ fn what_a_wrong_answer_was_to_answer_fails() {
 }
 
 #[test]
-fn passing_memory_is_registered_for_the_operation_alone() {
+fn transient_memory_is_registered_for_the_operation_alone() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     let registered = |engine: &Engine| engine.stats().local.registered;
     for id in 1..4 {
         let mut out = Decisions::default();
-        let passing = Operation {
-            own: Own::Passing,
+        let transient = Operation {
+            own: Own::Transient,
             ..put(id, 100)
         };
-        engine.begin(passing, &mut out).expect("a peer");
+        engine.begin(transient, &mut out).expect("a peer");
         assert_eq!(registered(&engine), 1);
         answer(&mut engine, out);
         assert_eq!((engine.busy(), registered(&engine)), (0, 0));
@@ -238,7 +239,7 @@ fn what_the_nic_takes_along_needs_no_registration() {
     assert_eq!(engine.busy(), 0);
     let hot = engine.hot().clone();
     let hit = hot
-        .hit_far(1, 100 * BUCKET, 8)
+        .hit_remote(1, 100 * BUCKET, 8)
         .expect("a firehose is there");
     engine.audit(&[hit]).expect("all counts agree");
     assert!(!hot.release(&hit), "nobody waits for it");
@@ -313,8 +314,11 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
         hold: true,
         borrow: 0,
         releases: Vec::new(),
-        needs: vec![Need { run, welcome: run }],
-        ride: None,
+        needs: vec![Need {
+            run,
+            preferred: run,
+        }],
+        piggyback: None,
     });
     let mut out = Decisions::default();
     (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
@@ -336,7 +340,7 @@ fn message(said: &mut Decisions) -> Message {
 fn who_rides_waits_for_no_registration() {
     let engine = |rank| {
         let config = Config {
-            ride: 64,
+            piggyback: 64,
             ..Config::firehose_paper(rank, 2)
         };
         Engine::new(config).expect("the paper's")
@@ -346,7 +350,7 @@ fn who_rides_waits_for_no_registration() {
     asker.begin(put(1, 100), &mut out).expect("a peer");
     let wanted = message(&mut out);
 
-    // The owner is told to register, and answers the ride before it has.
+    // The owner is told to register, and answers the piggybacked put before it has.
     let mut said = Decisions::default();
     let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
     outcome.expect("a move");
@@ -374,7 +378,7 @@ fn who_rides_waits_for_no_registration() {
     };
     owner.registered(id, Ok(registered), &mut said);
     let last = message(&mut said);
-    assert!(matches!(&last, Message::Granted(it) if it.last && it.ride.is_none()));
+    assert!(matches!(&last, Message::Granted(it) if it.last && it.piggyback.is_none()));
     out = Decisions::default();
     let outcome = asker.message(1, last, Verdict::Fine, &mut out);
     outcome.expect("the rest of the answer");
@@ -421,7 +425,7 @@ fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
             .expect("room");
     }
     let mut out = Decisions::default();
-    engine.let_go_own(1, &mut out);
+    engine.release_own(1, &mut out);
     answer(&mut engine, out);
     hold_own(&mut engine, 3, 70)
         .expect("an answer")
@@ -440,8 +444,8 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         ..Config::firehose_paper(0, 2)
     };
     let mut engine = Engine::new(config).expect("two of each will do");
-    let near = |engine: &Engine, bucket: u64| engine.hot().hit_near(bucket * BUCKET, 8);
-    assert!(near(&engine, 50).is_none());
+    let hit_own = |engine: &Engine, bucket: u64| engine.hot().hit_local(bucket * BUCKET, 8);
+    assert!(hit_own(&engine, 50).is_none());
     let first = hold_own(&mut engine, 1, 50)
         .expect("an answer")
         .expect("room");
@@ -456,9 +460,9 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         "{third:?}"
     );
     let mut out = Decisions::default();
-    engine.let_go_own(1, &mut out);
+    engine.release_own(1, &mut out);
     assert!(answer(&mut engine, out).is_empty());
-    let hit = near(&engine, 50).expect("it stays registered");
+    let hit = hit_own(&engine, 50).expect("it stays registered");
     assert_eq!(hit.local_key, first);
     engine.audit(&[hit]).expect("all counts agree");
     assert!(!engine.hot().release(&hit));
@@ -466,12 +470,54 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
     hold_own(&mut engine, 4, 70)
         .expect("an answer")
         .expect("room now");
-    assert!(near(&engine, 50).is_none());
+    assert!(hit_own(&engine, 50).is_none());
     for id in [2, 4, 4, 5] {
         let mut out = Decisions::default();
-        engine.let_go_own(id, &mut out);
+        engine.release_own(id, &mut out);
         assert!(answer(&mut engine, out).is_empty());
     }
     engine.audit(&[]).expect("all counts agree");
-    assert!(near(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+    assert!(hit_own(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+}
+
+#[test]
+fn an_answer_to_nothing_is_a_fault_of_the_peer() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    let refused = None;
+    let runs = || {
+        vec![Run {
+            first: 100,
+            count: 1,
+        }]
+    };
+    let messages = [
+        Message::Stored { id: 9, refused },
+        Message::Pulled { id: 9, refused },
+        Message::Fetched {
+            id: 9,
+            refused,
+            len: 8,
+        },
+        Message::Granted(Granted {
+            id: 9,
+            ..Granted::default()
+        }),
+        Message::Revoked {
+            id: 9,
+            runs: Vec::new(),
+        },
+        Message::Release {
+            runs: runs(),
+            unpin: false,
+        },
+    ];
+    for (faults, message) in (1..).zip(messages) {
+        let mut out = Decisions::default();
+        let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+        let is_named = matches!(outcome, Err(crate::Error::Malformed { peer: 1, .. }));
+        assert!(is_named, "{outcome:?}");
+        assert!(out.is_empty(), "{out:?}");
+        assert_eq!(engine.stats().faults, faults);
+    }
+    engine.audit(&[]).expect("all counts agree");
 }

@@ -51,11 +51,9 @@
 mod editor;
 mod error;
 mod index;
-#[cfg(all(test, loom))]
-mod model;
 mod queue;
 mod slab;
-mod sync;
+pub(crate) mod sync;
 mod word;
 
 pub use editor::Editor;

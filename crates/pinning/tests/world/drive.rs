@@ -118,8 +118,8 @@ impl World {
             6 => 1 + (len >> 3) % (6 * bucket),
             _ => [
                 0,
-                self.plan.ride as u32,
-                self.plan.ride as u32 + 1,
+                self.plan.piggyback as u32,
+                self.plan.piggyback as u32 + 1,
                 bucket,
                 4 * bucket,
             ][(len >> 3) as usize % 5],
@@ -204,13 +204,13 @@ impl World {
         // Of a bucket of several pages, some may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
-            Own::Lasting if moves && !copied => hot.hit(peer as u32, remote, local, len, put),
-            Own::Inline if !copied => hot.hit_far(peer as u32, remote, len),
+            Own::Persistent if moves && !copied => hot.hit(peer as u32, remote, local, len, put),
+            Own::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
             _ => None,
         };
         match own {
-            Own::Lasting => {}
-            Own::Passing => self.passing += 1,
+            Own::Persistent => {}
+            Own::Transient => self.passing += 1,
             Own::Inline => self.inline += 1,
         }
         if let Some(hit) = hit {
@@ -249,9 +249,9 @@ impl World {
         if put && len <= self.plan.inline && self.plan.strategy != Strategy::Paging {
             Own::Inline
         } else if self.ranks[rank].memory.lasts(local, len) {
-            Own::Lasting
+            Own::Persistent
         } else {
-            Own::Passing
+            Own::Transient
         }
     }
 
@@ -437,20 +437,24 @@ impl World {
         for action in decided.actions {
             self.note(&(rank, &action));
             match action {
-                Action::Register { id, need, welcome } => {
-                    assert!(welcome.contains(need) && need.count > 0);
+                Action::Register {
+                    id,
+                    need,
+                    preferred,
+                } => {
+                    assert!(preferred.contains(need) && need.count > 0);
                     let limits = *self.ranks[rank].engine.limits();
-                    assert!(welcome.count <= limits.max_extent, "{welcome:?}");
+                    assert!(preferred.count <= limits.max_extent, "{preferred:?}");
                     let nic = &mut self.ranks[rank].nic;
-                    assert!(!nic.touches(welcome), "registered twice: {welcome:?}");
-                    self.wide += u64::from(welcome != need);
-                    nic.buckets += welcome.count;
+                    assert!(!nic.touches(preferred), "registered twice: {preferred:?}");
+                    self.wide += u64::from(preferred != need);
+                    nic.buckets += preferred.count;
                     assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
                     self.events.push(Event::Registered {
                         rank,
                         id,
                         need,
-                        welcome,
+                        preferred,
                     });
                 }
                 Action::Deregister { id, key, run } => {
@@ -586,11 +590,11 @@ impl World {
                 rank,
                 id,
                 need,
-                welcome,
+                preferred,
             } => {
-                let result = self.register(rank, need, welcome);
+                let result = self.register(rank, need, preferred);
                 let kept = result.map_or(0, |got| got.run.count);
-                self.ranks[rank].nic.buckets -= welcome.count - kept;
+                self.ranks[rank].nic.buckets -= preferred.count - kept;
                 self.ranks[rank].engine.registered(id, result, &mut out);
             }
             Event::Deregistered { rank, id, run } => {
@@ -660,17 +664,17 @@ impl World {
         &mut self,
         rank: usize,
         need: Run,
-        welcome: Run,
+        preferred: Run,
     ) -> Result<Registered, Refusal> {
         if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
             return Err(Refusal::Exhausted);
         }
         let narrow = self.draw(4) == 0;
-        let welcome = if narrow { need } else { welcome };
-        let welcome = self.ranks[rank].memory.lasting(need, welcome);
+        let preferred = if narrow { need } else { preferred };
+        let preferred = self.ranks[rank].memory.lasting(need, preferred);
         let (run, writable) = match self.ranks[rank].kept {
             Some(run) if run == need => (run, true),
-            _ => self.ranks[rank].memory.clip(need, welcome)?,
+            _ => self.ranks[rank].memory.clip(need, preferred)?,
         };
         let key = self.name();
         let own = &mut self.ranks[rank];

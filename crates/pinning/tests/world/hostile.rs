@@ -3,7 +3,7 @@
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,
-    wire::{Grant, Granted, MAX_LIST, Move, Need, Place, Ride},
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, Place},
 };
 
 use super::{Event, World};
@@ -55,8 +55,11 @@ impl World {
                 hold: true,
                 borrow: u64::MAX,
                 releases: Vec::new(),
-                needs: vec![Need { run, welcome: run }],
-                ride: None,
+                needs: vec![Need {
+                    run,
+                    preferred: run,
+                }],
+                piggyback: None,
             }));
             let queue = self.channels.entry((hostile, target)).or_default();
             queue.push_back(bytes);
@@ -82,7 +85,7 @@ impl World {
                     let run = if self.draw(2) == 0 {
                         need.run
                     } else {
-                        need.welcome
+                        need.preferred
                     };
                     let part = Run {
                         first: run.first + self.draw(run.count),
@@ -99,9 +102,9 @@ impl World {
                         }),
                     }
                 }
-                if let Some(ride) = wanted.ride.filter(|_| self.draw(5) > 0) {
-                    let len = if wanted.write { 0 } else { ride.len };
-                    granted.ride = Some(refused.map_or(Ok(len), Err));
+                if let Some(piggyback) = wanted.piggyback.filter(|_| self.draw(5) > 0) {
+                    let len = if wanted.write { 0 } else { piggyback.len };
+                    granted.piggyback = Some(refused.map_or(Ok(len), Err));
                 }
                 Message::Granted(granted)
             }
@@ -237,23 +240,23 @@ impl World {
         let id = self.some_name();
         match self.draw(13) {
             0..4 => {
-                let welcome = self.runs(to);
-                let needs = welcome.into_iter().map(|welcome| Need {
+                let preferred = self.runs(to);
+                let needs = preferred.into_iter().map(|preferred| Need {
                     run: Run {
-                        first: welcome.first,
-                        count: 1 + self.draw(welcome.count),
+                        first: preferred.first,
+                        count: 1 + self.draw(preferred.count),
                     },
-                    welcome,
+                    preferred,
                 });
                 let needs: Vec<Need> = needs.collect();
-                let ride = (self.draw(3) == 0).then(|| Ride {
+                let piggyback = (self.draw(3) == 0).then(|| Piggyback {
                     addr: self.some_address(to),
                     len: match self.draw(2) {
                         0 => self.draw(1 << 31) as u32,
                         _ => self.draw(64) as u32,
                     },
                 });
-                let write = self.draw(2) == 0 && ride.is_none_or(|ride| ride.len == 0);
+                let write = self.draw(2) == 0 && piggyback.is_none_or(|it| it.len == 0);
                 Message::Move(Move {
                     id,
                     region: Region(self.number()),
@@ -266,7 +269,7 @@ impl World {
                         Vec::new()
                     },
                     needs,
-                    ride,
+                    piggyback,
                 })
             }
             4 => {
@@ -285,7 +288,7 @@ impl World {
                     lent: self.number(),
                     grants,
                     refused: Vec::new(),
-                    ride: None,
+                    piggyback: None,
                 })
             }
             5 => Message::Release {

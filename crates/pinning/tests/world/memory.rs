@@ -129,8 +129,8 @@ impl Memory {
                 .is_some_and(|pages| self.lent[pages].contains(&true))
     }
 
-    /// What of `welcome` around `need` is mapped, and whether it is writable.
-    pub(crate) fn clip(&self, need: Run, welcome: Run) -> Result<(Run, bool), Refusal> {
+    /// What of `preferred` around `need` is mapped, and whether it is writable.
+    pub(crate) fn clip(&self, need: Run, preferred: Run) -> Result<(Run, bool), Refusal> {
         let mapped = |bucket: u64| {
             let (addr, len) = self.span(Run {
                 first: bucket,
@@ -142,10 +142,10 @@ impl Memory {
             return Err(Refusal::NotMapped);
         }
         let (mut first, mut end) = (need.first, need.end());
-        while first > welcome.first && mapped(first - 1) {
+        while first > preferred.first && mapped(first - 1) {
             first -= 1;
         }
-        while end < welcome.end() && mapped(end) {
+        while end < preferred.end() && mapped(end) {
             end += 1;
         }
         let run = Run {
@@ -195,11 +195,11 @@ impl Memory {
     }
 
     /// What may be registered around `need`: what lasts, as far as that goes.
-    pub(crate) fn lasting(&self, need: Run, welcome: Run) -> Run {
+    pub(crate) fn lasting(&self, need: Run, preferred: Run) -> Run {
         let lasts = |first: u64| self.lasts_everywhere(Run { first, count: 1 });
-        let end = (need.end()..welcome.end())
+        let end = (need.end()..preferred.end())
             .find(|bucket| !lasts(*bucket))
-            .unwrap_or(welcome.end());
+            .unwrap_or(preferred.end());
         Run {
             first: need.first,
             count: end - need.first,

@@ -66,7 +66,7 @@ pub(crate) enum Event {
         rank: usize,
         id: u64,
         need: Run,
-        welcome: Run,
+        preferred: Run,
     },
     Deregistered {
         rank: usize,

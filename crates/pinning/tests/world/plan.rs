@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) entries: u64,
     pub(crate) max_extent: u64,
     pub(crate) cost: CostModel,
-    pub(crate) ride: usize,
+    pub(crate) piggyback: usize,
     pub(crate) payload: usize,
     pub(crate) reads: bool,
     pub(crate) borrowing: bool,
@@ -74,8 +74,8 @@ impl Plan {
             entries: self.entries,
             max_extent: self.max_extent * bucket,
             cost: self.cost,
-            ride: self.ride,
-            max_payload: Message::MAX_BYTES + self.ride.max(64) + self.payload,
+            piggyback: self.piggyback,
+            max_payload: Message::MAX_BYTES + self.piggyback.max(64) + self.payload,
             reads: self.reads,
         }
     }
@@ -105,7 +105,7 @@ impl Plan {
             entries: [1, 8, 64, 1024][draw(4)],
             max_extent: [1, 3, 1000][draw(3)],
             cost: COSTS[draw(3)],
-            ride: [0, 64, 1024][draw(3)],
+            piggyback: [0, 64, 1024][draw(3)],
             payload: [0, 100, 5000][draw(3)],
             reads: draw(2) == 0,
             borrowing: draw(2) == 0,

@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
         }
         for action in decided.actions {
             match action {
-                Action::Register { id, welcome, .. } => self.register(rank, id, welcome),
+                Action::Register { id, preferred, .. } => self.register(rank, id, preferred),
                 Action::Deregister { id, run, .. } => {
                     let registration = self.profile.registration();
                     let pages = self.bytes(run) as usize / PAGE;

@@ -65,7 +65,7 @@ impl Node {
                 per_op_ns: registration.register_op.as_ns(),
                 per_page_ns: registration.register_page.as_ns(),
             },
-            ride: setup.ride,
+            piggyback: setup.ride,
             max_payload: profile.message().max_payload as usize,
             reads: profile.nic().reads,
         })?;
@@ -128,7 +128,7 @@ impl Node {
             region: Region::default(),
             remote: TARGETS + u64::from(rank) * stretch + remote,
             len,
-            own: Own::Lasting,
+            own: Own::Persistent,
             copied: false,
         })
     }

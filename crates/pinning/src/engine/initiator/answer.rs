@@ -1,13 +1,13 @@
 //! Answers that are wrong: what they were to answer fails, for nothing better will come.
 
-use super::{Context, Initiator, Leg};
+use super::{Context, Initiator, Transfer};
 use crate::{Error, Message};
 
 /// What of this rank's a message answers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) enum Answered {
     Move(u64),
-    Leg(u64),
+    Transfer(u64),
 }
 
 impl Answered {
@@ -16,7 +16,7 @@ impl Answered {
             Message::Granted(granted) => Some(Self::Move(granted.id)),
             Message::Stored { id, .. }
             | Message::Fetched { id, .. }
-            | Message::Pulled { id, .. } => Some(Self::Leg(*id)),
+            | Message::Pulled { id, .. } => Some(Self::Transfer(*id)),
             _ => None,
         }
     }
@@ -33,24 +33,30 @@ impl Initiator {
     ) {
         match answered {
             Answered::Move(id) => {
-                let far = self.fars.get_mut(&from);
-                let Some(asked) = far.and_then(|far| far.answered(id, 0)) else {
+                let table = self.tables.get_mut(&from);
+                let Some(asked) = table.and_then(|table| table.answered(id, 0)) else {
+                    // It answers nothing of this rank's: that was what was wrong.
                     return;
                 };
-                for (piece, _) in asked.waiters {
-                    // Nothing of it is under way but moves, which will not find it.
-                    self.with_piece(piece, |piece| piece.failed = Some(cause.clone()));
-                    self.end_piece(piece, cx);
+                for (id, _) in asked.waiters {
+                    // A piece may wait for several runs of one move, and ends once. Nothing of it
+                    // is under way but other moves, which will not find it.
+                    if let Some(piece) = self.pieces.get_mut(&id) {
+                        piece.failed = Some(cause.clone());
+                        self.end_piece(id, cx);
+                    }
                 }
                 self.firehoses_free(from, cx);
             }
-            Answered::Leg(leg) => {
-                let Some(Leg::Chunk { piece, .. } | Leg::Pull(piece)) = self.leg_of(from, leg)
+            Answered::Transfer(transfer) => {
+                let Some(Transfer::Chunk { piece, .. } | Transfer::Pull(piece)) =
+                    self.transfer_of(from, transfer)
                 else {
+                    // It answers nothing of this rank's: that was what was wrong.
                     return;
                 };
-                self.legs.remove(&leg);
-                self.leg_done(piece, Err(cause.clone()), cx);
+                self.transfers.remove(&transfer);
+                self.transfer_done(piece, Err(cause.clone()), cx);
             }
         }
     }

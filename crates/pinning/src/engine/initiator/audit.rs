@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     super::{agree::agree, context::Common},
-    Far, Initiator, Op,
+    FirehoseTable, Initiator, Op,
 };
 use crate::{
     Hit, Run,
@@ -14,34 +14,39 @@ use crate::{
 impl Initiator {
     /// `hits`: those held at this moment.
     pub(in crate::engine) fn audit(&self, common: &Common, hits: &[Hit]) -> Result<(), String> {
-        let waiting: usize = self.fars.values().map(Far::waiting).sum();
+        let waiting: usize = self.tables.values().map(FirehoseTable::waiting).sum();
         agree("pieces that wait for firehoses", self.waiting, waiting)?;
-        for (peer, far) in &self.fars {
+        for (peer, table) in &self.tables {
             if common.is_lost(*peer) {
                 continue;
             }
             let mut held: FxHashMap<u32, u32> = FxHashMap::default();
             let pieces = self.pieces.values().filter(|piece| piece.peer == *peer);
-            let holds = pieces.flat_map(|piece| &piece.reach.holds);
+            let holds = pieces.flat_map(|piece| &piece.remote_side.holds);
             let slots = holds.filter_map(|hold| hold.slot);
             let hit = hits.iter().filter(|hit| hit.peer == *peer);
             for slot in slots.chain(hit.map(|hit| hit.remote_slot)) {
                 *held.entry(slot).or_default() += 1;
             }
-            far.audit(&held)
+            table
+                .audit(&held)
                 .map_err(|what| format!("firehoses to rank {peer}: {what}"))?;
         }
         let live = self.ops.values().map(Op::live).sum();
         agree("pieces", self.pieces.len(), live)?;
-        let legs: u32 = self.pieces.values().map(|piece| piece.legs).sum();
-        agree("transfers and chunks", legs as usize, self.legs.len())
+        let transfers: u32 = self.pieces.values().map(|piece| piece.transfers).sum();
+        agree(
+            "transfers and chunks",
+            transfers as usize,
+            self.transfers.len(),
+        )
     }
 
     /// Buckets attached at a peer, those that it was not told yet are given back included.
     pub(in crate::engine) fn attached_at(&self, common: &Common, peer: u32) -> u64 {
         let count = |runs: &mut dyn Iterator<Item = Run>| runs.map(|run| run.count).sum::<u64>();
         let pieces = self.pieces.values().filter(|piece| piece.peer == peer);
-        let holds = pieces.flat_map(|piece| &piece.reach.holds);
+        let holds = pieces.flat_map(|piece| &piece.remote_side.holds);
         let mut loose = holds
             .filter(|hold| hold.slot.is_none())
             .map(|hold| hold.run);
@@ -49,17 +54,27 @@ impl Initiator {
             Remote::Handshake(After::Keep) => 0,
             _ => count(&mut loose),
         };
-        loose + self.fars.get(&peer).map_or(0, Far::attached_buckets)
+        loose
+            + self
+                .tables
+                .get(&peer)
+                .map_or(0, FirehoseTable::attached_buckets)
     }
 
     /// Whether memory of a peer is known that is registered for good.
     pub(in crate::engine) fn statics(&self, peer: u32) -> bool {
-        self.fars.get(&peer).is_some_and(Far::has_statics)
+        self.tables
+            .get(&peer)
+            .is_some_and(FirehoseTable::has_statics)
     }
 
     /// Everything noted down, in entries.
     pub(in crate::engine) fn entries(&self) -> usize {
-        let fars = self.fars.values().map(Far::entries).sum::<usize>();
-        self.ops.len() + self.pieces.len() + self.legs.len() + fars
+        let tables = self
+            .tables
+            .values()
+            .map(FirehoseTable::entries)
+            .sum::<usize>();
+        self.ops.len() + self.pieces.len() + self.transfers.len() + tables
     }
 }

@@ -4,7 +4,7 @@
 //! one by one. Some are under way at once, so that copying on one side overlaps the wire and
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
-use super::{Context, Data, Initiator, Leg};
+use super::{Context, Data, Initiator, Transfer};
 use crate::{Action, Message, Refusal};
 
 /// Chunks under way at once.
@@ -58,16 +58,17 @@ impl Initiator {
             let at = piece.copy.next;
             let (addr, remote) = (piece.local + at, piece.remote + at);
             let len = piece.copy.chunk.min(piece.len - at) as u32;
-            let leg = cx.name();
-            self.legs.insert(leg, Leg::Chunk { piece: id, at });
+            let transfer = cx.name();
+            self.transfers
+                .insert(transfer, Transfer::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
                 piece.copy.under_way += 1;
-                piece.legs += 1;
+                piece.transfers += 1;
             });
             let (message, data) = if put {
                 let message = Message::Put {
-                    id: leg,
+                    id: transfer,
                     region,
                     to: remote,
                     len,
@@ -75,7 +76,7 @@ impl Initiator {
                 (message, Data::Own { addr, len })
             } else {
                 let message = Message::Get {
-                    id: leg,
+                    id: transfer,
                     region,
                     from: remote,
                     len,
@@ -89,26 +90,26 @@ impl Initiator {
     pub(in crate::engine) fn stored(
         &mut self,
         from: u32,
-        leg: u64,
+        transfer: u64,
         refused: Option<Refusal>,
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "the end of a put that was not made";
-        let (id, _) = self.chunk_of(from, leg, true).ok_or(WRONG)?;
-        self.chunk_done(id, leg, refused, cx);
+        let (id, _) = self.chunk_of(from, transfer, true).ok_or(WRONG)?;
+        self.chunk_done(id, transfer, refused, cx);
         Ok(())
     }
 
     pub(in crate::engine) fn fetched(
         &mut self,
         from: u32,
-        leg: u64,
+        transfer: u64,
         refused: Option<Refusal>,
         len: u32,
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "data that was not asked for";
-        let (id, at) = self.chunk_of(from, leg, false).ok_or(WRONG)?;
+        let (id, at) = self.chunk_of(from, transfer, false).ok_or(WRONG)?;
         let piece = self.pieces.get(&id).ok_or(WRONG)?;
         let wanted = piece.copy.chunk.min(piece.len.saturating_sub(at));
         if refused.is_none() {
@@ -118,20 +119,28 @@ impl Initiator {
             let to = piece.local + at;
             cx.out.actions.push(Action::Land { to, len });
         }
-        self.chunk_done(id, leg, refused, cx);
+        self.chunk_done(id, transfer, refused, cx);
         Ok(())
     }
 
     /// The piece of a chunk that a peer's message names, and where in it.
-    fn chunk_of(&self, from: u32, leg: u64, put: bool) -> Option<(u64, u64)> {
-        match self.leg_of(from, leg)? {
-            Leg::Chunk { piece, at } if self.pieces.get(&piece)?.put == put => Some((piece, at)),
+    fn chunk_of(&self, from: u32, transfer: u64, put: bool) -> Option<(u64, u64)> {
+        match self.transfer_of(from, transfer)? {
+            Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.put == put => {
+                Some((piece, at))
+            }
             _ => None,
         }
     }
 
-    fn chunk_done(&mut self, id: u64, leg: u64, refused: Option<Refusal>, cx: &mut Context<'_>) {
-        self.legs.remove(&leg);
+    fn chunk_done(
+        &mut self,
+        id: u64,
+        transfer: u64,
+        refused: Option<Refusal>,
+        cx: &mut Context<'_>,
+    ) {
+        self.transfers.remove(&transfer);
         self.with_piece(id, |piece| {
             piece.copy.under_way = piece.copy.under_way.saturating_sub(1);
             if let Some(why) = refused {
@@ -144,7 +153,7 @@ impl Initiator {
             }
         });
         self.copy_on(id, cx);
-        self.leg_done(id, Ok(()), cx);
+        self.transfer_done(id, Ok(()), cx);
     }
 }
 

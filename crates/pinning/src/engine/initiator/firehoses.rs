@@ -14,21 +14,21 @@ use crate::{
 
 /// Revocations of one peer that operations of mine may stand in the way of at once. Its honest
 /// ones are as many as the buffers it takes back at once.
-const MAX_DOOMED: usize = 1 << 12;
+const MAX_REVOKING: usize = 1 << 12;
 
 /// A reference on a firehose, or what a move got for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FarHold {
+pub(super) struct RemoteHold {
     /// The record; none for what is not kept in the table.
     pub(super) slot: Option<u32>,
     pub(super) run: Run,
     pub(super) key: u64,
 }
 
-/// What a piece has of the far side.
+/// What a piece has of the remote side.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Reach {
-    pub(super) holds: Vec<FarHold>,
+pub(super) struct RemoteSide {
+    pub(super) holds: Vec<RemoteHold>,
     pub(super) refused: Option<Refusal>,
     /// Moves waited for.
     pub(super) pending: u32,
@@ -42,8 +42,8 @@ pub(super) struct Asked {
     pub(super) waiters: Vec<(u64, Run)>,
     /// Firehoses set aside for the answer.
     reserved: u64,
-    /// The piece whose data rides along.
-    pub(super) rider: Option<u64>,
+    /// The piece whose data is piggybacked.
+    pub(super) piggybacked: Option<u64>,
     /// Firehoses asked for beyond those owned.
     pub(super) borrow: u64,
     /// Kept in the table, or for one operation.
@@ -54,7 +54,7 @@ pub(super) struct Asked {
 
 /// What nobody finds any more, though operations of mine may still use it.
 #[derive(Clone, Copy, Debug)]
-struct Shut {
+struct Closed {
     run: Run,
     /// Whether it is made of firehoses, or was there from the start.
     owned: bool,
@@ -62,40 +62,43 @@ struct Shut {
 
 /// A peer as its firehoses' owner sees it.
 #[derive(Debug)]
-pub(super) struct Far {
+pub(super) struct FirehoseTable {
+    /// The firehoses attached: a record for each bucket, and the queue of unused ones.
     editor: Editor,
     /// Firehoses owned: F, and those borrowed.
     pub(super) credit: u64,
+    /// Firehoses owned; never changed.
     share: u64,
     /// Firehoses attached or set aside.
     pub(super) used: u64,
     pub(super) asked: FxHashMap<u64, Asked>,
     /// By first bucket: where its run ends, and its move.
-    coming: BTreeMap<u64, (u64, u64)>,
+    moving: BTreeMap<u64, (u64, u64)>,
     /// Pieces that wait for firehoses, in order.
     pub(super) queue: VecDeque<u64>,
     /// To be told with the next message.
     pub(super) owed: Vec<Run>,
+    /// How misses follow each other, which says how wide to ask.
     pattern: Pattern,
-    /// By first bucket.
-    shut: BTreeMap<u64, Shut>,
+    /// Extents that nobody finds any more, though operations may use them; by first bucket.
+    closed: BTreeMap<u64, Closed>,
     /// First buckets of what was there from the start.
     statics: FxHashSet<u64>,
     /// Revocations that wait for operations of mine.
-    doomed: Vec<(u64, Run)>,
+    revoking: Vec<(u64, Run)>,
 }
 
 /// What there is of a run.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    pub(super) holds: Vec<FarHold>,
+    pub(super) holds: Vec<RemoteHold>,
     /// Moves that bring some of it.
     pub(super) joins: Vec<(u64, Run)>,
     pub(super) gaps: Vec<Run>,
     pub(super) read_only: bool,
 }
 
-impl Far {
+impl FirehoseTable {
     pub(super) fn new(share: u64) -> Self {
         Self {
             editor: Editor::new(),
@@ -103,17 +106,17 @@ impl Far {
             share,
             used: 0,
             asked: FxHashMap::default(),
-            coming: BTreeMap::new(),
+            moving: BTreeMap::new(),
             queue: VecDeque::new(),
             owed: Vec::new(),
             pattern: Pattern::default(),
-            shut: BTreeMap::new(),
+            closed: BTreeMap::new(),
             statics: FxHashSet::default(),
-            doomed: Vec::new(),
+            revoking: Vec::new(),
         }
     }
 
-    pub(super) fn table(&self) -> &std::sync::Arc<crate::table::Table> {
+    pub(super) fn shared(&self) -> &std::sync::Arc<crate::table::Table> {
         self.editor.table()
     }
 
@@ -157,13 +160,13 @@ impl Far {
                     count: found.end.min(run.end()) - bucket,
                 };
                 look.read_only |= write && !found.writable;
-                look.holds.push(FarHold {
+                look.holds.push(RemoteHold {
                     slot: Some(found.slot),
                     run: part,
                     key: found.key,
                 });
                 bucket = part.end();
-            } else if let Some((end, id)) = self.coming_at(bucket) {
+            } else if let Some((end, id)) = self.moving_at(bucket) {
                 let part = Run {
                     first: bucket,
                     count: end.min(run.end()) - bucket,
@@ -180,7 +183,7 @@ impl Far {
     }
 
     /// Gives back what a [`look`](Self::look) held, or a piece at its end.
-    pub(super) fn drop_holds(&mut self, holds: &[FarHold]) {
+    pub(super) fn drop_holds(&mut self, holds: &[RemoteHold]) {
         for slot in holds.iter().filter_map(|hold| hold.slot) {
             self.editor.drop_reference(slot);
         }
@@ -205,7 +208,7 @@ impl Far {
         let mut needs: Vec<Need> = (gaps.iter())
             .map(|run| Need {
                 run: *run,
-                welcome: *run,
+                preferred: *run,
             })
             .collect();
         let mut total = least;
@@ -213,10 +216,10 @@ impl Far {
             let most = (self.credit / 4).min(max_extent);
             let width = self.pattern.width(need.run, amortised.min(most));
             if width > need.run.count {
-                let welcome = self.gap(need.run.first, need.run.first + width);
-                let more = welcome.count.max(need.run.count) - need.run.count;
+                let preferred = self.gap(need.run.first, need.run.first + width);
+                let more = preferred.count.max(need.run.count) - need.run.count;
                 if self.free_up(least + more) {
-                    need.welcome.count += more;
+                    need.preferred.count += more;
                     total += more;
                 }
             }
@@ -249,8 +252,8 @@ impl Far {
     pub(super) fn ask(&mut self, id: u64, asked: Asked) {
         if asked.cached {
             for need in &asked.needs {
-                let Run { first, .. } = need.welcome;
-                self.coming.insert(first, (need.welcome.end(), id));
+                let Run { first, .. } = need.preferred;
+                self.moving.insert(first, (need.preferred.end(), id));
             }
         }
         self.asked.insert(id, asked);
@@ -291,7 +294,7 @@ impl Far {
         let asked = self.asked.remove(&id)?;
         if asked.cached {
             for need in &asked.needs {
-                self.coming.remove(&need.welcome.first);
+                self.moving.remove(&need.preferred.first);
             }
             self.used -= asked.reserved.saturating_sub(attached);
         }
@@ -331,44 +334,44 @@ impl Far {
 
     /// The peer takes memory back: nobody finds its firehoses any more. `false` if there are
     /// too many such wishes.
-    pub(super) fn doom(&mut self, id: u64, run: Run) -> bool {
-        if self.doomed.len() == MAX_DOOMED {
+    pub(super) fn begin_revocation(&mut self, id: u64, run: Run) -> bool {
+        if self.revoking.len() == MAX_REVOKING {
             return false;
         }
         for extent in self.editor.extents_in(run) {
-            self.shut(extent);
+            self.closed(extent);
         }
-        self.doomed.push((id, run));
+        self.revoking.push((id, run));
         true
     }
 
     /// Whether the peer takes memory back that is not given back yet.
     pub(super) fn is_revoked(&self) -> bool {
-        !self.doomed.is_empty()
+        !self.revoking.is_empty()
     }
 
-    fn shut(&mut self, run: Run) {
-        if self.shut.contains_key(&run.first) {
+    fn closed(&mut self, run: Run) {
+        if self.closed.contains_key(&run.first) {
             return;
         }
         if let Some(slot) = self.editor.get(run.first) {
             self.editor.close(slot);
             let owned = !self.statics.contains(&run.first);
-            self.shut.insert(run.first, Shut { run, owned });
+            self.closed.insert(run.first, Closed { run, owned });
         }
     }
 
-    /// Takes out what was shut and is used no more; firehoses among it are owed.
+    /// Takes out what was closed and is used no more; firehoses among it are owed.
     fn sweep(&mut self) {
         let Self {
             editor,
-            shut,
+            closed,
             statics,
             owed,
             used,
             ..
         } = self;
-        shut.retain(|_, it| {
+        closed.retain(|_, it| {
             let Some(slot) = editor.get(it.run.first) else {
                 return false;
             };
@@ -389,21 +392,21 @@ impl Far {
     /// them is owed.
     /// `loose`: what operations of mine use that is in no table.
     pub(super) fn take_revoked(&mut self, loose: &[Run]) -> Vec<u64> {
-        if self.shut.is_empty() && self.doomed.is_empty() {
+        if self.closed.is_empty() && self.revoking.is_empty() {
             return Vec::new();
         }
         self.sweep();
         let Self {
-            shut,
-            doomed,
-            coming,
+            closed,
+            revoking,
+            moving,
             ..
         } = self;
         let mut over = Vec::new();
-        doomed.retain(|(id, run)| {
-            let comes = (coming.range(..run.end()).next_back())
+        revoking.retain(|(id, run)| {
+            let comes = (moving.range(..run.end()).next_back())
                 .is_some_and(|(_, (end, _))| *end > run.first);
-            let used = (shut.range(..run.end()).next_back())
+            let used = (closed.range(..run.end()).next_back())
                 .is_some_and(|(_, it)| it.run.end() > run.first);
             let stays = comes || used || loose.iter().any(|it| it.overlaps(*run));
             if !stays {
@@ -421,11 +424,11 @@ impl Far {
             self.editor.close(slot);
         }
         self.asked.clear();
-        self.coming.clear();
+        self.moving.clear();
         self.queue.clear();
         self.owed.clear();
-        self.shut.clear();
-        self.doomed.clear();
+        self.closed.clear();
+        self.revoking.clear();
     }
 
     /// A registration that was there from the start: it costs no firehose and stays.
@@ -486,18 +489,18 @@ impl Far {
 
     pub(super) fn entries(&self) -> usize {
         let asked = self.asked.values().map(|asked| 1 + asked.waiters.len());
-        let waiting = self.queue.len() + self.owed.len() + self.doomed.len() + self.shut.len();
-        asked.sum::<usize>() + waiting + self.coming.len()
+        let waiting = self.queue.len() + self.owed.len() + self.revoking.len() + self.closed.len();
+        asked.sum::<usize>() + waiting + self.moving.len()
     }
 
-    fn coming_at(&self, bucket: u64) -> Option<(u64, u64)> {
-        let (_, found) = self.coming.range(..=bucket).next_back()?;
+    fn moving_at(&self, bucket: u64) -> Option<(u64, u64)> {
+        let (_, found) = self.moving.range(..=bucket).next_back()?;
         (bucket < found.0).then_some(*found)
     }
 
-    /// From a bucket that is not there to the next that is, or is coming.
+    /// From a bucket that is not there to the next that is, or that a move brings.
     fn gap(&self, first: u64, end: u64) -> Run {
-        let end = (self.coming.range(first..).next()).map_or(end, |(next, _)| end.min(*next));
+        let end = (self.moving.range(first..).next()).map_or(end, |(next, _)| end.min(*next));
         let mut count = 1;
         while first + count < end && self.editor.get(first + count).is_none() {
             count += 1;
@@ -514,10 +517,10 @@ impl Asked {
 
     pub(super) fn new(needs: Vec<Need>, cached: bool, waiters: Vec<(u64, Run)>) -> Self {
         Self {
-            reserved: needs.iter().map(|need| need.welcome.count).sum(),
+            reserved: needs.iter().map(|need| need.preferred.count).sum(),
             needs,
             waiters,
-            rider: None,
+            piggybacked: None,
             borrow: 0,
             cached,
             grants: Vec::new(),

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::{context::Context, operation::Operation, stats::Stats};
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
-use firehoses::Far;
+use firehoses::FirehoseTable;
 use piece::{Op, Piece};
 
 /// The initiator's state.
@@ -28,13 +28,13 @@ pub(super) struct Initiator {
     /// Firehoses owned at each peer; never changed.
     share: u64,
     /// The firehose tables, by peer, from the first use of a peer on.
-    fars: FxHashMap<u32, Far>,
+    tables: FxHashMap<u32, FirehoseTable>,
     /// Operations under way, by the driver's name for them.
     ops: FxHashMap<u64, Op>,
     /// Their pieces, by name.
     pieces: FxHashMap<u64, Piece>,
     /// Transfers, pulls and chunks under way, by name: for which piece.
-    legs: FxHashMap<u64, Leg>,
+    transfers: FxHashMap<u64, Transfer>,
     /// Pieces that wait for firehoses: how many there are in the queues of all tables.
     waiting: usize,
     /// What it did so far. The counts of the local table and the target stay zero.
@@ -43,19 +43,21 @@ pub(super) struct Initiator {
 
 /// For which piece something is under way.
 #[derive(Clone, Copy, Debug)]
-enum Leg {
+enum Transfer {
     /// A transfer, by the network.
-    Transfer(u64),
+    OneSided(u64),
     /// The peer writes the piece.
     Pull(u64),
     /// A chunk of a piece that is copied, and where in the piece.
     Chunk { piece: u64, at: u64 },
 }
 
-impl Leg {
+impl Transfer {
     fn piece(self) -> u64 {
         match self {
-            Leg::Transfer(piece) | Leg::Pull(piece) | Leg::Chunk { piece, .. } => piece,
+            Transfer::OneSided(piece) | Transfer::Pull(piece) | Transfer::Chunk { piece, .. } => {
+                piece
+            }
         }
     }
 }
@@ -65,10 +67,10 @@ impl Initiator {
         Self {
             hot,
             share,
-            fars: FxHashMap::default(),
+            tables: FxHashMap::default(),
             ops: FxHashMap::default(),
             pieces: FxHashMap::default(),
-            legs: FxHashMap::default(),
+            transfers: FxHashMap::default(),
             waiting: 0,
             stats: Stats::default(),
         }
@@ -90,33 +92,35 @@ impl Initiator {
 
     /// Firehoses attached to a peer's buckets, and how many there may be.
     pub(super) fn firehoses(&self, peer: u32) -> (u64, u64) {
-        (self.fars.get(&peer)).map_or((0, self.share), |far| (far.attached() as u64, far.credit()))
+        (self.tables.get(&peer)).map_or((0, self.share), |table| {
+            (table.attached() as u64, table.credit())
+        })
     }
 
     /// The piece of a transfer that was done, or failed; none if it is none of an own operation.
     pub(super) fn take_transfer(&mut self, id: u64) -> Option<u64> {
-        match self.legs.get(&id)? {
-            Leg::Transfer(piece) => {
+        match self.transfers.get(&id)? {
+            Transfer::OneSided(piece) => {
                 let piece = *piece;
-                self.legs.remove(&id);
+                self.transfers.remove(&id);
                 Some(piece)
             }
-            Leg::Pull(_) | Leg::Chunk { .. } => None,
+            Transfer::Pull(_) | Transfer::Chunk { .. } => None,
         }
     }
 
-    /// A hit that somebody waits for gave back a firehose.
+    /// A hit that somebody waits for gave back a firehose, if it held one.
     pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut Context<'_>) {
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.released(slot);
+        if let Some(table) = self.tables.get_mut(&peer) {
+            table.released(slot);
+            self.firehoses_free(peer, cx);
         }
-        self.firehoses_free(peer, cx);
     }
 
     /// What begins missed: a hit may have held a firehose for a moment, and told nobody.
     pub(super) fn missed(&mut self, peer: u32, remote: u64, cx: &mut Context<'_>) {
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.missed(remote);
+        if let Some(table) = self.tables.get_mut(&peer) {
+            table.missed(remote);
             self.firehoses_free(peer, cx);
         }
     }
@@ -126,23 +130,23 @@ impl Initiator {
     pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
         self.fail_pieces(peer, cx);
         // Hits and transfers under way hold its records until they end.
-        if let Some(far) = self.fars.get_mut(&peer) {
-            far.lose();
+        if let Some(table) = self.tables.get_mut(&peer) {
+            table.lose();
         }
     }
 
     /// Memory of a peer that is registered for good.
     pub(super) fn add_static(&mut self, peer: u32, grants: &[Grant]) {
-        let far = self.far(peer);
-        grants.iter().for_each(|grant| far.add_static(grant));
+        let table = self.table_of(peer);
+        grants.iter().for_each(|grant| table.add_static(grant));
     }
 
-    fn far(&mut self, peer: u32) -> &mut Far {
+    fn table_of(&mut self, peer: u32) -> &mut FirehoseTable {
         let Self { hot, share, .. } = self;
-        self.fars.entry(peer).or_insert_with(|| {
-            let far = Far::new(*share);
-            hot.add_peer(peer, far.table());
-            far
+        self.tables.entry(peer).or_insert_with(|| {
+            let table = FirehoseTable::new(*share);
+            hot.add_peer(peer, table.shared());
+            table
         })
     }
 }

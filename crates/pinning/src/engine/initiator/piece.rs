@@ -1,10 +1,11 @@
 //! Operations and their pieces.
 
 use super::{
-    super::{local::Claimant, operation::Own},
-    Context, Initiator, Leg, Operation,
-    firehoses::Reach,
+    super::{local::Requester, operation::Own},
+    Context, Initiator, Operation, Transfer,
+    firehoses::RemoteSide,
 };
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Error, Message, Refusal, Region, Run,
     strategy::{After, Local as LocalPolicy, Remote},
@@ -17,12 +18,16 @@ const ANY: u64 = u64::MAX;
 /// Bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 
+/// An operation under way.
 #[derive(Debug)]
 pub(super) struct Op {
+    /// As it was begun; never changed.
     operation: Operation,
     /// Bytes cut into pieces so far.
     cut: u64,
+    /// Pieces under way.
     live: usize,
+    /// The first error of a piece, if one failed.
     result: Result<(), Error>,
 }
 
@@ -32,31 +37,45 @@ impl Op {
     }
 }
 
+/// A piece of an operation, under way.
 #[derive(Debug)]
 pub(super) struct Piece {
+    /// The operation, by the driver's name for it.
     pub(super) op: u64,
+    /// With whom.
     pub(super) peer: u32,
+    /// Whether it is a put.
     pub(super) put: bool,
+    /// Its first own address.
     pub(super) local: u64,
+    /// The memory of the peer's that is meant.
     pub(super) region: Region,
+    /// Its first address at the peer.
     pub(super) remote: u64,
+    /// Bytes.
     pub(super) len: u64,
+    /// How the own memory stands.
     own: Own,
+    /// Whether it is copied through messages, whatever is registered.
     copied: bool,
-    pub(super) near: Near,
-    pub(super) reach: Reach,
+    /// How far the own memory is registered for it.
+    pub(super) local_side: LocalSide,
+    /// What it holds of the peer's memory, and waits for.
+    pub(super) remote_side: RemoteSide,
     /// Transfers under way.
-    pub(super) legs: u32,
+    pub(super) transfers: u32,
+    /// How far it is copied, if it is.
     pub(super) copy: super::copy::Copy,
+    /// Why it failed, if it did.
     pub(super) failed: Option<Error>,
 }
 
 /// How a piece stands with its own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Near {
+pub(super) enum LocalSide {
     /// Nothing is needed, or not yet.
     Unasked,
-    Claimed(u64),
+    Requested(u64),
     Ready(u64),
     /// It goes along with the operation.
     Inline,
@@ -82,6 +101,7 @@ impl Initiator {
     /// Cuts the next piece off and starts it.
     fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
+            impossible("a piece is cut off an operation that is over");
             return false;
         };
         let Operation {
@@ -110,9 +130,9 @@ impl Initiator {
             len: most.min(len - cut),
             own,
             copied,
-            near: Near::Unasked,
-            reach: Reach::default(),
-            legs: 0,
+            local_side: LocalSide::Unasked,
+            remote_side: RemoteSide::default(),
+            transfers: 0,
             copy: super::copy::Copy::default(),
             failed: None,
         };
@@ -132,10 +152,10 @@ impl Initiator {
 
     fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a piece starts after its end");
         };
         let pulls = !piece.put && !cx.config().reads;
-        let small = piece.len <= cx.config().ride as u64;
+        let small = piece.len <= cx.config().piggyback as u64;
         match cx.policy().remote {
             Remote::Copy => self.start_copy(id, cx),
             _ if piece.copied => self.start_copy(id, cx),
@@ -145,7 +165,7 @@ impl Initiator {
             }
             // The peer answers with the data, or writes it here.
             _ if pulls && small => self.start_copy(id, cx),
-            _ if pulls => self.claim_near(id, cx),
+            _ if pulls => self.request_local(id, cx),
             Remote::Firehose => self.reach_for(id, cx),
             Remote::Handshake(_) => self.shake_hands(id, cx),
             Remote::Static => self.reach_static(id, cx),
@@ -154,37 +174,49 @@ impl Initiator {
     }
 
     /// Wants the own memory of a piece registered, or has it so already.
-    pub(super) fn claim_near(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("own memory is wanted for a piece that is over");
         };
         let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
         let write = !piece.put;
-        let (claimant, need) = match (piece.own, cx.policy().local) {
+        let (requester, need) = match (piece.own, cx.policy().local) {
             (Own::Inline, _) => {
-                self.with_piece(id, |piece| piece.near = Near::Inline);
+                self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
                 self.both_sides(id, cx);
                 return;
             }
             // More than is needed would only be deregistered again.
-            (Own::Passing, _) => (Claimant::Passing(id), Need { run, welcome: run }),
-            (_, LocalPolicy::PerOperation) => (Claimant::Piece(id), Need { run, welcome: run }),
-            _ => (Claimant::Piece(id), cx.local.need_for(run)),
+            (Own::Transient, _) => (
+                Requester::Transient(id),
+                Need {
+                    run,
+                    preferred: run,
+                },
+            ),
+            (_, LocalPolicy::PerOperation) => (
+                Requester::Piece(id),
+                Need {
+                    run,
+                    preferred: run,
+                },
+            ),
+            _ => (Requester::Piece(id), cx.local.need_for(run)),
         };
-        let claim = cx.local.claim(claimant, vec![need], write, cx.out);
+        let request = cx.local.request(requester, vec![need], write, cx.out);
         if let Some(piece) = self.pieces.get_mut(&id) {
-            piece.near = Near::Claimed(claim);
+            piece.local_side = LocalSide::Requested(request);
         }
     }
 
     /// The own memory of a piece is registered, or was refused.
-    pub(in crate::engine) fn near_side(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut Context<'_>) {
         if let Some(piece) = self.pieces.get_mut(&id)
-            && let Near::Claimed(claim) = piece.near
+            && let LocalSide::Requested(request) = piece.local_side
         {
-            piece.near = Near::Ready(claim);
+            piece.local_side = LocalSide::Ready(request);
             self.both_sides(id, cx);
         }
     }
@@ -192,76 +224,79 @@ impl Initiator {
     /// Transfers, if both sides are there.
     pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("both sides of a piece are there after its end");
         };
-        let claim = match piece.near {
-            Near::Ready(claim) => Some(claim),
-            Near::Inline => None,
-            Near::Unasked | Near::Claimed(_) => return,
+        let request = match piece.local_side {
+            LocalSide::Ready(request) => Some(request),
+            LocalSide::Inline => None,
+            LocalSide::Unasked | LocalSide::Requested(_) => return,
         };
-        if piece.reach.pending > 0 {
+        if piece.remote_side.pending > 0 {
             return;
         }
-        let is_refused = |claim| {
-            let claim = cx.local.get(claim);
-            claim.is_none_or(|claim| !claim.refused.is_empty())
+        let is_refused = |request| {
+            let request = cx.local.get(request);
+            request.is_none_or(|request| !request.refused.is_empty())
         };
-        let near_refused = claim.is_some_and(is_refused);
-        match piece.reach.refused {
+        let local_refused = request.is_some_and(is_refused);
+        match piece.remote_side.refused {
             // Buckets are refused that are not mapped, or not writable, in a page that nobody
             // asked for: whether the bytes themselves can be reached, copying finds out.
             Some(_) => self.copy_instead(id, cx),
-            None if near_refused => self.copy_instead(id, cx),
-            None => match claim {
-                Some(claim) if !piece.put && !cx.config().reads => self.pull(id, claim, cx),
-                claim => self.transfer_all(id, claim, cx),
+            None if local_refused => self.copy_instead(id, cx),
+            None => match request {
+                Some(request) if !piece.put && !cx.config().reads => self.pull(id, request, cx),
+                request => self.transfer_all(id, request, cx),
             },
         }
     }
 
-    /// Starts a transfer for each stretch that lies in one extent on both sides; on the far one
-    /// alone where there is no claim on the near one.
-    fn transfer_all(&mut self, id: u64, claim: Option<u64>, cx: &mut Context<'_>) {
+    /// Starts a transfer for each stretch that lies in one extent on both sides; on the remote one
+    /// alone where there is no request on the local one.
+    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut Context<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("transfers start for a piece that is over");
         };
         let (local, remote, len) = (piece.local, piece.remote, piece.len);
         let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
-        let near: Vec<_> = match claim {
+        let local_parts: Vec<_> = match request {
             None => vec![(len, ANY)],
-            Some(claim) => (cx.local.get(claim).into_iter())
-                .flat_map(|claim| &claim.holds)
+            Some(request) => (cx.local.get(request).into_iter())
+                .flat_map(|request| &request.holds)
                 .map(|hold| (seam(hold.run, local), hold.key))
                 .collect(),
         };
-        let far: Vec<_> = (piece.reach.holds.iter())
+        let remote_parts: Vec<_> = (piece.remote_side.holds.iter())
             .map(|hold| (seam(hold.run, remote), hold.key))
             .collect();
-        let (mut near, mut far) = (near.into_iter().peekable(), far.into_iter().peekable());
+        let (mut local_parts, mut remote_parts) = (
+            local_parts.into_iter().peekable(),
+            remote_parts.into_iter().peekable(),
+        );
         let mut at = 0;
         // One more, so that none of them ends the piece before all have begun.
-        self.with_piece(id, |piece| piece.legs += 1);
+        self.with_piece(id, |piece| piece.transfers += 1);
         while at < len
-            && let (Some((near_end, near_key)), Some((far_end, far_key))) =
-                (near.peek().copied(), far.peek().copied())
+            && let (Some((local_end, local_key)), Some((remote_end, remote_key))) =
+                (local_parts.peek().copied(), remote_parts.peek().copied())
         {
-            let end = near_end.min(far_end).min(len);
+            let end = local_end.min(remote_end).min(len);
             if end > at {
                 self.transfer(
                     id,
-                    (local + at, near_key),
-                    (remote + at, far_key),
+                    (local + at, local_key),
+                    (remote + at, remote_key),
                     end - at,
                     cx,
                 );
                 at = end;
             }
-            if near_end <= end {
-                near.next();
+            if local_end <= end {
+                local_parts.next();
             }
-            if far_end <= end {
-                far.next();
+            if remote_end <= end {
+                remote_parts.next();
             }
         }
         if at < len {
@@ -275,7 +310,7 @@ impl Initiator {
                 });
             });
         }
-        self.leg_done(id, Ok(()), cx);
+        self.transfer_done(id, Ok(()), cx);
     }
 
     fn transfer(
@@ -286,14 +321,14 @@ impl Initiator {
         len: u64,
         cx: &mut Context<'_>,
     ) {
-        let leg = cx.name();
+        let transfer = cx.name();
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a transfer starts for a piece that is over");
         };
-        piece.legs += 1;
-        self.legs.insert(leg, Leg::Transfer(id));
+        piece.transfers += 1;
+        self.transfers.insert(transfer, Transfer::OneSided(id));
         cx.out.actions.push(Action::Transfer {
-            id: leg,
+            id: transfer,
             peer: piece.peer,
             put: piece.put,
             local,
@@ -305,14 +340,14 @@ impl Initiator {
     }
 
     /// Asks the peer to write to the own memory.
-    fn pull(&mut self, id: u64, claim: u64, cx: &mut Context<'_>) {
+    fn pull(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
         let geometry = cx.limits().geometry;
-        let leg = cx.name();
-        let (Some(piece), Some(claim)) = (self.pieces.get_mut(&id), cx.local.get(claim)) else {
-            return;
+        let transfer = cx.name();
+        let (Some(piece), Some(request)) = (self.pieces.get_mut(&id), cx.local.get(request)) else {
+            return impossible("a pull starts for a piece that is over, or holds no own memory");
         };
         let mut at = piece.local;
-        let places = (claim.holds.iter())
+        let places = (request.holds.iter())
             .map(|hold| {
                 let end = geometry
                     .address_of(hold.run.end())
@@ -326,11 +361,11 @@ impl Initiator {
                 place
             })
             .collect();
-        piece.legs += 1;
+        piece.transfers += 1;
         let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
-        self.legs.insert(leg, Leg::Pull(id));
+        self.transfers.insert(transfer, Transfer::Pull(id));
         let message = Message::Pull {
-            id: leg,
+            id: transfer,
             region,
             from: remote,
             to: places,
@@ -341,20 +376,20 @@ impl Initiator {
     pub(in crate::engine) fn pulled(
         &mut self,
         from: u32,
-        leg: u64,
+        transfer: u64,
         refused: Option<Refusal>,
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "the end of a pull that was not asked for";
-        let id = match self.leg_of(from, leg) {
-            Some(Leg::Pull(id)) => id,
+        let id = match self.transfer_of(from, transfer) {
+            Some(Transfer::Pull(id)) => id,
             _ => return Err(WRONG),
         };
-        self.legs.remove(&leg);
+        self.transfers.remove(&transfer);
         match refused {
-            None => self.leg_done(id, Ok(()), cx),
+            None => self.transfer_done(id, Ok(()), cx),
             Some(why) if why.can_copy() => {
-                self.with_piece(id, |piece| piece.legs -= 1);
+                self.with_piece(id, |piece| piece.transfers -= 1);
                 self.copy_instead(id, cx);
             }
             Some(why) => self.fail_piece(id, why, cx),
@@ -362,27 +397,27 @@ impl Initiator {
         Ok(())
     }
 
-    /// The leg that a peer's message names, if it is of a piece with that peer.
-    pub(super) fn leg_of(&self, from: u32, leg: u64) -> Option<Leg> {
-        let leg = *self.legs.get(&leg)?;
-        let piece = self.pieces.get(&leg.piece())?;
-        (piece.peer == from).then_some(leg)
+    /// The transfer that a peer's message names, if it is of a piece with that peer.
+    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<Transfer> {
+        let transfer = *self.transfers.get(&transfer)?;
+        let piece = self.pieces.get(&transfer.piece())?;
+        (piece.peer == from).then_some(transfer)
     }
 
-    pub(in crate::engine) fn leg_done(
+    pub(in crate::engine) fn transfer_done(
         &mut self,
         id: u64,
         result: Result<(), Error>,
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a transfer outlives its piece");
         };
-        piece.legs -= 1;
+        piece.transfers -= 1;
         if let Err(error) = result {
             piece.failed.get_or_insert(error);
         }
-        if piece.legs == 0 {
+        if piece.transfers == 0 {
             self.end_piece(id, cx);
         }
     }
@@ -390,14 +425,14 @@ impl Initiator {
     /// Gives back what a piece holds on both sides.
     pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("a piece that is over gives something back");
         };
-        let (peer, near) = (piece.peer, piece.near);
-        let holds = std::mem::take(&mut piece.reach.holds);
-        piece.near = Near::Unasked;
-        if let Near::Claimed(claim) | Near::Ready(claim) = near {
+        let (peer, local_side) = (piece.peer, piece.local_side);
+        let holds = std::mem::take(&mut piece.remote_side.holds);
+        piece.local_side = LocalSide::Unasked;
+        if let LocalSide::Requested(request) | LocalSide::Ready(request) = local_side {
             let unpin = cx.policy().local == LocalPolicy::PerOperation;
-            cx.local.end(claim, unpin, cx.out);
+            cx.local.end(request, unpin, cx.out);
         }
         if holds.is_empty() {
             return;
@@ -412,7 +447,7 @@ impl Initiator {
                 self.answer_revocations(peer, cx);
             }
             _ => {
-                self.far(peer).drop_holds(&holds);
+                self.table_of(peer).drop_holds(&holds);
                 self.firehoses_free(peer, cx);
             }
         }
@@ -421,10 +456,10 @@ impl Initiator {
     pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         self.let_go(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
-            return;
+            return impossible("a piece ends twice");
         };
         let Some(op) = self.ops.get_mut(&piece.op) else {
-            return;
+            return impossible("a piece outlives its operation");
         };
         op.live -= 1;
         if let Some(error) = piece.failed
@@ -470,13 +505,15 @@ impl Initiator {
         theirs.sort_unstable();
         self.forget_queue(peer);
         // Whoever waits for an answer waits no more.
-        let Self { legs, pieces, .. } = self;
-        legs.retain(|_, leg| match *leg {
-            Leg::Pull(id) | Leg::Chunk { piece: id, .. } => {
+        let Self {
+            transfers, pieces, ..
+        } = self;
+        transfers.retain(|_, transfer| match *transfer {
+            Transfer::Pull(id) | Transfer::Chunk { piece: id, .. } => {
                 let piece = pieces.get_mut(&id).filter(|piece| piece.peer == peer);
-                piece.map(|piece| piece.legs -= 1).is_none()
+                piece.map(|piece| piece.transfers -= 1).is_none()
             }
-            Leg::Transfer(_) => true,
+            Transfer::OneSided(_) => true,
         });
         for id in &theirs {
             self.with_piece(*id, |piece| piece.failed = Some(Error::PeerLost(peer)));
@@ -486,7 +523,11 @@ impl Initiator {
             }
         }
         for id in theirs {
-            if self.pieces.get(&id).is_some_and(|piece| piece.legs == 0) {
+            if self
+                .pieces
+                .get(&id)
+                .is_some_and(|piece| piece.transfers == 0)
+            {
                 self.end_piece(id, cx);
             }
         }
@@ -508,13 +549,13 @@ fn most(cx: &Context<'_>, put: bool, local: u64, remote: u64) -> u64 {
     };
     let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
     let pulls = !put && !cx.config().reads;
-    let far = match cx.policy().remote {
+    let remote_most = match cx.policy().remote {
         Remote::Firehose | Remote::Handshake(_) => {
             up_to(remote, half(cx.limits().share.min(cx.limits().total)))
         }
         Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
     };
-    let near = match (cx.policy().remote, cx.policy().local) {
+    let local_most = match (cx.policy().remote, cx.policy().local) {
         (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
         // The places of a pull go in one message.
         _ if pulls => up_to(local, half(cx.limits().victims).min(MAX_LIST as u64)),
@@ -525,5 +566,5 @@ fn most(cx: &Context<'_>, put: bool, local: u64, remote: u64) -> u64 {
     } else {
         u64::MAX
     };
-    far.min(near).min(chunk)
+    remote_most.min(local_most).min(chunk)
 }

@@ -1,15 +1,16 @@
-//! The far side of a piece: firehoses that are there, moves for those that are not, and what
+//! The remote side of a piece: firehoses that are there, moves for those that are not, and what
 //! moves bring (Firehose §3.2).
 
 use super::{
     Context, Data, Initiator,
-    firehoses::{Asked, FarHold, Reach},
-    piece::Near,
+    firehoses::{Asked, RemoteHold, RemoteSide},
+    piece::LocalSide,
 };
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Message, Refusal, Run,
     strategy::{After, Remote},
-    wire::{Granted, MAX_LIST, Move, Need, Ride},
+    wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
 
 impl Initiator {
@@ -17,10 +18,10 @@ impl Initiator {
     /// the piece waits for its turn and holds nothing.
     pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("firehoses are wanted for a piece that is over");
         };
         let peer = piece.peer;
-        if !self.far(peer).queue.is_empty() {
+        if !self.table_of(peer).queue.is_empty() {
             self.wait_for_firehoses(id, peer);
             return;
         }
@@ -32,100 +33,106 @@ impl Initiator {
     fn wait_for_firehoses(&mut self, id: u64, peer: u32) {
         self.stats.stalls += 1;
         self.waiting += 1;
-        self.far(peer).queue.push_back(id);
+        self.table_of(peer).queue.push_back(id);
     }
 
     pub(super) fn forget_queue(&mut self, peer: u32) {
-        if let Some(far) = self.fars.get_mut(&peer) {
-            self.waiting -= far.queue.len();
-            far.queue.clear();
+        if let Some(table) = self.tables.get_mut(&peer) {
+            self.waiting -= table.queue.len();
+            table.queue.clear();
         }
     }
 
     fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let (amortised, max_extent) = (cx.limits().amortised, cx.limits().max_extent);
         let Some(piece) = self.pieces.get(&id) else {
+            impossible("a piece that is over waits for firehoses");
             return true;
         };
         let (peer, put, len, remote) = (piece.peer, piece.put, piece.len, piece.remote);
         let Ok(run) = cx.limits().geometry.span(remote, len) else {
+            impossible("an operation was begun that leaves the address space");
             return true;
         };
-        let far = self.far(peer);
-        let mut look = far.look(run, put);
+        let table = self.table_of(peer);
+        let mut look = table.look(run, put);
         if look.read_only {
-            far.drop_holds(&look.holds);
+            table.drop_holds(&look.holds);
             // An extent is read-only as a whole, though it may be so in a page only.
             self.start_copy(id, cx);
             return true;
         }
-        let mut needs = far.set_aside(&look.gaps, amortised, max_extent);
+        let mut needs = table.set_aside(&look.gaps, amortised, max_extent);
         if needs.is_none() {
             // What it would use a part of may be what is in its way: as if nothing were there.
-            far.drop_holds(&look.holds);
-            if !far.free_up(run.count) {
+            table.drop_holds(&look.holds);
+            if !table.free_up(run.count) {
                 return false;
             }
-            look = far.look(run, put);
-            needs = far.set_aside(&look.gaps, amortised, max_extent);
+            look = table.look(run, put);
+            needs = table.set_aside(&look.gaps, amortised, max_extent);
         }
         let Some(needs) = needs else {
-            far.drop_holds(&look.holds);
+            table.drop_holds(&look.holds);
             return false;
         };
         for (join, part) in &look.joins {
-            if let Some(asked) = far.asked.get_mut(join) {
+            if let Some(asked) = table.asked.get_mut(join) {
                 asked.waiters.push((id, *part));
             }
         }
-        let reach = Reach {
+        let reach = RemoteSide {
             holds: look.holds,
             refused: None,
             pending: (needs.len() + look.joins.len()) as u32,
         };
         self.stats.far_hits += u64::from(reach.pending == 0);
-        self.with_piece(id, |piece| piece.reach = reach);
-        let rides = needs.len() == 1 && look.joins.is_empty() && len <= cx.config().ride as u64;
+        self.with_piece(id, |piece| piece.remote_side = reach);
+        let piggybacks =
+            needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
         for needs in needs.chunks(MAX_LIST) {
-            self.ask(id, peer, needs.to_vec(), true, rides, cx);
+            self.ask(id, peer, needs.to_vec(), true, piggybacks, cx);
         }
-        if !rides {
-            self.claim_near(id, cx);
+        if !piggybacks {
+            self.request_local(id, cx);
         }
         true
     }
 
-    /// Asks for the far side of one operation (rendezvous and its kin).
+    /// Asks for the remote side of one operation (rendezvous and its kin).
     pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a piece that is over asks its peer");
         };
         let peer = piece.peer;
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
-        self.with_piece(id, |piece| piece.reach.pending = 1);
-        let need = Need { run, welcome: run };
+        self.with_piece(id, |piece| piece.remote_side.pending = 1);
+        let need = Need {
+            run,
+            preferred: run,
+        };
         self.ask(id, peer, vec![need], false, false, cx);
-        self.claim_near(id, cx);
+        self.request_local(id, cx);
     }
 
     /// Holds memory that was registered from the start; what was not is copied.
     pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("memory is looked up for a piece that is over");
         };
         let (peer, put) = (piece.peer, piece.put);
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return;
+            return impossible("an operation was begun that leaves the address space");
         };
-        let look = self.far(peer).look(run, put);
+        let look = self.table_of(peer).look(run, put);
         if look.gaps.is_empty() && !look.read_only {
             self.stats.far_hits += 1;
-            self.with_piece(id, |piece| piece.reach.holds = look.holds);
-            self.claim_near(id, cx);
+            self.with_piece(id, |piece| piece.remote_side.holds = look.holds);
+            self.request_local(id, cx);
         } else {
-            self.far(peer).drop_holds(&look.holds);
+            self.table_of(peer).drop_holds(&look.holds);
             self.start_copy(id, cx);
         }
     }
@@ -136,31 +143,31 @@ impl Initiator {
         peer: u32,
         needs: Vec<Need>,
         cached: bool,
-        rides: bool,
+        piggybacks: bool,
         cx: &mut Context<'_>,
     ) {
         let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
-            return;
+            return impossible("a move starts for a piece that is over");
         };
         let (put, region) = (piece.put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
         let hold = cx.policy().remote != Remote::Handshake(After::Keep);
         let borrowing = cx.config().borrowing && cached;
         let share = cx.limits().share;
-        let far = self.far(peer);
+        let table = self.table_of(peer);
         // Whoever gives buckets back to get others could use more.
-        let borrow = if borrowing && !far.owed.is_empty() {
-            (share / 2).max(needs.iter().map(|need| need.welcome.count).sum())
+        let borrow = if borrowing && !table.owed.is_empty() {
+            (share / 2).max(needs.iter().map(|need| need.preferred.count).sum())
         } else {
             0
         };
         let waiters = needs.iter().map(|need| (id, need.run)).collect();
         let mut asked = Asked::new(needs.clone(), cached, waiters);
-        asked.rider = rides.then_some(id);
+        asked.piggybacked = piggybacks.then_some(id);
         asked.borrow = borrow;
-        far.ask(name, asked);
-        let releases = far.take_owed(MAX_LIST);
+        table.ask(name, asked);
+        let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
         self.give_back(peer, cx);
@@ -172,9 +179,9 @@ impl Initiator {
             borrow,
             releases,
             needs,
-            ride: rides.then_some(Ride { addr: remote, len }),
+            piggyback: piggybacks.then_some(Piggyback { addr: remote, len }),
         };
-        let data = if rides && put {
+        let data = if piggybacks && put {
             Data::Own { addr: local, len }
         } else {
             Data::None
@@ -184,10 +191,10 @@ impl Initiator {
 
     /// Tells a peer what is given back, without a move to carry it.
     pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
-        let Some(far) = self.fars.get_mut(&peer) else {
-            return;
+        let Some(table) = self.tables.get_mut(&peer) else {
+            return impossible("firehoses are given back to a peer that has no table");
         };
-        let owed = std::mem::take(&mut far.owed);
+        let owed = std::mem::take(&mut table.owed);
         for runs in owed.chunks(MAX_LIST) {
             self.stats.released += runs.len() as u64;
             let runs = runs.to_vec();
@@ -202,12 +209,12 @@ impl Initiator {
         granted: Granted,
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
-        let far = self.fars.get_mut(&from).ok_or("an answer to no move")?;
-        let asked = far
+        let table = self.tables.get_mut(&from).ok_or("an answer to no move")?;
+        let asked = table
             .asked
             .get_mut(&granted.id)
             .ok_or("an answer to no move")?;
-        let fits = |run: &Run| asked.needs.iter().any(|need| need.welcome.contains(*run));
+        let fits = |run: &Run| asked.needs.iter().any(|need| need.preferred.contains(*run));
         let runs = granted.grants.iter().map(|grant| &grant.run);
         if !runs
             .chain(granted.refused.iter().map(|(run, _)| run))
@@ -218,18 +225,18 @@ impl Initiator {
         if (asked.grants.iter().chain(&granted.grants))
             .map(|grant| grant.run.count)
             .sum::<u64>()
-            > asked.needs.iter().map(|need| need.welcome.count).sum()
+            > asked.needs.iter().map(|need| need.preferred.count).sum()
         {
             return Err("an answer that grants buckets twice");
         }
         if (asked.refused.iter().chain(&granted.refused))
             .map(|(run, _)| run.count)
             .sum::<u64>()
-            > asked.needs.iter().map(|need| need.welcome.count).sum()
+            > asked.needs.iter().map(|need| need.preferred.count).sum()
         {
             return Err("an answer that refuses buckets twice");
         }
-        if granted.ride.is_some() && asked.rider.is_none() {
+        if granted.piggyback.is_some() && asked.piggybacked.is_none() {
             return Err("an answer with data that was not asked for");
         }
         if granted.lent > asked.borrow {
@@ -238,24 +245,24 @@ impl Initiator {
         asked.grants.extend(&granted.grants);
         asked.refused.extend(&granted.refused);
         if !granted.last {
-            if granted.ride.is_some()
-                && let Some(rider) = asked.rider.take()
+            if granted.piggyback.is_some()
+                && let Some(piggybacked) = asked.piggybacked.take()
             {
-                asked.waiters.retain(|(id, _)| *id != rider);
-                self.rode(rider, granted.ride, cx);
+                asked.waiters.retain(|(id, _)| *id != piggybacked);
+                self.piggyback_done(piggybacked, granted.piggyback, cx);
             }
             return Ok(());
         }
         let cached = asked.cached;
-        far.lend(granted.lent);
+        table.lend(granted.lent);
         if cached {
             self.land(from, granted, cx);
-        } else if let Some(asked) = far.answered(granted.id, 0) {
+        } else if let Some(asked) = table.answered(granted.id, 0) {
             self.stats.refused += asked.refused.len() as u64;
             for (id, run) in &asked.waiters {
                 let holds = (asked.grants.iter())
                     .filter(|grant| grant.run.overlaps(*run))
-                    .map(|grant| FarHold {
+                    .map(|grant| RemoteHold {
                         slot: None,
                         run: grant.run,
                         key: grant.key,
@@ -269,17 +276,17 @@ impl Initiator {
 
     /// Puts what a move brought into the table and serves all that waited for it.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
-        let Some(far) = self.fars.get_mut(&from) else {
-            return;
+        let Some(table) = self.tables.get_mut(&from) else {
+            return impossible("a move lands that was not under way");
         };
-        let Some(asked) = far.asked.get_mut(&granted.id) else {
-            return;
+        let Some(asked) = table.asked.get_mut(&granted.id) else {
+            return impossible("a move lands that was not under way");
         };
         let grants = std::mem::take(&mut asked.grants);
-        let landed: Vec<_> = (grants.iter().filter(|grant| far.land(grant)).copied()).collect();
+        let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
-        let Some(asked) = far.answered(granted.id, attached) else {
-            return;
+        let Some(asked) = table.answered(granted.id, attached) else {
+            return impossible("a move lands that was not under way");
         };
         self.stats.refused += asked.refused.len() as u64;
         for (id, run) in &asked.waiters {
@@ -287,11 +294,11 @@ impl Initiator {
                 continue;
             };
             let put = piece.put;
-            if asked.rider == Some(*id) {
-                self.rode(*id, granted.ride, cx);
+            if asked.piggybacked == Some(*id) {
+                self.piggyback_done(*id, granted.piggyback, cx);
                 continue;
             }
-            let look = self.far(from).look(*run, put);
+            let look = self.table_of(from).look(*run, put);
             let why = (asked.refused.iter())
                 .find(|(refused, _)| refused.overlaps(*run))
                 .map(|(_, why)| *why)
@@ -299,20 +306,25 @@ impl Initiator {
                 .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
             self.arrived(*id, look.holds, why, cx);
         }
-        let far = self.far(from);
-        landed.iter().for_each(|grant| far.settle(grant));
-        far.shrink();
+        let table = self.table_of(from);
+        landed.iter().for_each(|grant| table.settle(grant));
+        table.shrink();
         self.answer_revocations(from, cx);
         self.firehoses_free(from, cx);
     }
 
     /// The data of a piece went with its move, or came with the answer.
-    fn rode(&mut self, id: u64, ride: Option<Result<u32, Refusal>>, cx: &mut Context<'_>) {
+    fn piggyback_done(
+        &mut self,
+        id: u64,
+        piggyback: Option<Result<u32, Refusal>>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
+            return impossible("data comes for a piece that is over");
         };
-        piece.reach.pending -= 1;
-        match ride {
+        piece.remote_side.pending -= 1;
+        match piggyback {
             Some(Ok(len)) if piece.put || u64::from(len) == piece.len => {
                 if !piece.put {
                     cx.out.actions.push(Action::Land {
@@ -328,24 +340,25 @@ impl Initiator {
         }
     }
 
-    /// Some of the far side of a piece has come.
+    /// Some of the remote side of a piece has come.
     fn arrived(
         &mut self,
         id: u64,
-        holds: Vec<FarHold>,
+        holds: Vec<RemoteHold>,
         refused: Option<Refusal>,
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
+            // Another of its moves was answered wrongly, and it failed for that.
             return;
         };
-        let reach = &mut piece.reach;
+        let reach = &mut piece.remote_side;
         reach.holds.extend(holds);
         reach.refused = reach.refused.or(refused);
         reach.pending -= 1;
         if reach.pending == 0 {
             reach.holds.sort_unstable_by_key(|hold| hold.run.first);
-            if piece.near != Near::Unasked {
+            if piece.local_side != LocalSide::Unasked {
                 self.both_sides(id, cx);
             }
         }
@@ -353,31 +366,31 @@ impl Initiator {
 
     /// Firehoses to a peer may be free: who waits for them is served, in order.
     pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
-        let Some(far) = self.fars.get_mut(&peer) else {
-            return;
+        let Some(table) = self.tables.get_mut(&peer) else {
+            return impossible("firehoses are free at a peer that has no table");
         };
-        if far.used > far.credit {
-            far.shrink();
-            if far.queue.is_empty() {
+        if table.used > table.credit {
+            table.shrink();
+            if table.queue.is_empty() {
                 self.give_back(peer, cx);
             }
         }
         self.answer_revocations(peer, cx);
-        while let Some(far) = self.fars.get_mut(&peer)
-            && let Some(id) = far.queue.pop_front()
+        while let Some(table) = self.tables.get_mut(&peer)
+            && let Some(id) = table.queue.pop_front()
         {
             self.waiting -= 1;
             if !self.try_reach(id, cx) {
                 self.waiting += 1;
-                self.far(peer).queue.push_front(id);
+                self.table_of(peer).queue.push_front(id);
                 return;
             }
         }
     }
 
     pub(in crate::engine) fn recalled(&mut self, from: u32, count: u64, cx: &mut Context<'_>) {
-        if let Some(far) = self.fars.get_mut(&from) {
-            far.recall(count);
+        if let Some(table) = self.tables.get_mut(&from) {
+            table.recall(count);
             self.give_back(from, cx);
         }
     }

@@ -1,24 +1,25 @@
 //! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
 
 use super::{Context, Initiator};
+use crate::engine::impossible::impossible;
 use crate::{Message, Run, wire::MAX_LIST};
 
 impl Initiator {
     /// A peer takes its memory back.
-    pub(in crate::engine) fn doomed(
+    pub(in crate::engine) fn revoking(
         &mut self,
         from: u32,
         id: u64,
         run: Run,
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
-        let Some(far) = self.fars.get_mut(&from) else {
+        let Some(table) = self.tables.get_mut(&from) else {
             // Nothing of it was ever used here.
             let runs = Vec::new();
             cx.send(from, Message::Revoked { id, runs });
             return Ok(());
         };
-        if !far.doom(id, run) {
+        if !table.begin_revocation(id, run) {
             return Err("more revocations at once than there can be");
         }
         self.firehoses_free(from, cx);
@@ -27,19 +28,19 @@ impl Initiator {
 
     /// Answers a peer's revocations that nothing here stands in the way of.
     pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
-        let Some(far) = self.fars.get(&peer) else {
-            return;
+        let Some(table) = self.tables.get(&peer) else {
+            return impossible("a revocation is answered to a peer that has no table");
         };
         // What operations were granted for themselves is in no table.
-        let pieces = self.pieces.values().filter(|_| far.is_revoked());
+        let pieces = self.pieces.values().filter(|_| table.is_revoked());
         let loose: Vec<Run> = (pieces.filter(|piece| piece.peer == peer))
-            .flat_map(|piece| &piece.reach.holds)
+            .flat_map(|piece| &piece.remote_side.holds)
             .filter(|hold| hold.slot.is_none())
             .map(|hold| hold.run)
             .collect();
-        for id in self.far(peer).take_revoked(&loose) {
+        for id in self.table_of(peer).take_revoked(&loose) {
             // What is given back goes before the answer, and the last of it with the answer.
-            let runs = self.far(peer).take_owed(MAX_LIST);
+            let runs = self.table_of(peer).take_owed(MAX_LIST);
             self.stats.released += runs.len() as u64;
             self.give_back(peer, cx);
             cx.send(peer, Message::Revoked { id, runs });

@@ -6,24 +6,24 @@ use super::{Local, run_of};
 use crate::engine::agree::agree;
 
 impl Local {
-    /// `outside` and `near`: references by record that peers and hits hold.
+    /// `outside` and `own`: references by record that peers and hits hold.
     pub(in crate::engine) fn audit(
         &self,
         mut outside: FxHashMap<u32, u32>,
-        mut near: FxHashMap<u32, u32>,
+        mut own: FxHashMap<u32, u32>,
     ) -> Result<(), String> {
         for slot in self.kept.values() {
             *outside.entry(*slot).or_default() += 1;
         }
-        for hold in self.claims.values().flat_map(|claim| &claim.holds) {
-            *near.entry(hold.slot).or_default() += 1;
+        for hold in self.requests.values().flat_map(|request| &request.holds) {
+            *own.entry(hold.slot).or_default() += 1;
         }
         let (mut extents, mut attached, mut records) = (0, 0, 0);
         for (bucket, slot) in self.editor.iter() {
             let extent = run_of(&self.editor.extent(slot));
             records += 1;
             let of = |map: &FxHashMap<u32, u32>, slot| map.get(&slot).copied().unwrap_or(0);
-            let held = of(&outside, slot) + of(&near, slot);
+            let held = of(&outside, slot) + of(&own, slot);
             agree(
                 &format!("references on bucket {bucket}"),
                 self.editor.references(slot),
@@ -44,68 +44,92 @@ impl Local {
             }
         }
         agree("records of extents", records, extents)?;
-        let coming = |started: bool| -> u64 {
-            (self.coming.values())
-                .filter(|coming| coming.started || !started)
-                .map(|coming| coming.welcome.count)
+        let registering = |started: bool| -> u64 {
+            (self.registering.values())
+                .filter(|registering| registering.started || !started)
+                .map(|registering| registering.preferred.count)
                 .sum()
         };
-        let pledged = self.coming.values().filter(|coming| coming.pledged);
-        let leaving: u64 = self.leaving.values().map(|leaving| leaving.run.count).sum();
-        agree("buckets planned", self.planned, extents + coming(false))?;
-        let actual = extents + coming(true) + leaving;
+        let pledged = self
+            .registering
+            .values()
+            .filter(|registering| registering.pledged);
+        let deregistering: u64 = self
+            .deregistering
+            .values()
+            .map(|deregistering| deregistering.run.count)
+            .sum();
+        agree(
+            "buckets planned",
+            self.planned,
+            extents + registering(false),
+        )?;
+        let actual = extents + registering(true) + deregistering;
         agree("buckets registered", self.actual, actual)?;
         agree("buckets attached", self.attached, attached)?;
-        let pledged: u64 = pledged.map(|coming| coming.welcome.count).sum();
+        let pledged: u64 = pledged.map(|registering| registering.preferred.count).sum();
         agree("buckets pledged", self.pledged, pledged)?;
-        self.audit_passing()?;
+        self.audit_transient()?;
         self.audit_waiting()
     }
 
     /// What was registered for one operation is there for it, or for those that shared it.
-    fn audit_passing(&self) -> Result<(), String> {
-        for (base, owner) in &self.passing {
+    fn audit_transient(&self) -> Result<(), String> {
+        for (base, owner) in &self.transient {
             let is_used = |slot: u32| {
                 let extent = run_of(&self.editor.extent(slot));
                 (extent.buckets())
                     .filter_map(|bucket| self.editor.get(bucket))
                     .any(|slot| self.editor.references(slot) > 0)
             };
-            let ends = self.ending.contains(base);
+            let ends = self.ending_transient.contains(base);
             if !(self.editor.get(*base).is_some_and(is_used)
                 && (ends || self.is_held_by(*owner, *base)))
             {
                 return Err(format!("bucket {base} outlived its operation"));
             }
         }
-        let passing = |base: &&u64| self.passing.contains_key(base);
-        let there = self.ending.iter().filter(passing).count();
-        agree("extents that end", self.ending.len(), there)
+        let transient = |base: &&u64| self.transient.contains_key(base);
+        let there = self.ending_transient.iter().filter(transient).count();
+        agree("extents that end", self.ending_transient.len(), there)
     }
 
     /// Who waits, waits for something.
     fn audit_waiting(&self) -> Result<(), String> {
         let mut pending: FxHashMap<u64, u32> = FxHashMap::default();
-        let coming = self.coming.values().flat_map(|coming| &coming.waiters);
-        let leaving = self.leaving.values().flat_map(|leaving| &leaving.waiters);
-        for id in coming.map(|it| it.0).chain(leaving.map(|it| it.0)) {
+        let registering = self
+            .registering
+            .values()
+            .flat_map(|registering| &registering.waiters);
+        let deregistering = self
+            .deregistering
+            .values()
+            .flat_map(|deregistering| &deregistering.waiters);
+        for id in registering
+            .map(|it| it.0)
+            .chain(deregistering.map(|it| it.0))
+        {
             *pending.entry(id).or_default() += 1;
         }
-        for (id, claim) in &self.claims {
+        for (id, request) in &self.requests {
             let there = pending.get(id).copied().unwrap_or(0);
-            agree(&format!("what claim {id} waits for"), claim.pending, there)?;
+            agree(
+                &format!("what request {id} waits for"),
+                request.pending,
+                there,
+            )?;
         }
         Ok(())
     }
 
     pub(in crate::engine) fn entries(&self) -> usize {
-        let waiters = |coming: &super::Coming| coming.waiters.len();
-        self.claims.len()
+        let waiters = |registering: &super::Registering| registering.waiters.len();
+        self.requests.len()
             + self.outside.len()
             + self.kept.len()
-            + self.passing.len()
-            + self.coming.values().map(waiters).sum::<usize>()
-            + self.leaving.len()
+            + self.transient.len()
+            + self.registering.values().map(waiters).sum::<usize>()
+            + self.deregistering.len()
             + self.starting.len()
     }
 }

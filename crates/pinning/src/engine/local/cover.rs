@@ -1,18 +1,19 @@
-//! What a claim needs: held where it is there, waited for where it is coming, registered where it
+//! What a request needs: held where it is there, waited for where it is being registered, registered where it
 //! is neither.
 
+use crate::engine::impossible::impossible;
 use std::collections::BTreeMap;
 
-use super::{Claimant, Coming, Hold, Local, only, room::Room};
+use super::{Hold, Local, Registering, Requester, only, room::Room};
 use crate::{Decisions, Refusal, Run, wire::Need};
 
 impl Local {
     /// Holds what is there of a need, and sees to the rest.
     pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Decisions) {
-        let Some(claim) = self.claims.get(&id) else {
-            return;
+        let Some(request) = self.requests.get(&id) else {
+            return impossible("memory is looked up for a request that is over");
         };
-        let (write, claimant) = (claim.write, claim.claimant);
+        let (write, requester) = (request.write, request.requester);
         let mut bucket = need.run.first;
         while bucket < need.run.end() {
             let rest = Run {
@@ -27,58 +28,65 @@ impl Local {
                     key: found.key,
                     writable: found.writable,
                 };
-                let new = claimant.is_peer() && !self.outside.contains_key(&found.base);
+                let new = requester.is_peer() && !self.outside.contains_key(&found.base);
                 let above = self.attached + self.pledged + (found.end - found.base);
-                let refused =
-                    if !self.may_share(claimant, found.base) || (new && above > self.peers_limit) {
-                        Some(Refusal::Limit)
-                    } else {
-                        (write && !found.writable).then_some(Refusal::ReadOnly)
-                    };
+                let refused = if !self.may_share(requester, found.base)
+                    || (new && above > self.peers_limit)
+                {
+                    Some(Refusal::Limit)
+                } else {
+                    (write && !found.writable).then_some(Refusal::ReadOnly)
+                };
                 match refused {
-                    Some(_) if self.waits_for_passing(claimant, found.base) => {
+                    Some(_) if self.waits_for_transient(requester, found.base) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |claim| claim.restart = true);
+                        self.with(id, |request| request.restart = true);
                     }
-                    None => self.with(id, |claim| claim.holds.push(hold)),
+                    None => self.with(id, |request| request.holds.push(hold)),
                     Some(why) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |claim| claim.refused.push((run, why)));
+                        self.with(id, |request| request.refused.push((run, why)));
                     }
                 }
                 run.end()
             } else if let Some(slot) = self.editor.get(bucket) {
-                // It is there, but shut, or all its references are in use.
+                // It is there, but closed, or all its references are in use.
                 let extent = self.editor.extent(slot);
                 let run = cut(rest, extent.end);
-                let waits = self.waits_for_passing(claimant, extent.base);
-                self.with(id, |claim| match waits {
-                    true => claim.restart = true,
-                    false => claim.refused.push((run, Refusal::Limit)),
+                let waits = self.waits_for_transient(requester, extent.base);
+                self.with(id, |request| match waits {
+                    true => request.restart = true,
+                    false => request.refused.push((run, Refusal::Limit)),
                 });
                 run.end()
-            } else if let Some(coming) = at(&mut self.coming, bucket, |coming| coming.welcome) {
-                let run = cut(rest, coming.welcome.end());
-                coming.waiters.push((id, run));
-                self.with(id, |claim| claim.pending += 1);
+            } else if let Some(registering) = at(&mut self.registering, bucket, |registering| {
+                registering.preferred
+            }) {
+                let run = cut(rest, registering.preferred.end());
+                registering.waiters.push((id, run));
+                self.with(id, |request| request.pending += 1);
                 run.end()
-            } else if let Some(leaving) = at(&mut self.leaving, bucket, |leaving| leaving.run) {
-                let run = cut(rest, leaving.run.end());
-                leaving.waiters.push((id, only(run)));
-                self.with(id, |claim| claim.pending += 1);
+            } else if let Some(deregistering) =
+                at(&mut self.deregistering, bucket, |deregistering| {
+                    deregistering.run
+                })
+            {
+                let run = cut(rest, deregistering.run.end());
+                deregistering.waiters.push((id, only(run)));
+                self.with(id, |request| request.pending += 1);
                 run.end()
             } else {
                 let gap = self.gap(rest);
                 let end = if gap.end() == need.run.end() {
-                    need.welcome.end()
+                    need.preferred.end()
                 } else {
                     gap.end()
                 };
-                let welcome = self.gap(Run {
+                let preferred = self.gap(Run {
                     first: gap.first,
                     count: end - gap.first,
                 });
-                self.fetch(id, claimant, gap, welcome, out)
+                self.fetch(id, requester, gap, preferred, out)
             };
         }
     }
@@ -87,48 +95,48 @@ impl Local {
     fn fetch(
         &mut self,
         id: u64,
-        claimant: Claimant,
+        requester: Requester,
         gap: Run,
-        welcome: Run,
+        preferred: Run,
         out: &mut Decisions,
     ) -> u64 {
-        let most = match claimant {
-            Claimant::Move(_) | Claimant::Pin(_) => self.limits.max_extent,
+        let most = match requester {
+            Requester::Move(_) | Requester::Pin(_) => self.limits.max_extent,
             _ => self.limits.max_extent.min(self.limits.victims),
         };
         let gap = cut(gap, gap.first + most);
-        let mut welcome = cut(welcome, welcome.first + most);
-        let mut room = self.make_room(welcome.count, claimant, out);
-        if !matches!(room, Room::Yes) && welcome.count > gap.count {
-            welcome = gap;
-            room = self.make_room(welcome.count, claimant, out);
+        let mut preferred = cut(preferred, preferred.first + most);
+        let mut room = self.make_room(preferred.count, requester, out);
+        if !matches!(room, Room::Yes) && preferred.count > gap.count {
+            preferred = gap;
+            room = self.make_room(preferred.count, requester, out);
         }
         match room {
             Room::Yes => {
-                self.planned += welcome.count;
-                let pledged = matches!(claimant, Claimant::Move(_) | Claimant::Pin(_));
+                self.planned += preferred.count;
+                let pledged = matches!(requester, Requester::Move(_) | Requester::Pin(_));
                 if pledged {
-                    self.pledged += welcome.count;
+                    self.pledged += preferred.count;
                 }
-                self.with(id, |claim| claim.pending += 1);
+                self.with(id, |request| request.pending += 1);
                 let name = self.next_id();
                 self.await_registration(
-                    Coming {
+                    Registering {
                         id: name,
                         need: gap,
-                        welcome,
+                        preferred,
                         waiters: vec![(id, gap)],
                         started: false,
                         retried: false,
                         pledged,
-                        passing: matches!(claimant, Claimant::Passing(_)),
+                        transient: matches!(requester, Requester::Transient(_)),
                     },
                     out,
                 );
             }
-            room => self.with(id, |claim| match room {
-                Room::Later if claim.waits => claim.restart = true,
-                _ => claim.refused.push((gap, Refusal::Limit)),
+            room => self.with(id, |request| match room {
+                Room::Later if request.waits => request.restart = true,
+                _ => request.refused.push((gap, Refusal::Limit)),
             }),
         }
         gap.end()
@@ -144,11 +152,11 @@ impl Local {
     fn gap(&self, run: Run) -> Run {
         let mut end = run.end();
         for next in [
-            self.coming
+            self.registering
                 .range(run.first..)
                 .next()
                 .map(|(first, _)| *first),
-            self.leaving
+            self.deregistering
                 .range(run.first..)
                 .next()
                 .map(|(first, _)| *first),

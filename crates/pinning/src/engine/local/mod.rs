@@ -1,6 +1,6 @@
 //! The local bucket table: what of own memory is registered, and for whom (Table 1).
 //!
-//! A *claim* is somebody's wish to have runs of own buckets registered and held: a piece of an
+//! A *request* is somebody's wish to have runs of own buckets registered and held: a piece of an
 //! own operation, a peer's move, a peer's pull, or memory pinned for good. It holds one
 //! reference on each extent it uses. What is missing is registered, victims being given up
 //! for it as far as the limits ask; what is on its way is waited for.
@@ -12,11 +12,12 @@
 
 mod audit;
 mod cover;
-mod passing;
 mod pin;
 mod register;
 mod room;
+mod transient;
 
+use crate::engine::impossible::impossible;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
@@ -28,16 +29,16 @@ use crate::{
     wire::{Grant, Need},
 };
 
-/// Buckets set aside for own claims, at most.
+/// Buckets set aside for own requests, at most.
 const RESERVE: u64 = 4;
 
 /// For whom memory is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Claimant {
+pub(super) enum Requester {
     /// A piece of an own operation.
     Piece(u64),
     /// A piece of an own operation on memory that may come and go unseen.
-    Passing(u64),
+    Transient(u64),
     /// A peer's move.
     Move(u64),
     /// A peer's pull.
@@ -50,15 +51,15 @@ pub(super) enum Claimant {
     Own(u64),
 }
 
-impl Claimant {
+impl Requester {
     /// Whether it may wait until others are done. A peer may not: it gets an answer, so that no
     /// rank ever waits for one that waits for it.
     fn may_wait(self) -> bool {
-        matches!(self, Claimant::Piece(_) | Claimant::Passing(_))
+        matches!(self, Requester::Piece(_) | Requester::Transient(_))
     }
 
     fn is_peer(self) -> bool {
-        matches!(self, Claimant::Move(_))
+        matches!(self, Requester::Move(_))
     }
 }
 
@@ -83,11 +84,11 @@ impl Hold {
 }
 
 #[derive(Debug)]
-pub(super) struct Claim {
-    claimant: Claimant,
+pub(super) struct Request {
+    requester: Requester,
     needs: Vec<Need>,
     write: bool,
-    /// Sorted by bucket once the claim is done.
+    /// Sorted by bucket once the request is done.
     pub(super) holds: Vec<Hold>,
     pub(super) refused: Vec<(Run, Refusal)>,
     /// Registrations and deregistrations waited for.
@@ -101,23 +102,23 @@ pub(super) struct Claim {
 
 /// A registration decided on.
 #[derive(Debug)]
-struct Coming {
+struct Registering {
     id: u64,
     need: Run,
-    welcome: Run,
+    preferred: Run,
     /// Claims, and the buckets each of them waits for.
     waiters: Vec<(u64, Run)>,
     started: bool,
     retried: bool,
     /// Whether a peer will hold it.
     pledged: bool,
-    /// Whether it is of use only to the operation of the claim that waits first.
-    passing: bool,
+    /// Whether it is of use only to the operation of the request that waits first.
+    transient: bool,
 }
 
 /// A deregistration decided on.
 #[derive(Debug)]
-struct Leaving {
+struct Deregistering {
     run: Run,
     waiters: Vec<(u64, Need)>,
 }
@@ -139,19 +140,28 @@ pub struct LocalStats {
     pub stalls: u64,
 }
 
+/// The local table's state.
 #[derive(Debug)]
 pub(super) struct Local {
+    /// This rank, for errors; never changed.
     rank: u32,
+    /// The limits in buckets; never changed.
     limits: Limits,
+    /// Whether victims may fill what peers leave unused; never changed.
     adaptive: bool,
     /// Buckets that peers together may hold.
     peers_limit: u64,
-    /// Buckets of what may be registered that are for [own](Claimant::Own) claims alone.
+    /// Buckets of what may be registered that are for [own](Requester::Own) requests alone.
     reserve: u64,
+    /// What is registered: a record for each bucket, and the queue of victims.
     editor: Editor,
-    claims: FxHashMap<u64, Claim>,
+    /// Requests that are not over, by name.
+    requests: FxHashMap<u64, Request>,
+    /// The next name of a request, a registration or a deregistration.
     next: u64,
+    /// Buckets registered once everything decided so far is done.
     planned: u64,
+    /// Buckets that the system may have registered at this moment.
     actual: u64,
     /// Buckets of extents that peers hold.
     attached: u64,
@@ -163,24 +173,31 @@ pub(super) struct Local {
     outside: FxHashMap<u64, u32>,
     /// Extents kept for good: their records, by first bucket.
     kept: FxHashMap<u64, u32>,
-    /// Extents of memory that may come and go unseen: by first bucket, the claim that had them
+    /// Extents of memory that may come and go unseen: by first bucket, the request that had them
     /// registered.
-    passing: FxHashMap<u64, u64>,
-    /// Those of them whose claim is over, though others hold them still; by first bucket.
-    ending: BTreeSet<u64>,
-    /// By first bucket.
-    coming: BTreeMap<u64, Coming>,
+    transient: FxHashMap<u64, u64>,
+    /// Those of them whose request is over, though others hold them still; by first bucket.
+    ending_transient: BTreeSet<u64>,
+    /// Registrations decided on and not done, by first bucket of what is preferred.
+    registering: BTreeMap<u64, Registering>,
+    /// First buckets of registrations that wait for room in `actual`, the older first.
     starting: VecDeque<u64>,
-    leaving: BTreeMap<u64, Leaving>,
-    leaving_ids: FxHashMap<u64, u64>,
-    coming_ids: FxHashMap<u64, u64>,
+    /// Deregistrations decided on and not done, by first bucket.
+    deregistering: BTreeMap<u64, Deregistering>,
+    /// The first bucket of each deregistration, by the name that the driver reports.
+    deregistering_ids: FxHashMap<u64, u64>,
+    /// The first bucket of each registration, by the name that the driver reports.
+    registering_ids: FxHashMap<u64, u64>,
     /// Claims that wait for room: the older first.
     queue: BTreeSet<u64>,
+    /// How own operations miss, which says how wide to register for them.
     pattern: Pattern,
+    /// What it did so far.
     stats: LocalStats,
+    /// Requests whose memory is held for the own NIC, by the driver's name for each.
     own: FxHashMap<u64, u64>,
     /// Claims done since they were last [taken](Self::take_done).
-    done: Vec<(Claimant, u64)>,
+    done: Vec<(Requester, u64)>,
 }
 
 impl Local {
@@ -194,7 +211,7 @@ impl Local {
             peers_limit,
             reserve: 0,
             editor: Editor::new(),
-            claims: FxHashMap::default(),
+            requests: FxHashMap::default(),
             next: 1,
             planned: 0,
             actual: 0,
@@ -203,13 +220,13 @@ impl Local {
             permanent: 0,
             outside: FxHashMap::default(),
             kept: FxHashMap::default(),
-            passing: FxHashMap::default(),
-            ending: BTreeSet::new(),
-            coming: BTreeMap::new(),
+            transient: FxHashMap::default(),
+            ending_transient: BTreeSet::new(),
+            registering: BTreeMap::new(),
             starting: VecDeque::new(),
-            leaving: BTreeMap::new(),
-            leaving_ids: FxHashMap::default(),
-            coming_ids: FxHashMap::default(),
+            deregistering: BTreeMap::new(),
+            deregistering_ids: FxHashMap::default(),
+            registering_ids: FxHashMap::default(),
             queue: BTreeSet::new(),
             pattern: Pattern::default(),
             stats: LocalStats::default(),
@@ -226,7 +243,7 @@ impl Local {
         self.editor.table()
     }
 
-    /// Sets buckets aside for own claims, which then find room whatever else is under way; if
+    /// Sets buckets aside for own requests, which then find room whatever else is under way; if
     /// there is enough beside them.
     pub(super) fn set_reserve(&mut self) -> bool {
         self.reserve = (self.limits.victims / 4).min(RESERVE);
@@ -237,37 +254,37 @@ impl Local {
         !self.queue.is_empty()
     }
 
-    /// Whether a claim waits for the system.
+    /// Whether a request waits for the system.
     pub(super) fn is_pending(&self, id: u64) -> bool {
-        (self.claims.get(&id)).is_some_and(|claim| claim.pending > 0)
+        (self.requests.get(&id)).is_some_and(|request| request.pending > 0)
     }
 
     /// Claims done, with their claimants.
-    pub(super) fn take_done(&mut self) -> Vec<(Claimant, u64)> {
+    pub(super) fn take_done(&mut self) -> Vec<(Requester, u64)> {
         std::mem::take(&mut self.done)
     }
 
-    /// Begins a claim; it is done when [`take_done`](Self::take_done) says so.
-    pub(super) fn claim(
+    /// Begins a request; it is done when [`take_done`](Self::take_done) says so.
+    pub(super) fn request(
         &mut self,
-        claimant: Claimant,
+        requester: Requester,
         needs: Vec<Need>,
         write: bool,
         out: &mut Decisions,
     ) -> u64 {
         let id = self.next_id();
-        let claim = Claim {
-            claimant,
+        let request = Request {
+            requester,
             needs,
             write,
             holds: Vec::new(),
             refused: Vec::new(),
             pending: 0,
             restart: false,
-            waits: claimant.may_wait(),
+            waits: requester.may_wait(),
         };
-        self.claims.insert(id, claim);
-        if claimant.may_wait() && !self.queue.is_empty() {
+        self.requests.insert(id, request);
+        if requester.may_wait() && !self.queue.is_empty() {
             // In order: those before it wait, too.
             self.stats.stalls += 1;
             self.queue.insert(id);
@@ -281,49 +298,49 @@ impl Local {
         id
     }
 
-    /// The claim of an operation around one run, widened as its pattern suggests.
+    /// The request of an operation around one run, widened as its pattern suggests.
     pub(super) fn need_for(&mut self, run: Run) -> Need {
         let width = self.pattern.width(run, self.limits.amortised);
         let width = width.min(self.limits.victims / 4).max(run.count);
         Need {
             run,
-            welcome: Run {
+            preferred: Run {
                 first: run.first,
                 count: width,
             },
         }
     }
 
-    /// What a claim has; it goes on holding it.
-    pub(super) fn get(&self, id: u64) -> Option<&Claim> {
-        self.claims.get(&id)
+    /// What a request has; it goes on holding it.
+    pub(super) fn get(&self, id: u64) -> Option<&Request> {
+        self.requests.get(&id)
     }
 
-    /// Ends a claim: its references are given back, and what nobody else uses is deregistered
+    /// Ends a request: its references are given back, and what nobody else uses is deregistered
     /// at once, if it is to be `unpinned`.
     pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Decisions) {
-        let Some(claim) = self.claims.remove(&id) else {
-            return;
+        let Some(request) = self.requests.remove(&id) else {
+            return impossible("a request ends twice");
         };
         self.queue.remove(&id);
-        self.drop_holds(id, &claim.holds, unpin, out);
+        self.drop_holds(id, &request.holds, unpin, out);
         self.retry(out);
     }
 
-    /// Hands what a claim holds to a peer, and what was registered around it that was welcome:
+    /// Hands what a request holds to a peer, and what was registered around it because that was preferred:
     /// it stays held until [`detach`](Self::detach).
     pub(super) fn attach(&mut self, id: u64) -> Vec<Hold> {
-        let Some(mut claim) = self.claims.remove(&id) else {
+        let Some(mut request) = self.requests.remove(&id) else {
             return Vec::new();
         };
-        for index in 0..claim.holds.len() {
-            let next = claim.holds.get(index + 1).map(|hold| hold.run.first);
-            let hold = &mut claim.holds[index];
+        for index in 0..request.holds.len() {
+            let next = request.holds.get(index + 1).map(|hold| hold.run.first);
+            let hold = &mut request.holds[index];
             let extent = self.editor.extent(hold.slot);
-            let welcome = (claim.needs.iter())
+            let preferred = (request.needs.iter())
                 .find(|need| need.run.overlaps(hold.run))
-                .map_or(hold.run.end(), |need| need.welcome.end());
-            let end = welcome.min(extent.end).min(next.unwrap_or(u64::MAX));
+                .map_or(hold.run.end(), |need| need.preferred.end());
+            let end = preferred.min(extent.end).min(next.unwrap_or(u64::MAX));
             hold.run.count = end.max(hold.run.end()) - hold.run.first;
             let count = self.outside.entry(extent.base).or_insert(0);
             if *count == 0 {
@@ -331,10 +348,10 @@ impl Local {
             }
             *count += 1;
         }
-        claim.holds
+        request.holds
     }
 
-    /// Keeps what a claim holds registered for good, each extent once.
+    /// Keeps what a request holds registered for good, each extent once.
     fn attach_for_good(&mut self, id: u64, out: &mut Decisions) -> Vec<Hold> {
         let holds = self.attach(id);
         for hold in &holds {
@@ -348,10 +365,10 @@ impl Local {
         holds
     }
 
-    /// What a claim holds stays so for good: nobody waits for its room.
+    /// What a request holds stays so for good: nobody waits for its room.
     fn settle_for_good(&mut self, id: u64) {
-        if let Some(claim) = self.claims.get(&id) {
-            self.permanent += self.extents(claim).iter().map(|it| it.count).sum::<u64>();
+        if let Some(request) = self.requests.get(&id) {
+            self.permanent += self.extents(request).iter().map(|it| it.count).sum::<u64>();
         }
     }
 
@@ -397,10 +414,10 @@ impl Local {
     /// Whether some bucket of the run is about to be registered, or is just being given up. Costs
     /// the same however long the run is.
     pub(super) fn is_changing(&self, run: Run) -> bool {
-        let comes = (self.coming.range(..run.end()).next_back())
-            .is_some_and(|(_, coming)| coming.welcome.end() > run.first);
-        let leaves = (self.leaving.range(..run.end()).next_back())
-            .is_some_and(|(_, leaving)| leaving.run.end() > run.first);
+        let comes = (self.registering.range(..run.end()).next_back())
+            .is_some_and(|(_, registering)| registering.preferred.end() > run.first);
+        let leaves = (self.deregistering.range(..run.end()).next_back())
+            .is_some_and(|(_, deregistering)| deregistering.run.end() > run.first);
         comes || leaves
     }
 
@@ -426,9 +443,12 @@ impl Local {
         run_of(&self.editor.extent(slot))
     }
 
-    /// The extents that a claim holds.
-    pub(super) fn extents(&self, claim: &Claim) -> Vec<Run> {
-        let extents = claim.holds.iter().map(|hold| self.editor.extent(hold.slot));
+    /// The extents that a request holds.
+    pub(super) fn extents(&self, request: &Request) -> Vec<Run> {
+        let extents = request
+            .holds
+            .iter()
+            .map(|hold| self.editor.extent(hold.slot));
         extents.map(|extent| run_of(&extent)).collect()
     }
 
@@ -461,12 +481,12 @@ impl Local {
     }
 
     fn begin(&mut self, id: u64, out: &mut Decisions) {
-        let Some(claim) = self.claims.get_mut(&id) else {
-            return;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return impossible("a request begins after its end");
         };
-        claim.pending = 1;
-        claim.restart = false;
-        let needs = claim.needs.clone();
+        request.pending = 1;
+        request.restart = false;
+        let needs = request.needs.clone();
         for need in needs {
             self.cover(id, need, out);
         }
@@ -474,45 +494,45 @@ impl Local {
     }
 
     fn resume(&mut self, id: u64, need: Need, out: &mut Decisions) {
-        if self.claims.contains_key(&id) {
+        if self.requests.contains_key(&id) {
             self.cover(id, need, out);
             self.done_waiting(id, out);
         }
     }
 
     fn done_waiting(&mut self, id: u64, out: &mut Decisions) {
-        if let Some(claim) = self.claims.get_mut(&id) {
-            claim.pending -= 1;
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.pending -= 1;
             self.look_at(id, out);
         }
     }
 
-    /// A claim may be done.
+    /// A request may be done.
     fn look_at(&mut self, id: u64, out: &mut Decisions) {
-        let Some(claim) = self.claims.get_mut(&id) else {
-            return;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return impossible("a request is looked at after its end");
         };
-        if claim.pending > 0 {
+        if request.pending > 0 {
             return;
         }
-        if claim.restart {
-            let holds = std::mem::take(&mut claim.holds);
-            claim.refused.clear();
+        if request.restart {
+            let holds = std::mem::take(&mut request.holds);
+            request.refused.clear();
             self.stats.stalls += 1;
             self.queue.insert(id);
             self.drop_holds(id, &holds, false, out);
             return;
         }
-        claim.holds.sort_unstable_by_key(|hold| hold.run.first);
-        self.done.push((claim.claimant, id));
+        request.holds.sort_unstable_by_key(|hold| hold.run.first);
+        self.done.push((request.requester, id));
     }
 
     fn drop_holds(&mut self, of: u64, holds: &[Hold], unpin: bool, out: &mut Decisions) {
         for hold in holds {
             let base = self.editor.extent(hold.slot).base;
             let unused = self.editor.drop_reference(hold.slot);
-            if self.passing.get(&base) == Some(&of) {
-                self.pass(base, out);
+            if self.transient.get(&base) == Some(&of) {
+                self.end_transient(base, out);
             } else if unused && unpin {
                 self.evict(hold.slot, out);
             }
@@ -520,9 +540,9 @@ impl Local {
         self.sweep(out);
     }
 
-    fn with(&mut self, id: u64, change: impl FnOnce(&mut Claim)) {
-        if let Some(claim) = self.claims.get_mut(&id) {
-            change(claim);
+    fn with(&mut self, id: u64, change: impl FnOnce(&mut Request)) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            change(request);
         }
     }
 }
@@ -534,7 +554,10 @@ fn run_of(extent: &Extent) -> Run {
     }
 }
 
-/// A run of which nothing around is welcome.
+/// A run around which nothing is preferred.
 fn only(run: Run) -> Need {
-    Need { run, welcome: run }
+    Need {
+        run,
+        preferred: run,
+    }
 }

@@ -1,46 +1,47 @@
 //! Memory that the rank itself asks for, beside its operations: pinned for peers, kept for own
 //! operations, or held for the own NIC.
 
-use super::{Claimant, Hold, Local, only};
+use super::{Hold, Local, Requester, only};
+use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Error, Refusal, Run};
 
 impl Local {
     /// Registers memory for good, all of it or none, for peers; [`Action::Pinned`] tells.
     pub(in crate::engine) fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.claim(Claimant::Pin(id), vec![only(run)], true, out);
+        self.request(Requester::Pin(id), vec![only(run)], true, out);
     }
 
     /// Registers memory for good, all of it or none, for own operations.
     pub(in crate::engine) fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.claim(Claimant::Keep(id), vec![only(run)], true, out);
+        self.request(Requester::Keep(id), vec![only(run)], true, out);
     }
 
     /// Holds own memory that a hit did not find, for the own NIC to change it.
     pub(in crate::engine) fn hold_own(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.missed(run.first, out);
-        self.claim(Claimant::Own(id), vec![only(run)], true, out);
+        self.request(Requester::Own(id), vec![only(run)], true, out);
     }
 
     /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
-    pub(in crate::engine) fn let_go_own(&mut self, id: u64, out: &mut Decisions) {
-        if let Some(claim) = self.own.remove(&id) {
-            self.end(claim, false, out);
+    pub(in crate::engine) fn release_own(&mut self, id: u64, out: &mut Decisions) {
+        if let Some(request) = self.own.remove(&id) {
+            self.end(request, false, out);
         }
     }
 
     /// What was to be pinned is registered, or was refused.
-    pub(in crate::engine) fn pinned(&mut self, id: u64, claim: u64, out: &mut Decisions) {
-        let Some(refused) = self.get(claim).map(|claim| claim.refused.clone()) else {
-            return;
+    pub(in crate::engine) fn pinned(&mut self, id: u64, request: u64, out: &mut Decisions) {
+        let Some(refused) = self.get(request).map(|request| request.refused.clone()) else {
+            return impossible("memory was pinned for a request that is over");
         };
         let result = match refused.first() {
             None => {
-                let holds = self.attach_for_good(claim, out);
+                let holds = self.attach_for_good(request, out);
                 self.settle(out);
                 Ok(holds.iter().map(Hold::grant).collect())
             }
             Some((run, why)) => {
-                self.end(claim, true, out);
+                self.end(request, true, out);
                 Err(self.no_room(*run, *why))
             }
         };
@@ -48,34 +49,34 @@ impl Local {
     }
 
     /// What was to be kept is registered, or was refused.
-    pub(in crate::engine) fn kept(&mut self, id: u64, claim: u64, out: &mut Decisions) {
-        let Some(it) = self.get(claim) else {
-            return;
+    pub(in crate::engine) fn kept(&mut self, id: u64, request: u64, out: &mut Decisions) {
+        let Some(it) = self.get(request) else {
+            return impossible("memory was kept for a request that is over");
         };
         let result = match it.refused.first() {
-            // The claim stays, and holds it.
+            // The request stays, and holds it.
             None => Ok(it.holds.iter().map(Hold::grant).collect()),
             Some((run, why)) => Err(self.no_room(*run, *why)),
         };
         match result {
-            Ok(_) => self.settle_for_good(claim),
-            Err(_) => self.end(claim, true, out),
+            Ok(_) => self.settle_for_good(request),
+            Err(_) => self.end(request, true, out),
         }
         out.actions.push(Action::Pinned { id, result });
     }
 
     /// What was to be held for the own NIC is registered, or was refused.
-    pub(in crate::engine) fn own_held(&mut self, id: u64, claim: u64, out: &mut Decisions) {
-        let Some(it) = self.get(claim) else {
-            return;
+    pub(in crate::engine) fn own_held(&mut self, id: u64, request: u64, out: &mut Decisions) {
+        let Some(it) = self.get(request) else {
+            return impossible("memory was held for a request that is over");
         };
         let result = match it.refused.first() {
             None => Ok(it.holds.iter().map(Hold::grant).collect()),
             Some((run, why)) => Err(self.no_room(*run, *why)),
         };
         match result {
-            Ok(_) => _ = self.own.insert(id, claim),
-            Err(_) => self.end(claim, false, out),
+            Ok(_) => _ = self.own.insert(id, request),
+            Err(_) => self.end(request, false, out),
         }
         out.actions.push(Action::Pinned { id, result });
     }

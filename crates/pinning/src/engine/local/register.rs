@@ -1,6 +1,7 @@
 //! Registrations and deregistrations: decided on, begun when there is room, done or failed.
 
-use super::{Coming, Local, only};
+use super::{Local, Registering, only};
+use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
 impl Local {
@@ -11,28 +12,31 @@ impl Local {
         result: Result<Registered, Refusal>,
         out: &mut Decisions,
     ) {
-        let Some(first) = self.coming_ids.remove(&id) else {
-            return;
+        let Some(first) = self.registering_ids.remove(&id) else {
+            return impossible("a registration ended that was not begun");
         };
-        let Some(coming) = self.coming.remove(&first) else {
-            return;
+        let Some(registering) = self.registering.remove(&first) else {
+            return impossible("a registration ended that was not begun");
         };
-        if coming.pledged {
-            self.pledged -= coming.welcome.count;
+        if registering.pledged {
+            self.pledged -= registering.preferred.count;
         }
         match result {
-            Ok(got) if got.run.contains(coming.need) && coming.welcome.contains(got.run) => {
-                self.arrived(&coming, got, out);
+            Ok(got)
+                if got.run.contains(registering.need)
+                    && registering.preferred.contains(got.run) =>
+            {
+                self.arrived(&registering, got, out);
             }
-            Ok(_) => self.failed(coming, Refusal::NotMapped, out),
-            Err(why) => self.failed(coming, why, out),
+            Ok(_) => self.failed(registering, Refusal::NotMapped, out),
+            Err(why) => self.failed(registering, why, out),
         }
         self.start(out);
         self.retry(out);
     }
 
-    fn arrived(&mut self, coming: &Coming, got: Registered, out: &mut Decisions) {
-        let spare = coming.welcome.count - got.run.count;
+    fn arrived(&mut self, registering: &Registering, got: Registered, out: &mut Decisions) {
+        let spare = registering.preferred.count - got.run.count;
         self.planned -= spare;
         self.actual -= spare;
         let extent = Extent {
@@ -51,15 +55,15 @@ impl Local {
                 }
                 self.planned -= got.run.count;
                 self.leave(got.key, got.run, out);
-                self.refuse(&coming.waiters, Refusal::Exhausted, out);
+                self.refuse(&registering.waiters, Refusal::Exhausted, out);
                 return;
             }
         }
-        if coming.passing {
-            self.arrived_passing(got.run.first, &coming.waiters, out);
+        if registering.transient {
+            self.arrived_transient(got.run.first, &registering.waiters, out);
             return;
         }
-        for (id, run) in &coming.waiters {
+        for (id, run) in &registering.waiters {
             self.resume(*id, only(*run), out);
         }
         if let Some(slot) = self.editor.get(got.run.first) {
@@ -67,16 +71,16 @@ impl Local {
         }
     }
 
-    fn failed(&mut self, mut coming: Coming, why: Refusal, out: &mut Decisions) {
+    fn failed(&mut self, mut registering: Registering, why: Refusal, out: &mut Decisions) {
         self.stats.failed += 1;
-        self.actual -= coming.welcome.count;
-        self.planned -= coming.welcome.count;
-        let narrower = coming.welcome != coming.need;
-        if narrower || (why == Refusal::Exhausted && !coming.retried) {
+        self.actual -= registering.preferred.count;
+        self.planned -= registering.preferred.count;
+        let narrower = registering.preferred != registering.need;
+        if narrower || (why == Refusal::Exhausted && !registering.retried) {
             // Less, or the same after victims are given up, a quarter of what is there.
             if !narrower {
-                coming.retried = true;
-                let mut spare = (self.planned / 4).max(coming.need.count);
+                registering.retried = true;
+                let mut spare = (self.planned / 4).max(registering.need.count);
                 while spare > 0 {
                     let before = self.planned;
                     if !self.evict_next(out) {
@@ -85,18 +89,18 @@ impl Local {
                     spare = spare.saturating_sub(before - self.planned);
                 }
             }
-            coming.welcome = coming.need;
-            coming.started = false;
-            self.planned += coming.welcome.count;
-            if coming.pledged {
-                self.pledged += coming.welcome.count;
+            registering.preferred = registering.need;
+            registering.started = false;
+            self.planned += registering.preferred.count;
+            if registering.pledged {
+                self.pledged += registering.preferred.count;
             }
-            self.await_registration(coming, out);
+            self.await_registration(registering, out);
             return;
         }
-        // Who waits for what was only welcome has it tried anew.
-        let need = coming.need;
-        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut coming.waiters)
+        // Who waits for what was preferred only has it tried anew.
+        let need = registering.need;
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut registering.waiters)
             .into_iter()
             .partition(|(_, run)| run.overlaps(need));
         for (id, run) in refused {
@@ -107,7 +111,7 @@ impl Local {
                 count: run.end().saturating_sub(need.end()),
             };
             if rest.count > 0 {
-                self.with(id, |claim| claim.pending += 1);
+                self.with(id, |request| request.pending += 1);
             }
             self.refuse(&[(id, Run { first, count })], why, out);
             if rest.count > 0 {
@@ -121,9 +125,9 @@ impl Local {
 
     fn refuse(&mut self, waiters: &[(u64, Run)], why: Refusal, out: &mut Decisions) {
         for (id, run) in waiters {
-            if let Some(claim) = self.claims.get_mut(id) {
-                claim.refused.push((*run, why));
-                claim.pending -= 1;
+            if let Some(request) = self.requests.get_mut(id) {
+                request.refused.push((*run, why));
+                request.pending -= 1;
                 self.look_at(*id, out);
             }
         }
@@ -131,24 +135,24 @@ impl Local {
 
     /// A deregistration was done.
     pub(in crate::engine) fn deregistered(&mut self, id: u64, out: &mut Decisions) {
-        let Some(leaving) =
-            (self.leaving_ids.remove(&id)).and_then(|first| self.leaving.remove(&first))
+        let Some(deregistering) = (self.deregistering_ids.remove(&id))
+            .and_then(|first| self.deregistering.remove(&first))
         else {
-            return;
+            return impossible("a deregistration ended that was not begun");
         };
-        self.actual -= leaving.run.count;
+        self.actual -= deregistering.run.count;
         self.note();
         self.start(out);
-        for (id, need) in leaving.waiters {
+        for (id, need) in deregistering.waiters {
             self.resume(id, need, out);
         }
         self.retry(out);
     }
 
-    pub(super) fn await_registration(&mut self, coming: Coming, out: &mut Decisions) {
-        let first = coming.welcome.first;
-        self.coming_ids.insert(coming.id, first);
-        self.coming.insert(first, coming);
+    pub(super) fn await_registration(&mut self, registering: Registering, out: &mut Decisions) {
+        let first = registering.preferred.first;
+        self.registering_ids.insert(registering.id, first);
+        self.registering.insert(first, registering);
         self.starting.push_back(first);
         self.start(out);
     }
@@ -156,19 +160,23 @@ impl Local {
     /// Starts registrations for which there is room by now.
     fn start(&mut self, out: &mut Decisions) {
         while let Some(first) = self.starting.front() {
-            let Some(coming) = self.coming.get_mut(first).filter(|coming| !coming.started) else {
+            let Some(registering) = self
+                .registering
+                .get_mut(first)
+                .filter(|registering| !registering.started)
+            else {
                 self.starting.pop_front();
                 continue;
             };
-            if self.actual + coming.welcome.count > self.limits.total {
+            if self.actual + registering.preferred.count > self.limits.total {
                 break;
             }
-            self.actual += coming.welcome.count;
-            coming.started = true;
+            self.actual += registering.preferred.count;
+            registering.started = true;
             out.actions.push(Action::Register {
-                id: coming.id,
-                need: coming.need,
-                welcome: coming.welcome,
+                id: registering.id,
+                need: registering.need,
+                preferred: registering.preferred,
             });
             self.stats.registrations += 1;
             self.starting.pop_front();

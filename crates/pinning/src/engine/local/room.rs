@@ -1,6 +1,6 @@
 //! Whether there is room under the limits, and what is given up for it.
 
-use super::{Claimant, Leaving, Local, run_of};
+use super::{Deregistering, Local, Requester, run_of};
 use crate::{Action, Decisions, Run, table::Extent};
 
 /// Whether there is room.
@@ -29,16 +29,16 @@ impl Local {
         while let Some(id) = self.queue.pop_first() {
             // All it needs, as if nothing of it were there: extents that it would use a little
             // of may be what is in its way.
-            if let Some(claim) = self.claims.get(&id) {
-                let count = claim.needs.iter().map(|need| need.run.count).sum();
-                let claimant = claim.claimant;
-                match self.make_room(count, claimant, out) {
+            if let Some(request) = self.requests.get(&id) {
+                let count = request.needs.iter().map(|need| need.run.count).sum();
+                let requester = request.requester;
+                match self.make_room(count, requester, out) {
                     Room::Yes => {}
                     Room::Later => {
                         self.queue.insert(id);
                         return;
                     }
-                    Room::Never => self.with(id, |claim| claim.waits = false),
+                    Room::Never => self.with(id, |request| request.waits = false),
                 }
             }
             self.begin(id, out);
@@ -64,45 +64,45 @@ impl Local {
         most - self.reserve
     }
 
-    /// Buckets that may be registered when a claimant gets some.
-    fn total(&self, claimant: Claimant) -> u64 {
-        match claimant {
-            Claimant::Own(_) => self.limits.total,
+    /// Buckets that may be registered when a requester gets some.
+    fn total(&self, requester: Requester) -> u64 {
+        match requester {
+            Requester::Own(_) => self.limits.total,
             _ => self.limits.total - self.reserve,
         }
     }
 
-    fn has_room(&self, count: u64, claimant: Claimant) -> bool {
-        let of_its_kind = match claimant {
-            Claimant::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
-            Claimant::Pin(_) => true,
-            Claimant::Own(_) => self.rest() + count <= self.rest_limit() + self.reserve,
+    fn has_room(&self, count: u64, requester: Requester) -> bool {
+        let of_its_kind = match requester {
+            Requester::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
+            Requester::Pin(_) => true,
+            Requester::Own(_) => self.rest() + count <= self.rest_limit() + self.reserve,
             _ => self.rest() + count <= self.rest_limit(),
         };
-        of_its_kind && self.planned + count <= self.total(claimant)
+        of_its_kind && self.planned + count <= self.total(requester)
     }
 
     pub(super) fn make_room(
         &mut self,
         count: u64,
-        claimant: Claimant,
+        requester: Requester,
         out: &mut Decisions,
     ) -> Room {
-        if let Claimant::Move(_) = claimant
+        if let Requester::Move(_) = requester
             && self.attached + self.pledged + count > self.peers_limit
         {
             // What peers hold is not given up for peers.
             return Room::Never;
         }
-        while !self.has_room(count, claimant) {
+        while !self.has_room(count, requester) {
             if self.evict_next(out) {
                 continue;
             }
             // Whoever uses the rest gives it back, unless that is peers.
             let stays = self.attached + self.permanent;
             let rest = self.rest_limit().saturating_sub(self.permanent);
-            let possible = count <= self.total(claimant).saturating_sub(stays)
-                && (claimant.is_peer() || count <= rest);
+            let possible = count <= self.total(requester).saturating_sub(stays)
+                && (requester.is_peer() || count <= rest);
             return if possible && self.planned > stays {
                 Room::Later
             } else {
@@ -136,18 +136,18 @@ impl Local {
     fn gone(&mut self, extent: Extent, out: &mut Decisions) {
         let run = run_of(&extent);
         self.planned -= run.count;
-        self.passing.remove(&run.first);
-        self.ending.remove(&run.first);
+        self.transient.remove(&run.first);
+        self.ending_transient.remove(&run.first);
         self.leave(extent.key, run, out);
     }
 
     pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Decisions) {
         let id = self.next_id();
         self.stats.deregistrations += 1;
-        self.leaving_ids.insert(id, run.first);
-        self.leaving.insert(
+        self.deregistering_ids.insert(id, run.first);
+        self.deregistering.insert(
             run.first,
-            Leaving {
+            Deregistering {
                 run,
                 waiters: Vec::new(),
             },

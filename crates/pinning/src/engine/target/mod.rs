@@ -31,6 +31,7 @@ pub(super) struct Target {
     writes: FxHashMap<u64, u64>,
     /// Own memory being taken back, by the driver's name for it.
     revocations: FxHashMap<u64, Revocation>,
+    /// What it did so far.
     stats: TargetStats,
 }
 

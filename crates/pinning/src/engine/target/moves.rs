@@ -1,7 +1,7 @@
 //! What peers do with own memory: the target's side of moves (Firehose §3.2, 3).
 
 use super::{
-    super::local::{Claimant, Hold},
+    super::local::{Hold, Requester},
     Context, Data, Message, Target, Verdict,
 };
 use crate::{
@@ -13,10 +13,13 @@ use crate::{
 /// A move being answered.
 #[derive(Debug)]
 pub(super) struct Served {
+    /// Who asks.
     from: u32,
+    /// What it asks for.
     wanted: Move,
     /// Buckets it asks for.
     count: u64,
+    /// Registrations asked for before it: if there were none since, it needed none.
     registrations: u64,
 }
 
@@ -47,17 +50,17 @@ impl Target {
             return Err("a move that needs nothing");
         }
         // What is counted here once is not to be attached twice.
-        let apart = |pair: &[Need]| pair[0].welcome.end() <= pair[1].welcome.first;
+        let apart = |pair: &[Need]| pair[0].preferred.end() <= pair[1].preferred.first;
         if !wanted.needs.windows(2).all(apart) {
             return Err("a move whose needs overlap, or are not in order");
         }
-        if let Some(ride) = wanted.ride
-            && (wanted.needs.len() != 1 || ride.len as usize > cx.config().ride)
+        if let Some(piggyback) = wanted.piggyback
+            && (wanted.needs.len() != 1 || piggyback.len as usize > cx.config().piggyback)
         {
-            return Err("a ride that is too long, or on a move of several needs");
+            return Err("piggybacked data that is too long, or on a move of several needs");
         }
         self.take_back(from, &wanted.releases, false, cx)?;
-        let count = wanted.needs.iter().map(|need| need.welcome.count).sum();
+        let count = wanted.needs.iter().map(|need| need.preferred.count).sum();
         let admitted = self.admits(from, count, cx)?;
         if !admitted {
             self.call_back(from, count, cx);
@@ -82,11 +85,11 @@ impl Target {
         let id = cx.name();
         self.holders.begin_move(from, count);
         let registrations = cx.local.stats().registrations;
-        let claim = cx.local.claim(Claimant::Move(id), needs, write, cx.out);
+        let request = cx.local.request(Requester::Move(id), needs, write, cx.out);
         let served = Served {
             from,
-            wanted: match cx.local.is_pending(claim) {
-                true => self.answer_ride(from, wanted, cx),
+            wanted: match cx.local.is_pending(request) {
+                true => self.answer_piggyback(from, wanted, cx),
                 false => wanted,
             },
             count,
@@ -97,16 +100,16 @@ impl Target {
         Ok(())
     }
 
-    /// What rode on a move needs nothing of what it waits for: its asker is told at once, and
+    /// What was piggybacked on a move needs nothing of what it waits for: its asker is told at once, and
     /// waits for a message there and back instead of a registration.
-    fn answer_ride(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
-        if wanted.ride.is_some() {
+    fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
+        if wanted.piggyback.is_some() {
             let granted = Granted {
                 id: wanted.id,
                 ..Granted::default()
             };
             self.answer(to, &wanted, granted, None, cx);
-            wanted.ride = None;
+            wanted.piggyback = None;
         }
         wanted
     }
@@ -129,14 +132,14 @@ impl Target {
         Ok((self.holders).leaves_enough(has, count, peers, cx.limits().peers_total))
     }
 
-    /// Memory that is being taken back is attached to nobody; what is near it may be copied.
+    /// Memory that is being taken back is attached to nobody; what lies beside it may be copied.
     fn holds_back(&self, wanted: &Move) -> Option<Refusal> {
-        let goes = |need: &Need| self.is_going(need.welcome);
+        let goes = |need: &Need| self.is_going(need.preferred);
         wanted.needs.iter().any(goes).then_some(Refusal::Limit)
     }
 
     /// What a move asked for is registered, as far as it can be.
-    pub(in crate::engine) fn answer_move(&mut self, id: u64, claim: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn answer_move(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
         let Some(Served {
             from,
             wanted,
@@ -144,11 +147,11 @@ impl Target {
             registrations,
         }) = self.served.remove(&id)
         else {
-            cx.local.end(claim, false, cx.out);
+            cx.local.end(request, false, cx.out);
             return;
         };
         self.holders.end_move(from, count);
-        let (mut refused, extents) = (cx.local.get(claim)).map_or_else(Default::default, |it| {
+        let (mut refused, extents) = (cx.local.get(request)).map_or_else(Default::default, |it| {
             (it.refused.clone(), cx.local.extents(it))
         });
         if registrations == cx.local.stats().registrations {
@@ -156,17 +159,17 @@ impl Target {
         }
         let holds = if extents.iter().any(|extent| self.is_going(*extent)) {
             // It began to go meanwhile.
-            cx.local.end(claim, false, cx.out);
+            cx.local.end(request, false, cx.out);
             refused = (wanted.needs.iter())
                 .map(|need| (need.run, Refusal::Limit))
                 .collect();
             Vec::new()
         } else if wanted.hold {
-            let holds = cx.local.attach(claim);
+            let holds = cx.local.attach(request);
             self.holders.attach(from, &holds);
             holds
         } else {
-            self.keep_for(from, claim, cx)
+            self.keep_for(from, request, cx)
         };
         self.stats.refused += refused.len() as u64;
         let lent = self.lend(from, wanted.borrow, cx);
@@ -182,7 +185,7 @@ impl Target {
                 lent: if last { lent } else { 0 },
                 grants: slice(&holds, part).iter().map(Hold::grant).collect(),
                 refused: slice(&refused, part).to_vec(),
-                ride: None,
+                piggyback: None,
             };
             match last {
                 true => self.answer(from, &wanted, granted, None, cx),
@@ -192,12 +195,12 @@ impl Target {
         cx.local.settle(cx.out);
     }
 
-    /// Hands what a claim holds to a peer that never gives anything back by itself: it has one
+    /// Hands what a request holds to a peer that never gives anything back by itself: it has one
     /// reference on each extent, until the memory goes and it says that it uses none of it, or it
     /// is gone. Without that, one's memory going would take the extent from under transfers to
     /// its neighbours.
-    fn keep_for(&mut self, peer: u32, claim: u64, cx: &mut Context<'_>) -> Vec<Hold> {
-        let holds = cx.local.attach(claim);
+    fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<Hold> {
+        let holds = cx.local.attach(request);
         for hold in &holds {
             let extent = cx.local.extent(hold.slot);
             if !self.holders.attach_once(peer, extent, hold.slot) {
@@ -216,7 +219,7 @@ impl Target {
         }
     }
 
-    /// Answers a move, or the part of it that tells how its ride went.
+    /// Answers a move, or the part of it that tells how its piggybacked data went.
     fn answer(
         &self,
         to: u32,
@@ -226,17 +229,17 @@ impl Target {
         cx: &mut Context<'_>,
     ) {
         let mut data = Data::None;
-        if let Some(ride) = wanted.ride {
-            granted.ride = Some(match verdict {
+        if let Some(piggyback) = wanted.piggyback {
+            granted.piggyback = Some(match verdict {
                 Some(why) => Err(why),
                 None if wanted.write => Ok(0),
                 None => {
                     data = Data::Asked {
                         region: wanted.region,
-                        addr: ride.addr,
-                        len: ride.len,
+                        addr: piggyback.addr,
+                        len: piggyback.len,
                     };
-                    Ok(ride.len)
+                    Ok(piggyback.len)
                 }
             });
         }

@@ -1,6 +1,7 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
-use super::{super::local::Claimant, Context, Message, Target, Verdict};
+use super::{super::local::Requester, Context, Message, Target, Verdict};
+use crate::engine::impossible::impossible;
 use crate::{
     Action, Refusal,
     strategy::Local,
@@ -13,13 +14,19 @@ const MOST: usize = 1 << 10;
 /// A pull being answered.
 #[derive(Debug)]
 pub(super) struct Pull {
+    /// Who asks.
     from: u32,
     /// The puller's name for it.
     id: u64,
+    /// The first own address.
     addr: u64,
+    /// Where it goes, in order.
     to: Vec<Place>,
-    claim: u64,
-    legs: u32,
+    /// The request for own memory, once that is there.
+    request: u64,
+    /// Transfers under way, and one more while they are being started.
+    transfers: u32,
+    /// Whether one of them failed, or own memory was refused.
     failed: bool,
 }
 
@@ -56,32 +63,39 @@ impl Target {
             id,
             addr,
             to,
-            claim: 0,
-            legs: 0,
+            request: 0,
+            transfers: 0,
             failed: false,
         };
         self.pulls.insert(name, pull);
-        let need = Need { run, welcome: run };
+        let need = Need {
+            run,
+            preferred: run,
+        };
         cx.local
-            .claim(Claimant::Pull(name), vec![need], false, cx.out);
+            .request(Requester::Pull(name), vec![need], false, cx.out);
         Ok(())
     }
 
     /// The source of a pull is registered, or was refused.
-    pub(in crate::engine) fn pull_data(&mut self, name: u64, claim: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn pull_data(&mut self, name: u64, request: u64, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            cx.local.end(claim, false, cx.out);
+            cx.local.end(request, false, cx.out);
             return;
         };
-        pull.claim = claim;
-        pull.legs = 1;
-        let Some(claim) = cx.local.get(claim).filter(|claim| claim.refused.is_empty()) else {
+        pull.request = request;
+        pull.transfers = 1;
+        let Some(request) = cx
+            .local
+            .get(request)
+            .filter(|request| request.refused.is_empty())
+        else {
             pull.failed = true;
             self.pull_done(name, false, cx);
             return;
         };
         let geometry = cx.limits().geometry;
-        let mut near = (claim.holds.iter())
+        let mut parts = (request.holds.iter())
             .map(|hold| (geometry.address_of(hold.run.end()), hold.key))
             .peekable();
         let (peer, mut addr) = (pull.from, pull.addr);
@@ -89,7 +103,7 @@ impl Target {
         for place in pull.to.clone() {
             let mut done = 0;
             while done < place.len
-                && let Some((end, key)) = near.peek().copied()
+                && let Some((end, key)) = parts.peek().copied()
             {
                 let len = (end - addr).min(place.len - done);
                 if len > 0 {
@@ -98,11 +112,11 @@ impl Target {
                 addr += len;
                 done += len;
                 if addr == end {
-                    near.next();
+                    parts.next();
                 }
             }
         }
-        pull.legs += transfers.len() as u32;
+        pull.transfers += transfers.len() as u32;
         for (local, local_key, remote, remote_key, len) in transfers {
             let id = cx.name();
             self.writes.insert(id, name);
@@ -129,16 +143,16 @@ impl Target {
 
     fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            return;
+            return impossible("a transfer outlives its pull");
         };
         pull.failed |= !fine;
-        pull.legs -= 1;
-        if pull.legs > 0 {
+        pull.transfers -= 1;
+        if pull.transfers > 0 {
             return;
         }
         if let Some(pull) = self.pulls.remove(&name) {
             let unpin = cx.policy().local == Local::PerOperation;
-            cx.local.end(pull.claim, unpin, cx.out);
+            cx.local.end(pull.request, unpin, cx.out);
             let refused = pull.failed.then_some(Refusal::Limit);
             cx.send(
                 pull.from,
@@ -153,6 +167,6 @@ impl Target {
     /// The pulls of a peer that is gone; what is being written to it ends by itself.
     pub(super) fn forget_pulls(&mut self, peer: u32) {
         self.pulls
-            .retain(|_, pull| pull.from != peer || pull.legs > 0);
+            .retain(|_, pull| pull.from != peer || pull.transfers > 0);
     }
 }

@@ -6,8 +6,10 @@ use crate::{
     strategy::{After, Remote},
 };
 
+/// Own memory being taken back.
 #[derive(Debug)]
 pub(super) struct Revocation {
+    /// What is taken back.
     run: Run,
     /// All of the extents that have a bucket of it: peers that use any of them use their keys.
     reach: Run,

@@ -1,0 +1,94 @@
+//! An engine whose memory is registered on both sides, for those who measure a hit.
+
+// Each of the benchmarks uses what it needs.
+#![allow(dead_code)]
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hydrant_pinning::{Action, Config, Decisions, Engine, Hot, Registered, Run, wire::Grant};
+
+/// Bytes of a bucket.
+pub(crate) const BUCKET: u64 = 4096;
+/// The peer.
+pub(crate) const PEER: u32 = 1;
+/// The first own bucket: a heap that lies where Linux puts one.
+pub(crate) const OWN: u64 = 0x7f3a_5c00_0000 >> 12;
+/// The first bucket of the peer.
+pub(crate) const THEIRS: u64 = 0x7e00_1200_0000 >> 12;
+
+/// So many buckets registered on both sides, in extents of so many.
+pub(crate) fn engine(buckets: u64, wide: u64) -> Engine {
+    let config = Config {
+        maxvictim: 1 << 30,
+        available: 4 << 30,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    for first in (0..buckets).step_by(wide as usize) {
+        let run = |base| Run {
+            first: base + first,
+            count: wide,
+        };
+        let grant = Grant {
+            run: run(THEIRS),
+            key: first,
+            writable: true,
+        };
+        (engine.add_static(PEER, &[grant], buckets)).expect("there is such a peer");
+        let mut out = Decisions::default();
+        engine.keep(first, run(OWN), &mut out);
+        for action in std::mem::take(&mut out.actions) {
+            let Action::Register { id, preferred, .. } = action else {
+                panic!("there is room: {action:?}");
+            };
+            let registered = Registered {
+                run: preferred,
+                key: first,
+                writable: true,
+            };
+            engine.registered(id, Ok(registered), &mut out);
+        }
+    }
+    engine
+}
+
+/// Puts `len` bytes from own memory to the same place of the peer, and gives both sides back.
+#[inline]
+pub(crate) fn put(hot: &Hot, bucket: u64, len: u64) {
+    let (remote, local) = ((THEIRS + bucket) * BUCKET, (OWN + bucket) * BUCKET);
+    let hit = hot.hit(
+        PEER,
+        black_box(remote),
+        black_box(local),
+        black_box(len),
+        true,
+    );
+    let hit = hit.expect("both sides are there");
+    // The keys are used before the references are given back.
+    black_box((hit.remote_key, hit.local_key));
+    black_box(hot.release(&hit));
+}
+
+/// What threads share of an engine.
+pub(crate) fn hot(engine: &Engine) -> Arc<Hot> {
+    Arc::clone(engine.hot())
+}
+
+/// The first buckets of extents of so many, at random: Fisher and Yates, the same every time.
+pub(crate) fn shuffled(buckets: Range<u64>, wide: u64) -> Vec<u64> {
+    let mut order = in_order(buckets, wide);
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    for last in (1..order.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+pub(crate) fn in_order(buckets: Range<u64>, wide: u64) -> Vec<u64> {
+    buckets.step_by(wide as usize).collect()
+}

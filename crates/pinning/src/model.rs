@@ -1,0 +1,234 @@
+//! Every interleaving of hits with the changes of the editors of both sides, by loom.
+//!
+//! The hit is the one that ships: [`Hot::hit`], on runs of buckets, with the tables of both sides.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+use super::table::{Editor, Extent};
+use super::{Geometry, Hot};
+
+/// The peer.
+const PEER: u32 = 1;
+/// Bytes of a bucket.
+const BUCKET: u64 = 4096;
+/// The own bucket of most hits.
+const OWN: u64 = 5;
+
+fn extent(key: u64, base: u64, end: u64) -> Extent {
+    Extent {
+        key,
+        base,
+        end,
+        writable: true,
+    }
+}
+
+/// What threads share, with the editors of the peer's firehoses and of own memory: one bucket of
+/// it is registered.
+fn both_sides() -> (Hot, Editor, Editor) {
+    let geometry = Geometry::new(BUCKET as usize, BUCKET as usize).unwrap();
+    let (remote, mut local) = (Editor::new(), Editor::new());
+    local.insert(OWN, &extent(50, OWN, OWN + 1), 0).unwrap();
+    let hot = Hot::new(geometry, 2, true, local.table().clone());
+    hot.add_peer(PEER, remote.table());
+    (hot, remote, local)
+}
+
+/// A registration, as the NIC sees it.
+struct Registered {
+    is_valid: AtomicBool,
+    in_use: AtomicBool,
+}
+
+impl Registered {
+    fn new(is_valid: bool) -> Arc<Self> {
+        Arc::new(Registered {
+            is_valid: AtomicBool::new(is_valid),
+            in_use: AtomicBool::new(false),
+        })
+    }
+
+    /// What is done under a reference.
+    fn transfer(&self) {
+        self.in_use.store(true, Ordering::Relaxed);
+        let is_valid = self.is_valid.load(Ordering::Relaxed);
+        assert!(is_valid, "used after it was given up");
+        self.in_use.store(false, Ordering::Relaxed);
+    }
+
+    /// What is done when the bucket was given up.
+    fn deregister(&self) {
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        assert!(!in_use, "given up while in use");
+        self.is_valid.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Puts to `buckets` buckets of the peer from `first` on, if that hits, and says what the release
+/// said.
+fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &Registered) -> Option<bool> {
+    // From the last byte of the first bucket to the first byte of the last one.
+    let (remote, len) = match buckets {
+        1 => (first * BUCKET, 8),
+        _ => ((first + 1) * BUCKET - 1, (buckets - 2) * BUCKET + 2),
+    };
+    let hit = hot.hit(PEER, remote, OWN * BUCKET, len.min(BUCKET), true)?;
+    assert_eq!(hit.remote_key, key, "the key of other memory");
+    assert_eq!(hit.local_key, 50);
+    registered.transfer();
+    Some(hot.release(&hit))
+}
+
+#[test]
+fn loom_a_hit_never_meets_a_record_given_to_another_bucket() {
+    loom::model(|| {
+        let (hot, mut remote, _local) = both_sides();
+        let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
+        let first = Registered::new(true);
+        let second = Registered::new(false);
+        let hits = {
+            let (first, second) = (first.clone(), second.clone());
+            thread::spawn(move || {
+                put(&hot, 1, 1, 10, &first);
+                put(&hot, 2, 1, 20, &second);
+            })
+        };
+        if remote.remove(slot).is_some() {
+            first.deregister();
+            second.is_valid.store(true, Ordering::Relaxed);
+            let again = remote.insert(2, &extent(20, 2, 3), 0).unwrap();
+            assert_eq!(again, slot);
+        }
+        hits.join().unwrap();
+        assert_eq!(remote.references(slot), 0);
+    });
+}
+
+#[test]
+fn loom_an_extent_goes_whole_or_not_at_all() {
+    loom::model(|| {
+        let (hot, mut remote, _local) = both_sides();
+        for bucket in 1..4 {
+            remote.insert(bucket, &extent(20, 1, 4), 0).unwrap();
+        }
+        let slot = remote.get(1).unwrap();
+        let registered = Registered::new(true);
+        let hot = Arc::new(hot);
+        let hits = {
+            let (hot, registered) = (hot.clone(), registered.clone());
+            // Not the first bucket of it, so that the first is closed already and must reopen.
+            thread::spawn(move || put(&hot, 2, 2, 20, &registered).is_some())
+        };
+        let removed = remote.remove(slot).is_some();
+        if removed {
+            registered.deregister();
+        }
+        let hit = hits.join().unwrap();
+        assert_eq!(remote.len(), if removed { 0 } else { 3 });
+        assert!(removed || hit, "refused though nobody held it");
+        if !removed {
+            for (first, buckets) in [(1, 2), (2, 2), (3, 1)] {
+                put(&hot, first, buckets, 20, &registered).expect("it was opened again");
+            }
+            assert!(remote.remove(slot).is_some());
+        }
+    });
+}
+
+#[test]
+fn loom_what_was_in_use_comes_back_to_the_queue() {
+    loom::model(|| {
+        let (hot, mut remote, _local) = both_sides();
+        let slot = remote.insert(1, &extent(10, 1, 2), 1).unwrap();
+        remote.queue(slot);
+        let table = remote.table().clone();
+        let registered = Registered::new(true);
+        let user = thread::spawn(move || {
+            let told = table.release(slot);
+            // A hit after that must not swallow what the editor is to be told.
+            put(&hot, 1, 1, 10, &registered).unwrap_or(false) || told
+        });
+        let victim = remote.next_victim();
+        let told = user.join().unwrap();
+        assert!(victim.is_some() || told, "nobody brings it back");
+        if told {
+            remote.requeue(slot);
+        }
+        assert!(remote.is_queued(slot));
+        assert_eq!(remote.take_victim(), Some(extent(10, 1, 2)));
+    });
+}
+
+#[test]
+fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
+    loom::model(|| {
+        let (hot, mut remote, mut local) = both_sides();
+        let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
+        remote.queue(slot);
+        let registered = Registered::new(true);
+        let hits = {
+            let registered = registered.clone();
+            thread::spawn(move || put(&hot, 1, 1, 10, &registered))
+        };
+        // The own side goes, while the other is looked at.
+        let own = local.get(OWN).unwrap();
+        let gone = local.remove(own).is_some();
+        if gone {
+            registered.deregister();
+        }
+        let victim = remote.next_victim();
+        let told = hits.join().unwrap();
+        assert!(gone || told.is_some(), "refused though it was there");
+        assert_eq!(remote.references(slot), 0, "a miss holds nothing");
+        // What its release said is lost where it missed; the engine looks when it is told so.
+        match told {
+            Some(true) | None => remote.requeue(slot),
+            Some(false) => {}
+        }
+        assert!(victim.is_some() || remote.is_queued(slot));
+        assert_eq!(remote.take_victim(), Some(extent(10, 1, 2)));
+    });
+}
+
+#[test]
+fn loom_a_hit_past_the_end_of_an_extent_holds_nothing() {
+    loom::model(|| {
+        let (hot, mut remote, _local) = both_sides();
+        let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
+        remote.insert(2, &extent(20, 2, 3), 0).unwrap();
+        let registered = Registered::new(true);
+        let hits = thread::spawn(move || put(&hot, 1, 2, 10, &registered));
+        let removed = remote.remove(slot).is_some();
+        assert_eq!(hits.join().unwrap(), None, "no key covers both");
+        if !removed {
+            assert_eq!(remote.references(slot), 0);
+            assert!(remote.remove(slot).is_some());
+        }
+    });
+}
+
+#[test]
+fn loom_an_index_that_grows_leads_nobody_astray() {
+    loom::model(|| {
+        let (hot, mut remote, _local) = both_sides();
+        for bucket in 1..8 {
+            remote
+                .insert(bucket, &extent(bucket * 10, bucket, bucket + 1), 0)
+                .unwrap();
+        }
+        let registered = Registered::new(true);
+        let hits = thread::spawn(move || {
+            put(&hot, 1, 1, 10, &registered);
+            put(&hot, 8, 1, 80, &registered);
+        });
+        remote.insert(8, &extent(80, 8, 9), 0).unwrap();
+        hits.join().unwrap();
+        for bucket in 1..9 {
+            let found = remote.table().acquire(bucket).expect("nothing was lost");
+            assert_eq!(found.key, bucket * 10);
+        }
+    });
+}
