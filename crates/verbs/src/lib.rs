@@ -18,6 +18,9 @@ mod conduit;
 mod control;
 mod device;
 mod ffi;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gid;
 mod harvest;
 mod inbox;
