@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::error::Error;
 use crate::report::{self, Row, Verdict};
 use crate::tool::Tool;
-use crate::{cargo, deny, instructions, models, rooms, runners, soak, verbs};
+use crate::{cargo, deny, fuzz, instructions, models, rooms, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -36,6 +36,8 @@ pub(crate) enum Check {
     Instructions,
     /// No undefined behaviour that miri can see, where miri is installed
     Miri,
+    /// Nothing that others send makes what parses it panic: a coverage-guided fuzzer
+    Fuzz(fuzz::Arguments),
     /// Ranks started by the real mpiexec.hydra and mpirun
     Launchers,
     /// All that the API can do, at random and checked, on every conduit (docs/faults.md)
@@ -66,6 +68,7 @@ impl Check {
             Check::Loom,
             Check::Instructions,
             Check::Miri,
+            Check::Fuzz(fuzz::Arguments::default()),
             Check::Launchers,
             Check::Soak(soak::Arguments::default()),
             Check::KillLoop {
@@ -89,6 +92,7 @@ impl Check {
             Check::Loom => "loom",
             Check::Instructions => "instructions",
             Check::Miri => "miri",
+            Check::Fuzz(_) => "fuzz",
             Check::Launchers => "launchers",
             Check::Soak(_) => "soak",
             Check::KillLoop { .. } => "kill-loop",
@@ -104,6 +108,7 @@ impl Check {
             Check::Doc | Check::Build | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
             }
+            Check::Fuzz(_) => &[Tool::Cc, Tool::Cxx],
             Check::Deny => &[Tool::CargoDeny],
             Check::Unit(_) => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
@@ -150,6 +155,7 @@ impl Check {
             Check::Loom => models::loom(),
             Check::Instructions => instructions::compare(),
             Check::Miri => models::miri(),
+            Check::Fuzz(arguments) => fuzz::fuzz(arguments),
             Check::Launchers => runners::launchers(),
             // The machine is the business of `verbs`.
             Check::Soak(_) => soak::short(),

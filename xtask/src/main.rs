@@ -10,6 +10,7 @@ mod command;
 mod deny;
 mod error;
 mod faults;
+mod fuzz;
 mod instructions;
 mod models;
 mod packages;

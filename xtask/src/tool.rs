@@ -14,6 +14,8 @@ use crate::command::{at_root, cargo, succeeds};
 pub(crate) enum Tool {
     /// The C compiler Rust links with, and the C ABI is tested with.
     Cc,
+    /// The C++ compiler, for libFuzzer.
+    Cxx,
     /// `cargo fmt`.
     Rustfmt,
     /// `cargo clippy`.
@@ -86,8 +88,9 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 22] = [
+    pub(crate) const ALL: [Tool; 23] = [
         Tool::Cc,
+        Tool::Cxx,
         Tool::Hydra,
         Tool::MpichCc,
         Tool::OpenMpi,
@@ -115,6 +118,7 @@ impl Tool {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Tool::Cc => "cc",
+            Tool::Cxx => "c++",
             Tool::Rustfmt => "rustfmt",
             Tool::Clippy => "clippy",
             Tool::Nextest => "cargo-nextest",
@@ -142,7 +146,7 @@ impl Tool {
     /// What brings it.
     pub(crate) fn source(self) -> Source {
         match self {
-            Tool::Cc => Source::Apt("build-essential"),
+            Tool::Cc | Tool::Cxx => Source::Apt("build-essential"),
             Tool::Hydra => Source::Apt("mpich"),
             Tool::MpichCc => Source::Apt("libmpich-dev"),
             Tool::OpenMpi => Source::Apt("openmpi-bin"),
@@ -175,6 +179,7 @@ impl Tool {
     pub(crate) fn is_here(self) -> bool {
         match self {
             Tool::Cc => on_path("cc"),
+            Tool::Cxx => on_path("c++"),
             // Rustup leaves a `cargo-fmt` on the path that only complains, so ask.
             Tool::Rustfmt => answers(cargo("fmt --version")),
             Tool::Clippy => answers(cargo("clippy --version")),

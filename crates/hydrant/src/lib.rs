@@ -48,6 +48,9 @@ mod atomics;
 mod collective;
 mod counters;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
 mod log;
 mod memory;

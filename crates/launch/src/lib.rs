@@ -24,6 +24,9 @@
 mod alone;
 mod detect;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod join;
 pub mod launcher;

@@ -31,6 +31,9 @@ mod datagrams;
 mod device;
 mod endpoint;
 mod ffi;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gid;
 mod inbox;
 mod library;

@@ -2,7 +2,7 @@
 //!
 //! A room is a top-level module of a crate: a folder, or a file. It may import the
 //! rooms below it, in the order that `xtask/rooms.toml` declares. Crates stand on
-//! floors in the same way. Code that only tests use is exempt.
+//! floors in the same way. Code that only tests or the fuzzer use is exempt.
 
 mod graph;
 mod order;
@@ -162,6 +162,7 @@ mod tests {
             "#[cfg(all(test, not(loom)))] use crate::high::High;",
             "#[test] fn t() { crate::high::f() }",
             "#[cfg(test)] mod tests;",
+            "#[cfg(feature = \"fuzzing\")] use crate::high::High;",
         ] {
             let files = [ROOT, ("src/high.rs", ""), ("src/low.rs", low)];
             assert_eq!(judge(ORDER, &files).backward, 0, "{low}");

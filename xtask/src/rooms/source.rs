@@ -8,6 +8,9 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::rooms::tree::{Import, Module, Tree};
 
+/// The feature of what only the fuzzer calls, as a condition writes it.
+const FUZZING: &str = "\"fuzzing\"";
+
 /// Reads one crate, file by file, through `text`.
 pub(super) struct Reader<'a> {
     /// Gives the text of a file; none where there is no such file.
@@ -253,13 +256,15 @@ fn only_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether the condition of a `cfg` can only hold in tests: `test`, or `all(…)`
-/// of which one is.
+/// Whether the condition of a `cfg` can only hold in tests: `test`, the fuzzer's
+/// feature, or `all(…)` of which one is.
 fn requires_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter().peekable();
     while let Some(token) = tokens.next() {
-        let TokenTree::Ident(word) = token else {
-            continue;
+        let word = match token {
+            TokenTree::Ident(word) => word,
+            TokenTree::Literal(feature) if feature.to_string() == FUZZING => return true,
+            _ => continue,
         };
         match tokens.peek() {
             Some(TokenTree::Group(group)) if word == "all" && requires_test(group.stream()) => {

@@ -26,6 +26,8 @@ mod connection;
 mod error;
 mod event;
 mod find;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod group;
 mod guard;
 mod hosts;

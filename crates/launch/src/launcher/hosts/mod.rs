@@ -94,6 +94,18 @@ fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
     Ok(counts)
 }
 
+/// Reads the bytes as frames to an agent, and as frames from one.
+#[cfg(feature = "fuzzing")]
+pub(super) fn read_frames(bytes: &[u8]) {
+    fn all<T: frame::Framed>(mut bytes: &[u8]) {
+        while let Ok(Some((_, taken))) = frame::decode::<T>(bytes) {
+            bytes = &bytes[taken..];
+        }
+    }
+    all::<frame::Order>(bytes);
+    all::<frame::Report>(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,47 @@
+//! What the fuzzer calls: the code that takes what peers sent, as it ships.
+
+use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sink};
+
+use crate::{Job, Rank, am::Pump};
+
+/// How a message comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// As a request.
+    Request,
+    /// As the reply to one.
+    Reply,
+}
+
+/// Hands a message to the job as its conduit would.
+pub fn deliver(
+    job: &Job,
+    arrival: Arrival,
+    from: Rank,
+    kind: u8,
+    tag: u16,
+    args: &[u64],
+    payload: &[u8],
+) {
+    let mut pump = Pump { core: job.core() };
+    let delivery = Delivery {
+        from,
+        kind,
+        tag,
+        args,
+        payload,
+    };
+    match arrival {
+        Arrival::Request => pump.request(delivery, &mut Nowhere),
+        Arrival::Reply => pump.reply(delivery),
+    }
+}
+
+/// Takes replies and forgets them.
+struct Nowhere;
+
+impl ReplyPort for Nowhere {
+    fn reply(&mut self, _: &Message<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! An engine to which peers send any messages, while it has operations of its own under way
+//! and its driver does what it decides, sooner or later, with success or without.
+
+#![no_main]
+
+use std::collections::VecDeque;
+
+use hydrant_pinning::{
+    Action, Config, Data, Engine, Message, Operation, Own, Refusal, Region, Registered, Strategy,
+    Verdict,
+};
+use libfuzzer_sys::fuzz_target;
+
+/// The ranks of the job; the engine's is 0.
+const RANKS: u32 = 4;
+
+/// The bytes of a page, and of a bucket.
+const PAGE: u64 = 4096;
+
+/// The pages that operations of its own are about.
+const PAGES: u64 = 64;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&[strategy, flags], rest)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let Ok(engine) = Engine::new(config(strategy, flags)) else {
+        return;
+    };
+    let mut driver = Driver {
+        engine,
+        due: VecDeque::new(),
+        named: 1,
+    };
+    let mut input = Input { rest };
+    while driver.step(&mut input).is_some() {}
+});
+
+fn config(strategy: u8, flags: u8) -> Config {
+    let flag = |bit: u8| flags & 1 << bit != 0;
+    Config {
+        strategy: Strategy::ALL[usize::from(strategy) % Strategy::ALL.len()],
+        m: 48 * PAGE,
+        maxvictim: 16 * PAGE,
+        available: 1 << 20,
+        max_extent: 32 * PAGE,
+        adaptive_victims: flag(0),
+        borrowing: flag(1),
+        widening: flag(2),
+        reads: flag(3),
+        ride: if flag(4) { 512 } else { 0 },
+        entries: 16,
+        ..Config::firehose_paper(0, RANKS)
+    }
+}
+
+/// What the bytes of an input say, one after the other.
+struct Input<'a> {
+    /// Those that were not read yet.
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    /// A run of bytes, its length first.
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::from(self.byte()?);
+        let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
+        self.rest = rest;
+        Some(bytes)
+    }
+}
+
+/// Does what the engine says.
+struct Driver {
+    /// The engine under test.
+    engine: Engine,
+    /// What it said and the driver has not done yet.
+    due: VecDeque<Action>,
+    /// The next key, and the next operation's name.
+    named: u64,
+}
+
+impl Driver {
+    fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let choice = input.byte()?;
+        let mut out = Vec::new();
+        match choice % 8 {
+            0..3 => {
+                let from = u32::from(choice >> 4) % RANKS;
+                if let Ok((message, _)) = Message::decode(input.bytes()?) {
+                    let verdict = match choice >> 6 {
+                        0 => Verdict::Copy,
+                        1 => Verdict::Refused(Refusal::NotMapped),
+                        _ => Verdict::Fine,
+                    };
+                    // That a message breaks a rule is the peer's fault.
+                    let _ = self.engine.message(from, message, verdict, &mut out);
+                }
+            }
+            3 => {
+                let (local, remote) = (u64::from(input.byte()?), u64::from(input.byte()?));
+                let operation = Operation {
+                    id: self.name(),
+                    peer: 1 + u32::from(choice >> 6) % (RANKS - 1),
+                    put: choice & 8 != 0,
+                    local: local % PAGES * PAGE + 8,
+                    region: Region::default(),
+                    remote: remote % PAGES * PAGE + 16,
+                    len: (1 + u64::from(input.byte()?)) * 100,
+                    own: Own::Lasting,
+                    copied: choice & 16 != 0,
+                };
+                let begun = self.engine.begin(operation, &mut out);
+                assert_eq!(begun, Ok(()), "an operation that is right");
+            }
+            4 if choice >= 0xf0 => self
+                .engine
+                .peer_lost(1 + u32::from(choice >> 3) % 2, &mut out),
+            _ => {
+                // Sometimes not in the order they were decided.
+                let last = choice & 0x80 != 0;
+                let next = if last {
+                    self.due.pop_back()
+                } else {
+                    self.due.pop_front()
+                };
+                if let Some(action) = next {
+                    self.act(action, choice & 0x70 == 0, &mut out);
+                }
+            }
+        }
+        for action in &out {
+            if let Action::Send { message, data, .. } = action {
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                if let Data::Own { len, .. } | Data::Asked { len, .. } = data {
+                    bytes.resize(bytes.len() + *len as usize, 0);
+                }
+                let read = Message::decode(&bytes).map(|(read, _)| read);
+                assert_eq!(read.as_ref(), Ok(message), "what it says can be read");
+            }
+        }
+        self.due.extend(out);
+        Some(())
+    }
+
+    fn act(&mut self, action: Action, fails: bool, out: &mut Vec<Action>) {
+        match action {
+            Action::Register { id, need, .. } => {
+                let registered = Registered {
+                    run: need,
+                    key: self.name(),
+                    writable: true,
+                };
+                let result = if fails {
+                    Err(Refusal::NotMapped)
+                } else {
+                    Ok(registered)
+                };
+                self.engine.registered(id, result, out);
+            }
+            Action::Deregister { id, .. } => self.engine.deregistered(id, out),
+            Action::Transfer { id, .. } => self.engine.transferred(id, Ok(()), out),
+            // Nobody answers but who the input makes answer.
+            _ => {}
+        }
+    }
+
+    fn name(&mut self) -> u64 {
+        self.named += 1;
+        self.named
+    }
+}
