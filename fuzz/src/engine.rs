@@ -113,7 +113,7 @@ impl Driver {
                     region: Region::default(),
                     remote: remote % PAGES * PAGE + 16,
                     len: (1 + u64::from(input.byte()?)) * 100,
-                    own: Own::Lasting,
+                    own: Own::Persistent,
                     copied: choice & 16 != 0,
                 };
                 let begun = self.engine.begin(operation, &mut out);

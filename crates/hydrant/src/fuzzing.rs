@@ -2,7 +2,7 @@
 
 use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sink};
 
-use crate::{Job, Rank, am::Pump};
+use crate::{Job, Rank};
 
 /// How a message comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub fn deliver(
     args: &[u64],
     payload: &[u8],
 ) {
-    let mut pump = Pump { core: job.core() };
+    let mut arrivals = job.progress().arrivals();
     let delivery = Delivery {
         from,
         kind,
@@ -32,8 +32,8 @@ pub fn deliver(
         payload,
     };
     match arrival {
-        Arrival::Request => pump.request(delivery, &mut Nowhere),
-        Arrival::Reply => pump.reply(delivery),
+        Arrival::Request => arrivals.request(delivery, &mut Nowhere),
+        Arrival::Reply => arrivals.reply(delivery),
     }
 }
 
