@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, Data, Engine, Message, Operation, Own, Refusal, Region, Registered, Strategy,
-    Verdict,
+    Action, Config, Data, Decisions, Engine, Message, Operation, Outgoing, Own, Refusal, Region,
+    Registered, Strategy, Verdict,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -89,7 +89,7 @@ struct Driver {
 impl Driver {
     fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
         let choice = input.byte()?;
-        let mut out = Vec::new();
+        let mut out = Decisions::default();
         match choice % 8 {
             0..3 => {
                 let from = u32::from(choice >> 4) % RANKS;
@@ -135,22 +135,20 @@ impl Driver {
                 }
             }
         }
-        for action in &out {
-            if let Action::Send { message, data, .. } = action {
-                let mut bytes = Vec::new();
-                message.encode(&mut bytes);
-                if let Data::Own { len, .. } | Data::Asked { len, .. } = data {
-                    bytes.resize(bytes.len() + *len as usize, 0);
-                }
-                let read = Message::decode(&bytes).map(|(read, _)| read);
-                assert_eq!(read.as_ref(), Ok(message), "what it says can be read");
+        for Outgoing { message, data, .. } in &out.messages {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            if let Data::Own { len, .. } | Data::Asked { len, .. } = data {
+                bytes.resize(bytes.len() + *len as usize, 0);
             }
+            let read = Message::decode(&bytes).map(|(read, _)| read);
+            assert_eq!(read.as_ref(), Ok(message), "what it says can be read");
         }
-        self.due.extend(out);
+        self.due.extend(out.actions);
         Some(())
     }
 
-    fn act(&mut self, action: Action, fails: bool, out: &mut Vec<Action>) {
+    fn act(&mut self, action: Action, fails: bool, out: &mut Decisions) {
         match action {
             Action::Register { id, need, .. } => {
                 let registered = Registered {

@@ -160,6 +160,7 @@ mod tests {
         for low in [
             "#[cfg(test)] mod tests { use crate::high::High; }",
             "#[cfg(all(test, not(loom)))] use crate::high::High;",
+            "#[cfg(doc)] use crate::high::High;",
             "#[test] fn t() { crate::high::f() }",
             "#[cfg(test)] mod tests;",
             "#[cfg(feature = \"fuzzing\")] use crate::high::High;",

@@ -246,7 +246,7 @@ fn flatten(tree: &UseTree, before: &[String], into: &mut Vec<Used>) {
     }
 }
 
-/// Whether these attributes leave their item to the tests.
+/// Whether these attributes leave their item to the tests, or to the documentation.
 fn only_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         let condition = it.meta.require_list();
@@ -256,8 +256,8 @@ fn only_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether the condition of a `cfg` can only hold in tests: `test`, the fuzzer's
-/// feature, or `all(…)` of which one is.
+/// Whether the condition of a `cfg` can only hold in tests or for the documentation: `test`, `doc`,
+/// the fuzzer's feature, or `all(…)` of which one is.
 fn requires_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -272,7 +272,7 @@ fn requires_test(condition: TokenStream) -> bool {
             }
             Some(TokenTree::Group(_)) => {}
             Some(TokenTree::Punct(it)) if it.as_char() == '=' => {}
-            _ if word == "test" => return true,
+            _ if word == "test" || word == "doc" => return true,
             _ => {}
         }
     }
