@@ -1,6 +1,6 @@
 //! What the fuzzer calls: the code that reads what peers sent, as it ships.
 
-use crate::control::Datagram;
+use crate::datagram::Datagram;
 
 /// Reads a datagram of a job whose secret and size are of the bytes, too.
 pub fn datagram(bytes: &[u8]) {
