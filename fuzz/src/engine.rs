@@ -48,7 +48,7 @@ fn config(strategy: u8, flags: u8) -> Config {
         borrowing: flag(1),
         widening: flag(2),
         reads: flag(3),
-        ride: if flag(4) { 512 } else { 0 },
+        piggyback: if flag(4) { 512 } else { 0 },
         entries: 16,
         ..Config::firehose_paper(0, RANKS)
     }
