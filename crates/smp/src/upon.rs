@@ -74,7 +74,7 @@ impl Smp {
         word
     }
 
-    /// Wakes those who sleep in a rank's [`wait`](hydrant_conduit::Conduit::wait) for messages, as
+    /// Wakes those who sleep in a rank's [`wait`](hydrant_conduit::Sleep::wait) for messages, as
     /// a message does.
     #[inline]
     pub fn notify_message(&self, rank: Rank) {
