@@ -1,5 +1,7 @@
 //! What can go wrong in deciding what is registered.
 
+use std::{error, fmt, sync::Arc};
+
 /// Why memory could not be made usable, or a peer's message not be understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -124,13 +126,13 @@ pub enum Error {
     #[error("rank {0} is lost")]
     PeerLost(u32),
 
-    /// The network refused or failed an access.
-    #[error("an access to memory of rank {rank} failed: {why}")]
-    Access {
-        /// Whose memory.
+    /// The network refused or failed a transfer.
+    #[error("a transfer between registered memory here and at rank {rank} failed: {cause}")]
+    Network {
+        /// Who has the other side.
         rank: u32,
         /// What the network said.
-        why: String,
+        cause: Cause,
     },
 
     /// A peer's message follows no rule.
@@ -141,6 +143,35 @@ pub enum Error {
         /// What was wrong.
         what: &'static str,
     },
+}
+
+/// An error of the network, whose type is not known here: it travels through the engine unchanged.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<dyn error::Error + Send + Sync>);
+
+impl Cause {
+    /// Keeps an error.
+    pub fn new(cause: impl error::Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(cause))
+    }
+
+    /// The error, if it is of this type.
+    pub fn get<E: error::Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for Cause {
+    /// Whether it is the same error, and not only an equal one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// Why a registration or an access was refused.

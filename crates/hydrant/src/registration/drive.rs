@@ -3,10 +3,12 @@
 use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
-use hydrant_pinning::{Action, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move};
+use hydrant_pinning::{
+    Action, Cause, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
+};
 
 use super::{Registration, lock, outbox::Letter};
-use crate::{Rank, counters::Count, progress::Outcome};
+use crate::{Error, Rank, counters::Count, progress::Outcome};
 
 /// The room above, which moves data.
 pub(crate) trait Carrier: Send + Sync {
@@ -18,7 +20,7 @@ pub(crate) trait Carrier: Send + Sync {
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome>;
 
     /// An operation of the engine has ended.
-    fn ended(&self, ticket: Ticket, outcome: Outcome);
+    fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>);
 }
 
 /// A transfer that the engine wants: one piece of an operation, or of a peer's.
@@ -143,7 +145,7 @@ impl Registration {
                 };
                 let piece = Piece { id, access };
                 if let Some(outcome) = self.post(&piece) {
-                    let outcome = outcome.map_err(|cause| access_failed(&cause));
+                    let outcome = outcome.map_err(|cause| access_failed(peer, &cause));
                     self.tell(todo, |engine, out| {
                         engine.transferred(id, outcome, out);
                     });
@@ -161,7 +163,7 @@ impl Registration {
             }
             Action::Done { op, result } => {
                 if let Some(carrier) = self.carrier() {
-                    carrier.ended(Self::ticket(op), result.map_err(as_conduit));
+                    carrier.ended(Self::ticket(op), result);
                 }
             }
             Action::Pinned { id, result } => {
@@ -273,7 +275,7 @@ fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> boo
 }
 
 /// What the network said, for the engine.
-pub(super) fn access_failed(cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {
+pub(super) fn access_failed(peer: Rank, cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {
     match cause {
         hydrant_conduit::Error::PeerLost(rank) => hydrant_pinning::Error::PeerLost(rank.0),
         // Of what was granted, not all was mapped.
@@ -289,26 +291,26 @@ pub(super) fn access_failed(cause: &hydrant_conduit::Error) -> hydrant_pinning::
             len: *len,
             why: Refusal::NotMapped,
         },
-        cause => hydrant_pinning::Error::Access {
-            rank: 0,
-            why: cause.to_string(),
+        cause => hydrant_pinning::Error::Network {
+            rank: peer.0,
+            cause: Cause::new(cause.clone()),
         },
     }
 }
 
-/// What the engine said, in the words of conduits: both end at the same waits.
-fn as_conduit(cause: hydrant_pinning::Error) -> hydrant_conduit::Error {
-    use hydrant_conduit::Error as C;
+/// Why an operation of the engine failed, as who waits for it is told. What the network said travels
+/// unchanged.
+pub(crate) fn failed(cause: hydrant_pinning::Error) -> Error {
     use hydrant_pinning::Error as P;
     match cause {
-        P::PeerLost(rank) => C::PeerLost(Rank(rank)),
+        P::PeerLost(rank) => Error::PeerLost(Rank(rank)),
         P::Unreachable {
             rank,
             addr,
             len,
             why: Refusal::NotMapped | Refusal::ReadOnly,
-        } => C::BadAddress {
-            peer: Rank(rank),
+        } => Error::BadAddress {
+            rank: Rank(rank),
             addr,
             len,
         },
@@ -316,17 +318,38 @@ fn as_conduit(cause: hydrant_pinning::Error) -> hydrant_conduit::Error {
             rank,
             why: Refusal::NotLent,
             ..
-        } => C::Revoked {
-            peer: Rank(rank),
-            key: 0,
+        } => Error::Revoked { rank: Rank(rank) },
+        P::Network { rank, cause } => match cause.get::<hydrant_conduit::Error>() {
+            Some(said) => Error::from(said.clone()),
+            None => Error::Registration(P::Network { rank, cause }),
         },
-        P::Access { why, .. } => C::System {
-            what: "a transfer between registered memory",
-            cause: why,
-        },
-        cause => C::System {
-            what: "registration",
-            cause: cause.to_string(),
-        },
+        cause => Error::Registration(cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_network_says_of_a_miss_is_what_it_says_of_a_hit() {
+        use hydrant_conduit::Error as C;
+        let peer = Rank(3);
+        for said in [
+            C::Revoked { peer, key: 7 },
+            C::PeerLost(peer),
+            C::BadAddress {
+                peer,
+                addr: 4096,
+                len: 8,
+            },
+            C::System {
+                what: "a transfer",
+                cause: "it failed".to_owned(),
+            },
+        ] {
+            let of_a_hit = Error::from(said.clone()).to_string();
+            assert_eq!(failed(access_failed(peer, &said)).to_string(), of_a_hit);
+        }
     }
 }

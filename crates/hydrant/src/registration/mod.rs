@@ -32,7 +32,7 @@ use hydrant_pinning::{Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, w
 use rustc_hash::FxHashMap;
 
 pub(crate) use block::Record;
-pub(crate) use drive::{Carrier, Piece};
+pub(crate) use drive::{Carrier, Piece, failed};
 pub(crate) use loan::Lease;
 pub(crate) use own::{PATIENCE, not_registered};
 
@@ -261,9 +261,9 @@ impl Registration {
         Ticket(OPERATION | id)
     }
 
-    /// A transfer that the engine said has ended.
-    pub(crate) fn transferred(&self, piece: u64, outcome: Outcome) {
-        let outcome = outcome.map_err(|cause| drive::access_failed(&cause));
+    /// A transfer with a peer that the engine said has ended.
+    pub(crate) fn transferred(&self, piece: u64, peer: Rank, outcome: Outcome) {
+        let outcome = outcome.map_err(|cause| drive::access_failed(peer, &cause));
         self.step(&[], |engine, out| engine.transferred(piece, outcome, out));
     }
 

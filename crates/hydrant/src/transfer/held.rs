@@ -4,9 +4,13 @@
 use hydrant_conduit::Ticket;
 use hydrant_pinning::Hit;
 
-use super::{Transfer, bounce::Bounced, under_way::Completed};
+use super::{
+    Transfer,
+    bounce::Bounced,
+    under_way::{Completed, End, Failure},
+};
 use crate::{
-    progress::Outcome,
+    Rank,
     registration::{Lease, Registration},
 };
 
@@ -26,8 +30,8 @@ enum What {
     Bounced(Bounced),
     /// Both.
     BouncedHit(Hit, Bounced),
-    /// A transfer of the engine's, by its number there.
-    Piece(u64),
+    /// A transfer of the engine's, by its number there, and with whom.
+    Piece(u64, Rank),
 }
 
 impl Held {
@@ -37,9 +41,9 @@ impl Held {
     }
 
     /// A transfer of the engine's.
-    pub(super) fn piece(id: u64) -> Self {
+    pub(super) fn piece(id: u64, peer: Rank) -> Self {
         Self {
-            what: What::Piece(id),
+            what: What::Piece(id, peer),
             lease: None,
         }
     }
@@ -59,14 +63,14 @@ impl Held {
     pub(super) fn comes_first(&self) -> bool {
         match &self.what {
             What::Bounced(bounced) | What::BouncedHit(_, bounced) => bounced.is_read(),
-            What::Piece(_) => true,
+            What::Piece(..) => true,
             What::Nothing | What::Hit(_) => false,
         }
     }
 
     /// Whether it is a transfer of the engine's, which nobody waits for.
     pub(super) fn is_piece(&self) -> bool {
-        matches!(self.what, What::Piece(_))
+        matches!(self.what, What::Piece(..))
     }
 }
 
@@ -81,7 +85,7 @@ impl Transfer {
     }
 
     /// The conduit, or the engine, ended an operation.
-    pub(super) fn completed(&self, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn completed(&self, ticket: Ticket, outcome: End) {
         match self.under_way.complete(ticket, outcome) {
             Completed::Told => {}
             Completed::Rest(held) => self.give_back(held, true),
@@ -89,12 +93,20 @@ impl Transfer {
         }
     }
 
-    fn end_first(&self, ticket: Ticket, held: Held, outcome: Outcome) {
-        if let What::Piece(id) = held.what {
+    fn end_first(&self, ticket: Ticket, held: Held, outcome: End) {
+        if let What::Piece(id, peer) = held.what {
             // Nobody waits for it, and its place is free.
             let _ = self.under_way.forget(ticket);
+            let outcome = match outcome {
+                Ok(()) => Ok(()),
+                Err(Failure::Network(cause)) => Err(cause),
+                Err(Failure::Registration(cause)) => {
+                    debug_assert!(false, "the engine ended a transfer: {cause}");
+                    Err(hydrant_conduit::Error::PeerLost(peer))
+                }
+            };
             if let Some(registration) = &self.registration {
-                registration.transferred(id, outcome);
+                registration.transferred(id, peer, outcome);
             }
             return;
         }
@@ -111,7 +123,7 @@ impl Transfer {
         };
         let Held { what, lease } = held;
         match what {
-            What::Nothing | What::Piece(_) => {}
+            What::Nothing | What::Piece(..) => {}
             What::Hit(hit) => registration.release(&hit),
             What::Bounced(bounced) => self.give_back_slot(bounced, fine),
             What::BouncedHit(hit, bounced) => {

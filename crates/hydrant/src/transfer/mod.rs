@@ -33,7 +33,7 @@ use crate::{
 pub(crate) use begin::{get, put};
 use bounce::Bounce;
 use held::Held;
-use under_way::UnderWay;
+use under_way::{Failure, UnderWay};
 
 /// One-sided operations of a rank.
 pub(crate) struct Transfer {
@@ -86,7 +86,7 @@ impl Operations for Transfer {
     }
 
     fn complete(&self, ticket: Ticket, outcome: Outcome) {
-        self.completed(ticket, outcome);
+        self.completed(ticket, outcome.map_err(Failure::Network));
     }
 
     fn flush(&self) {
@@ -107,15 +107,15 @@ impl Carrier for Transfer {
         // SAFETY: the caller's promise.
         match unsafe { self.progress.conduit().post(&piece.access) } {
             Ok(Posted::Pending(ticket)) => {
-                self.posted(ticket, Held::piece(piece.id), false);
+                self.posted(ticket, Held::piece(piece.id, piece.access.peer), false);
                 None
             }
             done => Some(done.map(drop)),
         }
     }
 
-    fn ended(&self, ticket: Ticket, outcome: Outcome) {
-        self.completed(ticket, outcome);
+    fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>) {
+        self.completed(ticket, outcome.map_err(Failure::Registration));
     }
 }
 

@@ -11,9 +11,30 @@ use rustc_hash::FxHashMap;
 
 use super::{Held, Transfer};
 use crate::{
-    Result,
-    progress::{For, On, Outcome},
+    Error, Result,
+    progress::{For, On},
+    registration,
 };
+
+/// How an operation ended.
+pub(super) type End = std::result::Result<(), Failure>;
+
+/// Why an operation failed, as it was said.
+pub(super) enum Failure {
+    /// By the conduit.
+    Network(hydrant_conduit::Error),
+    /// By the engine.
+    Registration(hydrant_pinning::Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Network(cause) => cause.into(),
+            Failure::Registration(cause) => registration::failed(cause),
+        }
+    }
+}
 
 /// The operations under way, and those that ended and were not asked for yet.
 #[derive(Default)]
@@ -30,7 +51,7 @@ enum Entry {
         /// Whether it is locally complete.
         left: bool,
     },
-    Ended(Outcome),
+    Ended(End),
 }
 
 impl Entry {
@@ -51,7 +72,7 @@ impl UnderWay {
     /// An operation was posted. If another thread's poll was quick it has ended already: then
     /// what is to be done about that is handed back, and [`end`](Self::end) is due.
     #[must_use = "an operation that has ended is to be ended"]
-    pub(super) fn post(&self, ticket: Ticket, held: Held, left: bool) -> Option<(Held, Outcome)> {
+    pub(super) fn post(&self, ticket: Ticket, held: Held, left: bool) -> Option<(Held, End)> {
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
                 let held = Some(held);
@@ -90,7 +111,7 @@ impl UnderWay {
     /// The conduit says that an operation ended. What is to be done about it is handed back:
     /// before that is [told](Self::end) where somebody would see what is not done, after it
     /// where nobody does.
-    pub(super) fn complete(&self, ticket: Ticket, outcome: Outcome) -> Completed {
+    pub(super) fn complete(&self, ticket: Ticket, outcome: End) -> Completed {
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
                 place.insert(Entry::Ended(outcome));
@@ -114,12 +135,12 @@ impl UnderWay {
     }
 
     /// All is done: whoever waits for the operation may know.
-    pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn end(&self, ticket: Ticket, outcome: End) {
         self.entries().insert(ticket.0, Entry::Ended(outcome));
     }
 
     /// The outcome of an operation, once.
-    pub(super) fn take(&self, ticket: Ticket) -> Option<Outcome> {
+    pub(super) fn take(&self, ticket: Ticket) -> Option<End> {
         let mut entries = self.entries();
         let Occupied(found) = entries.entry(ticket.0) else {
             return None;
@@ -141,13 +162,14 @@ pub(super) enum Completed {
     /// Who waits knows; this is to be done.
     Rest(Held),
     /// This is to be done, and then to be told.
-    First(Held, Outcome),
+    First(Held, End),
 }
 
 impl Transfer {
     /// The outcome of an operation that has ended, once.
-    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
-        self.under_way.take(ticket)
+    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<()>> {
+        let end = self.under_way.take(ticket)?;
+        Some(end.map_err(Error::from))
     }
 
     /// Waits until a write no longer needs its source: local completion.

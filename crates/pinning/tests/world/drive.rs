@@ -1,8 +1,8 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Data, Decisions, Error, Message, Operation, Own, Refusal, Region, Registered, Run,
-    Strategy, Verdict, wire::Move,
+    Action, Cause, Data, Decisions, Error, Message, Operation, Own, Refusal, Region, Registered,
+    Run, Strategy, Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, nic::Registration, plan::Step};
@@ -692,9 +692,9 @@ impl World {
     pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
         let (rank, peer) = (it.rank, it.peer as usize);
         let access = |why: &str| {
-            Err(Error::Access {
+            Err(Error::Network {
                 rank: it.peer,
-                why: why.to_owned(),
+                cause: Cause::new(std::io::Error::other(why.to_owned())),
             })
         };
         if self.ranks[peer].lost {
