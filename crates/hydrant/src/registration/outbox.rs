@@ -23,15 +23,21 @@ const MOST_ANSWERS: usize = 1 << 16;
 
 /// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
 /// and by [`MOST_ANSWERS`].
+///
+/// Its lock is held to put messages in and to take them out, never while one is sent: the engine,
+/// which decides under a lock of its own, waits for this one.
 #[derive(Default)]
 pub(super) struct Outbox {
     /// By peer. Those of peers that were sent anything stay, for what is sent next.
     queues: FxHashMap<u32, Queue>,
-    /// Peers for which something waits.
+    /// Peers for which something waits or is being sent.
     waiting: Vec<u32>,
     /// A peer that asks and takes no answers.
     greedy: Option<u32>,
-    bytes: Vec<u8>,
+    /// How often threads have begun to send what there is room for.
+    passes: u64,
+    /// Room for encoded messages, used again.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Letter {
@@ -49,19 +55,16 @@ impl Letter {
     }
 }
 
-/// What waits to be sent to one peer.
+/// What waits to be sent to one peer, in the order decided.
 #[derive(Default)]
 struct Queue {
     letters: VecDeque<Letter>,
-    /// How many of them are answers.
+    /// How many of them, and of what is being sent, are answers.
     answers: usize,
-}
-
-impl Queue {
-    fn pop(&mut self) {
-        let sent = self.letters.pop_front();
-        self.answers -= usize::from(sent.is_some_and(|letter| letter.is_answer()));
-    }
+    /// A thread is sending the one before all of these: nobody else sends to the peer meanwhile.
+    sending: bool,
+    /// The last [pass](Outbox::passes) in which there was no room at the peer.
+    full: u64,
 }
 
 impl Outbox {
@@ -73,10 +76,69 @@ impl Outbox {
                 self.greedy = Some(to);
             }
         }
-        if queue.letters.is_empty() {
+        if queue.letters.is_empty() && !queue.sending {
             self.waiting.push(to);
         }
         queue.letters.push_back(letter);
+    }
+
+    /// A thread begins to send what there is room for: the number of its pass.
+    fn begin(&mut self) -> u64 {
+        self.passes += 1;
+        self.passes
+    }
+
+    /// The next message of a peer that nobody is sending to and at which there was room when last
+    /// tried, since this pass began; and room to encode it.
+    fn take(&mut self, pass: u64) -> Option<(u32, Letter, Vec<u8>)> {
+        let Self {
+            queues, waiting, ..
+        } = self;
+        for peer in waiting.iter() {
+            if let Some(queue) = queues.get_mut(peer)
+                && !queue.sending
+                && queue.full < pass
+                && let Some(letter) = queue.letters.pop_front()
+            {
+                queue.sending = true;
+                return Some((*peer, letter, self.spare.pop().unwrap_or_default()));
+            }
+        }
+        None
+    }
+
+    /// A message that was taken was sent, or nobody is left to take it.
+    fn sent(&mut self, peer: u32, letter: &Letter, room: Vec<u8>) {
+        self.spare.push(room);
+        if let Some(queue) = self.queues.get_mut(&peer) {
+            queue.sending = false;
+            queue.answers -= usize::from(letter.is_answer());
+            if queue.letters.is_empty() {
+                self.waiting.retain(|other| *other != peer);
+            }
+        }
+    }
+
+    /// There was no room for a message that was taken: it is the next again.
+    fn put_back(&mut self, peer: u32, letter: Letter, room: Vec<u8>) {
+        self.spare.push(room);
+        let pass = self.passes;
+        if let Some(queue) = self.queues.get_mut(&peer) {
+            queue.sending = false;
+            queue.full = pass;
+            queue.letters.push_front(letter);
+        }
+    }
+
+    /// Whether messages wait for which there was no room: who sends to a peer goes on with what else
+    /// is for it.
+    fn is_stuck(&self) -> bool {
+        let waits = |peer| {
+            self.queues
+                .get(peer)
+                .is_some_and(|queue: &Queue| !queue.sending)
+        };
+        self.waiting.iter().any(waits)
     }
 
     /// A peer that asks and takes no answers.
@@ -101,51 +163,43 @@ impl Registration {
     /// Sends what there is room for; whether messages wait for room now that none did before.
     fn send_waiting(&self) -> bool {
         let mut outbox = lock(&self.outbox);
-        let mut stuck = false;
-        let Outbox {
-            queues,
-            waiting,
-            bytes,
-            ..
-        } = &mut *outbox;
-        waiting.retain(|peer| {
-            let Some(queue) = queues.get_mut(peer) else {
-                return false;
-            };
-            while let Some(letter) = queue.letters.front_mut() {
-                let to = Rank(*peer);
-                let (kind, tag, key) = match letter {
-                    Letter::Engine(message, data) => {
-                        bytes.clear();
-                        self.write_message(to, message, *data, bytes);
-                        (kind::REGISTRATION, 0, None)
-                    }
-                    Letter::Loan { tag, key } => {
-                        bytes.clear();
-                        (kind::LOAN, *tag, Some(*key))
-                    }
-                };
-                let message = hydrant_conduit::Message {
-                    kind,
-                    tag,
-                    args: key.as_slice(),
-                    payload: bytes,
-                };
-                match self.progress.conduit().send(to, &message) {
-                    Ok(Sent::Full) => {
-                        stuck = true;
-                        return true;
-                    }
-                    Ok(Sent::Yes) => self.progress.tally.one(Count::RegistrationMessages),
-                    // The peer is gone; who waits for it is told by its standing.
-                    Err(_) => {}
-                }
-                queue.pop();
+        let pass = outbox.begin();
+        while let Some((peer, mut letter, mut room)) = outbox.take(pass) {
+            drop(outbox);
+            let sent = self.send_letter(Rank(peer), &mut letter, &mut room);
+            outbox = lock(&self.outbox);
+            match sent {
+                Sent::Yes => outbox.sent(peer, &letter, room),
+                Sent::Full => outbox.put_back(peer, letter, room),
             }
-            false
-        });
+        }
         // Changed with the outbox held, so that it says what the last who sent has found.
-        self.progress.set_backlog(stuck)
+        self.progress.set_backlog(outbox.is_stuck())
+    }
+
+    /// Sends one message, encoded into `room`.
+    fn send_letter(&self, to: Rank, letter: &mut Letter, room: &mut Vec<u8>) -> Sent {
+        room.clear();
+        let (kind, tag, key) = match letter {
+            Letter::Engine(message, data) => {
+                self.write_message(to, message, *data, room);
+                (kind::REGISTRATION, 0, None)
+            }
+            Letter::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
+        };
+        let message = hydrant_conduit::Message {
+            kind,
+            tag,
+            args: key.as_slice(),
+            payload: room,
+        };
+        match self.progress.conduit().send(to, &message) {
+            Ok(Sent::Full) => return Sent::Full,
+            Ok(Sent::Yes) => self.progress.tally.one(Count::RegistrationMessages),
+            // The peer is gone; who waits for it is told by its standing.
+            Err(_) => {}
+        }
+        Sent::Yes
     }
 
     fn write_message(&self, to: Rank, message: &mut Message, data: Data, bytes: &mut Vec<u8>) {
@@ -233,14 +287,29 @@ impl Registration {
 mod tests {
     use super::*;
 
+    fn question() -> Letter {
+        Letter::Engine(Message::Recall { count: 1 }, Data::None)
+    }
+
+    fn answer() -> Letter {
+        let (id, refused) = (1, None);
+        Letter::Engine(Message::Stored { id, refused }, Data::None)
+    }
+
+    fn loan(key: u64) -> Letter {
+        Letter::Loan { tag: 0, key }
+    }
+
+    fn key((_, letter, _): &(u32, Letter, Vec<u8>)) -> u64 {
+        match letter {
+            Letter::Loan { key, .. } => *key,
+            Letter::Engine(..) => panic!("a message of the engine"),
+        }
+    }
+
     #[test]
     fn a_peer_that_takes_no_answers_is_found_and_own_questions_do_not_count() {
         let mut outbox = Outbox::default();
-        let question = || Letter::Engine(Message::Recall { count: 1 }, Data::None);
-        let answer = || {
-            let (id, refused) = (1, None);
-            Letter::Engine(Message::Stored { id, refused }, Data::None)
-        };
         for _ in 0..2 * MOST_ANSWERS {
             outbox.push(3, question());
         }
@@ -253,11 +322,39 @@ mod tests {
         assert_eq!(outbox.take_greedy(), Some(Rank(3)));
         assert_eq!(outbox.take_greedy(), None);
         assert!(outbox.queues[&4].answers == 1);
-        let queue = outbox.queues.get_mut(&3).expect("it is waiting");
-        assert_eq!(queue.letters.len(), 3 * MOST_ANSWERS + 1);
-        while !queue.letters.is_empty() {
-            queue.pop();
+        let pass = outbox.begin();
+        let mut count = 0;
+        while let Some((peer, letter, room)) = outbox.take(pass) {
+            outbox.sent(peer, &letter, room);
+            count += 1;
         }
-        assert_eq!(queue.answers, 0);
+        assert_eq!(count, 3 * MOST_ANSWERS + 2);
+        assert!(outbox.is_empty() && !outbox.is_stuck());
+        assert!(outbox.queues.values().all(|queue| queue.answers == 0));
+    }
+
+    #[test]
+    fn one_thread_at_a_time_sends_to_a_peer_and_in_order() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, loan(10));
+        outbox.push(2, loan(20));
+        let (one, two) = (outbox.begin(), outbox.begin());
+        let first = outbox.take(one).expect("for rank 1");
+        let second = outbox.take(two).expect("for rank 2");
+        assert_eq!((key(&first), key(&second)), (10, 20));
+        // Whoever decides something meanwhile leaves it to the thread that is sending.
+        outbox.push(1, loan(11));
+        assert!(outbox.take(two).is_none() && !outbox.is_stuck());
+        outbox.put_back(first.0, first.1, first.2);
+        assert!(outbox.is_stuck(), "there is no room at rank 1");
+        assert!(outbox.take(one).is_none(), "it was tried in this pass");
+        outbox.sent(second.0, &second.1, second.2);
+        let later = outbox.begin();
+        for wanted in [10, 11] {
+            let next = outbox.take(later).expect("there is room again");
+            assert_eq!(key(&next), wanted);
+            outbox.sent(next.0, &next.1, next.2);
+        }
+        assert!(outbox.is_empty() && !outbox.is_stuck());
     }
 }
