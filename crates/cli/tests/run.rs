@@ -81,8 +81,10 @@ fn bad_arguments_are_named() {
 
 #[test]
 fn a_program_that_is_not_there_says_where_it_was_looked_for() {
-    let beside = env!("CARGO_BIN_EXE_hydrant").replace("/hydrant", "/no-such-program");
-    fails(&["-n", "2", "no-such-program"], 127, &beside);
+    let beside = std::path::Path::new(env!("CARGO_BIN_EXE_hydrant"));
+    let beside = beside.with_file_name("no-such-program");
+    let beside = beside.to_str().expect("a path that is text");
+    fails(&["-n", "2", "no-such-program"], 127, beside);
     fails(&["-n", "2", "/dev/null"], 126, "/dev/null is not a file");
 }
 
