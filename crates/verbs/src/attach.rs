@@ -57,8 +57,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     }
     let datagrams =
         Datagrams::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
-    // SAFETY: peers are parameters the key; that they may change any memory is what the user of
-    // `Key::ANY` vouches for, and nobody else is parameters.
+    // SAFETY: peers are told the key; that they may change any memory is what the user of
+    // `Key::ANY` vouches for, and nobody else is told it.
     let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
     let everything = everything.and_then(Result::ok);
     let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
@@ -303,7 +303,7 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
     }
 }
 
-/// The host's identity, as short as a own has it.
+/// The host's identity, as short as an endpoint address has it.
 fn host_name() -> [u8; 16] {
     use std::hash::{BuildHasher, BuildHasherDefault};
     let hasher = BuildHasherDefault::<FxHasher>::default();

@@ -223,6 +223,8 @@ impl Registration {
     /// A peer ended, in whatever order: what it held is given back.
     pub(super) fn peer_ended(&self, peer: Rank) {
         self.forget_loans(peer);
+        // Before the engine ends operations with it: their buffers are their callers' again then.
+        lock(&self.outbox).forget(peer.0);
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
     }
 }

@@ -65,11 +65,16 @@ struct Queue {
     sending: bool,
     /// The last [pass](Outbox::passes) in which there was no room at the peer.
     full: u64,
+    /// The peer has ended, or counts this rank as lost: nothing is for it any more.
+    ended: bool,
 }
 
 impl Outbox {
     pub(super) fn push(&mut self, to: u32, letter: Letter) {
         let queue = self.queues.entry(to).or_default();
+        if queue.ended {
+            return;
+        }
         if letter.is_answer() {
             queue.answers += 1;
             if queue.answers > MOST_ANSWERS {
@@ -119,14 +124,29 @@ impl Outbox {
         }
     }
 
-    /// There was no room for a message that was taken: it is the next again.
-    fn put_back(&mut self, peer: u32, letter: Letter, room: Vec<u8>) {
+    /// There was no room, in this pass, for a message that was taken: it is the next again.
+    fn put_back(&mut self, pass: u64, peer: u32, letter: Letter, room: Vec<u8>) {
+        if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
+            return self.sent(peer, &letter, room);
+        }
         self.spare.push(room);
-        let pass = self.passes;
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
             queue.full = pass;
             queue.letters.push_front(letter);
+        }
+    }
+
+    /// A peer has ended, or counts this rank as lost: what is for it is thrown away, before the
+    /// operations with it end, whose buffers it may name.
+    pub(super) fn forget(&mut self, peer: u32) {
+        let queue = self.queues.entry(peer).or_default();
+        queue.ended = true;
+        let answers = queue.letters.iter().filter(|letter| letter.is_answer());
+        queue.answers -= answers.count();
+        queue.letters.clear();
+        if !queue.sending {
+            self.waiting.retain(|other| *other != peer);
         }
     }
 
@@ -165,21 +185,30 @@ impl Registration {
         let mut outbox = lock(&self.outbox);
         let pass = outbox.begin();
         while let Some((peer, mut letter, mut room)) = outbox.take(pass) {
+            room.clear();
+            if let Letter::Engine(message, Data::Own { addr, len }) = &letter {
+                message.encode(&mut room);
+                // SAFETY: the buffer of an operation that is under way: the caller of `begin`
+                //         promised that it is readable until the operation is done. The engine says
+                //         so only after the peer has answered this message, or when the peer is
+                //         lost: then the message was thrown away before, under this lock.
+                unsafe { append(&mut room, *addr, *len as usize) };
+            }
             drop(outbox);
             let sent = self.send_letter(Rank(peer), &mut letter, &mut room);
             outbox = lock(&self.outbox);
             match sent {
                 Sent::Yes => outbox.sent(peer, &letter, room),
-                Sent::Full => outbox.put_back(peer, letter, room),
+                Sent::Full => outbox.put_back(pass, peer, letter, room),
             }
         }
         // Changed with the outbox held, so that it says what the last who sent has found.
         self.progress.set_backlog(outbox.is_stuck())
     }
 
-    /// Sends one message, encoded into `room`.
+    /// Sends one message. Where own data follows it, both are in `room` already; else it is encoded
+    /// there.
     fn send_letter(&self, to: Rank, letter: &mut Letter, room: &mut Vec<u8>) -> Sent {
-        room.clear();
         let (kind, tag, key) = match letter {
             Letter::Engine(message, data) => {
                 self.write_message(to, message, *data, room);
@@ -202,37 +231,22 @@ impl Registration {
         Sent::Yes
     }
 
+    /// Encodes a message that no own data follows, with what the peer asked for.
     fn write_message(&self, to: Rank, message: &mut Message, data: Data, bytes: &mut Vec<u8>) {
+        let (region, addr, len) = match data {
+            Data::Own { .. } => return,
+            Data::None => return message.encode(bytes),
+            Data::Asked { region, addr, len } => (region, addr, len as usize),
+        };
         message.encode(bytes);
         let start = bytes.len();
-        let (addr, len) = match data {
-            Data::None => return,
-            Data::Own { addr, len } | Data::Asked { addr, len, .. } => (addr, len as usize),
-        };
         bytes.resize(start + len, 0);
-        match data {
-            Data::None => {}
-            Data::Own { .. } => {
-                let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
-                // SAFETY: the buffer of an operation that is under way: the caller of
-                // `begin` promised that it is readable until the operation is done, and
-                // the engine says so only after the peer has answered this message.
-                unsafe {
-                    bytes
-                        .as_mut_ptr()
-                        .add(start)
-                        .copy_from_nonoverlapping(from, len)
-                };
-            }
-            Data::Asked { region, .. } => {
-                let (lent, place) = (&self.lent, (addr, len as u64));
-                let into = &mut bytes[start..];
-                if !lent.while_lent(to, region, place, || self.load(addr, into)) {
-                    bytes.clear();
-                    message.refuse(lent.why_not(to, region, place));
-                    message.encode(bytes);
-                }
-            }
+        let (lent, place) = (&self.lent, (addr, len as u64));
+        let into = &mut bytes[start..];
+        if !lent.while_lent(to, region, place, || self.load(addr, into)) {
+            bytes.clear();
+            message.refuse(lent.why_not(to, region, place));
+            message.encode(bytes);
         }
     }
 
@@ -280,6 +294,25 @@ impl Registration {
         let window = self.progress.conduit().window(self.progress.rank)?;
         let offset = usize::try_from(addr.checked_sub(base)?).ok()?;
         Some((window, offset))
+    }
+}
+
+/// Appends a copy of memory.
+///
+/// # Safety
+/// `len` bytes at `addr` are readable.
+unsafe fn append(bytes: &mut Vec<u8>, addr: u64, len: usize) {
+    let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
+    bytes.reserve(len);
+    let end = bytes.len();
+    // SAFETY: the caller's promise, and there is room for as many bytes behind the end; they are
+    //         initialized when they are counted.
+    unsafe {
+        bytes
+            .as_mut_ptr()
+            .add(end)
+            .copy_from_nonoverlapping(from, len);
+        bytes.set_len(end + len);
     }
 }
 
@@ -345,7 +378,7 @@ mod tests {
         // Whoever decides something meanwhile leaves it to the thread that is sending.
         outbox.push(1, loan(11));
         assert!(outbox.take(two).is_none() && !outbox.is_stuck());
-        outbox.put_back(first.0, first.1, first.2);
+        outbox.put_back(one, first.0, first.1, first.2);
         assert!(outbox.is_stuck(), "there is no room at rank 1");
         assert!(outbox.take(one).is_none(), "it was tried in this pass");
         outbox.sent(second.0, &second.1, second.2);
@@ -356,5 +389,37 @@ mod tests {
             outbox.sent(next.0, &next.1, next.2);
         }
         assert!(outbox.is_empty() && !outbox.is_stuck());
+    }
+
+    #[test]
+    fn nothing_for_a_peer_that_ended_is_sent_or_kept() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, answer());
+        outbox.push(1, loan(11));
+        outbox.push(2, loan(20));
+        let pass = outbox.begin();
+        let (peer, letter, room) = outbox.take(pass).expect("for rank 1");
+        outbox.forget(1);
+        outbox.push(1, loan(12));
+        outbox.put_back(pass, peer, letter, room);
+        let pass = outbox.begin();
+        let next = outbox.take(pass).expect("for rank 2");
+        assert_eq!(key(&next), 20);
+        assert!(outbox.take(pass).is_none(), "nothing is left for rank 1");
+        outbox.sent(next.0, &next.1, next.2);
+        assert!(outbox.is_empty() && !outbox.is_stuck());
+        assert_eq!(outbox.queues[&1].answers, 0);
+    }
+
+    #[test]
+    fn a_later_pass_tries_again_where_an_earlier_one_found_no_room() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, loan(10));
+        let earlier = outbox.begin();
+        let (peer, letter, room) = outbox.take(earlier).expect("for rank 1");
+        let later = outbox.begin();
+        outbox.put_back(earlier, peer, letter, room);
+        assert!(outbox.take(earlier).is_none());
+        assert!(outbox.take(later).is_some(), "there may be room by now");
     }
 }
