@@ -45,6 +45,10 @@ fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
         first = false;
         false
     });
+    // A sleep may end before it begins: something woke the rank, and nobody was asked.
+    if first {
+        asked.fetch_add(1, SeqCst);
+    }
 }
 
 /// Waits for a count without polling, which might take long.
@@ -69,14 +73,16 @@ fn before_sleep(fixture: &dyn Fixture) {
         for (round, sleeper) in (1..).zip(sleepers) {
             if me.rank() == Rank(0) {
                 let mut first = true;
-                me.sleep(sleeper, || {
-                    if first {
-                        asked.store(round, SeqCst);
-                        reach(me, &woken, round);
-                        first = false;
-                    }
-                    false
-                });
+                while first {
+                    me.sleep(sleeper, || {
+                        if first {
+                            asked.store(round, SeqCst);
+                            reach(me, &woken, round);
+                            first = false;
+                        }
+                        false
+                    });
+                }
             } else {
                 reach(me, &asked, round);
                 me.conduit.wake(Rank(0));
