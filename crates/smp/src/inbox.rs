@@ -137,9 +137,11 @@ impl Inbox {
     #[inline]
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
         self.meet(shared);
-        (self.peers.iter_mut())
-            .map(|peer| peer.poll(shared, sink))
-            .sum()
+        let mut count = 0;
+        for peer in &mut self.peers {
+            count += peer.poll(shared, sink);
+        }
+        count
     }
 
     /// Whether a poll would find something.
@@ -161,11 +163,11 @@ impl Inbox {
     /// Takes those in who have begun to send.
     #[inline]
     fn meet(&mut self, shared: &Shared) {
-        for (word, (opened, known)) in shared.opened().iter().zip(&self.known).enumerate() {
-            let opened = opened.load(Acquire);
-            if opened != *known {
+        let opened = shared.opened();
+        for word in 0..self.known.len() {
+            let opened = opened[word].load(Acquire);
+            if opened != self.known[word] {
                 self.meet_new(shared, word, opened);
-                return self.meet(shared);
             }
         }
     }
