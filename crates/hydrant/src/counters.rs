@@ -4,14 +4,11 @@
 //! nobody else writes; a snapshot adds the stripes up.
 
 use std::{
-    array,
-    cell::Cell,
-    fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    array, fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+use crate::stripe::Striped;
 
 /// Names each counter once: as an index for counting, as a field of the snapshot, and for
 /// people.
@@ -101,22 +98,15 @@ impl fmt::Display for Counters {
     }
 }
 
-/// Threads that have a stripe of their own; the rest share the last one.
-const STRIPES: usize = 32;
-
 /// The cells behind the counters.
 pub(crate) struct Tally {
-    stripes: [Stripe; STRIPES],
+    stripes: Striped<[AtomicU64; COUNT]>,
 }
-
-/// Aligned so that no two threads count on one line.
-#[repr(align(128))]
-struct Stripe([AtomicU64; COUNT]);
 
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
-            stripes: array::from_fn(|_| Stripe(array::from_fn(|_| AtomicU64::new(0)))),
+            stripes: Striped::new(|| array::from_fn(|_| AtomicU64::new(0))),
         }
     }
 
@@ -130,114 +120,62 @@ impl Tally {
     /// one.
     #[inline]
     pub(crate) fn try_put(&self, bytes: usize) -> bool {
-        self.try_two(Count::Puts, Count::PutBytes, bytes)
+        self.try_each([(Count::Puts, 1), (Count::PutBytes, bytes as u64)])
     }
 
     /// As [`try_put`](Self::try_put), of a get.
     #[inline]
     pub(crate) fn try_get(&self, bytes: usize) -> bool {
-        self.try_two(Count::Gets, Count::GetBytes, bytes)
+        self.try_each([(Count::Gets, 1), (Count::GetBytes, bytes as u64)])
     }
 
     #[inline(always)]
-    fn try_two(&self, operations: Count, bytes: Count, len: usize) -> bool {
-        let stripe = STRIPE.with(Cell::get);
-        let own = stripe < STRIPES - 1;
-        if own {
-            let cells = &self.stripes[stripe].0;
-            // As in `add`.
-            let cell = &cells[operations as usize];
-            cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
-            let cell = &cells[bytes as usize];
-            cell.store(cell.load(Relaxed).wrapping_add(len as u64), Relaxed);
+    fn try_each<const N: usize>(&self, counts: [(Count, u64); N]) -> bool {
+        let Some(cells) = self.stripes.own() else {
+            return false;
+        };
+        for (count, more) in counts {
+            // This thread's alone: no read-modify-write is needed.
+            let cell = &cells[count as usize];
+            cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
         }
-        own
+        true
     }
 
     /// Counts `more`.
     #[inline]
     pub(crate) fn add(&self, count: Count, more: u64) {
-        let stripe = STRIPE.with(Cell::get);
-        if stripe < STRIPES - 1 {
-            // This thread's alone: no read-modify-write is needed.
-            let cell = &self.stripes[stripe].0[count as usize];
-            cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
-        } else {
-            self.add_shared(count, more);
-        }
+        self.add_each([(count, more)]);
     }
 
     /// As [`add`](Self::add), of several.
     #[inline(always)]
     pub(crate) fn add_each<const N: usize>(&self, counts: [(Count, u64); N]) {
-        let stripe = STRIPE.with(Cell::get);
-        if stripe < STRIPES - 1 {
-            let cells = &self.stripes[stripe].0;
-            for (count, more) in counts {
-                let cell = &cells[count as usize];
-                cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
-            }
-        } else {
-            for (count, more) in counts {
-                self.add_shared(count, more);
-            }
+        if !self.try_each(counts) {
+            self.add_slowly(&counts);
         }
     }
 
     #[cold]
-    fn add_shared(&self, count: Count, more: u64) {
-        let hold = HOLD.try_with(|hold| hold.0).unwrap_or(usize::MAX);
-        let stripe = hold.min(STRIPES - 1);
-        STRIPE.with(|cell| cell.set(stripe));
-        self.stripes[stripe].0[count as usize].fetch_add(more, Relaxed);
+    fn add_slowly(&self, counts: &[(Count, u64)]) {
+        let (cells, _) = self.stripes.mine();
+        for (count, more) in counts {
+            cells[*count as usize].fetch_add(*more, Relaxed);
+        }
     }
 
     /// Sets a value that is not a sum, from any thread: kept in the shared stripe.
     pub(crate) fn set(&self, count: Count, value: u64) {
-        self.stripes[STRIPES - 1].0[count as usize].store(value, Relaxed);
+        self.stripes.shared()[count as usize].store(value, Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> Counters {
         Counters::from_array(array::from_fn(|count| {
             (self.stripes.iter())
-                .map(|stripe| stripe.0[count].load(Relaxed))
+                .map(|cells| cells[count].load(Relaxed))
                 .fold(0, u64::wrapping_add)
         }))
     }
-}
-
-/// Stripes that no living thread holds.
-static RETURNED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-static FRESH: AtomicU64 = AtomicU64::new(0);
-
-/// A thread's right to its stripe, given back when it ends.
-struct Hold(usize);
-
-impl Hold {
-    fn take() -> Self {
-        let returned = RETURNED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        Self(returned.unwrap_or_else(|| FRESH.fetch_add(1, Relaxed) as usize))
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // Destructors that run after this one must not count on a stripe given away.
-        let _ = STRIPE.try_with(|stripe| stripe.set(usize::MAX));
-        RETURNED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(self.0);
-    }
-}
-
-thread_local! {
-    /// The thread's stripe; `usize::MAX` before it has one.
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-    static HOLD: Hold = Hold::take();
 }
 
 #[cfg(test)]
@@ -248,15 +186,16 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_with_more_threads_than_stripes() {
+        const THREADS: u64 = 40;
         let tally = Tally::new();
         for _ in 0..3 {
             thread::scope(|scope| {
-                for _ in 0..STRIPES + 8 {
+                for _ in 0..THREADS {
                     scope.spawn(|| (0..10_000).for_each(|_| tally.one(Count::Puts)));
                 }
             });
         }
-        assert_eq!(tally.snapshot().puts, 3 * (STRIPES as u64 + 8) * 10_000);
+        assert_eq!(tally.snapshot().puts, 3 * THREADS * 10_000);
     }
 
     #[test]

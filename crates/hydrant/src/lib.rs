@@ -61,6 +61,7 @@ mod registration;
 mod rma;
 mod segment;
 pub mod settings;
+mod stripe;
 mod transfer;
 
 pub use atomics::{AtomicFloat, AtomicInteger};

@@ -1,21 +1,20 @@
 //! What a job is composed of, at one rank.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
-};
+use std::{sync::Arc, thread::JoinHandle};
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Error, Result, Settings,
     atomics::{ByMessage, Way},
     collective,
     memory::{Reach, Registry},
-    message::{Messages, Users},
+    message::Messages,
     progress::{self, Progress, kind},
     registration::Setup,
+    stripe::StripedArc,
     transfer::Transfer,
 };
 
@@ -23,6 +22,8 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) progress: Arc<Progress>,
     pub(crate) transfer: Arc<Transfer>,
+    /// The same, for the handles of memory, which do not keep it.
+    handed_out: StripedArc<Transfer>,
     pub(crate) messages: Arc<Messages>,
     pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
@@ -49,14 +50,15 @@ impl Core {
         let transfer = Transfer::new(&progress, setup, &bootstrap);
         let messages = Arc::new(Messages::new());
         for kind in [kind::USER, kind::CALL, kind::FAILURE] {
-            progress.route(kind, Box::new(Users(Arc::clone(&messages))));
+            progress.route(kind, messages.clone());
         }
         let memory = Arc::new(Registry::new(settings.heap));
         let by_message = ByMessage::new(&memory, messages.calls(), atomics);
-        progress.route(kind::ATOMIC, Box::new(by_message));
-        progress.route(kind::STORE, Box::new(collective::Stores));
+        progress.route(kind::ATOMIC, Arc::new(by_message));
+        progress.route(kind::STORE, Arc::new(collective::Stores));
         Ok(Arc::new(Self {
             progress,
+            handed_out: StripedArc::new(&transfer),
             transfer,
             messages,
             memory,
@@ -74,15 +76,14 @@ impl Core {
     }
 
     pub(crate) fn bootstrap(&self) -> MutexGuard<'_, Box<dyn Bootstrap>> {
-        self.bootstrap
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.bootstrap.lock()
     }
 
     /// How the job reaches its symmetric memory.
     pub(crate) fn reach(&self) -> Reach<'_> {
         Reach {
             transfer: &self.transfer,
+            weak: self.handed_out.downgrade(),
             calls: self.messages.calls(),
             by_nics: self.atomics != Way::Processors,
             spares_processors: self.atomics.spares_processors(),

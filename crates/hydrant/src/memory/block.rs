@@ -1,13 +1,19 @@
 //! An allocation: what a put or get needs, in one place.
 
 use std::sync::{
-    Arc, Weak,
+    Arc,
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use hydrant_conduit::{WakeWord, Window, Word32};
 
-use crate::{Error, Rank, Result, counters::Tally, message::Calls, transfer::Transfer};
+use crate::{
+    Error, Rank, Result,
+    counters::Tally,
+    message::Calls,
+    stripe::{InUse, StripedWeak},
+    transfer::Transfer,
+};
 
 const LIVE: u8 = 0;
 const FREED: u8 = 1;
@@ -36,7 +42,7 @@ pub(crate) struct Block {
     /// The parts as those see them who change words of 64 bits: mapped where a processor may.
     words: Arc<[Part]>,
     /// What reaches it, as long as the job lives.
-    transfer: Weak<Transfer>,
+    transfer: StripedWeak<Transfer>,
     /// What was asked of owners of words that are not mapped here.
     pub(crate) calls: Arc<Calls>,
     /// Whether NICs change its words of 64 bits.
@@ -47,6 +53,7 @@ pub(crate) struct Block {
 /// How a job reaches its memory.
 pub(crate) struct Reach<'a> {
     pub(crate) transfer: &'a Arc<Transfer>,
+    pub(crate) weak: StripedWeak<Transfer>,
     pub(crate) calls: &'a Arc<Calls>,
     /// Whether NICs change words of 64 bits.
     pub(crate) by_nics: bool,
@@ -119,7 +126,7 @@ impl Block {
             tally: Arc::clone(&progress.tally),
             parts,
             words,
-            transfer: Arc::downgrade(transfer),
+            transfer: reach.weak.clone(),
             calls: Arc::clone(calls),
             by_nics: reach.by_nics,
             state: AtomicU8::new(if progress.virtual_time {
@@ -229,7 +236,8 @@ impl Block {
     ///
     /// # Errors
     /// [`Error::JobOver`].
-    pub(crate) fn transfer(&self) -> Result<Arc<Transfer>> {
+    #[inline]
+    pub(crate) fn transfer(&self) -> Result<InUse<Transfer>> {
         self.transfer.upgrade().ok_or(Error::JobOver)
     }
 

@@ -2,11 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Error, Rank, Result,
@@ -24,7 +23,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Option<Result<Vec<u8>>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Asks `rank` by the message that `send` sends under the number given, and waits for what

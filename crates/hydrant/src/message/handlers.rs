@@ -2,8 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
+
+use parking_lot::Mutex;
 
 use super::{Calls, HandlerContext};
 use crate::{Error, Result};
@@ -85,7 +87,7 @@ impl Messages {
 
     /// Keeps a failure for the next [`Job::am_quiet`](crate::Job::am_quiet).
     pub(super) fn fail(&self, error: Error) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         if failures.len() < MAX_FAILURES {
             failures.push_back(error);
         }
@@ -93,6 +95,6 @@ impl Messages {
 
     /// The first failure that was not asked for yet.
     pub(crate) fn failure(&self) -> Option<Error> {
-        (self.failures.lock().unwrap_or_else(PoisonError::into_inner)).pop_front()
+        (self.failures.lock()).pop_front()
     }
 }

@@ -29,4 +29,3 @@ pub(crate) use calls::Calls;
 pub use context::HandlerContext;
 pub use handlers::Handler;
 pub(crate) use handlers::Messages;
-pub(crate) use route::Users;

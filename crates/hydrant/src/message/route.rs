@@ -3,7 +3,6 @@
 use std::{
     any::Any,
     panic::{self, AssertUnwindSafe},
-    sync::Arc,
 };
 
 use hydrant_conduit::{Delivery, ReplyPort};
@@ -15,10 +14,8 @@ use crate::{
     progress::{self, Progress, Route, kind},
 };
 
-/// Who gets requests, calls, their replies and results, and reports of failures.
-pub(crate) struct Users(pub(crate) Arc<Messages>);
-
-impl Route for Users {
+/// Gets requests, calls, their replies and results, and reports of failures.
+impl Route for Messages {
     #[inline]
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
         if delivery.kind == kind::FAILURE {
@@ -26,8 +23,8 @@ impl Route for Users {
         }
         // A call is handled by its function's handler, which replies with the result.
         progress.tally.one(Count::Handled);
-        if let Some((failure, Some(port))) = run(&self.0, progress, delivery, Some(port)) {
-            failure.report(port, delivery, progress);
+        if let Some(failed) = run(self, progress, delivery, Some(port)) {
+            report(*failed, delivery, progress);
         }
     }
 
@@ -36,58 +33,80 @@ impl Route for Users {
         progress.tally.one(Count::Replies);
         match delivery.kind {
             kind::USER => {
-                if let Some((failure, _)) = run(&self.0, progress, delivery, None) {
+                if let Some(failed) = run(self, progress, delivery, None) {
                     // The reply was ours to handle: the failure is, too.
-                    (self.0).fail(failed_here(progress.rank, delivery.tag, failure));
+                    self.fail(failed_here(progress.rank, delivery.tag, failed.failure));
                 }
             }
-            kind::CALL => call::returned(&self.0, progress, delivery),
-            _ => failure::received(&self.0, progress, delivery),
+            kind::CALL => call::returned(self, progress, delivery),
+            _ => failure::received(self, progress, delivery),
         }
     }
 }
 
-/// How a handler failed, and the way to say so, if it was not used.
-type Failed<'a> = Option<(Failure, Option<&'a mut dyn ReplyPort>)>;
+/// A handler that failed.
+struct Failed<'a> {
+    failure: Failure,
+    /// The way to say so, if there is one and it was not used.
+    port: Option<&'a mut dyn ReplyPort>,
+}
 
-/// Runs a user's handler.
-#[inline]
+#[cold]
+fn report(failed: Failed<'_>, delivery: &Delivery<'_>, progress: &Progress) {
+    if let Some(port) = failed.port {
+        failed.failure.report(port, delivery, progress);
+    }
+}
+
+/// Runs a user's handler. How it failed, if it did, comes in a box, for a message pays for what is
+/// handed back.
+#[inline(always)]
 fn run<'a>(
     messages: &Messages,
     progress: &'a Progress,
     delivery: &Delivery<'_>,
     port: Option<&'a mut dyn ReplyPort>,
-) -> Failed<'a> {
+) -> Option<Box<Failed<'a>>> {
     let Some(handler) = messages.handler(delivery.tag) else {
-        return Some((Failure::Unknown, port));
+        return Some(unknown(port));
     };
     let mut context = HandlerContext {
         progress,
         source: delivery.from,
         port,
     };
-    let outcome = catch(|| handler(&mut context, delivery.args, delivery.payload));
-    match outcome {
+    match catch(|| handler(&mut context, delivery.args, delivery.payload)) {
         Ok(()) => None,
-        Err(message) => {
-            progress.tally.one(Count::Panics);
-            Some((Failure::Panicked(message), context.port))
-        }
+        Err(cause) => Some(panicked(context, cause)),
     }
 }
 
-/// Runs something of the user's as a handler; a panic becomes its message.
-#[inline]
-fn catch<R>(act: impl FnOnce() -> R) -> Result<R, String> {
-    panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act))).map_err(said)
+#[cold]
+fn unknown(port: Option<&mut dyn ReplyPort>) -> Box<Failed<'_>> {
+    let failure = Failure::Unknown;
+    Box::new(Failed { failure, port })
+}
+
+#[cold]
+fn panicked(context: HandlerContext<'_>, cause: Box<dyn Any + Send>) -> Box<Failed<'_>> {
+    context.progress.tally.one(Count::Panics);
+    Box::new(Failed {
+        failure: Failure::Panicked(said(cause)),
+        port: context.port,
+    })
+}
+
+/// Runs something of the user's as a handler.
+#[inline(always)]
+fn catch<R>(act: impl FnOnce() -> R) -> std::thread::Result<R> {
+    panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act)))
 }
 
 /// What a panic said. The payload is the user's, and so is what happens when it is dropped: a panic
 /// there must not unwind into the thread that polls, which may wait for something quite different.
 fn said(cause: Box<dyn Any + Send>) -> String {
     let said = text(&*cause);
-    let dropped = panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(|| drop(cause))));
-    if let Err(another) = dropped {
+    if let Err(another) = catch(|| drop(cause)) {
         // Dropping that may panic, too, and so on without end.
         std::mem::forget(another);
     }

@@ -1,5 +1,7 @@
 //! What a poll finds, and who gets it.
 
+use std::sync::{Arc, Weak};
+
 use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Standing, Ticket};
 
 use super::Progress;
@@ -35,12 +37,19 @@ pub(crate) trait Operations: Send + Sync {
 }
 
 /// Where a poll puts what it finds.
-pub(crate) struct Arrivals<'a>(pub(super) &'a Progress);
+pub(crate) struct Arrivals<'a> {
+    progress: &'a Progress,
+    /// Who is told of operations, once one has ended.
+    operations: Option<Arc<dyn Operations>>,
+}
 
 impl Progress {
     /// Where a poll, or time that passes otherwise, puts what it finds.
     pub(crate) fn arrivals(&self) -> Arrivals<'_> {
-        Arrivals(self)
+        Arrivals {
+            progress: self,
+            operations: None,
+        }
     }
 
     /// A peer broke a rule of a room above: it is expelled.
@@ -51,10 +60,14 @@ impl Progress {
 
     /// Tells those who are told of operations. They may be gone with the job, and then nobody is
     /// left who would wait for one.
-    pub(super) fn tell_operations(&self, tell: impl FnOnce(&dyn super::Operations)) {
-        if let Some(operations) = self.operations.get().and_then(std::sync::Weak::upgrade) {
+    pub(super) fn tell_operations(&self, tell: impl FnOnce(&dyn Operations)) {
+        if let Some(operations) = self.operations() {
             tell(&*operations);
         }
+    }
+
+    fn operations(&self) -> Option<Arc<dyn Operations>> {
+        self.operations.get().and_then(Weak::upgrade)
     }
 
     fn routed(&self, kind: u8) -> Option<&dyn Route> {
@@ -65,34 +78,50 @@ impl Progress {
     }
 }
 
+impl Arrivals<'_> {
+    /// As [`tell_operations`](Progress::tell_operations), looked up once for all that a poll finds.
+    fn tell(&mut self, tell: impl FnOnce(&dyn Operations)) {
+        if self.operations.is_none() {
+            self.operations = self.progress.operations();
+        }
+        if let Some(operations) = &self.operations {
+            tell(&**operations);
+        }
+    }
+}
+
 impl Sink for Arrivals<'_> {
     #[inline]
     fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
-        match self.0.routed(delivery.kind) {
-            Some(route) => route.request(self.0, &delivery, port),
-            None => (self.0).malformed(delivery.from, "a request of unknown kind"),
+        let progress = self.progress;
+        match progress.routed(delivery.kind) {
+            Some(route) => route.request(progress, &delivery, port),
+            None => self
+                .progress
+                .malformed(delivery.from, "a request of unknown kind"),
         }
     }
 
     #[inline]
     fn reply(&mut self, delivery: Delivery<'_>) {
-        match self.0.routed(delivery.kind) {
-            Some(route) => route.reply(self.0, &delivery),
-            None => (self.0).malformed(delivery.from, "a reply of unknown kind"),
+        match self.progress.routed(delivery.kind) {
+            Some(route) => route.reply(self.progress, &delivery),
+            None => self
+                .progress
+                .malformed(delivery.from, "a reply of unknown kind"),
         }
     }
 
     fn local(&mut self, ticket: Ticket) {
-        self.0
-            .tell_operations(|operations| operations.local(ticket));
+        self.tell(|operations| operations.local(ticket));
     }
 
     fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        (self.0).tell_operations(|operations| operations.complete(ticket, outcome));
+        self.tell(|operations| operations.complete(ticket, outcome));
     }
 
     fn malformed(&mut self, error: Error) {
-        let progress = self.0;
+        let progress = self.progress;
         progress.tally.one(Count::Malformed);
         let Error::Malformed { peer: sender, .. } = error else {
             tracing::error!(%error, "a message was thrown away");
@@ -111,7 +140,7 @@ impl Sink for Arrivals<'_> {
     }
 
     fn send_waiting(&mut self) -> bool {
-        self.0.flush_backlog();
-        self.0.has_backlog()
+        self.progress.flush_backlog();
+        self.progress.has_backlog()
     }
 }

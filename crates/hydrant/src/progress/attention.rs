@@ -1,11 +1,9 @@
 //! What application threads do just now, so that the service thread knows when to step in.
 
-use std::sync::{
-    PoisonError,
-    atomic::{
-        Ordering::{Relaxed, SeqCst},
-        fence,
-    },
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    fence,
 };
 
 use super::Progress;
@@ -14,30 +12,36 @@ use super::Progress;
 const MANY: u32 = 16;
 const LONG: usize = 4096;
 
-impl Progress {
-    /// An application thread looks after messages. Exactness does not matter, cost does: threads
-    /// that do this at the same time may undo each other's marks, and then the service thread
-    /// takes over a little sooner or later than it might.
+/// What an application thread says of itself. Exactness does not matter, cost does: threads that
+/// share a stripe may undo each other's marks, and then the service thread takes over a little
+/// sooner or later than it might.
+#[derive(Default)]
+pub(super) struct Attention {
+    /// Counts up, by two, while the thread looks after messages; odd while it is inside a call.
+    marks: AtomicU64,
+    /// Operations that it waited for without looking after messages.
+    unattended: AtomicU32,
+}
+
+impl Attention {
+    /// The thread looks after messages.
     #[inline]
-    pub(crate) fn attend(&self) {
+    pub(super) fn attend(&self) {
         self.mark(|marks| marks.wrapping_add(2));
     }
 
-    /// An application thread is inside a call that may keep it busy for long, as where the
-    /// network does its work in the call that posts it.
+    /// The thread is inside a call until it drops what it gets.
     #[inline]
-    pub(crate) fn enter(&self) -> Inside<'_> {
+    pub(super) fn enter(&self) -> Inside<'_> {
         self.mark(|marks| marks | 1);
         Inside(self)
     }
 
-    /// Whether messages are to be looked after now that an operation of so many bytes was waited
-    /// for without: after one that took long, or many that did not.
+    /// Both.
     #[inline]
-    pub(crate) fn is_due(&self, bytes: usize) -> bool {
-        let count = self.unattended.load(Relaxed).wrapping_add(1);
-        self.unattended.store(count, Relaxed);
-        bytes >= LONG || count.is_multiple_of(MANY)
+    pub(super) fn look_inside(&self) -> Inside<'_> {
+        self.mark(|marks| marks.wrapping_add(2) | 1);
+        Inside(self)
     }
 
     #[inline]
@@ -45,15 +49,42 @@ impl Progress {
         let marks = self.marks.load(Relaxed);
         self.marks.store(change(marks), Relaxed);
     }
+}
+
+impl Progress {
+    /// What the thread that calls says of itself.
+    #[inline]
+    pub(super) fn attention(&self) -> &Attention {
+        self.attention.mine().0
+    }
+
+    /// An application thread is inside a call that may keep it busy for long, as where the
+    /// network does its work in the call that posts it.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        self.attention().enter()
+    }
+
+    /// Whether messages are to be looked after now that an operation of so many bytes was waited
+    /// for without: after one that took long, or many that did not.
+    #[inline]
+    pub(crate) fn is_due(&self, bytes: usize) -> bool {
+        let own = self.attention();
+        let count = own.unattended.load(Relaxed).wrapping_add(1);
+        own.unattended.store(count, Relaxed);
+        bytes >= LONG || count.is_multiple_of(MANY)
+    }
 
     /// How often application threads looked after messages.
     pub(super) fn attended(&self) -> u64 {
-        self.marks.load(Relaxed) / 2
+        (self.attention.iter())
+            .map(|own| own.marks.load(Relaxed) / 2)
+            .fold(0, u64::wrapping_add)
     }
 
     /// Whether an application thread seems to be inside a call.
     pub(super) fn is_inside(&self) -> bool {
-        self.marks.load(Relaxed) % 2 == 1
+        (self.attention.iter()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
     /// An application thread goes to sleep, until it drops what it gets.
@@ -84,19 +115,16 @@ impl Progress {
     }
 
     pub(super) fn unpark_service(&self) {
-        let _held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self.park.lock();
         self.unpark.notify_all();
     }
 
     /// The service thread: waits until no application thread sleeps in a wait.
     pub(super) fn park_service(&self) {
-        let mut held = self.park.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.park.lock();
         self.parked.store(true, SeqCst);
         while self.asleep.load(SeqCst) > 0 && !self.is_stopped() {
-            held = self
-                .unpark
-                .wait(held)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.unpark.wait(&mut held);
         }
         self.parked.store(false, SeqCst);
     }
@@ -105,7 +133,7 @@ impl Progress {
 /// An application thread is inside a call, until this is dropped: it leaves, goes to sleep there or
 /// unwinds.
 #[must_use]
-pub(crate) struct Inside<'a>(&'a Progress);
+pub(crate) struct Inside<'a>(&'a Attention);
 
 impl Drop for Inside<'_> {
     #[inline]

@@ -1,6 +1,6 @@
 //! What peers did wrong: the cause of a loss that follows from it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Progress;
 use crate::{Error, Rank};
@@ -11,7 +11,7 @@ pub(super) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
 
 impl Faults {
     fn all(&self) -> MutexGuard<'_, Vec<hydrant_conduit::Error>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Keeps the first of each peer, so that no peer can fill the memory.

@@ -22,20 +22,22 @@ mod wait;
 use std::{
     any::Any,
     sync::{
-        Arc, Condvar, Mutex, OnceLock, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use hydrant_conduit::{Conduit, Message};
+use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
 pub(crate) use wait::{For, On};
 
-use crate::{Error, Rank, Result, Settings, counters::Tally};
+use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
+use attention::Attention;
 use faults::Faults;
 
 /// The conduit of a rank, and the state of its progress.
@@ -59,18 +61,15 @@ pub(crate) struct Progress {
     /// Memory that the conduit knows of; dropped after it.
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Who gets messages of each kind; set once, when the job is composed.
-    routes: [OnceLock<Box<dyn Route>>; Message::KINDS as usize],
+    routes: [OnceLock<Arc<dyn Route>>; Message::KINDS as usize],
     /// Who is told of the ends of one-sided operations; set once, when the job is composed.
     operations: OnceLock<Weak<dyn Operations>>,
     /// What peers did wrong.
     faults: Faults,
-    /// Counts up, by two, while application threads look after messages; odd while one is inside
-    /// a call.
-    marks: AtomicU64,
+    /// What application threads say of themselves; each writes its own.
+    attention: Striped<Attention>,
     /// Application threads asleep in a wait.
     asleep: AtomicU32,
-    /// Operations that were waited for without looking after messages.
-    unattended: AtomicU32,
     /// Messages of the room above found no room and wait; set by who sends them.
     backlog: AtomicBool,
     /// The service thread waits until no application thread is asleep.
@@ -106,9 +105,8 @@ impl Progress {
             routes: [const { OnceLock::new() }; Message::KINDS as usize],
             operations: OnceLock::new(),
             faults: Faults::default(),
-            marks: AtomicU64::new(0),
+            attention: Striped::new(Attention::default),
             asleep: AtomicU32::new(0),
-            unattended: AtomicU32::new(0),
             backlog: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
@@ -121,7 +119,7 @@ impl Progress {
 
     /// Who gets messages of a kind, which is one of [`kind`]. Called once a kind, before anything is
     /// polled.
-    pub(crate) fn route(&self, kind: u8, route: Box<dyn Route>) {
+    pub(crate) fn route(&self, kind: u8, route: Arc<dyn Route>) {
         let set = self.routes[usize::from(kind)].set(route);
         debug_assert!(set.is_ok(), "kind {kind} has two routes");
     }

@@ -74,8 +74,7 @@ impl Progress {
     /// there: should it lose its core meanwhile, the service thread has no use for that.
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
-        self.attend();
-        let _inside = self.enter();
+        let _inside = self.attention().look_inside();
         self.poll()
     }
 
@@ -125,9 +124,10 @@ impl Progress {
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
         let timeout = deaf.then_some(UNHEARD);
-        let mut inside = self.enter();
+        let own = self.attention();
+        let mut inside = own.enter();
         loop {
-            self.attend();
+            own.attend();
             let mut delivered = 0;
             for _ in 0..patience.polls() {
                 delivered += self.poll();
@@ -170,7 +170,7 @@ impl Progress {
                             || changes != Some(self.conduit.changes())
                             || self.would_sleep_past_room(sleeper)
                     });
-                    inside = self.enter();
+                    inside = own.enter();
                     drop(asleep);
                     if ended {
                         return Ok(());

@@ -4,7 +4,7 @@
 use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
 
-use super::{Registration, lock};
+use super::Registration;
 use crate::{Error, Result};
 
 /// What a rank tells of a registration of its part.
@@ -64,7 +64,7 @@ impl Registration {
                     Error::other(format!("rank {failed} could not register its part"))
                 }));
             }
-            let mut engine = lock(&self.engine);
+            let mut engine = self.engine.lock();
             for (rank, record) in records.iter().enumerate() {
                 if rank != self.progress.rank.index() && record.count > 0 {
                     let grant = Grant {

@@ -7,7 +7,7 @@ use hydrant_pinning::{
     Action, Cause, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
 };
 
-use super::{Registration, lock, outbox::Letter};
+use super::{Registration, outbox::Letter};
 use crate::{Error, Rank, counters::Count, progress::Outcome};
 
 /// The room above, which moves data.
@@ -78,9 +78,9 @@ impl Registration {
     fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
-            let mut engine = lock(&self.engine);
+            let mut engine = self.engine.lock();
             tell(&mut engine, said);
-            let mut outbox = lock(&self.outbox);
+            let mut outbox = self.outbox.lock();
             drop(engine);
             for Outgoing { to, message, data } in said.messages.drain(..) {
                 outbox.push(to, Letter::Engine(message, data));
@@ -167,10 +167,10 @@ impl Registration {
                 }
             }
             Action::Pinned { id, result } => {
-                lock(&self.pinned).insert(id, result);
+                self.pinned.lock().insert(id, result);
             }
             Action::Revoked { id } => {
-                lock(&self.revoked).insert(id, ());
+                self.revoked.lock().insert(id, ());
             }
         }
     }
@@ -224,7 +224,7 @@ impl Registration {
     pub(super) fn peer_ended(&self, peer: Rank) {
         self.forget_loans(peer);
         // Before the engine ends operations with it: their buffers are their callers' again then.
-        lock(&self.outbox).forget(peer.0);
+        self.outbox.lock().forget(peer.0);
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lent::Place, lock, outbox::Letter};
+use super::{Registration, lent::Place, outbox::Letter};
 use crate::{
     Error, Result,
     progress::{For, On, kind},
@@ -202,7 +202,7 @@ impl Registration {
             _ => return true,
         };
         self.step(&[], |engine, out| engine.revoke(id, run, out));
-        let over = || lock(&self.revoked).remove(&id).is_some();
+        let over = || self.revoked.lock().remove(&id).is_some();
         self.progress.wait(On::Nobody, For::Message, over).is_ok()
     }
 
@@ -286,7 +286,7 @@ impl Registration {
     }
 
     fn write_letter(&self, to: Rank, tag: u16, key: u64) {
-        lock(&self.outbox).push(to.0, Letter::Loan { tag, key });
+        self.outbox.lock().push(to.0, Letter::Loan { tag, key });
     }
 
     /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses

@@ -22,13 +22,14 @@ mod own;
 mod segments;
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak,
+    Arc, OnceLock, Weak,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, wire::Grant};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
 pub(crate) use block::Record;
@@ -216,7 +217,7 @@ impl Registration {
 
     /// What the engine did so far.
     pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
-        lock(&self.engine).stats()
+        self.engine.lock().stats()
     }
 
     /// Takes both sides of a transfer, if both are registered: [`Hot::hit`].
@@ -285,11 +286,11 @@ impl Registration {
 
     /// Exposed buffers of peers.
     fn known(&self) -> RwLockReadGuard<'_, loan::Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
+        self.known.read()
     }
 
     fn change_known<R>(&self, change: impl FnOnce(&mut loan::Known) -> R) -> R {
-        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.known.write())
     }
 
     /// Standings have changed: what ended ranks held is given back, and what waits for them
@@ -297,7 +298,7 @@ impl Registration {
     pub(crate) fn look_for_ended(&self, changes: u64) {
         let progress = &self.progress;
         let ended: Vec<Rank> = {
-            let mut known = lock(&self.ended);
+            let mut known = self.ended.lock();
             if known.0 == changes {
                 return;
             }
@@ -317,8 +318,4 @@ impl Registration {
             self.peer_ended(rank);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lock};
+use super::Registration;
 use crate::{Rank, counters::Count, progress::kind};
 
 /// A message that waits.
@@ -182,7 +182,7 @@ impl Registration {
 
     /// Sends what there is room for; whether messages wait for room now that none did before.
     fn send_waiting(&self) -> bool {
-        let mut outbox = lock(&self.outbox);
+        let mut outbox = self.outbox.lock();
         let pass = outbox.begin();
         while let Some((peer, mut letter, mut room)) = outbox.take(pass) {
             room.clear();
@@ -196,7 +196,7 @@ impl Registration {
             }
             drop(outbox);
             let sent = self.send_letter(Rank(peer), &mut letter, &mut room);
-            outbox = lock(&self.outbox);
+            outbox = self.outbox.lock();
             match sent {
                 Sent::Yes => outbox.sent(peer, &letter, room),
                 Sent::Full => outbox.put_back(pass, peer, letter, room),

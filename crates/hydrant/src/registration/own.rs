@@ -9,7 +9,7 @@ use std::{
 use hydrant_conduit::Key;
 use hydrant_pinning::{Run, wire::Grant};
 
-use super::{Registration, lock};
+use super::Registration;
 use crate::{
     Error, Rank, Result,
     progress::{self, For, On},
@@ -50,7 +50,7 @@ impl Registration {
         self.step(&[], |engine, out| engine.pin(id, run, out));
         let mut outcome = None;
         self.progress.wait(On::Nobody, For::Message, || {
-            outcome = lock(&self.pinned).remove(&id);
+            outcome = self.pinned.lock().remove(&id);
             outcome.is_some()
         })?;
         (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
@@ -64,7 +64,7 @@ impl Registration {
     pub(crate) fn keep(&self, run: Run) -> Result<(), Option<hydrant_pinning::Error>> {
         let id = self.name();
         self.step(&[], |engine, out| engine.keep(id, run, out));
-        match lock(&self.pinned).remove(&id) {
+        match self.pinned.lock().remove(&id) {
             Some(Ok(_)) => Ok(()),
             Some(Err(cause)) => Err(Some(cause)),
             None => Err(None),
@@ -90,7 +90,7 @@ impl Registration {
             asked?;
             // Where another thread registers that memory already, it says so.
             let held = loop {
-                if let Some(held) = lock(&self.pinned).remove(&id) {
+                if let Some(held) = self.pinned.lock().remove(&id) {
                     break held;
                 }
                 thread::yield_now();

@@ -21,8 +21,7 @@ use crate::{Error, Rank, Result, counters::Count, transfer::Transfer};
 /// As there.
 pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
     let progress = &transfer.progress;
-    progress.tally.one(Count::Puts);
-    progress.tally.add(Count::PutBytes, data.len() as u64);
+    (progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, data.len() as u64)]);
     (transfer.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
     progress.conduit().notify(rank);
     Ok(())
@@ -42,8 +41,7 @@ pub(crate) unsafe fn get(
     data: &mut [u8],
 ) -> Result<()> {
     let progress = &transfer.progress;
-    progress.tally.one(Count::Gets);
-    progress.tally.add(Count::GetBytes, data.len() as u64);
+    (progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, data.len() as u64)]);
     (transfer.read(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))
 }
 

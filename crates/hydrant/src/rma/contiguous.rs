@@ -154,10 +154,10 @@ impl<T: Pod> Symmetric<T> {
         let part = block.part(rank)?;
         let count = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
         let offset = self.offset(range.start, count)?;
-        block.tally.one(Count::Puts);
-        block
-            .tally
-            .add(Count::PutBytes, (count * size_of::<T>()) as u64);
+        (block.tally).add_each([
+            (Count::Puts, 1),
+            (Count::PutBytes, (count * size_of::<T>()) as u64),
+        ]);
         let Some(mapped) = &part.mapped else {
             let pattern = vec![value; count];
             let bytes = bytemuck::cast_slice(&pattern);

@@ -5,12 +5,9 @@
 use std::{mem::ManuallyDrop, sync::Arc};
 
 use bytemuck::Pod;
-use hydrant_conduit::Posted;
+use hydrant_conduit::{Posted, Ticket};
 
-use super::{
-    contiguous::place,
-    pointed::{check_apart, touched},
-};
+use super::contiguous::place;
 use crate::{
     Rank, Result,
     counters::Count,
@@ -35,29 +32,45 @@ pub struct GetHandle<T: Pod> {
     buffer: ManuallyDrop<Vec<T>>,
 }
 
-/// An operation and whether it is complete.
-struct Pending {
-    transfer: Arc<Transfer>,
-    posted: Posted,
-}
+/// An operation that is not known to be complete yet, if it is not, and who completes it.
+struct Pending(Option<(Arc<Transfer>, Ticket)>);
 
 impl Pending {
+    const DONE: Self = Self(None);
+
+    fn new(transfer: &Arc<Transfer>, posted: Posted) -> Self {
+        Self(match posted {
+            Posted::Done => None,
+            Posted::Pending(ticket) => Some((Arc::clone(transfer), ticket)),
+        })
+    }
+
     fn test(&mut self) -> Result<bool> {
-        if let Posted::Pending(ticket) = self.posted {
-            self.transfer.progress.look_round();
-            let Some(outcome) = self.transfer.outcome(ticket) else {
+        if let Some((transfer, ticket)) = &self.0 {
+            transfer.progress.look_round();
+            let Some(outcome) = transfer.outcome(*ticket) else {
                 return Ok(false);
             };
-            self.posted = Posted::Done;
+            self.0 = None;
             outcome?;
         }
         Ok(true)
     }
 
+    fn wait_local(&self) -> Result<()> {
+        match &self.0 {
+            Some((transfer, ticket)) => transfer.finish_local(Posted::Pending(*ticket)),
+            None => Ok(()),
+        }
+    }
+
     fn wait(&mut self) -> Result<()> {
-        let outcome = self.transfer.finish(self.posted);
+        let outcome = match &self.0 {
+            Some((transfer, ticket)) => transfer.finish(Posted::Pending(*ticket)),
+            None => Ok(()),
+        };
         // Not before: whoever drops the handle sees by this that the buffer is free.
-        self.posted = Posted::Done;
+        self.0 = None;
         outcome
     }
 }
@@ -69,22 +82,18 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put).
     pub fn put_nb(&self, rank: Rank, index: usize, data: Vec<T>) -> Result<PutHandle<T>> {
         let block = self.block();
-        block.part(rank)?;
+        if block.part(rank)?.mapped.is_some() {
+            self.put(rank, index, &data)?;
+            return Ok(PutHandle::new(Pending::DONE, data));
+        }
         let offset = self.offset(index, data.len())?;
         let transfer = block.transfer()?;
         let bytes: &[u8] = bytemuck::cast_slice(&data);
-        let remote = place(block, offset);
-        check_apart(&transfer, rank, remote, bytes)?;
-        block.tally.one(Count::Puts);
-        block.tally.add(Count::PutBytes, bytes.len() as u64);
+        (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         // SAFETY: the buffer goes into the handle, which lets go of it only when the
         // operation is complete.
-        let posted = unsafe { transfer.begin(&transfer::put(rank, remote, bytes))? };
-        touched(&transfer, rank, posted);
-        Ok(PutHandle {
-            pending: Pending { transfer, posted },
-            buffer: ManuallyDrop::new(data),
-        })
+        let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
+        Ok(PutHandle::new(Pending::new(&transfer, posted), data))
     }
 
     /// Begins to get `count` elements of `rank`, from element `index` on.
@@ -93,24 +102,31 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get).
     pub fn get_nb(&self, rank: Rank, index: usize, count: usize) -> Result<GetHandle<T>> {
         let block = self.block();
-        block.part(rank)?;
+        let mapped = block.part(rank)?.mapped.is_some();
         let offset = self.offset(index, count)?;
-        let transfer = block.transfer()?;
         let mut buffer = vec![T::zeroed(); count];
+        if mapped {
+            self.get(rank, index, &mut buffer)?;
+            return Ok(GetHandle::new(Pending::DONE, buffer));
+        }
+        let transfer = block.transfer()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
-        block.tally.one(Count::Gets);
-        block.tally.add(Count::GetBytes, bytes.len() as u64);
+        (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let access = transfer::get(rank, place(block, offset), bytes);
         // SAFETY: as in `put_nb`; nobody else has the buffer.
         let posted = unsafe { transfer.begin(&access)? };
-        Ok(GetHandle {
-            pending: Pending { transfer, posted },
-            buffer: ManuallyDrop::new(buffer),
-        })
+        Ok(GetHandle::new(Pending::new(&transfer, posted), buffer))
     }
 }
 
 impl<T: Pod> PutHandle<T> {
+    fn new(pending: Pending, buffer: Vec<T>) -> Self {
+        Self {
+            pending,
+            buffer: ManuallyDrop::new(buffer),
+        }
+    }
+
     /// Whether the put is remotely complete.
     ///
     /// # Errors
@@ -126,7 +142,7 @@ impl<T: Pod> PutHandle<T> {
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&mut self) -> Result<()> {
         progress::may_wait("wait_local")?;
-        (self.pending.transfer).finish_local(self.pending.posted)
+        self.pending.wait_local()
     }
 
     /// Waits for remote completion and gives the buffer back.
@@ -141,6 +157,13 @@ impl<T: Pod> PutHandle<T> {
 }
 
 impl<T: Pod> GetHandle<T> {
+    fn new(pending: Pending, buffer: Vec<T>) -> Self {
+        Self {
+            pending,
+            buffer: ManuallyDrop::new(buffer),
+        }
+    }
+
     /// Whether the get is complete.
     ///
     /// # Errors
@@ -175,7 +198,7 @@ impl<T: Pod> Drop for GetHandle<T> {
 /// Frees the buffer when the operation is complete. In a handler, which may not wait, an
 /// operation under way keeps it for good.
 fn release<T: Pod>(pending: &mut Pending, buffer: &mut ManuallyDrop<Vec<T>>) {
-    if pending.posted != Posted::Done {
+    if pending.0.is_some() {
         if progress::may_wait("drop").is_err() {
             tracing::warn!("a transfer's handle was dropped in a handler: its buffer is leaked");
             return;

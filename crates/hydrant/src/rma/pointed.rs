@@ -34,8 +34,7 @@ pub(crate) fn put<T: Pod>(
         Resolved::Extent(remote) => {
             let bytes: &[u8] = bytemuck::cast_slice(data);
             let progress = &transfer.progress;
-            progress.tally.one(Count::Puts);
-            progress.tally.add(Count::PutBytes, bytes.len() as u64);
+            (progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
             (transfer.write(to.rank(), remote, bytes)).map_err(in_elements::<T>(data.len()))?;
             progress.conduit().notify(to.rank());
             Ok(())
@@ -59,8 +58,7 @@ pub(crate) fn get<T: Pod>(
             let count = data.len();
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
             let progress = &transfer.progress;
-            progress.tally.one(Count::Gets);
-            progress.tally.add(Count::GetBytes, bytes.len() as u64);
+            (progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
             (transfer.read(from.rank(), remote, bytes)).map_err(in_elements::<T>(count))
         }
     }

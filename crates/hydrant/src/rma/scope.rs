@@ -6,11 +6,12 @@ use std::{
     marker::PhantomData,
     panic::{self, AssertUnwindSafe},
     ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Posted};
+use parking_lot::Mutex;
 
 use super::{
     contiguous::place,
@@ -26,9 +27,9 @@ use crate::{
 
 /// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
 pub struct Scope<'scope, 'env: 'scope> {
-    transfer: Arc<Transfer>,
+    transfer: &'scope Arc<Transfer>,
     /// Where pointers are looked up.
-    memory: Arc<Registry>,
+    memory: &'scope Registry,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Invariant, as in `std::thread::Scope`.
@@ -38,9 +39,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// An operation of a scope. It may be dropped: the scope completes it.
 pub struct Operation<'scope> {
-    transfer: Arc<Transfer>,
+    transfer: &'scope Transfer,
     posted: Posted,
-    _scope: PhantomData<&'scope ()>,
 }
 
 impl Operation<'_> {
@@ -70,12 +70,12 @@ impl<'env> Scope<'_, 'env> {
     /// If `body` does, after completing what it began.
     pub(crate) fn run<R>(
         transfer: &Arc<Transfer>,
-        memory: &Arc<Registry>,
+        memory: &Registry,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         let scope = Scope {
-            transfer: Arc::clone(transfer),
-            memory: Arc::clone(memory),
+            transfer,
+            memory,
             posted: Mutex::default(),
             loans: Mutex::default(),
             _scope: PhantomData,
@@ -111,11 +111,8 @@ impl<'scope> Scope<'scope, '_> {
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice(data);
-        self.transfer.progress.tally.one(Count::Puts);
-        self.transfer
-            .progress
-            .tally
-            .add(Count::PutBytes, bytes.len() as u64);
+        (self.transfer.progress.tally)
+            .add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the
         // operation.
         let posted = unsafe { self.begin(transfer::put(rank, place(block, offset), bytes))? };
@@ -141,11 +138,8 @@ impl<'scope> Scope<'scope, '_> {
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice_mut(data);
-        self.transfer.progress.tally.one(Count::Gets);
-        self.transfer
-            .progress
-            .tally
-            .add(Count::GetBytes, bytes.len() as u64);
+        (self.transfer.progress.tally)
+            .add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         // SAFETY: as in `put`; the borrow is mutable.
         let posted = unsafe { self.begin(transfer::get(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
@@ -160,18 +154,15 @@ impl<'scope> Scope<'scope, '_> {
         to: GlobalPtr<T>,
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
-        let (rank, remote) = remote(&self.transfer, &self.memory, &to, data.len())?;
+        let (rank, remote) = remote(self.transfer, self.memory, &to, data.len())?;
         let bytes = bytemuck::cast_slice(data);
-        check_apart(&self.transfer, rank, remote, bytes)?;
-        self.transfer.progress.tally.one(Count::Puts);
-        self.transfer
-            .progress
-            .tally
-            .add(Count::PutBytes, bytes.len() as u64);
+        check_apart(self.transfer, rank, remote, bytes)?;
+        (self.transfer.progress.tally)
+            .add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         // SAFETY: as in `put`.
         let posted = unsafe { self.begin(transfer::put(rank, remote, bytes)) }
             .map_err(in_elements::<T>(data.len()))?;
-        touched(&self.transfer, rank, posted);
+        touched(self.transfer, rank, posted);
         Ok(self.keep(posted))
     }
 
@@ -185,14 +176,11 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let count = data.len();
-        let (rank, remote) = remote(&self.transfer, &self.memory, &from, count)?;
+        let (rank, remote) = remote(self.transfer, self.memory, &from, count)?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-        check_apart(&self.transfer, rank, remote, bytes)?;
-        self.transfer.progress.tally.one(Count::Gets);
-        self.transfer
-            .progress
-            .tally
-            .add(Count::GetBytes, bytes.len() as u64);
+        check_apart(self.transfer, rank, remote, bytes)?;
+        (self.transfer.progress.tally)
+            .add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         // SAFETY: as in `get`.
         let posted = unsafe { self.begin(transfer::get(rank, remote, bytes)) }
             .map_err(in_elements::<T>(count))?;
@@ -207,8 +195,8 @@ impl<'scope> Scope<'scope, '_> {
     pub fn expose<T: Pod>(&'scope self, buffer: &'scope mut [T]) -> Result<Exposed<'scope, T>> {
         // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
         // ends, even if the guard was leaked.
-        let exposed = unsafe { Exposed::new(&self.transfer, NonNull::from(buffer))? };
-        let mut loans = self.loans.lock().unwrap_or_else(PoisonError::into_inner);
+        let exposed = unsafe { Exposed::new(self.transfer, NonNull::from(buffer))? };
+        let mut loans = self.loans.lock();
         loans.push(exposed.key());
         Ok(exposed)
     }
@@ -222,26 +210,24 @@ impl<'scope> Scope<'scope, '_> {
 
     fn keep(&self, posted: Posted) -> Operation<'scope> {
         if posted != Posted::Done {
-            let mut list = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = self.posted.lock();
             list.push(posted);
         }
         Operation {
-            transfer: Arc::clone(&self.transfer),
+            transfer: self.transfer,
             posted,
-            _scope: PhantomData,
         }
     }
 
     /// Completes everything; the first failure is the scope's.
     fn end(&self) -> Result<()> {
-        let loans = std::mem::take(&mut *self.loans.lock().unwrap_or_else(PoisonError::into_inner));
+        let loans = std::mem::take(&mut *self.loans.lock());
         for key in loans {
             // A scope is never in a handler, so that this can wait.
             let ended = self.transfer.unlend(key);
             debug_assert!(ended, "scopes end outside handlers");
         }
-        let posted =
-            std::mem::take(&mut *self.posted.lock().unwrap_or_else(PoisonError::into_inner));
+        let posted = std::mem::take(&mut *self.posted.lock());
         let mut first = Ok(());
         for posted in posted {
             let outcome = self.transfer.finish(posted);

@@ -4,7 +4,7 @@ use hydrant_conduit::{Access, Local, Posted, Remote, Ticket};
 
 use super::{Held, Transfer};
 use crate::{
-    Error, Rank, Result,
+    Rank, Result,
     counters::Count,
     progress::{self, On},
 };
@@ -66,9 +66,12 @@ impl Transfer {
     /// What is found at once: then nothing is under way.
     pub(crate) unsafe fn begin(&self, access: &Access) -> Result<Posted> {
         self.progress.to_the_end(|| {
+            let Some(registration) = &self.registration else {
+                // SAFETY: the caller's promise.
+                return unsafe { self.unregistered(access) };
+            };
             // SAFETY: the caller's promise.
-            let begun = unsafe { self.set_off(access)? };
-            Ok(match begun {
+            Ok(match unsafe { self.registered(registration, access)? } {
                 Begun::Done => Posted::Done,
                 Begun::Posted(ticket, held, left) => {
                     self.posted(ticket, held, left);
@@ -85,8 +88,13 @@ impl Transfer {
     /// As [`begin`](Self::begin), until this returns.
     unsafe fn complete_one(&self, access: &Access) -> Result<()> {
         self.progress.to_the_end(|| {
+            let Some(registration) = &self.registration else {
+                // SAFETY: the caller's promise.
+                let posted = unsafe { self.unregistered(access)? };
+                return self.finish(posted);
+            };
             // SAFETY: the caller's promise.
-            match unsafe { self.set_off(access)? } {
+            match unsafe { self.registered(registration, access)? } {
                 Begun::Done => Ok(()),
                 Begun::Posted(ticket, held, left) => {
                     self.posted(ticket, held, left);
@@ -97,24 +105,12 @@ impl Transfer {
         })
     }
 
-    /// # Safety
-    /// As [`begin`](Self::begin).
-    #[inline(always)] // one function for each kind, in which a hit goes straight through
-    unsafe fn set_off(&self, access: &Access) -> Result<Begun> {
-        match &self.registration {
-            // SAFETY: the caller's promise.
-            Some(registration) => unsafe { self.registered(registration, access) },
-            // SAFETY: the caller's promise.
-            None => unsafe { self.unregistered(access) },
-        }
-    }
-
     /// Where the network reaches any memory, on both sides.
     ///
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline]
-    unsafe fn unregistered(&self, access: &Access) -> Result<Begun> {
+    unsafe fn unregistered(&self, access: &Access) -> Result<Posted> {
         self.progress.tally.one(Count::Indirect);
         // Nobody looks for the end of these in the call that posts them.
         let access = Access {
@@ -122,10 +118,10 @@ impl Transfer {
             ..*access
         };
         // SAFETY: the caller's promise.
-        match unsafe { self.progress.conduit().post(&access) } {
-            Ok(Posted::Done) => Ok(Begun::Done),
-            Ok(Posted::Pending(ticket)) => Ok(Begun::Posted(ticket, Held::nothing(), false)),
-            Err(cause) => Err(Error::from(cause)),
+        let posted = unsafe { self.progress.conduit().post(&access)? };
+        if let Posted::Pending(ticket) = posted {
+            self.posted(ticket, Held::nothing(), false);
         }
+        Ok(posted)
     }
 }

@@ -9,10 +9,11 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     num::NonZeroUsize,
     ptr::NonNull,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hydrant_pinning::{Limits, Run, Strategy};
+use parking_lot::Mutex;
 
 use super::Transfer;
 use crate::registration::Registration;
@@ -141,7 +142,7 @@ impl Bounce {
         put: bool,
     ) -> Option<(*mut u8, Bounced)> {
         let fits = self.kinds.iter().filter(|kind| len <= kind.bytes);
-        let offset = fits.filter_map(|kind| lock(&kind.free).pop()).next()?;
+        let offset = fits.filter_map(|kind| kind.free.lock().pop()).next()?;
         // SAFETY: the offset of a slot, which lies in the memory.
         let slot = unsafe { self.memory.as_ptr().add(offset as usize) };
         slot.expose_provenance();
@@ -171,13 +172,9 @@ impl Bounce {
             unsafe { to.copy_from_nonoverlapping(self.memory.as_ptr().add(at), len) };
         }
         let kind = usize::from(at >= self.kinds[1].start);
-        lock(&self.kinds[kind].free).push(offset);
+        self.kinds[kind].free.lock().push(offset);
         landed.map_or(0, |_| len)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bounced {

@@ -21,10 +21,11 @@ mod registered;
 mod under_way;
 mod word;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use hydrant_conduit::{Delivery, Posted, ReplyPort, Ticket};
 use hydrant_launch::Bootstrap;
+use parking_lot::Mutex;
 
 use crate::{
     progress::{Operations, Outcome, Progress, Route, kind},
@@ -67,8 +68,8 @@ impl Transfer {
             let carrier: Arc<dyn Carrier> = transfer.clone();
             registration.carry_by(Arc::downgrade(&carrier));
             let weak = Arc::downgrade(&transfer);
-            progress.route(kind::REGISTRATION, Box::new(Moves(weak.clone())));
-            progress.route(kind::LOAN, Box::new(Loans(weak)));
+            progress.route(kind::REGISTRATION, Arc::new(Moves(weak.clone())));
+            progress.route(kind::LOAN, Arc::new(Loans(weak)));
             transfer.set_up_bounce(registration);
         }
         transfer

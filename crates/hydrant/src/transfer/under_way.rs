@@ -1,12 +1,10 @@
 //! One-sided operations that are not complete yet: one map, looked at once when an operation is
 //! posted, once when it ends and once when its end is asked for.
 
-use std::{
-    collections::hash_map::Entry::{Occupied, Vacant},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 
 use hydrant_conduit::{Posted, Ticket};
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use super::{Held, Transfer};
@@ -66,7 +64,7 @@ impl Entry {
 
 impl UnderWay {
     fn entries(&self) -> MutexGuard<'_, FxHashMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// An operation was posted. If another thread's poll was quick it has ended already: then

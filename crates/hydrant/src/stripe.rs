@@ -1,0 +1,207 @@
+//! Memory that the threads of a rank do not share: a stripe for each, on lines of its own. So what
+//! every operation writes is written where no other thread looks at it meanwhile.
+
+use std::{
+    array,
+    cell::Cell,
+    ops::Deref,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+
+/// Stripes there are. The first threads have one each; the rest share the last one.
+const STRIPES: usize = 32;
+
+/// A value for each stripe.
+pub(crate) struct Striped<T> {
+    stripes: [Line<T>; STRIPES],
+}
+
+/// Aligned so that no two threads write to one line, nor to two that processors fetch as a pair.
+#[repr(align(128))]
+struct Line<T>(T);
+
+impl<T> Striped<T> {
+    /// A value for each stripe.
+    pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
+        Self {
+            stripes: array::from_fn(|_| Line(make())),
+        }
+    }
+
+    /// The value that this thread alone writes, if it is known to have one; [`mine`](Self::mine)
+    /// sees to that. Others may read it.
+    #[inline(always)]
+    pub(crate) fn own(&self) -> Option<&T> {
+        let stripe = STRIPE.with(Cell::get);
+        (stripe < STRIPES - 1).then(|| &self.stripes[stripe].0)
+    }
+
+    /// The value of this thread's stripe, and whether it has the stripe for itself.
+    #[inline(always)]
+    pub(crate) fn mine(&self) -> (&T, bool) {
+        match self.own() {
+            Some(own) => (own, true),
+            None => self.assigned(),
+        }
+    }
+
+    #[cold]
+    fn assigned(&self) -> (&T, bool) {
+        let stripe = assign();
+        (&self.stripes[stripe].0, stripe < STRIPES - 1)
+    }
+
+    /// The value of the threads that have no stripe for themselves.
+    pub(crate) fn shared(&self) -> &T {
+        &self.stripes[STRIPES - 1].0
+    }
+
+    /// The values of all stripes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.stripes.iter().map(|line| &line.0)
+    }
+}
+
+/// A reference to a value that threads use for a moment each, by a [`StripedWeak`]. A moment's use
+/// is counted in the stripe of its thread: the count of an `Arc` is one word, which all threads
+/// would write.
+pub(crate) struct StripedArc<T> {
+    /// A reference for each stripe, whose count is that of the uses.
+    stripes: Vec<Arc<Line<Arc<T>>>>,
+}
+
+/// A way to a value for as long as its [`StripedArc`] lives.
+pub(crate) struct StripedWeak<T> {
+    stripes: Arc<[Weak<Line<Arc<T>>>]>,
+}
+
+/// A use of a value, which lives until this is dropped.
+pub(crate) struct InUse<T>(Arc<Line<Arc<T>>>);
+
+impl<T> StripedArc<T> {
+    pub(crate) fn new(value: &Arc<T>) -> Self {
+        Self {
+            stripes: (0..STRIPES)
+                .map(|_| Arc::new(Line(Arc::clone(value))))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn downgrade(&self) -> StripedWeak<T> {
+        StripedWeak {
+            stripes: self.stripes.iter().map(Arc::downgrade).collect(),
+        }
+    }
+}
+
+impl<T> StripedWeak<T> {
+    /// The value, if its [`StripedArc`] lives.
+    #[inline]
+    pub(crate) fn upgrade(&self) -> Option<InUse<T>> {
+        let stripe = STRIPE.with(Cell::get);
+        let stripe = if stripe < STRIPES { stripe } else { assign() };
+        self.stripes.get(stripe)?.upgrade().map(InUse)
+    }
+}
+
+impl<T> Clone for StripedWeak<T> {
+    fn clone(&self) -> Self {
+        Self {
+            stripes: Arc::clone(&self.stripes),
+        }
+    }
+}
+
+impl<T> Deref for InUse<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        &self.0.0
+    }
+}
+
+/// Gives this thread a stripe, the shared one if there are no others.
+#[cold]
+fn assign() -> usize {
+    let hold = HOLD.try_with(|hold| hold.0).unwrap_or(usize::MAX);
+    let stripe = hold.min(STRIPES - 1);
+    STRIPE.with(|cell| cell.set(stripe));
+    stripe
+}
+
+/// Stripes that no living thread holds.
+static RETURNED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static FRESH: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread's right to its stripe, given back when it ends.
+struct Hold(usize);
+
+impl Hold {
+    fn take() -> Self {
+        let returned = RETURNED.lock().pop();
+        Self(returned.unwrap_or_else(|| FRESH.fetch_add(1, Relaxed)))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Destructors that run after this one must not write to a stripe given away.
+        let _ = STRIPE.try_with(|stripe| stripe.set(STRIPES - 1));
+        RETURNED.lock().push(self.0);
+    }
+}
+
+thread_local! {
+    /// The thread's stripe; `usize::MAX` before it has one.
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static HOLD: Hold = Hold::take();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_gone_with_its_owner_and_the_last_use() {
+        let value = Arc::new(5);
+        let owner = StripedArc::new(&value);
+        let weak = owner.downgrade();
+        // First, or this thread would get the stripe that the other has given back.
+        let here = weak.upgrade().expect("the owner lives");
+        let elsewhere = thread::scope(|scope| scope.spawn(|| weak.upgrade()).join());
+        let elsewhere = elsewhere.expect("no panic").expect("the owner lives");
+        drop(owner);
+        drop(here);
+        assert!(weak.upgrade().is_none());
+        assert_eq!(Arc::strong_count(&value), 2, "in use elsewhere");
+        assert_eq!(**elsewhere, 5);
+        drop(elsewhere);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn no_two_living_threads_have_one_stripe_for_themselves() {
+        let striped = Striped::new(|| AtomicUsize::new(0));
+        let barrier = std::sync::Barrier::new(STRIPES + 8);
+        thread::scope(|scope| {
+            for _ in 0..STRIPES + 8 {
+                scope.spawn(|| {
+                    let (mine, alone) = striped.mine();
+                    let before = mine.fetch_add(1, Relaxed);
+                    assert!(!alone || before == 0);
+                    barrier.wait();
+                });
+            }
+        });
+        let all: usize = striped.iter().map(|count| count.load(Relaxed)).sum();
+        assert_eq!(all, STRIPES + 8);
+    }
+}
