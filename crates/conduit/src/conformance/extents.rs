@@ -465,10 +465,10 @@ fn write_until_refused(me: &Member<'_>, to: Remote, len: usize, over: &AtomicBoo
     let log = &mut Log::new();
     let data = vec![1; len];
     for _ in 0..4 {
-        let Ok(flight) = me.post_write(Rank(0), to, &data) else {
+        let Ok(transfer) = me.post_write(Rank(0), to, &data) else {
             return;
         };
-        if let Some(ticket) = flight.ticket() {
+        if let Some(ticket) = transfer.ticket() {
             me.until(log, "the end of a write", |log| {
                 over.load(SeqCst) || log.outcome(ticket).is_some()
             });

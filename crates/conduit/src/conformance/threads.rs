@@ -120,41 +120,41 @@ fn access(fixture: &dyn Fixture) {
         let seed = |writer: Rank, number: usize, round| {
             (number * 100 + round) as u64 * 2 + u64::from(writer.0)
         };
-        let flights = Mutex::new(Vec::new());
+        let transfers = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for number in 0..THREADS {
-                let (flights, done) = (&flights, &done);
+                let (transfers, done) = (&transfers, &done);
                 scope.spawn(move || {
                     let _alarm = me.alarm();
                     for round in 0..20 {
                         let data = pattern::bytes(seed(me.rank(), number, round), PART);
                         let to = beyond(to, number * PART);
-                        let flight = me
+                        let transfer = me
                             .post_write(me.right(), to, &data)
                             .expect("within the extent");
-                        if let Some(ticket) = flight.ticket() {
+                        if let Some(ticket) = transfer.ticket() {
                             // The rank's first thread polls for all.
                             let since = Instant::now();
-                            let ended = |flights: &Mutex<Vec<Ticket>>| {
-                                flights.lock().expect("no panic inside").contains(&ticket)
+                            let ended = |transfers: &Mutex<Vec<Ticket>>| {
+                                transfers.lock().expect("no panic inside").contains(&ticket)
                             };
-                            while !ended(flights) {
+                            while !ended(transfers) {
                                 me.hope("a write of another thread", since);
                                 me.breathe();
                             }
                             let mut log = Log::new();
                             log.ended.push((ticket, Ok(())));
-                            me.land(&mut log, flight).expect("just seen");
+                            me.land(&mut log, transfer).expect("just seen");
                         }
                     }
                     done.fetch_add(1, SeqCst);
                 });
             }
             me.until(log, "the threads", |log| {
-                let mut flights = flights.lock().expect("no panic inside");
+                let mut transfers = transfers.lock().expect("no panic inside");
                 for (ticket, outcome) in log.ended.drain(..) {
                     outcome.expect("within the extent");
-                    flights.push(ticket);
+                    transfers.push(ticket);
                 }
                 done.load(SeqCst) == 2 * THREADS
             });
@@ -347,9 +347,9 @@ fn hand_over(fixture: &dyn Fixture) {
                 me.send(&mut slow(), me.right(), &message);
                 wait_for(&requests, round, "a message");
                 let before = ended.load(SeqCst);
-                let flight = me.post_write(me.right(), to, &[round as u8; 64]);
-                let flight = flight.expect("within the arena");
-                if flight.ticket().is_some() {
+                let transfer = me.post_write(me.right(), to, &[round as u8; 64]);
+                let transfer = transfer.expect("within the arena");
+                if transfer.ticket().is_some() {
                     wait_for(&ended, before + 1, "the end of a write");
                 }
             }
