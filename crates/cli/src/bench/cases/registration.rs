@@ -89,17 +89,21 @@ type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
 
 /// The calls of the system that the network of this name makes, if they are known.
 fn raw_calls(network: &str) -> Result<Option<Register>, String> {
-    fn told(cause: impl ToString) -> String {
+    fn described(cause: impl ToString) -> String {
         cause.to_string()
     }
     Ok(match network {
         "verbs" => {
-            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(told)?;
-            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(described)?;
+            Some(Box::new(move |memory| {
+                bare.register(memory).map_err(described)
+            }))
         }
         "smp+pin" => {
-            let bare = hydrant_pin::Bare::open().map_err(told)?;
-            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+            let bare = hydrant_pin::Bare::open().map_err(described)?;
+            Some(Box::new(move |memory| {
+                bare.register(memory).map_err(described)
+            }))
         }
         _ => None,
     })
