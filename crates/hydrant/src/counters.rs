@@ -7,11 +7,10 @@ use std::{
     array,
     cell::Cell,
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+use parking_lot::Mutex;
 
 /// Names each counter once: as an index for counting, as a field of the snapshot, and for
 /// people.
@@ -215,10 +214,7 @@ struct Hold(usize);
 
 impl Hold {
     fn take() -> Self {
-        let returned = RETURNED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let returned = RETURNED.lock().pop();
         Self(returned.unwrap_or_else(|| FRESH.fetch_add(1, Relaxed) as usize))
     }
 }
@@ -227,10 +223,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // Destructors that run after this one must not count on a stripe given away.
         let _ = STRIPE.try_with(|stripe| stripe.set(usize::MAX));
-        RETURNED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(self.0);
+        RETURNED.lock().push(self.0);
     }
 }
 

@@ -1,13 +1,12 @@
 //! All calls may come from any thread.
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
 
@@ -50,7 +49,7 @@ impl Sink for Common<'_> {
     fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
         let numbers = [delivery.args[0], delivery.args[1]];
         assert_eq!(delivery.payload, numbers[1].to_le_bytes());
-        self.0.lock().expect("no panic inside").push(numbers);
+        self.0.lock().push(numbers);
     }
     fn reply(&mut self, delivery: Delivery<'_>) {
         panic!("nobody sent {delivery:?}");
@@ -80,7 +79,7 @@ fn send(fixture: &dyn Fixture) {
     let arrived = Mutex::new(Vec::new());
     each(fixture, 2, |me| {
         let all = (THREADS * MANY) as usize;
-        let done = || arrived.lock().expect("no panic inside").len() >= all;
+        let done = || arrived.lock().len() >= all;
         thread::scope(|scope| {
             for number in 0..THREADS {
                 let (arrived, done) = (&arrived, &done);
@@ -97,7 +96,7 @@ fn send(fixture: &dyn Fixture) {
         });
         me.meet(&mut Log::new());
     });
-    let arrived = arrived.into_inner().expect("no panic inside");
+    let arrived = arrived.into_inner();
     for thread in 0..THREADS {
         let of_thread: Vec<u64> = (arrived.iter())
             .filter_map(|[from, n]| (*from == thread).then_some(*n))
@@ -135,9 +134,8 @@ fn access(fixture: &dyn Fixture) {
                         if let Some(ticket) = transfer.ticket() {
                             // The rank's first thread polls for all.
                             let since = Instant::now();
-                            let ended = |transfers: &Mutex<Vec<Ticket>>| {
-                                transfers.lock().expect("no panic inside").contains(&ticket)
-                            };
+                            let ended =
+                                |transfers: &Mutex<Vec<Ticket>>| transfers.lock().contains(&ticket);
                             while !ended(transfers) {
                                 me.hope("a write of another thread", since);
                                 me.breathe();
@@ -151,7 +149,7 @@ fn access(fixture: &dyn Fixture) {
                 });
             }
             me.until(log, "the threads", |log| {
-                let mut transfers = transfers.lock().expect("no panic inside");
+                let mut transfers = transfers.lock();
                 for (ticket, outcome) in log.ended.drain(..) {
                     outcome.expect("within the extent");
                     transfers.push(ticket);
@@ -225,7 +223,7 @@ fn wait(fixture: &dyn Fixture) {
     const MANY: u64 = 2000;
     let arrived = Mutex::new(Vec::new());
     each(fixture, 2, |me| {
-        let count = || arrived.lock().expect("no panic inside").len() as u64;
+        let count = || arrived.lock().len() as u64;
         let look = || {
             if me.conduit.poll(&mut Common(&arrived)) > 0 {
                 me.conduit.wake(me.rank());
@@ -255,7 +253,7 @@ fn wait(fixture: &dyn Fixture) {
         }
         me.meet(&mut Log::new());
     });
-    let arrived = arrived.into_inner().expect("no panic inside");
+    let arrived = arrived.into_inner();
     assert!(arrived.iter().map(|[_, n]| *n).eq(0..MANY), "{arrived:?}");
 }
 

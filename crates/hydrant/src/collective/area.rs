@@ -5,12 +5,10 @@
 //! dropped the team: each counts itself off in every member's piece and touches none of them
 //! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
 
-use std::{
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
-};
+use std::{mem, sync::atomic::Ordering::Acquire};
 
 use hydrant_conduit::Line;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{layout::DROPPED, stores};
 use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SYSTEM};
@@ -134,6 +132,6 @@ impl Area {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

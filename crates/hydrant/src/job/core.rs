@@ -1,12 +1,10 @@
 //! What a job is composed of, at one rank.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
-};
+use std::{sync::Arc, thread::JoinHandle};
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Error, Result, Settings,
@@ -74,9 +72,7 @@ impl Core {
     }
 
     pub(crate) fn bootstrap(&self) -> MutexGuard<'_, Box<dyn Bootstrap>> {
-        self.bootstrap
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.bootstrap.lock()
     }
 
     /// How the job reaches its symmetric memory.

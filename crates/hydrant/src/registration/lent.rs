@@ -2,13 +2,11 @@
 //! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
 //! another region.
 
-use std::{
-    collections::BTreeMap,
-    sync::{PoisonError, RwLock, RwLockReadGuard},
-};
+use std::collections::BTreeMap;
 
 use hydrant_conduit::{Key, Rank};
 use hydrant_pinning::{Geometry, Refusal, Region, Run};
+use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::loan::Lease;
@@ -106,11 +104,11 @@ impl Lent {
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.state.write())
     }
 
     /// A part of the segment is in use.

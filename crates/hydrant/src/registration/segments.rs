@@ -1,10 +1,10 @@
 //! Where the ranks have their segments: told at the start, and asked for when first needed.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use hydrant_launch::Bootstrap;
+use parking_lot::Mutex;
 
-use super::lock;
 use crate::{Error, Rank, Result};
 
 /// Under which name ranks tell where their segments lie.
@@ -48,7 +48,7 @@ impl Segments {
 
     #[cold]
     fn ask(&self, rank: Rank) -> Result<u64> {
-        let bytes = lock(&self.bootstrap).get(rank.0, SEGMENT)?;
+        let bytes = self.bootstrap.lock().get(rank.0, SEGMENT)?;
         let bytes = <[u8; 8]>::try_from(bytes.as_slice())
             .map_err(|_| Error::other(format!("rank {rank} does not say where its segment is")))?;
         Ok(*self.known[rank.index()].get_or_init(|| u64::from_le_bytes(bytes)))

@@ -21,10 +21,11 @@ mod registered;
 mod under_way;
 mod word;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use hydrant_conduit::{Delivery, Posted, ReplyPort, Ticket};
 use hydrant_launch::Bootstrap;
+use parking_lot::Mutex;
 
 use crate::{
     progress::{Operations, Outcome, Progress, Route, kind},

@@ -3,11 +3,12 @@
 //!
 //! It is measured by rank 0 when it has its conduit, before the job uses it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Conduit, Cost, Permission, measure::fit};
 use hydrant_verbs::{Bare, Options};
+use parking_lot::Mutex;
 
 use super::super::ensemble::Ensemble;
 use super::super::measure::median;
@@ -48,7 +49,7 @@ impl Costs {
         move |conduit| {
             if conduit.rank().0 == 0 && conduit.caps().registration.is_some() {
                 let measured = costs.measure(&*conduit);
-                *costs.points.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+                *costs.points.lock() = measured;
             }
             conduit
         }
@@ -156,7 +157,7 @@ pub(crate) fn run(e: &Ensemble<'_>, costs: &Costs) -> hydrant::Result<()> {
         ));
     }
     if e.rank() == 0 {
-        let points = costs.points.lock().unwrap_or_else(PoisonError::into_inner);
+        let points = costs.points.lock();
         let points = points
             .as_ref()
             .map_err(|why| hydrant::Error::other(why.clone()))?;
