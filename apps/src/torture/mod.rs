@@ -5,7 +5,7 @@
 //! | | is checked by |
 //! |---|---|
 //! | `region`: puts and gets by every way | a serial model that the one thread that writes keeps |
-//! | `lender`, `guest`: buffers lent and taken back, pointers gone stale | words that name owner, buffer and writer |
+//! | `lender`, `borrower`: buffers lent and taken back, pointers gone stale | words that name owner, buffer and writer |
 //! | `words`: atomic operations | sums, and a serial model |
 //! | `calls`: messages, calls | numbers and patterns |
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
@@ -15,9 +15,9 @@
 //! A seed repeats what is tried, though not, but in virtual time, how it falls together.
 
 mod anywhere;
+mod borrower;
 mod calls;
 mod collectives;
-mod guest;
 mod hand;
 mod heap;
 mod lender;
@@ -43,9 +43,9 @@ use hydrant::{Error, Job, Rank, Result, Symmetric};
 
 use crate::options::Format;
 use anywhere::{Anywhere, Places};
+use borrower::Borrower;
 use calls::{Calls, Handlers};
 use collectives::Collectives;
-use guest::Guest;
 use hand::{Crew, Hand, Tally, is_simulated, locked};
 pub use heap::Heap;
 use lender::Lender;
@@ -171,7 +171,7 @@ struct Worker<'job> {
     hand: Hand<'job>,
     region: Region,
     lender: Lender,
-    guest: Guest,
+    borrower: Borrower,
     words: Words,
     calls: Calls,
     anywhere: Anywhere,
@@ -182,7 +182,7 @@ impl<'job> Worker<'job> {
         Self {
             region: Region::new(&shared.region, &hand),
             lender: Lender::new(&shared.board),
-            guest: Guest::new(&shared.board, &hand),
+            borrower: Borrower::new(&shared.board, &hand),
             words: Words::new(&shared.words, hand.crew),
             calls: Calls::new(&shared.handlers, hand.crew),
             anywhere: Anywhere::new(&shared.places),
@@ -195,7 +195,7 @@ impl<'job> Worker<'job> {
         let hand = &mut self.hand;
         match hand.dice.below(100) {
             0..36 => self.region.step(hand),
-            36..60 => self.guest.step(hand),
+            36..60 => self.borrower.step(hand),
             60..70 => self.lender.step(hand),
             70..80 => self.words.step(hand),
             80..90 => self.calls.step(hand, &mut self.region),

@@ -134,7 +134,7 @@ fn kill_ready(case: &Case, token: &str, mut trace: Trace) {
     kill_process(pid.expect("a process id"), Signal::KILL).expect("the victim is killed");
 
     let (status, printed) = job.end();
-    assert_told(case, killed, &printed);
+    assert_reported(case, killed, &printed);
     assert_eq!(status, 128 + 9, "the status is the killed rank's");
     if case.conduit == "smp" {
         trace.assert_one_file();
@@ -156,7 +156,7 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
     let killed = running::now();
     kill_process(pid.expect("the victim is started"), Signal::KILL).expect("it is killed");
     let (status, printed) = job.end();
-    assert_told(case, killed, &printed);
+    assert_reported(case, killed, &printed);
     assert_eq!(status, 128 + 9, "the status is the killed rank's");
     trace.assert_nothing_left();
 }
@@ -164,25 +164,25 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
 /// Every survivor was told of the victim, or of one that gave up for it. Of a job that did not begin
 /// the first that is told ends the others, perhaps before it said so itself: then the launcher says why
 /// it did.
-fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
+fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
-    let told: Vec<_> = (printed.iter())
+    let losses: Vec<_> = (printed.iter())
         .filter_map(|line| fields(line, "lost"))
         .collect();
-    for rank in &told {
+    for rank in &losses {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
         let after = at.saturating_sub(killed);
         println!("rank {} was told after {after:?}", rank[0]);
         let of_victim = rank[1] == case.victim.to_string();
         // Who comes late may use a rank that was told before and gave up: that one is named.
-        let time = |told: &[String]| told[2].parse::<u64>().expect("a time");
-        let gave_up = (told.iter()).any(|other| other[0] == rank[1] && time(other) <= time(rank));
+        let time = |loss: &[String]| loss[2].parse::<u64>().expect("a time");
+        let gave_up = (losses.iter()).any(|other| other[0] == rank[1] && time(other) <= time(rank));
         let fits = of_victim || gave_up;
         assert!(fits, "rank {} was told of another:\n{all}", rank[0]);
     }
     if !case.starting {
         assert_eq!(
-            told.len() as u64,
+            losses.len() as u64,
             RANKS - 1,
             "not every survivor was told of a loss:\n{all}"
         );
@@ -191,7 +191,7 @@ fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let victim = format!("rank {}", case.victim);
     let of_one_that_gave_up = |line: &String| {
         let names = |rank: &Vec<String>| line.contains(&format!("rank {} is lost", rank[0]));
-        told.iter().any(names)
+        losses.iter().any(names)
     };
     let errors = (printed.iter())
         .filter(|line| line.starts_with("error "))
@@ -204,7 +204,7 @@ fn assert_told(case: &Case, killed: Duration, printed: &[String]) {
     let reason = format!(": {victim} ended before the fence");
     let by_launcher = printed.iter().any(|line| line.contains(&reason));
     assert!(
-        !named.is_empty() || !told.is_empty() || by_launcher,
+        !named.is_empty() || !losses.is_empty() || by_launcher,
         "no survivor was told:\n{all}"
     );
 }

@@ -1,12 +1,11 @@
 //! Who takes part in the job.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{
-        AtomicU8, AtomicU64,
-        Ordering::{Acquire, SeqCst},
-    },
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Acquire, SeqCst},
 };
+
+use parking_lot::Mutex;
 
 use crate::{Error, Rank};
 
@@ -110,7 +109,7 @@ impl Standings {
         let Some(standing) = self.ranks.get(rank.index()) else {
             return false;
         };
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         if standing.load(SeqCst) != PRESENT {
             return false;
         }

@@ -1,7 +1,9 @@
 //! Ranks that are threads of one process: a shared map and a barrier.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Bootstrap, Error, check_key, check_rank, check_value};
 
@@ -64,12 +66,8 @@ impl Left {
 }
 
 impl LocalBootstrap {
-    /// The state, also after a rank panicked with it: every change to it is one step.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     fn leave(&self, how: Left) {
@@ -121,11 +119,7 @@ impl Bootstrap for LocalBootstrap {
             if let Some(left) = &state.left {
                 return Err(left.to_error());
             }
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.shared.changed.wait(&mut state);
         }
         Ok(())
     }

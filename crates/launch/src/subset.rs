@@ -104,7 +104,7 @@ mod tests {
                     let me = job.rank();
                     job.put("k", b"of the job").unwrap();
                     let group: Vec<u32> = (0..5).filter(|rank| rank % 2 == me % 2).collect();
-                    let mut part = Subset::new(&mut job, group.clone(), "near.").unwrap();
+                    let mut part = Subset::new(&mut job, group.clone(), "intra.").unwrap();
                     assert_eq!((part.rank(), part.size()), (me / 2, group.len() as u32));
                     part.put("k", &[me as u8]).unwrap();
                     part.fence().unwrap();
@@ -113,7 +113,7 @@ mod tests {
                     }
                     assert!(part.get(group.len() as u32, "k").is_err());
                     let secret = part.secret().unwrap();
-                    assert_eq!(job.get(me % 2, "near.secret").unwrap(), secret);
+                    assert_eq!(job.get(me % 2, "intra.secret").unwrap(), secret);
                     assert_eq!(job.get(4 - me, "k").unwrap(), b"of the job");
                 });
             }

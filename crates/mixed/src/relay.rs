@@ -21,7 +21,7 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Release, SeqCst},
@@ -32,6 +32,7 @@ use std::{
 };
 
 use hydrant_conduit::{Conduit, Error, Rank, Sleeper};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long the relay sleeps at most where one kind of sleep does not cover all there are.
 const TICK: Duration = Duration::from_millis(1);
@@ -133,7 +134,7 @@ impl Relay {
                     state = self.state();
                 }
                 (None, _) => {
-                    state = (self.changed.wait(state)).unwrap_or_else(PoisonError::into_inner);
+                    self.changed.wait(&mut state);
                 }
             }
         }
@@ -169,7 +170,7 @@ impl Relay {
             let (asleep, deeds) = {
                 let mut state = self.state();
                 while state.waking > 0 && !state.stopped {
-                    state = (self.changed.wait(state)).unwrap_or_else(PoisonError::into_inner);
+                    self.changed.wait(&mut state);
                 }
                 if state.stopped {
                     return;
@@ -213,7 +214,7 @@ impl Relay {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

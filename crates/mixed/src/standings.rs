@@ -3,15 +3,13 @@
 //! A mate's end is told by both conduits, one after the other, and is one change all the same.
 //! So what is known is kept here, and looked at anew when either conduit counts a change.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
 };
 
 use hydrant_conduit::{Conduit, Rank, Standing, Standings};
+use parking_lot::Mutex;
 
 use crate::mates::Mates;
 
@@ -52,7 +50,7 @@ impl Joint {
 
     #[cold]
     fn look_closely(&self, counted: u64, intra: &dyn Conduit, inter: &dyn Conduit, mates: &Mates) {
-        let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.looking.lock();
         for rank in (0..inter.size()).map(Rank) {
             if self.known.of(rank) != Standing::Present {
                 continue;

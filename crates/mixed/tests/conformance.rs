@@ -26,7 +26,7 @@ impl Hosts {
         let hosts: Vec<u32> = ranks.clone().map(self.host).collect();
         let here = hosts[bootstrap.rank() as usize];
         let mates = ranks.filter(|rank| hosts[*rank as usize] == here).collect();
-        let mut group = Subset::new(&mut bootstrap, mates, "near.").expect("a member");
+        let mut group = Subset::new(&mut bootstrap, mates, "intra.").expect("a member");
         let intra = attach(&mut group, &self.intra).expect("ranks of one host");
         let inter = (self.inter)(&mut bootstrap);
         Mixed::join(&mut bootstrap, &hosts, "mixed", Box::new(intra), inter)

@@ -141,8 +141,8 @@ impl Pinned {
             none => none.insert(Pipe::new()?),
         };
         let table = &self.core.table;
-        let near = Span::whole(local.0.addr() as u64, len);
-        let far = Span::whole(remote.offset, len);
+        let local_span = Span::whole(local.0.addr() as u64, len);
+        let remote_span = Span::whole(remote.offset, len);
         let own = |refusal| self.own(refusal, key, local.0.addr(), len);
         let other = |refusal: Refusal| {
             refusal.error(self.core.rank(), remote.key, remote.offset, len as u64)
@@ -150,22 +150,29 @@ impl Pinned {
         let mut at = 0;
         while at < len {
             let bytes = pipe.piece().min(len - at);
-            let (near, far) = (near.part(at, bytes), far.part(at, bytes));
+            let (local_part, remote_part) =
+                (local_span.part(at, bytes), remote_span.part(at, bytes));
             let landed = match way {
                 Way::Out if key == Key::ANY => {
                     // SAFETY: readable for `len` bytes, says the caller.
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
                         return Err(own(Refusal::BadAddress));
                     }
-                    table.pull(remote.key, far, &pipe.ends).map_err(other)
+                    table
+                        .pull(remote.key, remote_part, &pipe.ends)
+                        .map_err(other)
                 }
                 Way::Out => {
-                    table.push(key, near, &pipe.ends).map_err(own)?;
-                    table.pull(remote.key, far, &pipe.ends).map_err(other)
+                    table.push(key, local_part, &pipe.ends).map_err(own)?;
+                    table
+                        .pull(remote.key, remote_part, &pipe.ends)
+                        .map_err(other)
                 }
                 Way::In => {
-                    table.push(remote.key, far, &pipe.ends).map_err(other)?;
-                    table.pull(key, near, &pipe.ends).map_err(own)
+                    table
+                        .push(remote.key, remote_part, &pipe.ends)
+                        .map_err(other)?;
+                    table.pull(key, local_part, &pipe.ends).map_err(own)
                 }
             };
             if let Err(error) = landed {

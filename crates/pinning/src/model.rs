@@ -147,14 +147,14 @@ fn loom_what_was_in_use_comes_back_to_the_queue() {
         let table = remote.table().clone();
         let registered = Registered::new(true);
         let user = thread::spawn(move || {
-            let told = table.release(slot);
+            let released = table.release(slot);
             // A hit after that must not swallow what the editor is to be told.
-            put(&hot, 1, 1, 10, &registered).unwrap_or(false) || told
+            put(&hot, 1, 1, 10, &registered).unwrap_or(false) || released
         });
         let victim = remote.next_victim();
-        let told = user.join().unwrap();
-        assert!(victim.is_some() || told, "nobody brings it back");
-        if told {
+        let released = user.join().unwrap();
+        assert!(victim.is_some() || released, "nobody brings it back");
+        if released {
             remote.requeue(slot);
         }
         assert!(remote.is_queued(slot));
@@ -180,11 +180,11 @@ fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
             registered.deregister();
         }
         let victim = remote.next_victim();
-        let told = hits.join().unwrap();
-        assert!(gone || told.is_some(), "refused though it was there");
+        let released = hits.join().unwrap();
+        assert!(gone || released.is_some(), "refused though it was there");
         assert_eq!(remote.references(slot), 0, "a miss holds nothing");
         // What its release said is lost where it missed; the engine looks when it is told so.
-        match told {
+        match released {
             Some(true) | None => remote.requeue(slot),
             Some(false) => {}
         }

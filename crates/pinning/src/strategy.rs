@@ -12,10 +12,10 @@ pub enum Strategy {
     PinEverything,
     /// Data is copied through registered buffers on both sides (Firehose §3.3, ARMCI §3).
     Bounce,
-    /// A message round trip registers the far side for each operation (Firehose §3.3, §4.2).
+    /// A message round trip registers the remote side for each operation (Firehose §3.3, §4.2).
     /// With `unpin` it is deregistered after it; without, never.
     Rendezvous {
-        /// Whether the far side is deregistered after the operation.
+        /// Whether the remote side is deregistered after the operation.
         unpin: bool,
     },
     /// Both sides are registered when needed, and left so or not (Li §2).
@@ -180,7 +180,7 @@ pub(crate) enum Remote {
     Paged,
 }
 
-/// What becomes of the far side's registration after an operation.
+/// What becomes of the remote side's registration after an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
     /// It stays for good and nobody says anything, until the memory goes.

@@ -120,8 +120,8 @@ fn no_more_is_registered_for_good_than_there_is() {
         writable: true,
     };
     for wrong in [run(0, 1 << 39), run(u64::MAX, 2), run(5, 0)] {
-        let told = engine.add_static(1, &[grant(wrong)], 16);
-        assert!(matches!(told, Err(Error::Malformed { .. })), "{wrong:?}");
+        let outcome = engine.add_static(1, &[grant(wrong)], 16);
+        assert!(matches!(outcome, Err(Error::Malformed { .. })), "{wrong:?}");
     }
     assert_eq!(engine.add_static(1, &[grant(run(5, 16))], 16), Ok(()));
 }

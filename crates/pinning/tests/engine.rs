@@ -36,11 +36,11 @@ fn pair() -> World {
 fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
     let mut world = pair();
     let page = PAGE as u64;
-    let (near, far) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
+    let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
     // Two extents of four buckets take all eight firehoses; the third put needs an end of each
     // and two between them.
     for (first, count) in [(0, 4), (6, 4), (3, 4)] {
-        world.start(0, 1, true, near, far + first * page, count * page);
+        world.start(0, 1, true, local, remote + first * page, count * page);
         world.drain();
     }
     assert_eq!(world.book.served, 3);
@@ -94,18 +94,18 @@ proptest! {
         let mut places = 0..memory;
         let mut begun = 0;
         for rank in 1..target {
-            let near = world.ranks[rank].memory.base();
+            let local = world.ranks[rank].memory.base();
             let mut here = 0;
             // As many again as it owns are put all the same.
             while here < 2 * share {
                 let Some(at) = places.next() else {
                     break;
                 };
-                let far = base + at * page;
-                if world.ranks[target].memory.may(far, page, true).is_err() {
+                let remote = base + at * page;
+                if world.ranks[target].memory.may(remote, page, true).is_err() {
                     continue;
                 }
-                world.start(rank, target, true, near, far, page);
+                world.start(rank, target, true, local, remote, page);
                 world.drain();
                 here += 1;
                 begun += 1;
@@ -127,22 +127,22 @@ fn seconds() -> u64 {
 fn a_revocation_ends_when_the_last_hit_does() {
     let mut world = pair();
     let page = PAGE as u64;
-    let (near, far) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
-    world.start(0, 1, true, near, far, 8);
+    let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
+    world.start(0, 1, true, local, remote, 8);
     world.drain();
     // Another one, to other bytes of the same buckets, is a hit; its memory goes meanwhile.
     let hot = world.ranks[0].engine.hot().clone();
     let hit = hot
-        .hit(1, far, near, 8, true)
+        .hit(1, remote, local, 8, true)
         .expect("both sides are there");
     let run = hydrant_pinning::Run {
-        first: near / page,
+        first: local / page,
         count: 1,
     };
     let mut out = hydrant_pinning::Decisions::default();
     world.ranks[0].engine.revoke(7, run, &mut out);
     assert!(out.is_empty(), "it is in use");
-    assert_eq!(hot.hit(1, far, near, 8, true), None);
+    assert_eq!(hot.hit(1, remote, local, 8, true), None);
     assert!(hot.release(&hit), "somebody waits for it");
     world.ranks[0].engine.released(&hit, &mut out);
     assert!(

@@ -159,8 +159,8 @@ impl Call<'_> {
     }
 
     /// Whether something happened that ends the innermost wait.
-    pub(crate) fn is_told(&self) -> bool {
-        (self.turns.actors[self.me].waits.last()).is_some_and(|(_, told)| *told)
+    pub(crate) fn is_ended(&self) -> bool {
+        (self.turns.actors[self.me].waits.last()).is_some_and(|(_, ended)| *ended)
     }
 
     pub(crate) fn end_wait(&mut self) {

@@ -14,8 +14,8 @@ use crate::{
     call::Call,
     deliver,
     memory::{PAGE, Place, take},
-    message::Parcel,
-    nic::{Cargo, Flight},
+    message::OwnedMessage,
+    nic::{Payload, Transfer},
     onesided::{self, OneSided},
     registry::Extent,
     time::duration,
@@ -94,11 +94,11 @@ impl Sim {
         let own = call.own();
         own.statistics.writes += 1;
         own.statistics.bytes += len as u64;
-        let flight = Flight {
+        let transfer = Transfer {
             from: self.rank.index(),
             to: target,
             bytes: len,
-            cargo: Cargo::Write(OneSided {
+            payload: Payload::Write(OneSided {
                 remote,
                 anywhere,
                 local: place,
@@ -110,7 +110,7 @@ impl Sim {
             }),
         };
         let clock = call.clock();
-        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+        Ok(Posted::Pending(Ticket(call.post(transfer, clock))))
     }
 
     /// Reads a peer's memory into own.
@@ -147,11 +147,11 @@ impl Sim {
         let own = call.own();
         own.statistics.reads += 1;
         own.statistics.bytes += len as u64;
-        let flight = Flight {
+        let transfer = Transfer {
             from: self.rank.index(),
             to: target,
             bytes: 0,
-            cargo: Cargo::Ask(OneSided {
+            payload: Payload::ReadRequest(OneSided {
                 remote,
                 anywhere,
                 local: place,
@@ -162,12 +162,12 @@ impl Sim {
             }),
         };
         let clock = call.clock();
-        Ok(Posted::Pending(Ticket(call.post(flight, clock))))
+        Ok(Posted::Pending(Ticket(call.post(transfer, clock))))
     }
 }
 
-// SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its flight
-//            lands, which ends it, under its number; `end_flights` takes those of a rank along.
+// SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its transfer
+//            lands, which ends it, under its number; `end_transfers` takes those of a rank along.
 //         2. Data lands only where the registry of its owner opens a key for it, which checks range
 //            and permission; keys are counted up, and one that was removed opens nothing.
 //         3. `window` is the rank's segment, and `segment_part` checks what is decommitted.
@@ -279,7 +279,7 @@ unsafe impl Conduit for Sim {
         }
         call.charge(deliver::sending(fixed, message));
         let clock = call.clock();
-        call.send_request(rank, target, Parcel::new(message), clock);
+        call.send_request(rank, target, OwnedMessage::new(message), clock);
         Ok(Sent::Yes)
     }
 

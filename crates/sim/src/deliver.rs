@@ -5,7 +5,7 @@ use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
 use crate::{
     World,
     call::Call,
-    message::{Item, Parcel},
+    message::{Item, OwnedMessage},
     profile::Attentiveness,
     state::Fixed,
     time::Time,
@@ -52,20 +52,20 @@ impl Call<'_> {
         let fixed = &world.fixed;
         let rank = self.rank;
         match item {
-            Item::Request(from, parcel) => {
-                self.charge(receiving(fixed, &parcel));
+            Item::Request(from, message) => {
+                self.charge(receiving(fixed, &message));
                 let mut port = Port {
                     world,
                     rank,
                     peer: from,
                 };
-                self.outside(|| sink.request(delivery(from, &parcel), &mut port));
+                self.outside(|| sink.request(delivery(from, &message), &mut port));
                 let clock = self.clock();
                 self.handler_done(fixed, rank, from, clock);
             }
-            Item::Reply(from, parcel) => {
-                self.charge(receiving(fixed, &parcel));
-                self.outside(|| sink.reply(delivery(from, &parcel)));
+            Item::Reply(from, message) => {
+                self.charge(receiving(fixed, &message));
+                self.outside(|| sink.reply(delivery(from, &message)));
                 let clock = self.clock();
                 self.reply_done(fixed, rank, from, clock);
             }
@@ -147,7 +147,13 @@ impl ReplyPort for Port<'_> {
         let mut call = self.world.call(Rank(self.rank as u32));
         call.charge(sending(fixed, message));
         let clock = call.clock();
-        call.send_reply(fixed, self.rank, self.peer, Parcel::new(message), clock);
+        call.send_reply(
+            fixed,
+            self.rank,
+            self.peer,
+            OwnedMessage::new(message),
+            clock,
+        );
         Ok(())
     }
 }
@@ -158,17 +164,17 @@ pub(crate) fn sending(fixed: &Fixed, message: &Message<'_>) -> Time {
     host.send.0 + host.copying(message.payload.len())
 }
 
-fn receiving(fixed: &Fixed, parcel: &Parcel) -> Time {
+fn receiving(fixed: &Fixed, message: &OwnedMessage) -> Time {
     let host = fixed.profile.host();
-    host.receive.0 + host.copying(parcel.payload.len()) + host.handler.0
+    host.receive.0 + host.copying(message.payload.len()) + host.handler.0
 }
 
-fn delivery(from: usize, parcel: &Parcel) -> Delivery<'_> {
+fn delivery(from: usize, message: &OwnedMessage) -> Delivery<'_> {
     Delivery {
         from: Rank(from as u32),
-        kind: parcel.kind,
-        tag: parcel.tag,
-        args: &parcel.args,
-        payload: &parcel.payload,
+        kind: message.kind,
+        tag: message.tag,
+        args: &message.args,
+        payload: &message.payload,
     }
 }

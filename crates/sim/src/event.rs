@@ -36,11 +36,11 @@ impl Event {
     /// Two words that tell it from others, for the digest of a run.
     pub(crate) fn words(&self) -> [u64; 2] {
         match *self {
-            Event::Start(flight) => [1, flight],
-            Event::Packet(packet) => [2, packet.flight << 8 | u64::from(packet.retry)],
-            Event::Landed(flight) => [3, flight],
-            Event::Local(flight) => [4, flight],
-            Event::Acked(flight) => [5, flight],
+            Event::Start(transfer) => [1, transfer],
+            Event::Packet(packet) => [2, packet.transfer << 8 | u64::from(packet.retry)],
+            Event::Landed(transfer) => [3, transfer],
+            Event::Local(transfer) => [4, transfer],
+            Event::Acked(transfer) => [5, transfer],
             Event::Token(rank) => [6, u64::from(rank)],
             Event::Handled(rank, peer) => [7, u64::from(rank) << 32 | u64::from(peer)],
             Event::Taken(rank, peer) => [8, u64::from(rank) << 32 | u64::from(peer)],

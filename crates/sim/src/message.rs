@@ -10,7 +10,7 @@ use hydrant_conduit::{Error, Message, Ticket};
 
 use crate::{
     event::Event,
-    nic::{Cargo, Flight, Way},
+    nic::{Payload, Transfer, Way},
     state::{Fixed, State},
     time::Time,
     turns::News,
@@ -18,14 +18,14 @@ use crate::{
 
 /// A message, owned.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct OwnedMessage {
     pub(crate) kind: u8,
     pub(crate) tag: u16,
     pub(crate) args: Box<[u64]>,
     pub(crate) payload: Box<[u8]>,
 }
 
-impl Parcel {
+impl OwnedMessage {
     pub(crate) fn new(message: &Message<'_>) -> Self {
         Self {
             kind: message.kind,
@@ -43,8 +43,8 @@ impl Parcel {
 /// Something that a poll hands up.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Request(usize, Parcel),
-    Reply(usize, Parcel),
+    Request(usize, OwnedMessage),
+    Reply(usize, OwnedMessage),
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
 }
@@ -59,9 +59,9 @@ pub(crate) struct Pair {
     replies: u64,
     /// Replies to it that wait for room, and when they were given: the handler's clock may be
     /// ahead of what has happened.
-    kept: VecDeque<(Time, Parcel)>,
+    kept: VecDeque<(Time, OwnedMessage)>,
     /// Its requests that wait until these are gone.
-    held: VecDeque<Parcel>,
+    held: VecDeque<OwnedMessage>,
     /// Its requests whose replies wait: not handled before these are gone.
     owed: u64,
     pub(crate) way: Way,
@@ -82,18 +82,24 @@ impl State {
     }
 
     /// Sends a request, for which there is room.
-    pub(crate) fn send_request(&mut self, rank: usize, peer: usize, parcel: Parcel, time: Time) {
+    pub(crate) fn send_request(
+        &mut self,
+        rank: usize,
+        peer: usize,
+        message: OwnedMessage,
+        time: Time,
+    ) {
         self.pair(rank, peer).sent += 1;
         self.ranks[rank].tokens -= 1;
         self.ranks[rank].statistics.messages += 1;
-        self.ranks[rank].statistics.bytes += parcel.payload.len() as u64;
-        let flight = Flight {
+        self.ranks[rank].statistics.bytes += message.payload.len() as u64;
+        let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: parcel.bytes(),
-            cargo: Cargo::Request(parcel),
+            bytes: message.bytes(),
+            payload: Payload::Request(message),
         };
-        self.post(flight, time);
+        self.post(transfer, time);
     }
 
     /// Sends a reply, or keeps it until there is room.
@@ -102,27 +108,27 @@ impl State {
         fixed: &Fixed,
         rank: usize,
         peer: usize,
-        parcel: Parcel,
+        message: OwnedMessage,
         time: Time,
     ) {
         if !fixed.present(peer) {
             return; // nobody waits for it
         }
         self.ranks[rank].statistics.messages += 1;
-        self.ranks[rank].statistics.bytes += parcel.payload.len() as u64;
+        self.ranks[rank].statistics.bytes += message.payload.len() as u64;
         let pair = self.pair(rank, peer);
         if pair.replies >= fixed.profile.message().buffers || !pair.kept.is_empty() {
-            pair.kept.push_back((time, parcel));
+            pair.kept.push_back((time, message));
             return;
         }
         pair.replies += 1;
-        let flight = Flight {
+        let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: parcel.bytes(),
-            cargo: Cargo::Reply(parcel),
+            bytes: message.bytes(),
+            payload: Payload::Reply(message),
         };
-        self.post(flight, time);
+        self.post(transfer, time);
     }
 
     pub(crate) fn request_arrived(
@@ -130,17 +136,17 @@ impl State {
         fixed: &Fixed,
         from: usize,
         to: usize,
-        parcel: Parcel,
+        message: OwnedMessage,
     ) {
-        self.ranks[to].inbox.push_back(Item::Request(from, parcel));
+        self.ranks[to].inbox.push_back(Item::Request(from, message));
         self.notify(to, News::Message);
         let profile = &fixed.profile;
         let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
         self.events.at(time, Event::Token(from as u32));
     }
 
-    pub(crate) fn reply_arrived(&mut self, from: usize, to: usize, parcel: Parcel) {
-        self.ranks[to].inbox.push_back(Item::Reply(from, parcel));
+    pub(crate) fn reply_arrived(&mut self, from: usize, to: usize, message: OwnedMessage) {
+        self.ranks[to].inbox.push_back(Item::Reply(from, message));
         self.notify(to, News::Message);
     }
 
@@ -152,8 +158,8 @@ impl State {
     /// The next thing to hand up.
     pub(crate) fn take_item(&mut self, rank: usize) -> Option<Item> {
         match self.ranks[rank].inbox.pop_front()? {
-            Item::Request(from, parcel) if !self.pair(rank, from).kept.is_empty() => {
-                self.pair(rank, from).held.push_back(parcel);
+            Item::Request(from, message) if !self.pair(rank, from).kept.is_empty() => {
+                self.pair(rank, from).held.push_back(message);
                 None
             }
             item => Some(item),
@@ -187,18 +193,18 @@ impl State {
     pub(crate) fn reply_taken(&mut self, fixed: &Fixed, rank: usize, peer: usize) {
         let pair = self.pair(rank, peer);
         pair.replies -= 1;
-        let Some((given, parcel)) = pair.kept.pop_front() else {
+        let Some((given, message)) = pair.kept.pop_front() else {
             return;
         };
         pair.replies += 1;
-        let flight = Flight {
+        let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: parcel.bytes(),
-            cargo: Cargo::Reply(parcel),
+            bytes: message.bytes(),
+            payload: Payload::Reply(message),
         };
         let time = self.now.max(given);
-        self.post(flight, time);
+        self.post(transfer, time);
         self.release_held(fixed, rank, peer, time);
     }
 
@@ -227,8 +233,8 @@ impl State {
         if held.is_empty() {
             return;
         }
-        for parcel in held.into_iter().rev() {
-            (self.ranks[rank].inbox).push_front(Item::Request(peer, parcel));
+        for message in held.into_iter().rev() {
+            (self.ranks[rank].inbox).push_front(Item::Request(peer, message));
         }
         self.notify(rank, News::Message);
     }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::{
     event::Event,
     memory::PAGE,
-    message::Parcel,
+    message::OwnedMessage,
     onesided::OneSided,
     state::{Fixed, State},
     time::Time,
@@ -26,27 +26,27 @@ pub(crate) struct Nic {
 }
 
 /// A transfer from one rank to another.
-pub(crate) struct Flight {
+pub(crate) struct Transfer {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) bytes: usize,
-    pub(crate) cargo: Cargo,
+    pub(crate) payload: Payload,
 }
 
-pub(crate) enum Cargo {
-    Request(Parcel),
-    Reply(Parcel),
+pub(crate) enum Payload {
+    Request(OwnedMessage),
+    Reply(OwnedMessage),
     /// Data for the target of a write.
     Write(OneSided),
     /// The question of a read.
-    Ask(OneSided),
+    ReadRequest(OneSided),
     /// Its data.
-    Answer(OneSided),
+    ReadResponse(OneSided),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    pub(crate) flight: u64,
+    pub(crate) transfer: u64,
     from: u32,
     to: u32,
     bytes: u32,
@@ -68,22 +68,22 @@ pub(crate) struct Way {
 
 impl State {
     /// The host posts a transfer; its NIC takes it up at `time`.
-    pub(crate) fn post(&mut self, flight: Flight, time: Time) -> u64 {
-        let id = self.next_flight;
-        self.next_flight += 1;
-        self.flights.insert(id, flight);
+    pub(crate) fn post(&mut self, transfer: Transfer, time: Time) -> u64 {
+        let id = self.next_transfer;
+        self.next_transfer += 1;
+        self.transfers.insert(id, transfer);
         self.events.at(time, Event::Start(id));
         id
     }
 
     /// The NIC of the sender takes up a transfer.
     pub(crate) fn launch(&mut self, fixed: &Fixed, id: u64) {
-        let Some(flight) = self.flights.get(&id) else {
+        let Some(transfer) = self.transfers.get(&id) else {
             return; // one of its ranks ended
         };
-        let (from, to, bytes) = (flight.from, flight.to, flight.bytes);
-        let translated = flight.cargo.is_data();
-        let write = matches!(flight.cargo, Cargo::Write(_));
+        let (from, to, bytes) = (transfer.from, transfer.to, transfer.bytes);
+        let translated = transfer.payload.is_data();
+        let write = matches!(transfer.payload, Payload::Write(_));
         let faults = self.source_faults(fixed, id);
         let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
         let started = self.now.max(self.ranks[from].nic.sending);
@@ -96,7 +96,7 @@ impl State {
             let outward = time.max(self.ranks[from].nic.outward);
             self.ranks[from].nic.outward = outward + link.bandwidth.of(part);
             let packet = Packet {
-                flight: id,
+                transfer: id,
                 from: from as u32,
                 to: to as u32,
                 bytes: part as u32,
@@ -131,10 +131,10 @@ impl State {
         if fixed.loss > 0 && !self.taken(fixed, packet) {
             return;
         }
-        let Some(flight) = self.flights.get(&packet.flight) else {
+        let Some(transfer) = self.transfers.get(&packet.transfer) else {
             return; // one of its ranks ended
         };
-        let translated = flight.cargo.is_data();
+        let translated = transfer.payload.is_data();
         let bytes = packet.bytes as usize;
         let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
         let stages = &mut self.ranks[packet.to as usize].nic;
@@ -143,7 +143,7 @@ impl State {
         let mut done = arrived.max(stages.receiving) + step(fixed, bytes, translated);
         if packet.last {
             done += nic.receive.0;
-            self.events.at(done, Event::Landed(packet.flight));
+            self.events.at(done, Event::Landed(packet.transfer));
         }
         stages.receiving = done;
     }
@@ -184,10 +184,10 @@ impl State {
     }
 }
 
-impl Cargo {
+impl Payload {
     /// Whether a NIC translates addresses for it.
     fn is_data(&self) -> bool {
-        matches!(self, Cargo::Write(_) | Cargo::Answer(_))
+        matches!(self, Payload::Write(_) | Payload::ReadResponse(_))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     event::Event,
     memory::Place,
     message::Item,
-    nic::{Cargo, Flight},
+    nic::{Payload, Transfer},
     registry::Refused,
     state::{Fixed, RankState, State},
     turns::News,
@@ -22,22 +22,22 @@ pub(crate) struct OneSided {
     pub(crate) local_key: Key,
     pub(crate) data: Box<[u8]>,
     pub(crate) outcome: Result<(), Error>,
-    /// The pages at the far end were brought in.
+    /// The pages of the remote memory were brought in.
     pub(crate) paged: bool,
 }
 
 impl State {
     /// Pages that the sender's NIC has to bring in for a transfer.
     pub(crate) fn source_faults(&mut self, fixed: &Fixed, id: u64) -> usize {
-        let Some(flight) = self.flights.get(&id) else {
+        let Some(transfer) = self.transfers.get(&id) else {
             return 0;
         };
-        let place = match &flight.cargo {
-            Cargo::Write(op) if op.local_key == Key::ANY => Some(op.local),
-            Cargo::Answer(op) => op.anywhere,
+        let place = match &transfer.payload {
+            Payload::Write(op) if op.local_key == Key::ANY => Some(op.local),
+            Payload::ReadResponse(op) => op.anywhere,
             _ => None,
         };
-        let from = flight.from;
+        let from = transfer.from;
         place.map_or(0, |place| self.fault(fixed, from, place))
     }
 
@@ -50,11 +50,11 @@ impl State {
 
     /// The NIC has read all of a write's source.
     pub(crate) fn left_source(&mut self, id: u64) {
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(transfer) = self.transfers.get_mut(&id) else {
             return;
         };
-        let from = flight.from;
-        if let Cargo::Write(op) = &mut flight.cargo {
+        let from = transfer.from;
+        if let Payload::Write(op) = &mut transfer.payload {
             op.outcome = self.ranks[from].still_open(from, op.local_key);
         }
         self.ranks[from].inbox.push_back(Item::Local(Ticket(id)));
@@ -66,53 +66,53 @@ impl State {
         if self.page_in(fixed, id) {
             return;
         }
-        let Some(flight) = self.flights.remove(&id) else {
+        let Some(transfer) = self.transfers.remove(&id) else {
             return; // one of its ranks ended
         };
-        let Flight { from, to, .. } = flight;
-        match flight.cargo {
-            Cargo::Request(parcel) => self.request_arrived(fixed, from, to, parcel),
-            Cargo::Reply(parcel) => self.reply_arrived(from, to, parcel),
-            Cargo::Write(mut op) => {
+        let Transfer { from, to, .. } = transfer;
+        match transfer.payload {
+            Payload::Request(message) => self.request_arrived(fixed, from, to, message),
+            Payload::Reply(message) => self.reply_arrived(from, to, message),
+            Payload::Write(mut op) => {
                 if !fixed.profile.nic().early_local {
                     // Up to now the sender's NIC might have had to read it again.
                     op.outcome = self.ranks[from].still_open(from, op.local_key);
                 }
                 if op.outcome.is_ok() {
                     op.outcome = self
-                        .far_end(fixed, to, &op, true)
+                        .remote_place(fixed, to, &op, true)
                         .and_then(|place| store(fixed, to, place, &op.data, Self::rank_of(to)));
                     self.notify(to, News::Memory);
                 }
                 self.answer_later(
                     fixed,
                     id,
-                    Flight {
-                        cargo: Cargo::Write(op),
-                        ..flight
+                    Transfer {
+                        payload: Payload::Write(op),
+                        ..transfer
                     },
                 );
             }
-            Cargo::Ask(mut op) => {
+            Payload::ReadRequest(mut op) => {
                 let len = op.local.len as usize;
                 let mut data = vec![0; len];
-                op.outcome = (self.far_end(fixed, to, &op, false))
+                op.outcome = (self.remote_place(fixed, to, &op, false))
                     .and_then(|place| load(fixed, to, place, &mut data, Self::rank_of(to)));
                 if op.outcome.is_err() {
                     data.clear();
                 }
                 op.data = data.into();
                 op.paged = false;
-                let back = Flight {
+                let back = Transfer {
                     from: to,
                     to: from,
                     bytes: op.data.len(),
-                    cargo: Cargo::Answer(op),
+                    payload: Payload::ReadResponse(op),
                 };
-                self.flights.insert(id, back);
+                self.transfers.insert(id, back);
                 self.launch(fixed, id);
             }
-            Cargo::Answer(op) => {
+            Payload::ReadResponse(op) => {
                 let own = Self::rank_of(to);
                 let outcome = op.outcome.and_then(|()| {
                     self.ranks[to].still_open(to, op.local_key)?;
@@ -126,16 +126,16 @@ impl State {
     /// Brings in the pages that the data is to land in, where the NIC pages; whether that takes
     /// time.
     fn page_in(&mut self, fixed: &Fixed, id: u64) -> bool {
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(transfer) = self.transfers.get_mut(&id) else {
             return false;
         };
-        let to = flight.to;
-        let place = match &mut flight.cargo {
-            Cargo::Write(op) if !op.paged => {
+        let to = transfer.to;
+        let place = match &mut transfer.payload {
+            Payload::Write(op) if !op.paged => {
                 op.paged = true;
                 op.anywhere
             }
-            Cargo::Answer(op) if !op.paged && op.local_key == Key::ANY => {
+            Payload::ReadResponse(op) if !op.paged && op.local_key == Key::ANY => {
                 op.paged = true;
                 Some(op.local)
             }
@@ -150,7 +150,7 @@ impl State {
     }
 
     /// The memory of `owner` that an operation is after.
-    fn far_end(
+    fn remote_place(
         &self,
         fixed: &Fixed,
         owner: usize,
@@ -170,19 +170,19 @@ impl State {
     }
 
     /// The target's NIC tells the initiator's how a write ended.
-    fn answer_later(&mut self, fixed: &Fixed, id: u64, flight: Flight) {
+    fn answer_later(&mut self, fixed: &Fixed, id: u64, transfer: Transfer) {
         let profile = &fixed.profile;
         let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
-        self.flights.insert(id, flight);
+        self.transfers.insert(id, transfer);
         self.events.at(time, Event::Acked(id));
     }
 
     /// The initiator of a write hears how it ended.
     pub(crate) fn acked(&mut self, id: u64) {
-        if let Some(flight) = self.flights.remove(&id)
-            && let Cargo::Write(op) = flight.cargo
+        if let Some(transfer) = self.transfers.remove(&id)
+            && let Payload::Write(op) = transfer.payload
         {
-            self.complete(flight.from, id, op.outcome);
+            self.complete(transfer.from, id, op.outcome);
         }
     }
 
@@ -192,30 +192,32 @@ impl State {
     }
 
     /// Ends the transfers from and to a rank whose part is over.
-    pub(crate) fn end_flights(&mut self, rank: usize) {
-        let mut ids: Vec<u64> = (self.flights.iter())
-            .filter(|(_, flight)| flight.from == rank || flight.to == rank)
+    pub(crate) fn end_transfers(&mut self, rank: usize) {
+        let mut ids: Vec<u64> = (self.transfers.iter())
+            .filter(|(_, transfer)| transfer.from == rank || transfer.to == rank)
             .map(|(id, _)| *id)
             .collect();
         ids.sort_unstable();
         for id in ids {
-            let Some(flight) = self.flights.get(&id) else {
+            let Some(transfer) = self.transfers.get(&id) else {
                 continue;
             };
             let lost = Error::PeerLost(Self::rank_of(rank));
-            match flight.cargo {
+            match transfer.payload {
                 // What it sent before is delivered.
-                Cargo::Request(_) | Cargo::Reply(_) if flight.from == rank => continue,
-                Cargo::Request(_) => self.token_back(flight.from),
-                Cargo::Reply(_) => {}
+                Payload::Request(_) | Payload::Reply(_) if transfer.from == rank => continue,
+                Payload::Request(_) => self.token_back(transfer.from),
+                Payload::Reply(_) => {}
                 // Its own data left with it; nothing comes back to its memory.
-                Cargo::Write(_) if flight.from == rank && flight.to != rank => continue,
+                Payload::Write(_) if transfer.from == rank && transfer.to != rank => continue,
                 // Whoever began it hears of its end, that rank itself included: a handle may outlive
                 // the job, and waits for nothing else.
-                Cargo::Write(_) | Cargo::Ask(_) => self.complete(flight.from, id, Err(lost)),
-                Cargo::Answer(_) => self.complete(flight.to, id, Err(lost)),
+                Payload::Write(_) | Payload::ReadRequest(_) => {
+                    self.complete(transfer.from, id, Err(lost))
+                }
+                Payload::ReadResponse(_) => self.complete(transfer.to, id, Err(lost)),
             }
-            self.flights.remove(&id);
+            self.transfers.remove(&id);
         }
     }
 }

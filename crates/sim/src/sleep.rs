@@ -40,7 +40,7 @@ impl Sim {
             actor: call.id(),
         };
         let is_ready = call.outside(&mut *ready);
-        if !is_ready && !call.is_told() {
+        if !is_ready && !call.is_ended() {
             call.rest(until);
         }
         std::mem::forget(tidy);

@@ -10,7 +10,7 @@ use crate::{
     event::{Event, Queue},
     memory::Segment,
     message::{Item, Pair},
-    nic::{Flight, Nic},
+    nic::{Nic, Transfer},
     options::Statistics,
     paging::PageTable,
     registry::Registry,
@@ -100,8 +100,8 @@ pub(crate) struct State {
     pub(crate) events: Queue,
     pub(crate) turns: Turns,
     pub(crate) ranks: Vec<RankState>,
-    pub(crate) flights: FxHashMap<u64, Flight>,
-    pub(crate) next_flight: u64,
+    pub(crate) transfers: FxHashMap<u64, Transfer>,
+    pub(crate) next_transfer: u64,
     pub(crate) random: Random,
     pub(crate) digest: u64,
 }
@@ -115,8 +115,8 @@ impl State {
             ranks: (0..ranks)
                 .map(|rank| RankState::new(rank, profile))
                 .collect(),
-            flights: FxHashMap::default(),
-            next_flight: 1,
+            transfers: FxHashMap::default(),
+            next_transfer: 1,
             random: Random::new(seed),
             digest: 0,
         }
@@ -187,11 +187,11 @@ impl State {
         let [kind, name] = event.words();
         self.digest = mix(self.digest ^ mix(time ^ kind << 56) ^ name);
         match event {
-            Event::Start(flight) => self.launch(fixed, flight),
+            Event::Start(transfer) => self.launch(fixed, transfer),
             Event::Packet(packet) => self.arrive(fixed, packet),
-            Event::Landed(flight) => self.land(fixed, flight),
-            Event::Local(flight) => self.left_source(flight),
-            Event::Acked(flight) => self.acked(flight),
+            Event::Landed(transfer) => self.land(fixed, transfer),
+            Event::Local(transfer) => self.left_source(transfer),
+            Event::Acked(transfer) => self.acked(transfer),
             Event::Token(rank) => self.token_back(rank as usize),
             Event::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
             Event::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
@@ -217,7 +217,7 @@ impl State {
         self.turns.came(rank);
         self.ranks[rank].registry.clear();
         self.ranks[rank].statistics.registered = 0;
-        self.end_flights(rank);
+        self.end_transfers(rank);
         for peer in 0..self.ranks.len() {
             if !self.ranks[peer].pairs.is_empty() {
                 self.forget_replies(peer, rank);

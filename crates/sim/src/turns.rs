@@ -121,7 +121,7 @@ pub(crate) struct Actor {
     pub(crate) seat: Arc<Seat>,
     pub(crate) clock: Time,
     pub(crate) phase: Phase,
-    /// Its waits, one within the other, and whether news of each came.
+    /// Its waits, one within the other, and whether news that ends it has come.
     pub(crate) waits: Vec<(Wait, bool)>,
     /// Tells a wait from later ones, for timers.
     pub(crate) number: u64,
@@ -314,9 +314,9 @@ impl Turns {
             let id = self.of_rank[rank][n];
             let actor = &mut self.actors[id];
             let mut ends = false;
-            for (wait, told) in &mut actor.waits {
+            for (wait, ended) in &mut actor.waits {
                 ends = news.ends(*wait);
-                *told |= ends;
+                *ended |= ends;
             }
             if ends && actor.phase == Phase::Waiting {
                 let clock = actor.clock.max(time);

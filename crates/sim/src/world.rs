@@ -27,6 +27,8 @@ const MAX_ARGS: usize = 16;
 /// The machine of a job: every rank is a [`Sim`] of it, driven by threads of this process.
 pub struct World {
     pub(crate) fixed: Fixed,
+    /// Under a lock of std, which allocates nothing: who waits for it depends on real time, and
+    /// nothing that a rank allocates may.
     state: Mutex<State>,
     /// Tells worlds apart in what threads remember.
     pub(crate) id: u64,

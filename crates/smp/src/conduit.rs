@@ -299,7 +299,7 @@ impl Membership for Smp {
 
 impl Sleep for Smp {
     fn wake_word(&self, peer: Rank) -> Option<&WakeWord> {
-        self.shared.doors.get(peer.index())
+        self.shared.notify_words.get(peer.index())
     }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
@@ -324,7 +324,7 @@ impl Sleep for Smp {
             timeout
         };
         notify::sleep(
-            &shared.doors[shared.rank.index()].bits,
+            &shared.notify_words[shared.rank.index()].bits,
             armed,
             timeout,
             room,
@@ -336,11 +336,11 @@ impl Sleep for Smp {
     }
 
     fn notify(&self, peer: Rank) {
-        notify::store(&self.shared.doors[peer.index()].bits);
+        notify::store(&self.shared.notify_words[peer.index()].bits);
     }
 
     fn wake(&self, peer: Rank) {
-        notify::wake(&self.shared.doors[peer.index()].bits);
+        notify::wake(&self.shared.notify_words[peer.index()].bits);
     }
 }
 

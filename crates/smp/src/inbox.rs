@@ -71,7 +71,7 @@ impl Back {
             });
             // Who fell asleep before did not ask to be told of room, and who polls here may be
             // about to compute.
-            notify::wake(&shared.doors[shared.rank.index()].bits);
+            notify::wake(&shared.notify_words[shared.rank.index()].bits);
         }
     }
 

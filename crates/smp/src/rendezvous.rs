@@ -32,10 +32,10 @@ use crate::calls::{Call, Callee, Invitation};
 /// Datagrams that are looked at between two looks at the clock and at who died.
 const TURN: usize = 256;
 
-/// The door at which the file is handed out.
+/// The socket at which the file is handed out.
 pub(crate) struct Host(Callee);
 
-/// Opens the door.
+/// Opens the socket.
 pub(crate) fn open() -> Result<(Host, Invitation), Error> {
     let (callee, invitation) = Callee::open()?;
     Ok((Host(callee), invitation))

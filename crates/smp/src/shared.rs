@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// The segments, by rank.
     pub(crate) windows: Vec<Window>,
     /// The notify words, by rank.
-    pub(crate) doors: Vec<WakeWord>,
+    pub(crate) notify_words: Vec<WakeWord>,
     /// The wake words of the conduit on top, by rank; none where there is none.
     pub(crate) wake_words: Vec<Word32>,
     /// The blocks in the shared file, by rank.
@@ -116,7 +116,7 @@ impl Shared {
             windows: (0..ranks)
                 .map(|rank| mapping.window(shape.segment(rank), shape.segment as usize))
                 .collect(),
-            doors: (0..ranks)
+            notify_words: (0..ranks)
                 .map(|rank| {
                     Ok(WakeWord {
                         bits: word(rank, block::NOTIFY)?,
@@ -261,7 +261,7 @@ impl Shared {
     pub(crate) fn gone(&self, peer: Rank) {
         self.buried[peer.index()].store(true, Release);
         self.end(peer, standing::LOST);
-        notify::wake(&self.doors[self.rank.index()].bits);
+        notify::wake(&self.notify_words[self.rank.index()].bits);
         self.wake_upon(self.rank);
     }
 
@@ -288,8 +288,8 @@ impl Shared {
 
     /// Wakes every sleeper of every rank, those of a conduit on top, too: some rank's standing has changed.
     pub(crate) fn wake_all(&self) {
-        for (rank, door) in self.doors.iter().enumerate() {
-            notify::wake(&door.bits);
+        for (rank, notify_word) in self.notify_words.iter().enumerate() {
+            notify::wake(&notify_word.bits);
             self.wake_upon(Rank(rank as u32));
         }
     }
@@ -346,12 +346,12 @@ impl Shared {
     /// Called when messages were taken out of a ring of `peer`.
     #[inline]
     pub(crate) fn notify_room(&self, peer: Rank) {
-        notify::room(&self.doors[peer.index()].bits);
+        notify::room(&self.notify_words[peer.index()].bits);
     }
 
     #[inline]
     pub(crate) fn notify(&self, peer: Rank) {
-        notify::message(&self.doors[peer.index()].bits);
+        notify::message(&self.notify_words[peer.index()].bits);
     }
 
     pub(crate) fn by_kernel(&self, peer: Rank) -> bool {

@@ -150,12 +150,12 @@ fn dies_early(child: &mut Child, victim: Rank) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Joins while strangers are at the door.
+/// Joins while strangers send to the socket.
 fn besieged(child: &mut Child) -> ExitCode {
     let me = child.rank();
     let mut besiegers = None;
     let hook = |fences| {
-        // Rank 0 is at the door by now, and waits.
+        // Rank 0 has opened the socket by now, and waits.
         if me == 1 && fences == 1 {
             besiegers = Some(Strangers::start());
         }

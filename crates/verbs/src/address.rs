@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use hydrant_conduit::Atomicity;
 
-/// A rank's card, in the launcher's key-value space.
+/// A rank's address, in the launcher's key-value space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct EndpointAddress {

@@ -53,14 +53,14 @@ pub struct Bare {
     /// The buffers for messages: one to send from, then those to receive into.
     messages: Buffer,
     sent: u32,
-    peer: Option<Card>,
+    peer: Option<EndAddress>,
     nic: Arc<Nic>,
 }
 
 /// What an end tells the other.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Card {
+struct EndAddress {
     address: EndpointAddress,
     pair: u32,
     rkey: u32,
@@ -77,8 +77,8 @@ pub enum Direction {
 }
 
 impl Bare {
-    /// Words of a [`card`](Self::card).
-    pub const CARD: usize = size_of::<Card>() / size_of::<u64>();
+    /// Words of a [`address`](Self::address).
+    pub const ADDRESS_WORDS: usize = size_of::<EndAddress>() / size_of::<u64>();
 
     /// An end with so many bytes of registered memory on each side of its operations, on the
     /// device that a rank of this number uses.
@@ -118,8 +118,8 @@ impl Bare {
     }
 
     /// What the other end is to be told.
-    pub fn card(&self) -> [u64; Self::CARD] {
-        let far = self.memory.at(self.half, self.half);
+    pub fn address(&self) -> [u64; Self::ADDRESS_WORDS] {
+        let exposed = self.memory.at(self.half, self.half);
         let port = &self.nic.port;
         let address = EndpointAddress {
             gid: port.gid,
@@ -128,28 +128,28 @@ impl Bare {
             reads: self.nic.limits.reads_answered.into(),
             ..EndpointAddress::zeroed()
         };
-        bytemuck::cast(Card {
+        bytemuck::cast(EndAddress {
             address,
             pair: self.pair.number,
             rkey: self.memory.rkey(),
-            addr: far.expose_provenance() as u64,
+            addr: exposed.expose_provenance() as u64,
         })
     }
 
-    /// Connects to the end whose card this is. Nothing may be asked of it before that has done
+    /// Connects to the end whose address this is. Nothing may be asked of it before that has done
     /// the same.
     ///
     /// # Errors
     /// What the device says.
-    pub fn connect(&mut self, card: [u64; Self::CARD]) -> io::Result<()> {
-        let card: Card = bytemuck::cast(card);
+    pub fn connect(&mut self, end: [u64; Self::ADDRESS_WORDS]) -> io::Result<()> {
+        let end: EndAddress = bytemuck::cast(end);
         self.pair.connect(&Connect {
-            address: &card.address,
-            number: card.pair,
+            address: &end.address,
+            number: end.pair,
             psn: FIRST_PSN,
             timeout: ACK_TIMEOUT,
         })?;
-        self.peer = Some(card);
+        self.peer = Some(end);
         Ok(())
     }
 

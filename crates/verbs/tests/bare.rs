@@ -12,7 +12,7 @@ fn pair(bytes: usize) -> Option<[Bare; 2]> {
     }
     let open = || Bare::open(&Options::default(), 0, bytes).expect("an RDMA device");
     let mut ends = [open(), open()];
-    let [one, other] = ends.each_ref().map(Bare::card);
+    let [one, other] = ends.each_ref().map(Bare::address);
     ends[0].connect(other).expect("a peer");
     ends[1].connect(one).expect("a peer");
     Some(ends)

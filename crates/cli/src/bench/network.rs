@@ -28,19 +28,19 @@ pub(crate) fn connect(job: &Job) -> hydrant::Result<Option<RefCell<Bare>>> {
         gid_index: settings.gid_index,
         ..Options::default()
     };
-    let cards = job.alloc::<u64>(Bare::CARD)?;
+    let addresses = job.alloc::<u64>(Bare::ADDRESS_WORDS)?;
     let mut bare = None;
     if peer != job.rank() {
         let open = Bare::open(&options, job.rank().0, LARGEST).map_err(BenchError::Network)?;
-        cards.put(peer, 0, &open.card())?;
+        addresses.put(peer, 0, &open.address())?;
         bare = Some(open);
     }
     job.barrier()?;
     if let Some(bare) = &mut bare {
-        let mut card = [0; Bare::CARD];
-        cards.local()?.read(0, &mut card)?;
-        bare.connect(card).map_err(BenchError::Network)?;
+        let mut address = [0; Bare::ADDRESS_WORDS];
+        addresses.local()?.read(0, &mut address)?;
+        bare.connect(address).map_err(BenchError::Network)?;
     }
-    job.free(cards)?;
+    job.free(addresses)?;
     Ok(bare.map(RefCell::new))
 }

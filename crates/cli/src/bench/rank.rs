@@ -104,11 +104,11 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
     }
     let ensemble = ensemble(job, args)?;
     match args.suite {
-        Suite::Rma if ensemble.registered => cases::far::run(&ensemble),
+        Suite::Rma if ensemble.registered => cases::registered::run(&ensemble),
         Suite::Rma => cases::rma::run(&ensemble),
         Suite::Am => cases::am::run(&ensemble),
         Suite::Crowd => cases::am::crowd(&ensemble),
-        Suite::Atomics if ensemble.registered => cases::atomics::far(&ensemble),
+        Suite::Atomics if ensemble.registered => cases::atomics::unmapped(&ensemble),
         Suite::Atomics => cases::atomics::run(&ensemble),
         Suite::Barrier => cases::barrier::run(&ensemble),
         Suite::Collectives => cases::collectives::run(&ensemble),

@@ -122,15 +122,15 @@ pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
          tenth of the wire's time at any size, which chunks copied under the transfer do not pay. \
          The profile's packets of 64 KB are not the reason: with 4 KB zero copy never wins",
     );
-    let near = series_lead(pipelined, zero)
+    let lead = series_lead(pipelined, zero)
         .last()
         .copied()
         .unwrap_or(f64::NAN);
     part.expect(
         "the pipeline is almost as good as zero copy for large ones",
         "almost as good",
-        format!("{:.0} % of it", near * 100.0),
-        near >= 0.75,
+        format!("{:.0} % of it", lead * 100.0),
+        lead >= 0.75,
         "three chunks of a message's payload are under way at once in ours; the paper's chunks \
          adapt up to a buffer of 400 KB",
     );

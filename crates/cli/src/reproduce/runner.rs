@@ -1,14 +1,12 @@
 //! Runs experiments side by side, as many as there are cores; each is a world of its own.
 
 use std::path::Path;
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::part::Part;
 use super::{EXPERIMENTS, Experiment, ReproduceError, Scope};
@@ -64,19 +62,14 @@ pub(crate) fn run(wanted: &[&Experiment], quick: bool, out: &Path) -> Vec<Outcom
                         part,
                         took: begin.elapsed(),
                     };
-                    outcomes
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(outcome);
+                    outcomes.lock().push(outcome);
                     bar.0.inc(1);
                 }
             });
         }
     });
     bar.0.finish_and_clear();
-    let mut outcomes = outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut outcomes = outcomes.into_inner();
     outcomes.sort_by_key(|outcome| place(outcome.id));
     outcomes
 }

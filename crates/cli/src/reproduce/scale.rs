@@ -58,11 +58,11 @@ fn one(
     setup.pause = Duration::from_micros(100);
     setup.borrowing = borrowing;
     setup.adaptive_victims = adaptive_victims;
-    let mut told = Duration::ZERO;
+    let mut reported = Duration::ZERO;
     let begin = std::time::Instant::now();
     let outcome = scale::run(profile, &setup, &mut |part| {
-        if begin.elapsed() > told + Duration::from_millis(500) {
-            told = begin.elapsed();
+        if begin.elapsed() > reported + Duration::from_millis(500) {
+            reported = begin.elapsed();
             scope.doing(format!(
                 "{traffic}, {ranks} ranks, {name}: {:.0} %",
                 part * 100.0

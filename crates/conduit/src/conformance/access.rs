@@ -79,11 +79,11 @@ fn lengths(fixture: &dyn Fixture, place: Place) {
                 .fill(0, arena.window.len(), len as u8)
                 .expect("in bounds");
             me.meet(log);
-            let flights: Vec<_> = pieces()
+            let transfers: Vec<_> = pieces()
                 .map(|at| me.post_write(me.right(), beyond(to, at), &data(me.rank(), at)))
                 .collect();
-            for flight in flights {
-                me.land(log, flight.expect("within the arena"))
+            for transfer in transfers {
+                me.land(log, transfer.expect("within the arena"))
                     .expect("within the arena");
             }
             me.meet(log);

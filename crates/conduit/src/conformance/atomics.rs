@@ -57,12 +57,12 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// An operation under way, and the word of its result, which is lost if that is not waited for.
-struct Flight {
+struct Transfer {
     posted: Posted,
     was: &'static mut u64,
 }
 
-impl Flight {
+impl Transfer {
     fn begin(me: &Member<'_>, peer: Rank, word: Remote, operation: Atomic) -> Result<Self, Error> {
         let was = Box::leak(Box::new(0xdead));
         // SAFETY: the word of the result is never given back.
@@ -96,7 +96,7 @@ fn change(
     word: Remote,
     operation: Atomic,
 ) -> Result<u64, Error> {
-    Flight::begin(me, peer, word, operation)?.end(me, log)
+    Transfer::begin(me, peer, word, operation)?.end(me, log)
 }
 
 fn results(fixture: &dyn Fixture) {
@@ -140,14 +140,14 @@ fn sums(fixture: &dyn Fixture) {
         let mut seen = Vec::new();
         for round in 0..rounds {
             // All words of all ranks, several at once.
-            let flights: Vec<_> = (me.ranks())
+            let transfers: Vec<_> = (me.ranks())
                 .map(|peer| {
                     let word = beyond(words[peer.index()], 8);
-                    Flight::begin(me, peer, word, Atomic::Add(round + 1)).expect("in bounds")
+                    Transfer::begin(me, peer, word, Atomic::Add(round + 1)).expect("in bounds")
                 })
                 .collect();
-            for flight in flights {
-                flight.end(me, log).expect("in bounds");
+            for transfer in transfers {
+                transfer.end(me, log).expect("in bounds");
             }
             seen.push(change(me, log, Rank(0), words[0], Atomic::Add(1)).expect("in bounds"));
         }
@@ -195,9 +195,9 @@ fn threads(fixture: &dyn Fixture) {
                     let _alarm = me.alarm();
                     for _ in 0..rounds {
                         let word = words[me.rank().index()];
-                        let flight = Flight::begin(me, me.rank(), word, Atomic::Add(1));
-                        let flight = flight.expect("in bounds");
-                        assert_eq!(flight.ticket(), None, "to oneself it is done on return");
+                        let transfer = Transfer::begin(me, me.rank(), word, Atomic::Add(1));
+                        let transfer = transfer.expect("in bounds");
+                        assert_eq!(transfer.ticket(), None, "to oneself it is done on return");
                     }
                 });
             }
@@ -250,13 +250,13 @@ fn refused(fixture: &dyn Fixture) {
             ];
             for (number, place) in places.into_iter().enumerate() {
                 // Some before, some after, all under way at once.
-                let begin = |at| Flight::begin(me, peer, at, Atomic::Add(1));
+                let begin = |at| Transfer::begin(me, peer, at, Atomic::Add(1));
                 let before = [begin(word), begin(word)];
                 let bad = begin(place);
                 let after = [begin(word), begin(word)];
-                for flight in before.into_iter().chain(after) {
-                    let flight = flight.expect("in bounds");
-                    flight.end(me, log).expect("in bounds");
+                for transfer in before.into_iter().chain(after) {
+                    let transfer = transfer.expect("in bounds");
+                    transfer.end(me, log).expect("in bounds");
                     fine += u64::from(peer == me.right());
                 }
                 match (bad.and_then(|bad| bad.end(me, log)), number) {

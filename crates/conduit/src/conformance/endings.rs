@@ -169,22 +169,22 @@ fn pending(fixture: &dyn Fixture) {
                 me.meet_deaf();
                 return;
             }
-            let mut flights = Vec::new();
+            let mut transfers = Vec::new();
             for _ in 0..10 {
-                flights.push(
+                transfers.push(
                     me.post_write(Rank(1), to, &[1; 1 << 16])
                         .expect("within the extent"),
                 );
                 if me.reads() {
-                    flights.push(
+                    transfers.push(
                         me.post_read(Rank(1), to, 1 << 16)
                             .expect("within the extent"),
                     );
                 }
             }
             me.meet_deaf();
-            for flight in flights {
-                match me.land(log, flight) {
+            for transfer in transfers {
+                match me.land(log, transfer) {
                     Ok(_) => {}
                     lost => is_lost(lost, Rank(1)),
                 }

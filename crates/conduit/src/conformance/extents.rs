@@ -1,13 +1,12 @@
 //! Keys: what they open, and that they end.
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     thread,
     time::Instant,
 };
+
+use parking_lot::Mutex;
 
 use crate::{Error, Key, Rank, Remote, Standing, Window};
 
@@ -346,7 +345,7 @@ fn hammer(fixture: &dyn Fixture) {
                 let window = Window::private(LEN);
                 let lent = Lent::new(me.conduit, window).expect("room for an extent");
                 let before = landed.load(SeqCst);
-                *published.lock().expect("no panic inside") = Some(lent.remote());
+                *published.lock() = Some(lent.remote());
                 me.until(log, "the others to touch the extent", |_| {
                     landed.load(SeqCst) > before
                 });
@@ -367,7 +366,7 @@ fn hammer(fixture: &dyn Fixture) {
             over.store(1, SeqCst);
         } else {
             while over.load(SeqCst) == 0 {
-                let remote = *published.lock().expect("no panic inside");
+                let remote = *published.lock();
                 me.conduit.poll(log);
                 let Some(remote) = remote else {
                     continue;
@@ -465,10 +464,10 @@ fn write_until_refused(me: &Member<'_>, to: Remote, len: usize, over: &AtomicBoo
     let log = &mut Log::new();
     let data = vec![1; len];
     for _ in 0..4 {
-        let Ok(flight) = me.post_write(Rank(0), to, &data) else {
+        let Ok(transfer) = me.post_write(Rank(0), to, &data) else {
             return;
         };
-        if let Some(ticket) = flight.ticket() {
+        if let Some(ticket) = transfer.ticket() {
             me.until(log, "the end of a write", |log| {
                 over.load(SeqCst) || log.outcome(ticket).is_some()
             });

@@ -7,7 +7,7 @@ use crate::{Message, Rank, Sent};
 use super::{
     Check, Fixture,
     log::{Got, Log},
-    messages::Parcel,
+    messages::OwnedMessage,
     pattern,
     team::{Member, each},
 };
@@ -48,20 +48,20 @@ fn full(fixture: &dyn Fixture) {
             me.linger(log);
             assert_eq!(log.requests.len() as u64, sent);
             for (n, got) in (0..).zip(&log.requests) {
-                let parcel = Parcel::new(me, Rank(0), n);
+                let owned = OwnedMessage::new(me, Rank(0), n);
                 assert_eq!(
                     *got,
-                    Got::expected(Rank(0), &parcel.message()),
+                    Got::expected(Rank(0), &owned.message()),
                     "message {n}"
                 );
             }
         } else {
             let mut sent = 0;
             let mut send = || {
-                let parcel = Parcel::new(me, Rank(0), sent);
+                let owned = OwnedMessage::new(me, Rank(0), sent);
                 let taken = me
                     .conduit
-                    .send(Rank(1), &parcel.message())
+                    .send(Rank(1), &owned.message())
                     .expect("within the limits");
                 sent += u64::from(taken == Sent::Yes);
                 taken
@@ -257,9 +257,9 @@ fn long(fixture: &dyn Fixture) {
                 panic!("{error}");
             }
         }
-        fn short(from: Rank, n: u64) -> Parcel {
+        fn short(from: Rank, n: u64) -> OwnedMessage {
             let word = pattern::mix(n ^ u64::from(from.0) << 40);
-            Parcel {
+            OwnedMessage {
                 kind: (word % 12) as u8,
                 tag: (word >> 8) as u16,
                 args: vec![word; (n % 5) as usize],

@@ -155,7 +155,7 @@ pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
 }
 
 /// A one-sided operation and its buffer.
-pub(super) struct Flight<'a> {
+pub(super) struct Transfer<'a> {
     conduit: &'a dyn Conduit,
     buffer: Vec<u8>,
     /// Where in the buffer the data begins: odd places are tried too.
@@ -165,7 +165,7 @@ pub(super) struct Flight<'a> {
     posted: Option<Posted>,
 }
 
-impl<'a> Flight<'a> {
+impl<'a> Transfer<'a> {
     /// For an operation under `remote`: where that is an extent, so is the buffer.
     fn new(
         conduit: &'a dyn Conduit,
@@ -174,7 +174,7 @@ impl<'a> Flight<'a> {
         lead: usize,
         permission: Permission,
     ) -> Result<Self, Error> {
-        let mut flight = Self {
+        let mut transfer = Self {
             conduit,
             buffer,
             lead,
@@ -182,12 +182,12 @@ impl<'a> Flight<'a> {
             posted: None,
         };
         if conduit.caps().registration.is_some() && remote != Key::ANY {
-            let local = &mut flight.buffer[lead..];
-            // SAFETY: no peer is told the key; the flight deregisters it before its buffer goes.
+            let local = &mut transfer.buffer[lead..];
+            // SAFETY: no peer is told the key; the transfer deregisters it before its buffer goes.
             let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), permission)? };
-            flight.key = Some(key);
+            transfer.key = Some(key);
         }
-        Ok(flight)
+        Ok(transfer)
     }
 
     fn local_key(&self) -> Key {
@@ -217,7 +217,7 @@ impl<'a> Flight<'a> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for Transfer<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take()
             && self.conduit.deregister(key).is_err()
@@ -251,7 +251,7 @@ impl<'a> Member<'a> {
         peer: Rank,
         to: Remote,
         data: &[u8],
-    ) -> Result<Flight<'a>, Error> {
+    ) -> Result<Transfer<'a>, Error> {
         self.post_write_as(peer, to, data, false)
     }
 
@@ -262,23 +262,23 @@ impl<'a> Member<'a> {
         to: Remote,
         data: &[u8],
         waits: bool,
-    ) -> Result<Flight<'a>, Error> {
+    ) -> Result<Transfer<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut flight = Flight::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
-        let key = flight.local_key();
-        let addr = flight.buffer[lead..].as_mut_ptr();
+        let mut transfer = Transfer::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
+        let key = transfer.local_key();
+        let addr = transfer.buffer[lead..].as_mut_ptr();
         let from = Local { addr, key };
         let access = Access {
             waits,
             ..Access::put(peer, to, from, data.len())
         };
-        // SAFETY: 1. a flight keeps its buffer until it landed, or for ever.
+        // SAFETY: 1. a transfer keeps its buffer until it landed, or for ever.
         //         2. The memory at an address of a peer is a window of a test, or such that cannot
         //            be written to.
-        flight.posted = Some(unsafe { self.conduit.post(&access)? });
-        Ok(flight)
+        transfer.posted = Some(unsafe { self.conduit.post(&access)? });
+        Ok(transfer)
     }
 
     /// Begins a read of `len` bytes.
@@ -287,7 +287,7 @@ impl<'a> Member<'a> {
         peer: Rank,
         from: Remote,
         len: usize,
-    ) -> Result<Flight<'a>, Error> {
+    ) -> Result<Transfer<'a>, Error> {
         self.post_read_as(peer, from, len, false)
     }
 
@@ -298,31 +298,32 @@ impl<'a> Member<'a> {
         from: Remote,
         len: usize,
         waits: bool,
-    ) -> Result<Flight<'a>, Error> {
+    ) -> Result<Transfer<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
-        let mut flight = Flight::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
-        let key = flight.local_key();
-        let addr = flight.buffer[lead..].as_mut_ptr();
+        let mut transfer =
+            Transfer::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
+        let key = transfer.local_key();
+        let addr = transfer.buffer[lead..].as_mut_ptr();
         let to = Local { addr, key };
         let access = Access {
             waits,
             ..Access::get(peer, from, to, len)
         };
         // SAFETY: 1. as above; nobody else uses the buffer. 2. It is no put.
-        flight.posted = Some(unsafe { self.conduit.post(&access)? });
-        Ok(flight)
+        transfer.posted = Some(unsafe { self.conduit.post(&access)? });
+        Ok(transfer)
     }
 
     /// Waits for the end of an operation: what was written or read.
-    pub(super) fn land(&self, log: &mut Log<'_>, flight: Flight<'_>) -> Result<Vec<u8>, Error> {
-        if let Some(ticket) = flight.ticket() {
+    pub(super) fn land(&self, log: &mut Log<'_>, transfer: Transfer<'_>) -> Result<Vec<u8>, Error> {
+        if let Some(ticket) = transfer.ticket() {
             self.until(log, "a one-sided operation", |log| {
                 log.outcome(ticket).is_some()
             });
             log.outcome(ticket).expect("just seen")?;
         }
-        Ok(flight.data())
+        Ok(transfer.data())
     }
 
     pub(super) fn put(
@@ -332,8 +333,8 @@ impl<'a> Member<'a> {
         to: Remote,
         data: &[u8],
     ) -> Result<(), Error> {
-        let flight = self.post_write(peer, to, data)?;
-        self.land(log, flight).map(drop)
+        let transfer = self.post_write(peer, to, data)?;
+        self.land(log, transfer).map(drop)
     }
 
     pub(super) fn get(
@@ -343,8 +344,8 @@ impl<'a> Member<'a> {
         from: Remote,
         len: usize,
     ) -> Result<Vec<u8>, Error> {
-        let flight = self.post_read(peer, from, len)?;
-        self.land(log, flight)
+        let transfer = self.post_read(peer, from, len)?;
+        self.land(log, transfer)
     }
 }
 

@@ -39,14 +39,14 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// A message's parts, owned.
-pub(super) struct Parcel {
+pub(super) struct OwnedMessage {
     pub(super) kind: u8,
     pub(super) tag: u16,
     pub(super) args: Vec<u64>,
     pub(super) payload: Vec<u8>,
 }
 
-impl Parcel {
+impl OwnedMessage {
     /// Number `n` from `rank`, of a size that follows from both.
     pub(super) fn new(me: &Member<'_>, rank: Rank, n: u64) -> Self {
         let caps = me.conduit.caps();
@@ -81,30 +81,30 @@ impl Parcel {
     }
 }
 
-/// Sends parcels to the right, and compares what comes from the left.
-fn pass(fixture: &dyn Fixture, parcels: impl Fn(&Member<'_>) -> Vec<Parcel> + Sync) {
+/// Sends messages to the right, and compares what comes from the left.
+fn pass(fixture: &dyn Fixture, messages: impl Fn(&Member<'_>) -> Vec<OwnedMessage> + Sync) {
     for ranks in [1, 2] {
         each(fixture, ranks, |me| {
             let log = &mut Log::new();
-            let parcels = parcels(me);
-            for parcel in &parcels {
-                me.send(log, me.right(), &parcel.message());
+            let messages = messages(me);
+            for owned in &messages {
+                me.send(log, me.right(), &owned.message());
             }
             me.until(log, "every message", |log| {
-                log.requests.len() >= parcels.len()
+                log.requests.len() >= messages.len()
             });
             me.meet(log);
             me.linger(log);
-            for (n, (got, parcel)) in log.requests.iter().zip(&parcels).enumerate() {
+            for (n, (got, owned)) in log.requests.iter().zip(&messages).enumerate() {
                 assert_eq!(
                     *got,
-                    Got::expected(me.left(), &parcel.message()),
+                    Got::expected(me.left(), &owned.message()),
                     "message {n}"
                 );
             }
             assert_eq!(
                 log.requests.len(),
-                parcels.len(),
+                messages.len(),
                 "more arrived than was sent"
             );
             assert!(log.replies.is_empty() && log.malformed.is_empty());
@@ -124,7 +124,7 @@ fn sizes(fixture: &dyn Fixture) {
                 } else {
                     n % (caps.max_args + 1)..=n % (caps.max_args + 1)
                 };
-                counts.map(move |args| Parcel::sized((n * 64 + args) as u64, args, len))
+                counts.map(move |args| OwnedMessage::sized((n * 64 + args) as u64, args, len))
             })
             .collect()
     });
@@ -133,11 +133,11 @@ fn sizes(fixture: &dyn Fixture) {
 fn kinds(fixture: &dyn Fixture) {
     pass(fixture, |me| {
         let most = me.conduit.caps().max_args;
-        let mut parcels = Vec::new();
+        let mut messages = Vec::new();
         for kind in 0..Message::KINDS {
             for tag in [0, 1, 255, 256, 0x8000, u16::MAX] {
                 for word in [0, 1, u64::MAX] {
-                    parcels.push(Parcel {
+                    messages.push(OwnedMessage {
                         kind,
                         tag,
                         args: vec![word; most],
@@ -146,7 +146,7 @@ fn kinds(fixture: &dyn Fixture) {
                 }
             }
         }
-        parcels
+        messages
     });
 }
 
@@ -202,7 +202,11 @@ fn replies(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::echoing();
         for n in 0..MANY {
-            me.send(log, me.right(), &Parcel::new(me, me.rank(), n).message());
+            me.send(
+                log,
+                me.right(),
+                &OwnedMessage::new(me, me.rank(), n).message(),
+            );
         }
         me.until(log, "every reply", |log| log.replies.len() as u64 >= MANY);
         me.meet(log);
@@ -212,8 +216,8 @@ fn replies(fixture: &dyn Fixture) {
             (MANY as usize, MANY as usize)
         );
         for n in 0..MANY {
-            let mine = Parcel::new(me, me.rank(), n);
-            let theirs = Parcel::new(me, me.left(), n);
+            let mine = OwnedMessage::new(me, me.rank(), n);
+            let theirs = OwnedMessage::new(me, me.left(), n);
             assert_eq!(
                 log.replies[n as usize],
                 Got::expected(me.right(), &mine.message())

@@ -7,7 +7,7 @@ use crate::{Message, Rank, Ticket};
 use super::{
     Check, Fixture,
     log::Log,
-    memory::{Arena, Flight, Place, beyond},
+    memory::{Arena, Place, Transfer, beyond},
     pattern::{self, assert_same},
     team::{Member, each},
 };
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-const FLIGHTS: usize = 24;
+const TRANSFERS: usize = 24;
 
 /// Begins writes to and reads from all peers without polling: the places that were read
 /// hold `old`. `watched`: some of them are watched for their end.
@@ -50,11 +50,11 @@ fn launch<'a>(
     arena: &Arena<'_>,
     len: usize,
     watched: bool,
-) -> (Vec<Flight<'a>>, Vec<Flight<'a>>) {
+) -> (Vec<Transfer<'a>>, Vec<Transfer<'a>>) {
     let remotes = arena.publish(me, log);
     let mut writes = Vec::new();
     let mut reads = Vec::new();
-    for number in 0..FLIGHTS {
+    for number in 0..TRANSFERS {
         for peer in me.ranks() {
             let at = (number * me.conduit.size() as usize + me.rank().index()) * len;
             let to = beyond(remotes[peer.index()], at);
@@ -62,7 +62,7 @@ fn launch<'a>(
             let watch = watched && number % 3 == 2;
             let write = me.post_write_as(peer, to, &data, watch);
             writes.push(write.expect("within the arena"));
-            let from = beyond(remotes[peer.index()], FLIGHTS * 3 * len);
+            let from = beyond(remotes[peer.index()], TRANSFERS * 3 * len);
             if me.reads() {
                 let read = me.post_read_as(peer, from, len, watch);
                 reads.push(read.expect("within the arena"));
@@ -80,15 +80,15 @@ fn seed(from: Rank, to: Rank, number: usize) -> u64 {
 /// messages, where there are any.
 fn arena<'a>(me: &Member<'a>, place: Place) -> (Arena<'a>, usize) {
     let len = (2 * me.conduit.caps().max_payload + 3).min(5000);
-    let arena = Arena::new(me.conduit, place, (FLIGHTS * 3 + 1) * len);
-    (arena.window.fill(FLIGHTS * 3 * len, len, 0xc4)).expect("in bounds");
+    let arena = Arena::new(me.conduit, place, (TRANSFERS * 3 + 1) * len);
+    (arena.window.fill(TRANSFERS * 3 * len, len, 0xc4)).expect("in bounds");
     (arena, len)
 }
 
 /// Fails unless what all ranks launched is in the arena.
 fn check(me: &Member<'_>, arena: &Arena<'_>, len: usize) {
     let bytes = arena.bytes();
-    for number in 0..FLIGHTS {
+    for number in 0..TRANSFERS {
         for from in me.ranks() {
             let at = (number * 3 + from.index()) * len;
             let expected = pattern::bytes(seed(from, me.rank(), number), len);
@@ -108,7 +108,7 @@ fn tickets(fixture: &dyn Fixture) {
             let (arena, len) = arena(me, place);
             let (writes, reads) = launch(me, log, &arena, len, false);
             let tickets: Vec<Ticket> = (writes.iter().chain(&reads))
-                .filter_map(|flight| flight.ticket())
+                .filter_map(|transfer| transfer.ticket())
                 .collect();
             let distinct: HashSet<Ticket> = tickets.iter().copied().collect();
             assert_eq!(
@@ -116,8 +116,8 @@ fn tickets(fixture: &dyn Fixture) {
                 tickets.len(),
                 "{place:?}: a ticket was given twice"
             );
-            for flight in writes.into_iter().chain(reads) {
-                me.land(log, flight).expect("within the arena");
+            for transfer in writes.into_iter().chain(reads) {
+                me.land(log, transfer).expect("within the arena");
             }
             me.meet(log);
             check(me, &arena, len);
@@ -132,8 +132,8 @@ fn once(fixture: &dyn Fixture, watched: bool) {
             let log = &mut Order::default();
             let (arena, len) = arena(me, place);
             let (writes, reads) = launch(me, &mut Log::new(), &arena, len, watched);
-            let written: Vec<Ticket> = writes.iter().filter_map(Flight::ticket).collect();
-            let read: Vec<Ticket> = reads.iter().filter_map(Flight::ticket).collect();
+            let written: Vec<Ticket> = writes.iter().filter_map(Transfer::ticket).collect();
+            let read: Vec<Ticket> = reads.iter().filter_map(Transfer::ticket).collect();
             let all = written.len() + read.len();
             me.until(log, "all operations", |log| log.complete.len() >= all);
             me.meet(log);
@@ -164,14 +164,14 @@ fn once(fixture: &dyn Fixture, watched: bool) {
                 !log.late,
                 "{place:?}: local completion after the remote one"
             );
-            for flight in reads {
+            for transfer in reads {
                 let data = me
-                    .land(&mut log.landed(), flight)
+                    .land(&mut log.landed(), transfer)
                     .expect("within the arena");
                 assert_same(&data, &vec![0xc4; len], format_args!("read, {place:?}"));
             }
-            for flight in writes {
-                me.land(&mut log.landed(), flight)
+            for transfer in writes {
+                me.land(&mut log.landed(), transfer)
                     .expect("within the arena");
             }
             check(me, &arena, len);
@@ -188,9 +188,9 @@ fn behind_messages(fixture: &dyn Fixture) {
             let log = &mut Log::new();
             let (arena, len) = arena(me, place);
             let remotes = arena.publish(me, log);
-            let mut flights = Vec::new();
+            let mut transfers = Vec::new();
             let mut sent = 0;
-            for number in 0..FLIGHTS {
+            for number in 0..TRANSFERS {
                 let before = (number * 7 % 12) as u64;
                 for peer in me.ranks() {
                     for next in sent..sent + before {
@@ -207,13 +207,13 @@ fn behind_messages(fixture: &dyn Fixture) {
                     let to = beyond(remotes[peer.index()], at);
                     let data = pattern::bytes(seed(me.rank(), peer, number), len);
                     let write = me.post_write_as(peer, to, &data, true);
-                    flights.push(write.expect("within the arena"));
+                    transfers.push(write.expect("within the arena"));
                 }
                 sent += before;
             }
-            let pending: HashSet<Ticket> = flights.iter().filter_map(Flight::ticket).collect();
-            for flight in flights {
-                me.land(log, flight).expect("within the arena");
+            let pending: HashSet<Ticket> = transfers.iter().filter_map(Transfer::ticket).collect();
+            for transfer in transfers {
+                me.land(log, transfer).expect("within the arena");
             }
             let all = me.conduit.size() as usize * sent as usize;
             me.until(log, "all messages", |log| log.requests.len() >= all);
@@ -281,30 +281,30 @@ fn frees(fixture: &dyn Fixture) {
         for place in Place::of(me.conduit) {
             let (arena, len) = arena(me, place);
             let (mut writes, reads) = launch(me, log, &arena, len, false);
-            for flight in &mut writes {
-                if flight.ticket().is_none() {
-                    flight.scribble();
+            for transfer in &mut writes {
+                if transfer.ticket().is_none() {
+                    transfer.scribble();
                 }
             }
-            let mut told = 0;
-            let last = |log: &Log<'_>, flight: &Flight<'_>| {
-                flight
+            let mut seen = 0;
+            let last = |log: &Log<'_>, transfer: &Transfer<'_>| {
+                transfer
                     .ticket()
                     .is_none_or(|ticket| log.outcome(ticket).is_some())
             };
             me.until(log, "all writes", |log| {
-                for ticket in &log.local[told..] {
-                    for flight in &mut writes {
-                        if flight.ticket() == Some(*ticket) {
-                            flight.scribble();
+                for ticket in &log.local[seen..] {
+                    for transfer in &mut writes {
+                        if transfer.ticket() == Some(*ticket) {
+                            transfer.scribble();
                         }
                     }
                 }
-                told = log.local.len();
-                writes.iter().all(|flight| last(log, flight))
+                seen = log.local.len();
+                writes.iter().all(|transfer| last(log, transfer))
             });
-            for flight in writes.into_iter().chain(reads) {
-                me.land(log, flight).expect("within the arena");
+            for transfer in writes.into_iter().chain(reads) {
+                me.land(log, transfer).expect("within the arena");
             }
             me.meet(log);
             check(me, &arena, len);

@@ -194,9 +194,9 @@ fn range(fixture: &dyn Fixture) {
                         len: bytes,
                         extent,
                     }) => {
-                        let told = (peer, at, bytes, extent);
+                        let answered = (peer, at, bytes, extent);
                         let asked = (me.rank(), offset as u64, len as u64, segment as u64);
-                        assert_eq!(told, asked);
+                        assert_eq!(answered, asked);
                     }
                     other => panic!("{len} bytes at {offset}: {other:?}"),
                 }

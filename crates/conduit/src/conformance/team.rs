@@ -4,12 +4,14 @@ use std::{
     any::Any,
     panic,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Conduit, Message, Rank, Sent, Sink, Sleeper};
 
@@ -259,7 +261,7 @@ impl<'a> Member<'a> {
     }
 
     fn meeting(&self) -> MutexGuard<'_, Meeting> {
-        (self.team.meeting.lock()).unwrap_or_else(PoisonError::into_inner)
+        self.team.meeting.lock()
     }
 }
 

@@ -1,13 +1,12 @@
 //! All calls may come from any thread.
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
 
@@ -50,7 +49,7 @@ impl Sink for Common<'_> {
     fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
         let numbers = [delivery.args[0], delivery.args[1]];
         assert_eq!(delivery.payload, numbers[1].to_le_bytes());
-        self.0.lock().expect("no panic inside").push(numbers);
+        self.0.lock().push(numbers);
     }
     fn reply(&mut self, delivery: Delivery<'_>) {
         panic!("nobody sent {delivery:?}");
@@ -80,7 +79,7 @@ fn send(fixture: &dyn Fixture) {
     let arrived = Mutex::new(Vec::new());
     each(fixture, 2, |me| {
         let all = (THREADS * MANY) as usize;
-        let done = || arrived.lock().expect("no panic inside").len() >= all;
+        let done = || arrived.lock().len() >= all;
         thread::scope(|scope| {
             for number in 0..THREADS {
                 let (arrived, done) = (&arrived, &done);
@@ -97,7 +96,7 @@ fn send(fixture: &dyn Fixture) {
         });
         me.meet(&mut Log::new());
     });
-    let arrived = arrived.into_inner().expect("no panic inside");
+    let arrived = arrived.into_inner();
     for thread in 0..THREADS {
         let of_thread: Vec<u64> = (arrived.iter())
             .filter_map(|[from, n]| (*from == thread).then_some(*n))
@@ -120,41 +119,40 @@ fn access(fixture: &dyn Fixture) {
         let seed = |writer: Rank, number: usize, round| {
             (number * 100 + round) as u64 * 2 + u64::from(writer.0)
         };
-        let flights = Mutex::new(Vec::new());
+        let transfers = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for number in 0..THREADS {
-                let (flights, done) = (&flights, &done);
+                let (transfers, done) = (&transfers, &done);
                 scope.spawn(move || {
                     let _alarm = me.alarm();
                     for round in 0..20 {
                         let data = pattern::bytes(seed(me.rank(), number, round), PART);
                         let to = beyond(to, number * PART);
-                        let flight = me
+                        let transfer = me
                             .post_write(me.right(), to, &data)
                             .expect("within the extent");
-                        if let Some(ticket) = flight.ticket() {
+                        if let Some(ticket) = transfer.ticket() {
                             // The rank's first thread polls for all.
                             let since = Instant::now();
-                            let ended = |flights: &Mutex<Vec<Ticket>>| {
-                                flights.lock().expect("no panic inside").contains(&ticket)
-                            };
-                            while !ended(flights) {
+                            let ended =
+                                |transfers: &Mutex<Vec<Ticket>>| transfers.lock().contains(&ticket);
+                            while !ended(transfers) {
                                 me.hope("a write of another thread", since);
                                 me.breathe();
                             }
                             let mut log = Log::new();
                             log.ended.push((ticket, Ok(())));
-                            me.land(&mut log, flight).expect("just seen");
+                            me.land(&mut log, transfer).expect("just seen");
                         }
                     }
                     done.fetch_add(1, SeqCst);
                 });
             }
             me.until(log, "the threads", |log| {
-                let mut flights = flights.lock().expect("no panic inside");
+                let mut transfers = transfers.lock();
                 for (ticket, outcome) in log.ended.drain(..) {
                     outcome.expect("within the extent");
-                    flights.push(ticket);
+                    transfers.push(ticket);
                 }
                 done.load(SeqCst) == 2 * THREADS
             });
@@ -225,7 +223,7 @@ fn wait(fixture: &dyn Fixture) {
     const MANY: u64 = 2000;
     let arrived = Mutex::new(Vec::new());
     each(fixture, 2, |me| {
-        let count = || arrived.lock().expect("no panic inside").len() as u64;
+        let count = || arrived.lock().len() as u64;
         let look = || {
             if me.conduit.poll(&mut Common(&arrived)) > 0 {
                 me.conduit.wake(me.rank());
@@ -255,7 +253,7 @@ fn wait(fixture: &dyn Fixture) {
         }
         me.meet(&mut Log::new());
     });
-    let arrived = arrived.into_inner().expect("no panic inside");
+    let arrived = arrived.into_inner();
     assert!(arrived.iter().map(|[_, n]| *n).eq(0..MANY), "{arrived:?}");
 }
 
@@ -347,9 +345,9 @@ fn hand_over(fixture: &dyn Fixture) {
                 me.send(&mut slow(), me.right(), &message);
                 wait_for(&requests, round, "a message");
                 let before = ended.load(SeqCst);
-                let flight = me.post_write(me.right(), to, &[round as u8; 64]);
-                let flight = flight.expect("within the arena");
-                if flight.ticket().is_some() {
+                let transfer = me.post_write(me.right(), to, &[round as u8; 64]);
+                let transfer = transfer.expect("within the arena");
+                if transfer.ticket().is_some() {
                     wait_for(&ended, before + 1, "the end of a write");
                 }
             }

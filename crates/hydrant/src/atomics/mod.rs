@@ -161,13 +161,13 @@ float!(f64, AtomicU64, atomic_u64, Float64);
 
 impl<T: Pod + sealed::Sealed> Symmetric<T> {
     /// Does something to the word of an element and returns what it was: `act` where it is
-    /// mapped, `far` where its owner must.
+    /// mapped, `request` where its owner must.
     #[inline(always)]
     pub(crate) fn on_word(
         &self,
         rank: Rank,
         index: usize,
-        far: (Verb, [T; 2]),
+        request: (Verb, [T; 2]),
         act: impl FnOnce(&T::Word) -> T,
     ) -> Result<T> {
         let block = self.block();
@@ -177,7 +177,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
         match word {
             Some(word) => Ok(act(word)),
-            None => self.ask(rank, offset, far),
+            None => self.ask(rank, offset, request),
         }
     }
 
@@ -187,10 +187,10 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         &self,
         rank: Rank,
         index: usize,
-        far: (Verb, [T; 2]),
+        request: (Verb, [T; 2]),
         act: impl FnOnce(&T::Word) -> T,
     ) -> Result<T> {
-        let old = self.on_word(rank, index, far, act)?;
+        let old = self.on_word(rank, index, request, act)?;
         self.block().touched(rank);
         Ok(old)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Team,
-    agree::Cargo,
+    agree::Piggyback,
     header::{Header, Operation},
     team::{IDLE, Turn},
 };
@@ -41,6 +41,6 @@ impl Affair<'_> {
     /// Waits until every member has come so far.
     pub(crate) fn barrier(&self) -> Result<()> {
         let header = Header::new(self.operation);
-        self.team.agree(header, Ok(()), Cargo::Nothing)
+        self.team.agree(header, Ok(()), Piggyback::Nothing)
     }
 }

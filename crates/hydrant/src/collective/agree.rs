@@ -7,7 +7,7 @@
 //! see it passes it on, and all know at the end.
 //!
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
-//! the sequence number: the one told two agreements ago has been read, for its reader has
+//! the sequence number: the one written two agreements ago has been read, for its reader has
 //! since entered the next.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use hydrant_conduit::Line;
 
 use super::{
-    far::Flag,
     header::Header,
     layout::{AGREED, SMALL},
     peer::Outlet,
+    stores::Flag,
     team::{Team, outside},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What rides on the agreement.
-pub(super) enum Cargo<'a> {
+pub(super) enum Piggyback<'a> {
     Nothing,
     /// A block of `each` bytes from every member. Mine is first; at the end that of the
     /// member p places after me is at place p.
@@ -43,7 +43,7 @@ pub(super) enum Cargo<'a> {
     },
 }
 
-impl Cargo<'_> {
+impl Piggyback<'_> {
     /// Whether a block from each of `members` can ride.
     pub(super) fn fits(members: usize, each: usize) -> bool {
         // No message carries more than half of the blocks.
@@ -55,9 +55,9 @@ impl Cargo<'_> {
     #[inline]
     fn outgoing(&self, reach: usize, members: usize) -> &[u8] {
         match self {
-            Cargo::Nothing => &[],
-            Cargo::Blocks { all, each } => &all[..reach.min(members - reach) * each],
-            Cargo::Spread { data, distance } => {
+            Piggyback::Nothing => &[],
+            Piggyback::Blocks { all, each } => &all[..reach.min(members - reach) * each],
+            Piggyback::Spread { data, distance } => {
                 if *distance < reach && distance + reach < members {
                     data
                 } else {
@@ -71,11 +71,11 @@ impl Cargo<'_> {
     #[inline]
     fn incoming(&mut self, reach: usize, members: usize) -> &mut [u8] {
         match self {
-            Cargo::Nothing => &mut [],
-            Cargo::Blocks { all, each } => {
+            Piggyback::Nothing => &mut [],
+            Piggyback::Blocks { all, each } => {
                 &mut all[reach * *each..][..reach.min(members - reach) * *each]
             }
-            Cargo::Spread { data, distance } => {
+            Piggyback::Spread { data, distance } => {
                 if (reach..2 * reach).contains(distance) {
                     data
                 } else {
@@ -131,7 +131,7 @@ impl Verdict {
         }
     }
 
-    /// Takes in what `from` told. Whether all is well so far.
+    /// Takes in what `from` sent. Whether all is well so far.
     #[inline]
     fn hear(&mut self, line: &Line, from: Rank) -> bool {
         let words = |at: usize| Header([at, at + 1, at + 2].map(|at| line[at].load(Relaxed)));
@@ -177,7 +177,7 @@ impl Verdict {
 }
 
 impl Team {
-    /// Agrees with the other members on a collective, with cargo. `checked` is what this
+    /// Agrees with the other members on a collective, with what rides on it. `checked` is what this
     /// member found about its own arguments; it is returned if all agree.
     ///
     /// # Errors
@@ -186,15 +186,15 @@ impl Team {
         &self,
         header: Header,
         checked: Result<R>,
-        cargo: Cargo<'_>,
+        piggyback: Piggyback<'_>,
     ) -> Result<R> {
-        let (header, cargo) = match &checked {
-            Ok(_) => (header, cargo),
+        let (header, piggyback) = match &checked {
+            Ok(_) => (header, piggyback),
             // Taking part keeps the members in step.
-            Err(_) => (header.refused(), Cargo::Nothing),
+            Err(_) => (header.refused(), Piggyback::Nothing),
         };
         let sequence = self.begin();
-        let outcome = self.rounds_from(0, sequence, Verdict::new(header), cargo);
+        let outcome = self.rounds_from(0, sequence, Verdict::new(header), piggyback);
         // One's own error says more than that the others differ.
         let checked = checked?;
         outcome.map(|()| checked)
@@ -209,56 +209,58 @@ impl Team {
         sequence
     }
 
-    /// The rounds of an agreement from `first` on; that one may have been told already.
+    /// The rounds of an agreement; this member has sent its messages of those before `first`.
     #[inline]
     pub(super) fn rounds_from(
         &self,
-        told: usize,
+        first: usize,
         sequence: u64,
         mut verdict: Verdict,
-        mut cargo: Cargo<'_>,
+        mut piggyback: Piggyback<'_>,
     ) -> Result<()> {
         let (parity, members) = ((sequence & 1) as usize, self.members.len());
         for (number, round) in self.rounds.iter().enumerate() {
-            if number >= told {
-                self.tell(number, sequence, &verdict, &cargo)?;
+            if number >= first {
+                self.tell(number, sequence, &verdict, &piggyback)?;
             }
             let line = &round.hear[parity];
             if line[0].load(Acquire) != sequence {
-                self.until_told(sequence, || line[0].load(Acquire) == sequence)?;
+                self.until_arrived(sequence, || line[0].load(Acquire) == sequence)?;
             }
             if verdict.hear(line, self.members[round.from]) {
-                let incoming = cargo.incoming(1 << number, members);
+                let incoming = piggyback.incoming(1 << number, members);
                 if !incoming.is_empty() {
-                    round.cargo_in[parity].read(0, incoming).map_err(outside)?;
+                    round.piggyback_in[parity]
+                        .read(0, incoming)
+                        .map_err(outside)?;
                 }
             }
         }
         self.ledger[AGREED].store(sequence, Release);
         if verdict.odd.is_some() {
-            self.tell_of_odds(sequence);
+            self.report_mismatch(sequence);
         }
         verdict.result(self.progress.rank)
     }
 
-    /// Waits until `told`, in the agreement of this number.
+    /// Waits until `arrived`, in the agreement of this number.
     ///
-    /// A member that has agreed and ended since, in good order or not, has told all it had
-    /// to tell. Any other that ended is missing, to this member or to one that would tell it.
+    /// A member that has agreed and ended since, in good order or not, has sent all it had
+    /// to send. Any other that ended is missing, to this member or to one that waits for it.
     #[inline]
-    fn until_told(&self, sequence: u64, mut told: impl FnMut() -> bool) -> Result<()> {
-        match self.until(&mut told) {
-            Err(Error::PeerLost(rank)) => self.until_told_without(rank, sequence, told),
+    fn until_arrived(&self, sequence: u64, mut arrived: impl FnMut() -> bool) -> Result<()> {
+        match self.until(&mut arrived) {
+            Err(Error::PeerLost(rank)) => self.until_arrived_without(rank, sequence, arrived),
             other => other,
         }
     }
 
     #[cold]
-    fn until_told_without(
+    fn until_arrived_without(
         &self,
         mut lost: Rank,
         sequence: u64,
-        mut told: impl FnMut() -> bool,
+        mut arrived: impl FnMut() -> bool,
     ) -> Result<()> {
         let mut needed = self.members.clone();
         loop {
@@ -270,7 +272,10 @@ impl Team {
                 return Err(Error::PeerLost(lost));
             }
             needed.retain(|rank| *rank != lost);
-            match self.progress.wait(On::Ranks(&needed), For::Flag, &mut told) {
+            match self
+                .progress
+                .wait(On::Ranks(&needed), For::Flag, &mut arrived)
+            {
                 Err(Error::PeerLost(rank)) => lost = rank,
                 other => return other,
             }
@@ -284,30 +289,30 @@ impl Team {
         number: usize,
         sequence: u64,
         verdict: &Verdict,
-        cargo: &Cargo<'_>,
+        piggyback: &Piggyback<'_>,
     ) -> Result<()> {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
         let outgoing = match verdict.odd {
-            None => cargo.outgoing(1 << number, self.members.len()),
+            None => piggyback.outgoing(1 << number, self.members.len()),
             Some(_) => &[],
         };
         match &round.out[parity] {
-            Outlet::Mapped { line, cargo } => {
+            Outlet::Mapped { line, piggyback } => {
                 if !outgoing.is_empty() {
-                    cargo.write(0, outgoing).map_err(outside)?;
+                    piggyback.write(0, outgoing).map_err(outside)?;
                 }
                 verdict.tell(line, sequence);
                 self.touched(round.to);
                 Ok(())
             }
-            Outlet::Far { line, cargo } => {
+            Outlet::Unmapped { line, piggyback } => {
                 let (words, said) = verdict.words();
                 let flag = Flag {
                     at: *line,
                     value: sequence,
                     beside: &words[..said],
                 };
-                self.store_far(round.to, *cargo, outgoing, flag)
+                self.store_by_message(round.to, *piggyback, outgoing, flag)
             }
         }
     }

@@ -1,9 +1,9 @@
 //! All-gather, by Bruck's algorithm (Bruck et al., 1997, section 3).
 
 use super::{
-    agree::Cargo,
+    agree::Piggyback,
+    channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
-    lane::{Inbound, Outbound, shift},
     team::{IDLE, Team},
 };
 use crate::{Error, Pod, Result};
@@ -51,13 +51,13 @@ impl Team {
             self.agree(
                 header,
                 checked,
-                Cargo::Blocks {
+                Piggyback::Blocks {
                     all: bytes_mut(&mut all),
                     each,
                 },
             )?;
         } else {
-            self.agree(header, checked, Cargo::Nothing)?;
+            self.agree(header, checked, Piggyback::Nothing)?;
             self.stream_blocks(bytes_mut(&mut all), each)?;
         }
         // Mine is first.
@@ -67,20 +67,20 @@ impl Team {
 
     /// Whether a block of so many bytes from each member can ride on the agreement.
     pub(super) fn fits(&self, each: usize) -> bool {
-        Cargo::fits(self.members.len(), each)
+        Piggyback::fits(self.members.len(), each)
     }
 
-    /// The rounds of the agreement once more, through lanes.
+    /// The rounds of the agreement once more, through channels.
     fn stream_blocks(&self, all: &mut [u8], each: usize) -> Result<()> {
         let (size, epoch) = (self.members.len(), self.epochs(1));
-        let lanes = (self.rounds.iter().enumerate())
-            .map(|(lane, round)| Inbound::open(self, lane, round.from, epoch))
+        let channels = (self.rounds.iter().enumerate())
+            .map(|(channel, round)| Inbound::open(self, channel, round.from, epoch))
             .collect::<Result<Vec<_>>>()?;
-        for (lane, (inbound, round)) in lanes.into_iter().zip(&self.rounds).enumerate() {
-            let reach = 1 << lane;
+        for (channel, (inbound, round)) in channels.into_iter().zip(&self.rounds).enumerate() {
+            let reach = 1 << channel;
             let (have, rest) = all.split_at_mut(reach * each);
             let bytes = reach.min(size - reach) * each;
-            let outbound = Outbound::new(self, lane, round.to, epoch)?;
+            let outbound = Outbound::new(self, channel, round.to, epoch)?;
             shift(outbound, &have[..bytes], inbound, &mut rest[..bytes])?;
         }
         Ok(())

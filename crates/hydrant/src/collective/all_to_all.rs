@@ -1,7 +1,7 @@
 //! All-to-all, even and uneven.
 
 use super::{
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     header::{Header, Operation},
     team::{IDLE, Team},
@@ -62,7 +62,7 @@ impl Team {
             .map(|count| self.buffer(usize::try_from(count).ok()))
             .collect::<Result<Vec<Vec<T>>>>();
         // Nobody sends before all have room.
-        let mut results = self.agree(header, results, Cargo::Nothing)?;
+        let mut results = self.agree(header, results, Piggyback::Nothing)?;
         let mut into: Vec<_> = results.iter_mut().map(|part| bytes_mut(part)).collect();
         self.exchange(|member| bytes(&parts[member]), &mut into)?;
         Ok(results)
@@ -86,7 +86,7 @@ impl Team {
         }
         let checked =
             (checked.and_then(|()| sized::<T>())).and_then(|()| self.buffer(Some(parts.len())));
-        let mut result = self.agree(header, checked, Cargo::Nothing)?;
+        let mut result = self.agree(header, checked, Piggyback::Nothing)?;
         let mut into: Vec<_> = result.chunks_mut(part).map(bytes_mut).collect();
         self.exchange(|member| bytes(&parts[member * part..][..part]), &mut into)?;
         debug_assert_eq!(into.len(), size);

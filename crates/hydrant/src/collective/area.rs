@@ -5,14 +5,12 @@
 //! dropped the team: each counts itself off in every member's piece and touches none of them
 //! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
 
-use std::{
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Acquire},
-};
+use std::{mem, sync::atomic::Ordering::Acquire};
 
 use hydrant_conduit::Line;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{far, layout::DROPPED};
+use super::{layout::DROPPED, stores};
 use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SYSTEM};
 
 /// The system area of this rank's segment.
@@ -23,10 +21,10 @@ pub(super) struct Area {
 struct State {
     heap: Heap,
     retired: Vec<Retired>,
-    /// Members, by rank, to be told that this one is done with a team, and the word to count in.
-    untold: Vec<(Rank, usize)>,
-    /// Members that were told lately.
-    told: Vec<Rank>,
+    /// Members, by rank, at which this one has yet to count itself off, and the word to count in.
+    uncounted: Vec<(Rank, usize)>,
+    /// Members at which it lately counted itself off, by messages that they may not have handled.
+    counted: Vec<Rank>,
 }
 
 /// A piece of the area.
@@ -58,8 +56,8 @@ impl Area {
             state: Mutex::new(State {
                 heap: Heap::new(SYSTEM),
                 retired: Vec::new(),
-                untold: Vec::new(),
-                told: Vec::new(),
+                uncounted: Vec::new(),
+                counted: Vec::new(),
             }),
         }
     }
@@ -108,30 +106,32 @@ impl Area {
     /// room for the message, before the next split.
     pub(super) fn count_off(&self, progress: &Progress, rank: Rank, at: usize) {
         let mut state = self.state();
-        if far::try_count(progress, rank, at) {
-            state.told.push(rank);
+        if stores::try_count(progress, rank, at) {
+            state.counted.push(rank);
         } else {
-            state.untold.push((rank, at));
+            state.uncounted.push((rank, at));
         }
     }
 
     /// Whatever this rank has dropped, each of `members` knows when this returns.
     pub(super) fn settle(&self, progress: &Progress, members: &[Rank]) -> Result<()> {
-        let untold = mem::take(&mut self.state().untold);
-        for (rank, at) in untold {
-            unless_lost(far::count(progress, rank, at))?;
-            self.state().told.push(rank);
+        let uncounted = mem::take(&mut self.state().uncounted);
+        for (rank, at) in uncounted {
+            unless_lost(stores::count(progress, rank, at))?;
+            self.state().counted.push(rank);
         }
-        let mut told: Vec<Rank> = {
-            let told = &mut self.state().told;
-            told.extract_if(.., |rank| members.contains(rank)).collect()
+        let mut counted: Vec<Rank> = {
+            let counted = &mut self.state().counted;
+            counted
+                .extract_if(.., |rank| members.contains(rank))
+                .collect()
         };
-        told.sort_unstable();
-        told.dedup();
-        (told.into_iter()).try_for_each(|rank| unless_lost(progress.wait_handled(rank)))
+        counted.sort_unstable();
+        counted.dedup();
+        (counted.into_iter()).try_for_each(|rank| unless_lost(progress.wait_handled(rank)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

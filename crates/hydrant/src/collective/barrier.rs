@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    agree::{Cargo, Verdict},
+    agree::{Piggyback, Verdict},
     header::{Header, Operation},
     team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
 };
@@ -35,14 +35,14 @@ impl Team {
     /// The barrier at the end of a job, which fits no other.
     pub(crate) fn end(&self) -> Result<()> {
         let _turn = self.enter(Operation::End.name(), IDLE)?;
-        self.agree(Header::new(Operation::End), Ok(()), Cargo::Nothing)
+        self.agree(Header::new(Operation::End), Ok(()), Piggyback::Nothing)
     }
 
     #[inline]
     fn barrier_as(&self, what: &'static str, name: Option<u64>) -> Result<()> {
         let _turn = self.enter(what, IDLE)?;
         let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-        self.rounds_from(0, self.begin(), verdict, Cargo::Nothing)
+        self.rounds_from(0, self.begin(), verdict, Piggyback::Nothing)
     }
 
     /// Says that this member has come to a barrier, and returns. [`wait`](Self::wait) is to
@@ -56,7 +56,7 @@ impl Team {
         self.notified.store(name.unwrap_or(0), Relaxed);
         if !self.rounds.is_empty() {
             let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-            self.tell(0, sequence, &verdict, &Cargo::Nothing)?;
+            self.tell(0, sequence, &verdict, &Piggyback::Nothing)?;
         }
         turn.after = match name {
             Some(_) => NOTIFIED_BY_NAME,
@@ -81,7 +81,7 @@ impl Team {
         let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
         let own = self.progress.rank;
         let verdict = Verdict::new(Header::barrier(notified, own));
-        self.rounds_from(1, self.sequence.load(Relaxed), verdict, Cargo::Nothing)?;
+        self.rounds_from(1, self.sequence.load(Relaxed), verdict, Piggyback::Nothing)?;
         match (notified, name) {
             (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {
                 operation: "barrier",

@@ -1,7 +1,7 @@
 //! Broadcast.
 
 use super::{
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes_mut, sized},
     header::{Header, Operation},
     layout::SMALL,
@@ -30,7 +30,7 @@ impl Team {
     /// Agrees, and brings the root's bytes to all.
     fn spread(&self, header: Header, root: Result<usize>, data: &mut [u8]) -> Result<()> {
         if data.len() > SMALL {
-            let root = self.agree(header, root, Cargo::Nothing)?;
+            let root = self.agree(header, root, Piggyback::Nothing)?;
             return self.stream_down(root, data);
         }
         // Not to be changed unless all agree.
@@ -53,6 +53,6 @@ impl Team {
         let distance = root
             .as_ref()
             .map_or(0, |root| (root + size - self.me) % size);
-        self.agree(header, root, Cargo::Spread { data, distance })
+        self.agree(header, root, Piggyback::Spread { data, distance })
     }
 }

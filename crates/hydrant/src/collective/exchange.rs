@@ -2,7 +2,7 @@
 //! from the one s places before it. No member is a bottleneck, and every byte travels once.
 
 use super::{
-    lane::{Inbound, Outbound, shift},
+    channel::{Inbound, Outbound, shift},
     team::Team,
 };
 use crate::Result;
@@ -19,11 +19,11 @@ impl Team {
         let epoch = self.epochs(size);
         into[me].copy_from_slice(block(me));
         let before = |step| (me + size - step) % size;
-        // Steps take turns on two lanes, so that the next sender need not wait to be let in.
-        let lane = |step: usize| (step - 1) % 2;
+        // Steps take turns on two channels, so that the next sender need not wait to be let in.
+        let channel = |step: usize| (step - 1) % 2;
         let open = |step: usize| {
             (step < size)
-                .then(|| Inbound::open(self, lane(step), before(step), epoch + step as u64))
+                .then(|| Inbound::open(self, channel(step), before(step), epoch + step as u64))
                 .transpose()
         };
         let mut next = open(1)?;
@@ -32,7 +32,7 @@ impl Team {
                 break;
             };
             let to = (me + step) % size;
-            let outbound = Outbound::new(self, lane(step), to, epoch + step as u64)?;
+            let outbound = Outbound::new(self, channel(step), to, epoch + step as u64)?;
             shift(outbound, block(to), inbound, into[before(step)])?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Gather.
 
 use super::{
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     header::{Header, Operation},
     team::{IDLE, Team},
@@ -37,7 +37,7 @@ impl Team {
             };
             Ok((root, self.buffer(all)?))
         });
-        let (root, mut all) = self.agree(header, checked, Cargo::Nothing)?;
+        let (root, mut all) = self.agree(header, checked, Piggyback::Nothing)?;
         let mut blocks: Vec<_> = bytes_mut(&mut all).chunks_mut(each).collect();
         self.stream_up(root, bytes(mine), |_| each, &mut blocks)?;
         Ok(at_root.then_some(all))

@@ -3,18 +3,18 @@
 //! ```text
 //! 0          ledger: what the owner tells of itself, and who is done with the piece
 //! lines      of the agreement: [parity][round], written by the member that precedes in the round
-//! flags      one a lane: chunks filled, written by the lane's sender
-//! credits    one a member: chunks that I may send it, and the last agreement whose members it
-//!            found at odds, both written by it
-//! cargo      what rides on the agreement: [parity][round]
-//! slots      of the lanes: [lane][slot]
+//! flags      one a channel: chunks filled, written by the channel's sender
+//! credits    one a member: chunks that I may send it, and the last agreement in
+//!            which it found a mismatch, both written by it
+//! piggyback  what rides on the agreement: [parity][round]
+//! slots      of the channels: [channel][slot]
 //! ```
 
 /// Bytes that ride on a message of the agreement.
 pub(super) const SMALL: usize = 4096;
-/// Bytes of a chunk in a lane.
+/// Bytes of a chunk in a channel.
 pub(super) const CHUNK: usize = 16 << 10;
-/// Chunks that a lane holds.
+/// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;
 
 /// Words that one side spins on stand alone: two lines, for processors that fetch the
@@ -46,8 +46,8 @@ impl Layout {
         ALONE + (parity * self.rounds + round) * ALONE
     }
 
-    pub(super) fn flag(&self, lane: usize) -> usize {
-        self.line(2, 0) + lane * ALONE
+    pub(super) fn flag(&self, channel: usize) -> usize {
+        self.line(2, 0) + channel * ALONE
     }
 
     pub(super) fn credit(&self, member: usize) -> usize {
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     /// In the line of a member's credit.
-    pub(super) fn odds(&self, member: usize) -> usize {
+    pub(super) fn mismatch(&self, member: usize) -> usize {
         self.credit(member) + size_of::<u64>()
     }
 
@@ -64,12 +64,12 @@ impl Layout {
         self.credit(self.members)
     }
 
-    pub(super) fn cargo(&self, parity: usize, round: usize) -> usize {
+    pub(super) fn piggyback(&self, parity: usize, round: usize) -> usize {
         self.control().next_multiple_of(SMALL) + (parity * self.rounds + round) * SMALL
     }
 
-    pub(super) fn slot(&self, lane: usize, slot: usize) -> usize {
-        self.cargo(2, 0) + (lane * SLOTS + slot) * CHUNK
+    pub(super) fn slot(&self, channel: usize, slot: usize) -> usize {
+        self.piggyback(2, 0) + (channel * SLOTS + slot) * CHUNK
     }
 
     /// Bytes in all.
@@ -91,7 +91,7 @@ mod tests {
             for round in 0..layout.rounds {
                 for parity in 0..2 {
                     parts.push((layout.line(parity, round), ALONE));
-                    parts.push((layout.cargo(parity, round), SMALL));
+                    parts.push((layout.piggyback(parity, round), SMALL));
                 }
                 parts.push((layout.flag(round), ALONE));
                 parts.extend((0..SLOTS).map(|slot| (layout.slot(round, slot), CHUNK)));

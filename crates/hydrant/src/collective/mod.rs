@@ -8,12 +8,12 @@
 //!    all called the same. A barrier is that and no more.
 //! 2. **Data.** What is small rides on the agreement and is there when it ends: the blocks
 //!    of all members by Bruck's algorithm, or one member's by spreading. What is not goes
-//!    in chunks through [lanes](self::lane) with flow control: along a binomial [tree]
+//!    in chunks through [channels](self::channel) with flow control: along a binomial [tree]
 //!    (broadcast, gather, scatter), by Bruck's rounds (all-gather) or by [pairwise
 //!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
 //!    its slice of the elements for all).
 //!
-//! Scratch that is not mapped here is stored to by [messages](far) instead, and the rest is the
+//! Scratch that is not mapped here is stored to by [messages](stores) instead, and the rest is the
 //! same.
 //!
 //! # What is promised
@@ -47,11 +47,10 @@ mod all_to_all;
 mod area;
 mod barrier;
 mod broadcast;
+mod channel;
 mod exchange;
-mod far;
 mod gather;
 mod header;
-mod lane;
 mod layout;
 mod op;
 mod peer;
@@ -59,11 +58,12 @@ mod reduce;
 mod scan;
 mod scatter;
 mod split;
+mod stores;
 mod team;
 mod tree;
 
 pub(crate) use affair::Affair;
-pub(crate) use far::Stores;
 pub(crate) use header::Operation;
 pub use op::{Op, Reducible};
+pub(crate) use stores::Stores;
 pub use team::Team;

@@ -1,5 +1,5 @@
 //! The other members, and the two ways into their scratch: stores where it is mapped here,
-//! [messages](far) where it is not.
+//! [messages](stores) where it is not.
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -10,8 +10,8 @@ use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
 use super::{
     area::Area,
-    far::{self, Flag},
     layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
+    stores::{self, Flag},
     team::{Team, outside},
 };
 use crate::{Error, Rank, Result, progress::Progress};
@@ -26,33 +26,33 @@ pub(super) struct Peer {
 enum Scratch {
     Mapped {
         window: Window,
-        bell: Word32,
+        wake_bits: Word32,
     },
     /// It begins at this byte of the member's segment.
-    Far(usize),
+    Unmapped(usize),
 }
 
 /// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
 pub(super) struct Round {
-    /// The member told.
+    /// The member that this one sends to.
     pub(super) to: usize,
-    /// The member heard.
+    /// The member that this one hears.
     pub(super) from: usize,
     pub(super) out: [Outlet; 2],
     pub(super) hear: [Line; 2],
-    pub(super) cargo_in: [Window; 2],
+    pub(super) piggyback_in: [Window; 2],
 }
 
 /// Where a round's message goes.
 pub(super) enum Outlet {
     Mapped {
         line: Line,
-        cargo: Window,
+        piggyback: Window,
     },
     /// At these bytes of the member's segment.
-    Far {
+    Unmapped {
         line: usize,
-        cargo: usize,
+        piggyback: usize,
     },
 }
 
@@ -62,11 +62,11 @@ impl Peer {
             progress.conduit().window(rank),
             progress.conduit().wake_word(rank),
         ) {
-            (Some(window), Some(door)) => Scratch::Mapped {
+            (Some(window), Some(wake_word)) => Scratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
-                bell: door.bits.clone(),
+                wake_bits: wake_word.bits.clone(),
             },
-            _ => Scratch::Far(offset),
+            _ => Scratch::Unmapped(offset),
         };
         Ok(Self { rank, scratch })
     }
@@ -79,14 +79,14 @@ impl Peer {
                     ledger[DROPPED].fetch_add(1, AcqRel);
                 }
             }
-            Scratch::Far(offset) if !progress.is_stopped() => {
+            Scratch::Unmapped(offset) if !progress.is_stopped() => {
                 area.count_off(
                     progress,
                     self.rank,
                     offset + LEDGER + DROPPED * size_of::<u64>(),
                 );
             }
-            Scratch::Far(_) => {}
+            Scratch::Unmapped(_) => {}
         }
     }
 }
@@ -101,8 +101,8 @@ impl Round {
     ) -> Result<Self, Fault> {
         let (size, distance) = (peers.len(), 1 << round);
         let (to, from) = ((me + size - distance) % size, (me + distance) % size);
-        let cargo_of = |window: &Window, parity| {
-            let part = window.part(layout.cargo(parity, round), SMALL);
+        let piggyback_of = |window: &Window, parity| {
+            let part = window.part(layout.piggyback(parity, round), SMALL);
             part.ok_or(Fault::OutOfBounds)
         };
         let out = |parity| {
@@ -110,11 +110,11 @@ impl Round {
             Ok(match &peers[to].scratch {
                 Scratch::Mapped { window, .. } => Outlet::Mapped {
                     line: window.line(at)?,
-                    cargo: cargo_of(window, parity)?,
+                    piggyback: piggyback_of(window, parity)?,
                 },
-                Scratch::Far(offset) => Outlet::Far {
+                Scratch::Unmapped(offset) => Outlet::Unmapped {
                     line: offset + at,
-                    cargo: offset + layout.cargo(parity, round),
+                    piggyback: offset + layout.piggyback(parity, round),
                 },
             })
         };
@@ -124,7 +124,7 @@ impl Round {
             from,
             out: [out(0)?, out(1)?],
             hear: [hear(0)?, hear(1)?],
-            cargo_in: [cargo_of(own, 0)?, cargo_of(own, 1)?],
+            piggyback_in: [piggyback_of(own, 0)?, piggyback_of(own, 1)?],
         })
     }
 }
@@ -147,26 +147,26 @@ impl Team {
                 self.touched(member);
                 Ok(())
             }
-            Scratch::Far(offset) => {
+            Scratch::Unmapped(offset) => {
                 let flag = Flag {
                     at: offset + flag,
                     value,
                     beside: &[],
                 };
-                self.store_far(member, offset + at, data, flag)
+                self.store_by_message(member, offset + at, data, flag)
             }
         }
     }
 
     /// The same in scratch that is not mapped, by places from the start of the segment.
-    pub(super) fn store_far(
+    pub(super) fn store_by_message(
         &self,
         member: usize,
         at: usize,
         data: &[u8],
         flag: Flag<'_>,
     ) -> Result<()> {
-        let stored = far::store(&self.progress, self.peers[member].rank, at, data, flag);
+        let stored = stores::store(&self.progress, self.peers[member].rank, at, data, flag);
         stored.map_err(|error| match error {
             // It may only have given up for the sake of the one lost first.
             Error::PeerLost(rank) => {
@@ -181,32 +181,32 @@ impl Team {
     pub(super) fn agreed(&self, member: usize) -> Option<u64> {
         match &self.peers[member].scratch {
             Scratch::Mapped { window, .. } => Some(window.line(LEDGER).ok()?[AGREED].load(Acquire)),
-            Scratch::Far(_) => {
-                let word = self.scratch.atomic_u64(self.layout.odds(member)).ok()?;
+            Scratch::Unmapped(_) => {
+                let word = self.scratch.atomic_u64(self.layout.mismatch(member)).ok()?;
                 Some(word.load(Acquire))
             }
         }
     }
 
-    /// Tells the members who cannot see it that this one ended an agreement that found them at
-    /// odds: it may end for that, but has told all it had to tell.
+    /// Tells the members who cannot see it that this one ended an agreement that found a
+    /// mismatch: it may end for that, but has sent all it had to send.
     #[cold]
-    pub(super) fn tell_of_odds(&self, sequence: u64) {
-        let told = self.peers.iter().filter(|peer| {
-            let Scratch::Far(offset) = peer.scratch else {
+    pub(super) fn report_mismatch(&self, sequence: u64) {
+        let reached = self.peers.iter().filter(|peer| {
+            let Scratch::Unmapped(offset) = peer.scratch else {
                 return false;
             };
             let flag = Flag {
-                at: offset + self.layout.odds(self.me),
+                at: offset + self.layout.mismatch(self.me),
                 value: sequence,
                 beside: &[],
             };
             // Who is lost need not know.
-            far::store(&self.progress, peer.rank, offset, &[], flag).is_ok()
+            stores::store(&self.progress, peer.rank, offset, &[], flag).is_ok()
         });
-        let told: Vec<Rank> = told.map(|peer| peer.rank).collect();
+        let reached: Vec<Rank> = reached.map(|peer| peer.rank).collect();
         // The news of an end may travel faster than messages.
-        for rank in told {
+        for rank in reached {
             let _ = self.progress.wait_handled(rank);
         }
     }
@@ -215,12 +215,12 @@ impl Team {
     #[inline]
     pub(super) fn touched(&self, member: usize) {
         let peer = &self.peers[member];
-        let Scratch::Mapped { bell, .. } = &peer.scratch else {
+        let Scratch::Mapped { wake_bits, .. } = &peer.scratch else {
             return;
         };
         // The sleeper's side has the fence.
         compiler_fence(SeqCst);
-        if bell.load(Relaxed) & WakeWord::APPLICATION != 0 {
+        if wake_bits.load(Relaxed) & WakeWord::APPLICATION != 0 {
             self.progress.conduit().notify(peer.rank);
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Op, Reducible,
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     header::{Header, Operation},
     op::{fold_of, kind_of},
@@ -107,7 +107,7 @@ impl Team {
                 self.slices_to_fold::<T>(mine.len())?,
             ))
         });
-        let (root, mut result, slices) = self.agree(header, checked, Cargo::Nothing)?;
+        let (root, mut result, slices) = self.agree(header, checked, Piggyback::Nothing)?;
         let slice = self.fold_slice(mine, slices, fold)?;
         let mut places = if at_root {
             self.cut(&mut result)
@@ -135,7 +135,7 @@ impl Team {
         }
         let checked = (checked.and_then(|()| sized::<T>()))
             .and_then(|()| self.slices_to_fold::<T>(data.len()));
-        let slices = self.agree(header, checked, Cargo::Nothing)?;
+        let slices = self.agree(header, checked, Piggyback::Nothing)?;
         let slice = self.fold_slice(data, slices, fold)?;
         self.exchange(|_| bytes(&slice), &mut self.cut(data))
     }

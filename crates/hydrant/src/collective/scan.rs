@@ -5,7 +5,7 @@
 
 use super::{
     Op, Reducible,
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes, sized},
     header::{Header, Operation},
     op::{fold_of, identity_of, kind_of},
@@ -85,7 +85,7 @@ impl Team {
         }
         let checked =
             (checked.and_then(|()| sized::<T>())).and_then(|()| self.slices_to_fold::<T>(len));
-        let mut slices = self.agree(header, checked, Cargo::Nothing)?;
+        let mut slices = self.agree(header, checked, Piggyback::Nothing)?;
         self.exchange_slices(data, &mut slices)?;
         let each = self.slice(len, self.me).len();
         self.or_leave(|| scan_blocks(&mut slices, each, first, fold));

@@ -1,7 +1,7 @@
 //! Scatter.
 
 use super::{
-    agree::Cargo,
+    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     header::{Header, Operation},
     layout::SMALL,
@@ -51,7 +51,7 @@ impl Team {
                 Ok(())
             }
             None => {
-                let root = self.agree(header, checked, Cargo::Nothing)?;
+                let root = self.agree(header, checked, Piggyback::Nothing)?;
                 self.stream_apart(root, |member| &all[member * each..][..each], mine)
             }
         }

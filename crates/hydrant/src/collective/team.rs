@@ -56,7 +56,7 @@ pub struct Team {
     pub(super) sequence: AtomicU64,
     /// The name of the barrier notified.
     pub(super) notified: AtomicU64,
-    /// Uses of lanes so far; alike at every member.
+    /// Uses of channels so far; alike at every member.
     epoch: AtomicU64,
     /// To be given back; the world's is not.
     piece: Option<Piece>,
@@ -172,7 +172,7 @@ impl Team {
         self.turn.load(Relaxed)
     }
 
-    /// The first of `count` new uses of lanes.
+    /// The first of `count` new uses of channels.
     pub(super) fn epochs(&self, count: usize) -> u64 {
         self.epoch.fetch_add(count as u64, Relaxed)
     }

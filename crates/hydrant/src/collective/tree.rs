@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::{
-    lane::{Inbound, Outbound},
+    channel::{Inbound, Outbound},
     layout::CHUNK,
     team::Team,
 };
@@ -25,8 +25,8 @@ struct Tree {
 struct Neighbour {
     /// Rank in the team.
     member: usize,
-    /// The lane between the two.
-    lane: usize,
+    /// The channel between the two.
+    channel: usize,
     /// Members at and below it, counted from the root.
     below: Range<usize>,
 }
@@ -49,24 +49,24 @@ impl Tree {
     fn parent(&self) -> Option<Neighbour> {
         (self.me != 0).then(|| Neighbour {
             member: self.member(self.me & (self.me - 1)),
-            lane: self.me.trailing_zeros() as usize,
+            channel: self.me.trailing_zeros() as usize,
             below: 0..self.size,
         })
     }
 
     /// The nearest first.
     fn children(&self) -> impl DoubleEndedIterator<Item = Neighbour> + '_ {
-        let lanes = match self.me {
+        let channels = match self.me {
             0 => self.size.next_power_of_two().trailing_zeros(),
             me => me.trailing_zeros(),
         } as usize;
-        (0..lanes)
-            .map(|lane| (lane, self.me + (1 << lane)))
+        (0..channels)
+            .map(|channel| (channel, self.me + (1 << channel)))
             .filter(|(_, child)| *child < self.size)
-            .map(|(lane, child)| Neighbour {
+            .map(|(channel, child)| Neighbour {
                 member: self.member(child),
-                lane,
-                below: child..self.size.min(child + (1 << lane)),
+                channel,
+                below: child..self.size.min(child + (1 << channel)),
             })
     }
 }
@@ -76,11 +76,11 @@ impl Team {
     pub(super) fn stream_down(&self, root: usize, data: &mut [u8]) -> Result<()> {
         let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
         let mut parent = (tree.parent())
-            .map(|parent| Inbound::open(self, parent.lane, parent.member, epoch))
+            .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
             .transpose()?;
         // The child with the most below it first.
         let mut children = (tree.children().rev())
-            .map(|child| Outbound::new(self, child.lane, child.member, epoch))
+            .map(|child| Outbound::new(self, child.channel, child.member, epoch))
             .collect::<Result<Vec<_>>>()?;
         for chunk in data.chunks_mut(CHUNK) {
             if let Some(parent) = &mut parent {
@@ -106,7 +106,7 @@ impl Team {
         let children = (tree.children())
             .map(|child| {
                 Ok((
-                    Inbound::open(self, child.lane, child.member, epoch)?,
+                    Inbound::open(self, child.channel, child.member, epoch)?,
                     child.below,
                 ))
             })
@@ -120,7 +120,7 @@ impl Team {
             }
             return Ok(());
         };
-        let mut parent = Outbound::new(self, parent.lane, parent.member, epoch)?;
+        let mut parent = Outbound::new(self, parent.channel, parent.member, epoch)?;
         parent.send(mine)?;
         for (mut child, below) in children {
             below
@@ -139,12 +139,12 @@ impl Team {
     ) -> Result<()> {
         let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
         let parent = (tree.parent())
-            .map(|parent| Inbound::open(self, parent.lane, parent.member, epoch))
+            .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
             .transpose()?;
         let children = (tree.children())
             .map(|child| {
                 Ok((
-                    Outbound::new(self, child.lane, child.member, epoch)?,
+                    Outbound::new(self, child.channel, child.member, epoch)?,
                     child.below,
                 ))
             })

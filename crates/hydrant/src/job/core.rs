@@ -100,17 +100,17 @@ impl Core {
 /// must have found: a word is changed in one way.
 fn agree(bootstrap: &mut dyn Bootstrap, atomics: Way) -> Result<u64> {
     if bootstrap.rank() == 0 {
-        let mut told = [0; 9];
-        rustix::rand::getrandom(&mut told[..8], rustix::rand::GetRandomFlags::empty())
+        let mut announced = [0; 9];
+        rustix::rand::getrandom(&mut announced[..8], rustix::rand::GetRandomFlags::empty())
             .map_err(std::io::Error::from)?;
         // Never zero, which a zeroed pointer would name.
-        told[0] |= 1;
-        told[8] = atomics.code();
-        bootstrap.put("job-id", &told)?;
+        announced[0] |= 1;
+        announced[8] = atomics.code();
+        bootstrap.put("job-id", &announced)?;
     }
     bootstrap.fence()?;
-    let told = bootstrap.get(0, "job-id")?;
-    let Ok([id @ .., theirs]) = <[u8; 9]>::try_from(told.as_slice()) else {
+    let announced = bootstrap.get(0, "job-id")?;
+    let Ok([id @ .., theirs]) = <[u8; 9]>::try_from(announced.as_slice()) else {
         return Err(Error::other("rank 0 published an unreadable job id"));
     };
     if theirs != atomics.code() {

@@ -21,23 +21,25 @@ pub(super) fn attach(
         return network::smp(builder, bootstrap);
     }
     if (0..).zip(&hosts).all(|(rank, host)| rank == *host) {
-        return far(builder, bootstrap, network::segment(builder));
+        return inter(builder, bootstrap, network::segment(builder));
     }
     let here = hosts[bootstrap.rank() as usize];
     let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
     let mates: Vec<u32> = mates.map(|(rank, _)| rank).collect();
-    let mut subset = Subset::new(bootstrap, mates.clone(), "near.")?;
-    let near = network::smp(builder, &mut subset).map_err(|error| match error {
+    let mut subset = Subset::new(bootstrap, mates.clone(), "intra.")?;
+    let intra = network::smp(builder, &mut subset).map_err(|error| match error {
         // The mates count themselves from 0.
         Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
         other => other,
     })?;
-    let far = far(builder, bootstrap, NO_SEGMENT)?;
+    let inter = inter(builder, bootstrap, NO_SEGMENT)?;
     let name = match builder.settings.far {
         FarKind::Verbs => "smp/verbs",
         FarKind::Pinned => "smp/smp+pin",
     };
-    Ok(Box::new(Mixed::join(bootstrap, &hosts, name, near, far)?))
+    Ok(Box::new(Mixed::join(
+        bootstrap, &hosts, name, intra, inter,
+    )?))
 }
 
 /// Which host each rank is on, or pretends to be on.
@@ -52,7 +54,7 @@ fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>
 }
 
 /// The network between hosts, with such segments.
-fn far(
+fn inter(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
     segment: usize,

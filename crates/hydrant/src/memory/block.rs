@@ -71,7 +71,7 @@ pub(crate) struct Part {
 /// A mapped part.
 pub(crate) struct Mapped {
     pub(crate) window: Window,
-    bell: Word32,
+    wake_bits: Word32,
 }
 
 impl Mapped {
@@ -80,7 +80,7 @@ impl Mapped {
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        self.bell.load(Relaxed) & WakeWord::MEMORY != 0
+        self.wake_bits.load(Relaxed) & WakeWord::MEMORY != 0
     }
 }
 
@@ -100,9 +100,9 @@ impl Block {
         let lost = || Error::other("the conduit's segment is shorter than the heap");
         let part = |rank| {
             let mapped = match (conduit.window(rank), conduit.wake_word(rank)) {
-                (Some(window), Some(door)) => Some(Mapped {
+                (Some(window), Some(wake_word)) => Some(Mapped {
                     window: window.part(offset, len).ok_or_else(lost)?,
-                    bell: door.bits.clone(),
+                    wake_bits: wake_word.bits.clone(),
                 }),
                 _ => None,
             };

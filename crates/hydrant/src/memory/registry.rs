@@ -1,9 +1,8 @@
 //! The allocations of a job, by number.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::{Block, heap::Heap};
 use crate::{Error, Result};
@@ -31,24 +30,24 @@ impl Registry {
     }
 
     pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
-        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heap.lock()
     }
 
     /// The number of the next allocation. It is used up by one that all ranks made: one that is
     /// refused may be refused on some of them alone.
     pub(crate) fn next_number(&self) -> u64 {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.read();
         blocks.last + 1
     }
 
     pub(crate) fn insert(&self, block: &Arc<Block>) {
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks.write();
         blocks.live.insert(block.number, Arc::clone(block));
         blocks.last = block.number;
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks.write();
         blocks.live.remove(&number);
     }
 
@@ -57,7 +56,7 @@ impl Registry {
     /// # Errors
     /// [`Error::Freed`], [`Error::ForgedPointer`], [`Error::JobOver`].
     pub(crate) fn find(&self, number: u64) -> Result<Arc<Block>> {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.read();
         match blocks.live.get(&number) {
             Some(block) => Ok(Arc::clone(block)),
             None if blocks.closed => Err(Error::JobOver),
@@ -70,7 +69,7 @@ impl Registry {
 
     /// The job is over: every handle is useless from now on.
     pub(crate) fn close(&self) {
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks.write();
         for block in blocks.live.values() {
             block.close();
         }

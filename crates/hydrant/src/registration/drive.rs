@@ -7,7 +7,7 @@ use hydrant_pinning::{
     Action, Cause, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
 };
 
-use super::{Registration, outbox::Letter};
+use super::{Registration, outbox::Queued};
 use crate::{Error, Rank, counters::Count, progress::Outcome};
 
 /// The room above, which moves data.
@@ -83,7 +83,7 @@ impl Registration {
             let mut outbox = self.outbox.lock();
             drop(engine);
             for Outgoing { to, message, data } in said.messages.drain(..) {
-                outbox.push(to, Letter::Engine(message, data));
+                outbox.push(to, Queued::Engine(message, data));
             }
             (!outbox.is_empty(), outbox.take_greedy())
         };

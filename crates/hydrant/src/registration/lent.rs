@@ -2,13 +2,11 @@
 //! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
 //! another region.
 
-use std::{
-    collections::BTreeMap,
-    sync::{PoisonError, RwLock, RwLockReadGuard},
-};
+use std::collections::BTreeMap;
 
 use hydrant_conduit::{Key, Rank};
 use hydrant_pinning::{Geometry, Refusal, Region, Run};
+use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::loan::Lease;
@@ -50,21 +48,21 @@ struct State {
 struct Loan {
     lease: Lease,
     /// Peers that know where it lies.
-    told: FxHashSet<Rank>,
+    informed: FxHashSet<Rank>,
 }
 
 /// Who may still be using a loan that ends.
 struct Ending {
     own: bool,
-    told: FxHashSet<Rank>,
+    informed: FxHashSet<Rank>,
 }
 
 /// What is to be done about a loan that ends.
 pub(super) struct Ended {
     /// The last that finds it: to be [let go](super::Registration::let_go).
     pub(super) lease: Lease,
-    /// Peers to be told.
-    pub(super) told: Vec<Rank>,
+    /// Peers to be informed.
+    pub(super) informed: Vec<Rank>,
 }
 
 impl State {
@@ -74,7 +72,7 @@ impl State {
             return false;
         };
         let known = settle(ending);
-        if !ending.own && ending.told.is_empty() {
+        if !ending.own && ending.informed.is_empty() {
             self.ending.remove(&key);
         }
         known
@@ -106,11 +104,11 @@ impl Lent {
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.state.write())
     }
 
     /// A part of the segment is in use.
@@ -129,8 +127,8 @@ impl Lent {
             state.last += 1;
             let key = state.last;
             let lease = Lease::new(self.rank, key, (start, len));
-            let told = FxHashSet::default();
-            state.exposed.insert(key, Loan { lease, told });
+            let informed = FxHashSet::default();
+            state.exposed.insert(key, Loan { lease, informed });
             if len > 0 {
                 state.lasting.insert(start, len);
             }
@@ -156,7 +154,7 @@ impl Lent {
     pub(super) fn tell(&self, to: Rank, key: u64) -> Option<Place> {
         self.change(|state| {
             let loan = state.exposed.get_mut(&key)?;
-            loan.told.insert(to);
+            loan.informed.insert(to);
             Some(loan.lease.place())
         })
     }
@@ -171,17 +169,24 @@ impl Lent {
     /// `present` says who is there to be asked.
     pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
         self.change(|state| {
-            let Loan { lease, told } = state.exposed.remove(&key)?;
+            let Loan { lease, informed } = state.exposed.remove(&key)?;
             // An empty one may lie where another begins.
             if let (start, 1..) = lease.place() {
                 state.lasting.remove(&start);
             }
-            let told: FxHashSet<Rank> = told.into_iter().filter(|rank| present(*rank)).collect();
+            let informed: FxHashSet<Rank> =
+                informed.into_iter().filter(|rank| present(*rank)).collect();
             let ended = Ended {
                 lease,
-                told: told.iter().copied().collect(),
+                informed: informed.iter().copied().collect(),
             };
-            state.ending.insert(key, Ending { own: true, told });
+            state.ending.insert(
+                key,
+                Ending {
+                    own: true,
+                    informed,
+                },
+            );
             Some(ended)
         })
     }
@@ -193,18 +198,18 @@ impl Lent {
 
     /// A peer says that it uses a loan no more; `false` if nobody had asked.
     pub(super) fn let_go_by(&self, peer: Rank, key: u64) -> bool {
-        self.change(|state| state.settle(key, |ending| ending.told.remove(&peer)))
+        self.change(|state| state.settle(key, |ending| ending.informed.remove(&peer)))
     }
 
     /// A peer has ended: it uses nothing any more.
     pub(super) fn without(&self, peer: Rank) {
         self.change(|state| {
             for loan in state.exposed.values_mut() {
-                loan.told.remove(&peer);
+                loan.informed.remove(&peer);
             }
             let ending: Vec<u64> = state.ending.keys().copied().collect();
             for key in ending {
-                state.settle(key, |ending| ending.told.remove(&peer));
+                state.settle(key, |ending| ending.informed.remove(&peer));
             }
         });
     }
@@ -261,7 +266,7 @@ impl Lent {
             Key(key) => {
                 // The lock is held: a loan that ends waits for it.
                 let state = self.state();
-                let place = told(&state, to, key);
+                let place = place_known_to(&state, to, key);
                 place.is_some_and(|place| is_within(place, addr, len)) && act()
             }
         }
@@ -286,17 +291,17 @@ impl Lent {
         let place = match Key(region.0) {
             Key::SEGMENT => Some(self.segment),
             Key::ANY => self.anywhere.then_some(EVERYTHING),
-            Key(key) => told(&self.state(), to, key),
+            Key(key) => place_known_to(&self.state(), to, key),
         };
         let span = place.and_then(|(start, len)| geometry.span(start, len).ok());
         span.is_some_and(|span| span.contains(run))
     }
 }
 
-/// Where a buffer lies, if the peer was told so.
-fn told(state: &State, peer: Rank, key: u64) -> Option<Place> {
+/// Where a buffer lies, if the peer was informed of that.
+fn place_known_to(state: &State, peer: Rank, key: u64) -> Option<Place> {
     let loan = state.exposed.get(&key)?;
-    loan.told.contains(&peer).then(|| loan.lease.place())
+    loan.informed.contains(&peer).then(|| loan.lease.place())
 }
 
 fn is_within((start, size): Place, addr: u64, len: u64) -> bool {
@@ -326,11 +331,11 @@ mod tests {
         assert!(lent.is_lent(PEER, region(first), (0x5000, 100)));
         assert!(!lent.is_lent(PEER, region(first), (0x5000, 101)));
         let ended = lent.end(first, |_| true).expect("it was lent");
-        assert_eq!(ended.told, [PEER]);
+        assert_eq!(ended.informed, [PEER]);
         let second = lent.lend((0x5000, 100));
         assert_ne!(first, second);
         assert!(!lent.is_lent(PEER, region(first), (0x5000, 100)));
-        // Whoever was not told where it lies names it by chance.
+        // Whoever was not informed of its place names it by chance.
         assert!(!lent.is_lent(PEER, region(second), (0x5000, 100)));
         assert_eq!(lent.tell(PEER, second), Some((0x5000, 100)));
         assert!(lent.is_lent(PEER, region(second), (0x5000, 100)));
@@ -386,7 +391,7 @@ mod tests {
         let run = |first, count| Run { first, count };
         let key = lent.lend((0x5800, 0x1000));
         let covers = |region: Region, run| lent.covers(PEER, region, geometry, run);
-        assert!(!covers(region(key), run(5, 2)), "nobody told the peer");
+        assert!(!covers(region(key), run(5, 2)), "the peer was not informed");
         let _ = lent.tell(PEER, key);
         assert!(covers(region(key), run(5, 2)));
         assert!(!covers(region(key), run(5, 3)));

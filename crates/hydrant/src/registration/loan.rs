@@ -18,7 +18,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lent::Place, outbox::Letter};
+use super::{Registration, lent::Place, outbox::Queued};
 use crate::{
     Error, Result,
     progress::{For, On, kind},
@@ -144,7 +144,7 @@ impl Registration {
             return true;
         };
         let (start, len) = ended.lease.place();
-        for peer in ended.told {
+        for peer in ended.informed {
             self.write_letter(peer, GONE, key.0);
         }
         self.let_go(Some(ended.lease));
@@ -286,7 +286,7 @@ impl Registration {
     }
 
     fn write_letter(&self, to: Rank, tag: u16, key: u64) {
-        self.outbox.lock().push(to.0, Letter::Loan { tag, key });
+        self.outbox.lock().push(to.0, Queued::Loan { tag, key });
     }
 
     /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses

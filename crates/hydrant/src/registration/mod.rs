@@ -140,7 +140,7 @@ impl Registration {
     pub(crate) fn new(
         setup: Setup,
         progress: &Arc<Progress>,
-        bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+        bootstrap: Arc<parking_lot::Mutex<Box<dyn Bootstrap>>>,
     ) -> Self {
         let (engine, rank) = (setup.engine, progress.rank);
         let limits = *engine.limits();

@@ -10,7 +10,7 @@ use super::Registration;
 use crate::{Rank, counters::Count, progress::kind};
 
 /// A message that waits.
-pub(super) enum Letter {
+pub(super) enum Queued {
     /// From engine to engine, and what follows it.
     Engine(Message, Data),
     /// About an exposed buffer.
@@ -40,17 +40,17 @@ pub(super) struct Outbox {
     spare: Vec<Vec<u8>>,
 }
 
-impl Letter {
+impl Queued {
     /// Whether the peer asked for it.
     fn is_answer(&self) -> bool {
         use Message::{Fetched, Granted, Pulled, Revoked, Stored};
         match self {
-            Letter::Engine(message, _) => matches!(
+            Queued::Engine(message, _) => matches!(
                 message,
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
-            // A peer is told of a loan once for each question of its own or of this rank.
-            Letter::Loan { .. } => false,
+            // A peer hears of a loan once for each question of its own or of this rank.
+            Queued::Loan { .. } => false,
         }
     }
 }
@@ -58,7 +58,7 @@ impl Letter {
 /// What waits to be sent to one peer, in the order decided.
 #[derive(Default)]
 struct Queue {
-    letters: VecDeque<Letter>,
+    messages: VecDeque<Queued>,
     /// How many of them, and of what is being sent, are answers.
     answers: usize,
     /// A thread is sending the one before all of these: nobody else sends to the peer meanwhile.
@@ -70,21 +70,21 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, to: u32, letter: Letter) {
+    pub(super) fn push(&mut self, to: u32, queued: Queued) {
         let queue = self.queues.entry(to).or_default();
         if queue.ended {
             return;
         }
-        if letter.is_answer() {
+        if queued.is_answer() {
             queue.answers += 1;
             if queue.answers > MOST_ANSWERS {
                 self.greedy = Some(to);
             }
         }
-        if queue.letters.is_empty() && !queue.sending {
+        if queue.messages.is_empty() && !queue.sending {
             self.waiting.push(to);
         }
-        queue.letters.push_back(letter);
+        queue.messages.push_back(queued);
     }
 
     /// A thread begins to send what there is room for: the number of its pass.
@@ -95,7 +95,7 @@ impl Outbox {
 
     /// The next message of a peer that nobody is sending to and at which there was room when last
     /// tried, since this pass began; and room to encode it.
-    fn take(&mut self, pass: u64) -> Option<(u32, Letter, Vec<u8>)> {
+    fn take(&mut self, pass: u64) -> Option<(u32, Queued, Vec<u8>)> {
         let Self {
             queues, waiting, ..
         } = self;
@@ -103,37 +103,37 @@ impl Outbox {
             if let Some(queue) = queues.get_mut(peer)
                 && !queue.sending
                 && queue.full < pass
-                && let Some(letter) = queue.letters.pop_front()
+                && let Some(queued) = queue.messages.pop_front()
             {
                 queue.sending = true;
-                return Some((*peer, letter, self.spare.pop().unwrap_or_default()));
+                return Some((*peer, queued, self.spare.pop().unwrap_or_default()));
             }
         }
         None
     }
 
     /// A message that was taken was sent, or nobody is left to take it.
-    fn sent(&mut self, peer: u32, letter: &Letter, room: Vec<u8>) {
+    fn sent(&mut self, peer: u32, queued: &Queued, room: Vec<u8>) {
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
-            queue.answers -= usize::from(letter.is_answer());
-            if queue.letters.is_empty() {
+            queue.answers -= usize::from(queued.is_answer());
+            if queue.messages.is_empty() {
                 self.waiting.retain(|other| *other != peer);
             }
         }
     }
 
     /// There was no room, in this pass, for a message that was taken: it is the next again.
-    fn put_back(&mut self, pass: u64, peer: u32, letter: Letter, room: Vec<u8>) {
+    fn put_back(&mut self, pass: u64, peer: u32, queued: Queued, room: Vec<u8>) {
         if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
-            return self.sent(peer, &letter, room);
+            return self.sent(peer, &queued, room);
         }
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
             queue.full = pass;
-            queue.letters.push_front(letter);
+            queue.messages.push_front(queued);
         }
     }
 
@@ -142,9 +142,9 @@ impl Outbox {
     pub(super) fn forget(&mut self, peer: u32) {
         let queue = self.queues.entry(peer).or_default();
         queue.ended = true;
-        let answers = queue.letters.iter().filter(|letter| letter.is_answer());
+        let answers = queue.messages.iter().filter(|queued| queued.is_answer());
         queue.answers -= answers.count();
-        queue.letters.clear();
+        queue.messages.clear();
         if !queue.sending {
             self.waiting.retain(|other| *other != peer);
         }
@@ -184,9 +184,9 @@ impl Registration {
     fn send_waiting(&self) -> bool {
         let mut outbox = self.outbox.lock();
         let pass = outbox.begin();
-        while let Some((peer, mut letter, mut room)) = outbox.take(pass) {
+        while let Some((peer, mut queued, mut room)) = outbox.take(pass) {
             room.clear();
-            if let Letter::Engine(message, Data::Own { addr, len }) = &letter {
+            if let Queued::Engine(message, Data::Own { addr, len }) = &queued {
                 message.encode(&mut room);
                 // SAFETY: the buffer of an operation that is under way: the caller of `begin`
                 //         promised that it is readable until the operation is done. The engine says
@@ -195,11 +195,11 @@ impl Registration {
                 unsafe { append(&mut room, *addr, *len as usize) };
             }
             drop(outbox);
-            let sent = self.send_letter(Rank(peer), &mut letter, &mut room);
+            let sent = self.send_queued(Rank(peer), &mut queued, &mut room);
             outbox = self.outbox.lock();
             match sent {
-                Sent::Yes => outbox.sent(peer, &letter, room),
-                Sent::Full => outbox.put_back(pass, peer, letter, room),
+                Sent::Yes => outbox.sent(peer, &queued, room),
+                Sent::Full => outbox.put_back(pass, peer, queued, room),
             }
         }
         // Changed with the outbox held, so that it says what the last who sent has found.
@@ -208,13 +208,13 @@ impl Registration {
 
     /// Sends one message. Where own data follows it, both are in `room` already; else it is encoded
     /// there.
-    fn send_letter(&self, to: Rank, letter: &mut Letter, room: &mut Vec<u8>) -> Sent {
-        let (kind, tag, key) = match letter {
-            Letter::Engine(message, data) => {
+    fn send_queued(&self, to: Rank, queued: &mut Queued, room: &mut Vec<u8>) -> Sent {
+        let (kind, tag, key) = match queued {
+            Queued::Engine(message, data) => {
                 self.write_message(to, message, *data, room);
                 (kind::REGISTRATION, 0, None)
             }
-            Letter::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
+            Queued::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
         };
         let message = hydrant_conduit::Message {
             kind,
@@ -320,23 +320,23 @@ unsafe fn append(bytes: &mut Vec<u8>, addr: u64, len: usize) {
 mod tests {
     use super::*;
 
-    fn question() -> Letter {
-        Letter::Engine(Message::Recall { count: 1 }, Data::None)
+    fn question() -> Queued {
+        Queued::Engine(Message::Recall { count: 1 }, Data::None)
     }
 
-    fn answer() -> Letter {
+    fn answer() -> Queued {
         let (id, refused) = (1, None);
-        Letter::Engine(Message::Stored { id, refused }, Data::None)
+        Queued::Engine(Message::Stored { id, refused }, Data::None)
     }
 
-    fn loan(key: u64) -> Letter {
-        Letter::Loan { tag: 0, key }
+    fn loan(key: u64) -> Queued {
+        Queued::Loan { tag: 0, key }
     }
 
-    fn key((_, letter, _): &(u32, Letter, Vec<u8>)) -> u64 {
-        match letter {
-            Letter::Loan { key, .. } => *key,
-            Letter::Engine(..) => panic!("a message of the engine"),
+    fn key((_, queued, _): &(u32, Queued, Vec<u8>)) -> u64 {
+        match queued {
+            Queued::Loan { key, .. } => *key,
+            Queued::Engine(..) => panic!("a message of the engine"),
         }
     }
 
@@ -357,8 +357,8 @@ mod tests {
         assert!(outbox.queues[&4].answers == 1);
         let pass = outbox.begin();
         let mut count = 0;
-        while let Some((peer, letter, room)) = outbox.take(pass) {
-            outbox.sent(peer, &letter, room);
+        while let Some((peer, queued, room)) = outbox.take(pass) {
+            outbox.sent(peer, &queued, room);
             count += 1;
         }
         assert_eq!(count, 3 * MOST_ANSWERS + 2);
@@ -398,10 +398,10 @@ mod tests {
         outbox.push(1, loan(11));
         outbox.push(2, loan(20));
         let pass = outbox.begin();
-        let (peer, letter, room) = outbox.take(pass).expect("for rank 1");
+        let (peer, queued, room) = outbox.take(pass).expect("for rank 1");
         outbox.forget(1);
         outbox.push(1, loan(12));
-        outbox.put_back(pass, peer, letter, room);
+        outbox.put_back(pass, peer, queued, room);
         let pass = outbox.begin();
         let next = outbox.take(pass).expect("for rank 2");
         assert_eq!(key(&next), 20);
@@ -416,9 +416,9 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(1, loan(10));
         let earlier = outbox.begin();
-        let (peer, letter, room) = outbox.take(earlier).expect("for rank 1");
+        let (peer, queued, room) = outbox.take(earlier).expect("for rank 1");
         let later = outbox.begin();
-        outbox.put_back(earlier, peer, letter, room);
+        outbox.put_back(earlier, peer, queued, room);
         assert!(outbox.take(earlier).is_none());
         assert!(outbox.take(later).is_some(), "there may be room by now");
     }

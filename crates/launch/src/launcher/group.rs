@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 pub(super) struct Group {
     path: PathBuf,
     /// Whoever writes to it moves into the group, once it is made.
-    door: OnceLock<OwnedFd>,
+    procs: OnceLock<OwnedFd>,
 }
 
 impl Group {
@@ -32,8 +32,8 @@ impl Group {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path = own(&mounts, &groups)?.join(job);
-        let door = OnceLock::new();
-        Some(Group { path, door })
+        let procs = OnceLock::new();
+        Some(Group { path, procs })
     }
 
     /// Makes it, where this user may: the guard, who knows of it by then, is there to remove it.
@@ -42,19 +42,19 @@ impl Group {
             return;
         }
         let procs = self.path.join("cgroup.procs");
-        let door = File::options().write(true).open(procs);
+        let procs = File::options().write(true).open(procs);
         let can_kill = self.path.join("cgroup.kill").exists();
-        match door {
-            Ok(door) if can_kill => drop(self.door.set(door.into())),
+        match procs {
+            Ok(procs) if can_kill => drop(self.procs.set(procs.into())),
             _ => drop(fs::remove_dir(&self.path)),
         }
     }
 
     /// Moves the calling process into it. Safe to call between fork and exec.
     pub(super) fn enter(&self) {
-        if let Some(door) = self.door.get() {
+        if let Some(procs) = self.procs.get() {
             // One that must stay where it is, is found in other ways.
-            let _ = rustix::io::write(door, b"0");
+            let _ = rustix::io::write(procs, b"0");
         }
     }
 

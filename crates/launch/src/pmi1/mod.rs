@@ -56,7 +56,7 @@ impl Pmi1 {
                   or unset PMI_FD to run it as a job of one"
                 .into(),
         })?;
-        claim()?;
+        join_once()?;
         Pmi1::init(Channel::new(stream), rank, size, options)
     }
 
@@ -68,7 +68,7 @@ impl Pmi1 {
             doing: doing(),
             source,
         };
-        claim()?;
+        join_once()?;
         let stream = TcpStream::connect(address).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         let mut channel = Channel::new(OwnedFd::from(stream));
@@ -80,15 +80,15 @@ impl Pmi1 {
             &doing,
             |_| Ok(()),
         )?;
-        let mut told = |name: &str| {
+        let mut field = |name: &str| {
             receive(&mut channel, "set", options.answer_within, &doing, |line| {
                 line.number::<u32>(name)
                     .ok_or_else(|| broken(format!("cmd=set without {name}"), &doing))
             })
         };
-        let size = told("size")?;
-        let rank = told("rank")?;
-        told("debug")?;
+        let size = field("size")?;
+        let rank = field("rank")?;
+        field("debug")?;
         check_rank(rank, size)?;
         Pmi1::init(channel, rank, size, options)
     }
@@ -282,7 +282,7 @@ impl Bootstrap for Pmi1 {
     }
 }
 
-fn claim() -> Result<(), Error> {
+fn join_once() -> Result<(), Error> {
     if JOINED.swap(true, Ordering::Relaxed) {
         Err(Error::AlreadyJoined)
     } else {

@@ -2,7 +2,7 @@
 
 use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing};
 
-use super::{Log, Pages, heard, pinned_pages, post_get, post_put, told};
+use super::{Log, Pages, announced, heard, pinned_pages, post_get, post_put};
 use crate::family::Child;
 
 /// Pages of a transfer: some pieces, more than a pipe holds.
@@ -20,7 +20,7 @@ pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
     let local = buffer
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     if conduit.rank() == VICTIM {
         // Its application does nothing at all.
         loop {
@@ -83,7 +83,7 @@ pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     if conduit.rank() == VICTIM {
         let buffer = Pages::new(PAGES);
         buffer.fill(1);

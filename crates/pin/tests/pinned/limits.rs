@@ -8,7 +8,7 @@ use rustix::{
     thread::{CapabilitySet, capabilities, set_capabilities},
 };
 
-use super::{Log, PAGE, Pages, heard, pinned_pages, told};
+use super::{Log, PAGE, Pages, announced, heard, pinned_pages};
 use crate::{family::Child, options};
 
 /// With few bytes that may be locked, they run out with an error that names the limit.
@@ -117,7 +117,7 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
         .register(conduit, Permission::ReadWrite)
         .expect("room");
     let full = (conduit.rank() == Rank(0)).then(take_all_descriptors);
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     let other = Rank(1 - conduit.rank().0);
     let there = heard(&places[other.index()]);
     // Nothing of what was begun is in the way of what comes after.
@@ -141,7 +141,7 @@ pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     let before = open_pipes();
     child.meet(|| ());
     let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use hydrant_conduit::{Conduit, Permission, Rank};
 
-use super::{Log, PAGE, Pages, heard, pinned_pages, told};
+use super::{Log, PAGE, Pages, announced, heard, pinned_pages};
 use crate::{family::Child, options};
 
 /// Ranks as threads of this process.
@@ -154,7 +154,7 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
     let local = buffer
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     let to = heard(&places[right.index()]);
     for round in 0..20_u8 {
         let value = |rank: u32| round.wrapping_mul(3) + rank as u8 + 1;
@@ -188,7 +188,7 @@ pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
     let local = buffer
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&told(memory.remote(key)));
+    let places = child.exchange(&announced(memory.remote(key)));
     // SAFETY: the child stores to memory of its own and exits, no more.
     match unsafe { libc::fork() } {
         0 => {

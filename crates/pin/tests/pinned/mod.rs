@@ -201,11 +201,11 @@ pub(crate) fn post_get(
 }
 
 /// A place, as ranks tell it each other.
-pub(crate) fn told(remote: Remote) -> String {
+pub(crate) fn announced(remote: Remote) -> String {
     format!("{} {}", remote.key.0, remote.offset)
 }
 
-/// A place that was told.
+/// A place that was announced.
 pub(crate) fn heard(text: &str) -> Remote {
     let (key, offset) = text.split_once(' ').expect("two numbers");
     Remote {

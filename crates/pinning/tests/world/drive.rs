@@ -145,11 +145,11 @@ impl World {
         // Some go on where the last one ended.
         let after = self.after.get(&(rank, peer, put)).copied();
         let (local, remote) = match after.filter(|_| len.is_multiple_of(3)) {
-            Some((near, far))
-                if self.ranks[rank].memory.is_inside(near, len)
-                    && self.ranks[peer].memory.is_inside(far, len) =>
+            Some((local, remote))
+                if self.ranks[rank].memory.is_inside(local, len)
+                    && self.ranks[peer].memory.is_inside(remote, len) =>
             {
-                (near, far)
+                (local, remote)
             }
             _ => (local, remote),
         };
@@ -210,7 +210,7 @@ impl World {
         };
         match own {
             Own::Persistent => {}
-            Own::Transient => self.passing += 1,
+            Own::Transient => self.transient += 1,
             Own::Inline => self.inline += 1,
         }
         if let Some(hit) = hit {
@@ -705,30 +705,30 @@ impl World {
             return Ok(());
         }
         let bucket = self.plan.bucket();
-        let (near, far) = (&self.ranks[rank], &self.ranks[peer]);
+        let (initiator, target) = (&self.ranks[rank], &self.ranks[peer]);
         assert!(it.len > 0, "{it:?}");
-        let far_side = || {
-            let memory = &far.memory;
-            (far.nic).covers(it.remote_key, bucket, it.remote, it.len, it.put, memory)
+        let target_side = || {
+            let memory = &target.memory;
+            (target.nic).covers(it.remote_key, bucket, it.remote, it.len, it.put, memory)
         };
         if it.local_key == ANY && it.taken.is_none() {
             assert_eq!(self.plan.strategy, Strategy::Paging);
-            assert!(near.memory.may(it.local, it.len, !it.put).is_ok());
-            if far.memory.may(it.remote, it.len, it.put).is_err() {
+            assert!(initiator.memory.may(it.local, it.len, !it.put).is_ok());
+            if target.memory.may(it.remote, it.len, it.put).is_err() {
                 return access("a page is not there");
             }
         } else {
             if it.taken.is_none() {
-                let memory = &near.memory;
+                let memory = &initiator.memory;
                 let fine =
-                    (near.nic).covers(it.local_key, bucket, it.local, it.len, !it.put, memory);
+                    (initiator.nic).covers(it.local_key, bucket, it.local, it.len, !it.put, memory);
                 fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
             }
-            match far_side() {
+            match target_side() {
                 Ok(()) => {}
                 Err(why) if Some(peer) == self.hostile => return access(&why),
                 // The asker of a pull keeps no rule: its keys are worth nothing.
-                Err(why) => panic!("far side of {it:?}: {why}"),
+                Err(why) => panic!("remote side of {it:?}: {why}"),
             }
         }
         if self.fail_transfers && self.draw(4) == 0 {

@@ -136,7 +136,7 @@ pub(crate) struct World {
     pub(crate) wide: u64,
     pub(crate) revocations: u64,
     /// Operations on memory that may come and go, and those whose data the NIC took along.
-    pub(crate) passing: u64,
+    pub(crate) transient: u64,
     pub(crate) inline: u64,
     /// Whether a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
@@ -174,7 +174,7 @@ impl World {
             hits: 0,
             wide: 0,
             revocations: 0,
-            passing: 0,
+            transient: 0,
             inline: 0,
             strict: false,
             plan,
@@ -206,13 +206,13 @@ impl World {
         };
         vec![
             ("hits", self.hits),
-            ("far hits", sum(|it| it.far_hits)),
+            ("remote hits", sum(|it| it.far_hits)),
             ("moves", sum(|it| it.moves)),
             ("rides", sum(|it| it.rides)),
             ("copies", sum(|it| it.copies)),
             ("splits", sum(|it| it.splits)),
-            ("far stalls", sum(|it| it.stalls)),
-            ("near stalls", sum(|it| it.local.stalls)),
+            ("remote stalls", sum(|it| it.stalls)),
+            ("local stalls", sum(|it| it.local.stalls)),
             ("released", sum(|it| it.released)),
             ("from cache", sum(|it| it.served_from_cache)),
             ("lent", sum(|it| it.lent)),
@@ -221,7 +221,7 @@ impl World {
             ("registrations failed", sum(|it| it.local.failed)),
             ("wide extents", self.wide),
             ("revocations", self.revocations),
-            ("passing", self.passing),
+            ("transient", self.transient),
             ("inline", self.inline),
             (
                 "ranks lost",

@@ -26,7 +26,7 @@ pub(super) struct Machine<'a> {
     nodes: Vec<Node>,
     events: BinaryHeap<Reverse<Event>>,
     /// What is on its way.
-    flights: Slab<Flight>,
+    transfers: Slab<Transfer>,
     /// What hosts are at.
     chores: Slab<Chore>,
     now: Time,
@@ -49,9 +49,9 @@ struct Event {
 enum What {
     /// A rank begins its next put.
     Begin(u32),
-    /// The head of a flight arrives at the receiver's link.
+    /// The head of a transfer arrives at the receiver's link.
     Head(u32),
-    /// A flight is in the receiver's memory.
+    /// A transfer is in the receiver's memory.
     Landed(u32),
     /// A rank's NIC knows that its transfer is there.
     Acknowledged(u32),
@@ -67,16 +67,16 @@ struct Chore {
     run: Run,
 }
 
-struct Flight {
+struct Transfer {
     from: u32,
     to: u32,
     bytes: usize,
     /// When its last packet has left the sender's NIC.
     sent: Time,
-    cargo: Cargo,
+    payload: Payload,
 }
 
-enum Cargo {
+enum Payload {
     Message(Box<Message>),
     /// A transfer that the engine asked for.
     Transfer(u64),
@@ -94,7 +94,7 @@ impl<'a> Machine<'a> {
             setup,
             nodes,
             events: BinaryHeap::new(),
-            flights: Slab::default(),
+            transfers: Slab::default(),
             chores: Slab::default(),
             now: 0,
             sequence: 0,
@@ -134,9 +134,9 @@ impl<'a> Machine<'a> {
     fn happen(&mut self, what: What) {
         match what {
             What::Begin(rank) => self.begin(rank),
-            What::Head(flight) => self.arrive(flight),
-            What::Landed(flight) => self.land(flight),
-            What::Acknowledged(flight) => self.complete(flight),
+            What::Head(transfer) => self.arrive(transfer),
+            What::Landed(transfer) => self.land(transfer),
+            What::Acknowledged(transfer) => self.complete(transfer),
             What::Registered(chore) => self.registered(chore),
             What::Deregistered(chore) => self.deregistered(chore),
         }
@@ -200,7 +200,7 @@ impl<'a> Machine<'a> {
         node.hits += u64::from(there && measured);
         if hit.is_some() {
             node.host += host.post.0;
-            self.launch(rank, put.peer, put.len as usize, Cargo::Hit);
+            self.launch(rank, put.peer, put.len as usize, Payload::Hit);
         }
         self.act(rank, out);
     }
@@ -216,7 +216,7 @@ impl<'a> Machine<'a> {
             message.encode(&mut self.scratch);
             let bytes = self.scratch.len() + length(data);
             self.nodes[at].host += host.send.0 + host.copying(bytes);
-            self.launch(rank, to, bytes, Cargo::Message(Box::new(message)));
+            self.launch(rank, to, bytes, Payload::Message(Box::new(message)));
         }
         for action in decided.actions {
             match action {
@@ -233,7 +233,7 @@ impl<'a> Machine<'a> {
                 }
                 Action::Transfer { id, peer, len, .. } => {
                     self.nodes[at].host += host.post.0;
-                    self.launch(rank, peer, len as usize, Cargo::Transfer(id));
+                    self.launch(rank, peer, len as usize, Payload::Transfer(id));
                 }
                 // Receiving the message was the copy.
                 Action::Land { .. } => {}
@@ -270,10 +270,10 @@ impl<'a> Machine<'a> {
     }
 
     /// The NIC of a rank takes up what its host has posted.
-    fn launch(&mut self, from: u32, to: u32, bytes: usize, cargo: Cargo) {
+    fn launch(&mut self, from: u32, to: u32, bytes: usize, payload: Payload) {
         let (nic, link) = (self.profile.nic(), self.profile.link());
         let first = bytes.min(nic.mtu as usize);
-        let step = |bytes| self.step(bytes, !matches!(cargo, Cargo::Message(_)));
+        let step = |bytes| self.step(bytes, !matches!(payload, Payload::Message(_)));
         let (one, all) = (step(first), step(bytes));
         let node = &mut self.nodes[from as usize];
         let started = node.host.max(node.sending) + nic.send.0;
@@ -281,27 +281,27 @@ impl<'a> Machine<'a> {
         let left = (started + one).max(node.outward);
         node.outward = left + link.bandwidth.of(bytes);
         let sent = node.sending;
-        let number = self.flights.put(Flight {
+        let number = self.transfers.put(Transfer {
             from,
             to,
             bytes,
             sent,
-            cargo,
+            payload,
         });
         self.at(left + link.latency.0, What::Head(number));
     }
 
     fn arrive(&mut self, number: u32) {
-        let Some(flight) = self.flights.get(number) else {
+        let Some(transfer) = self.transfers.get(number) else {
             return;
         };
         let (nic, link) = (self.profile.nic(), self.profile.link());
-        let last = flight.bytes.min(nic.mtu as usize);
-        let data = !matches!(flight.cargo, Cargo::Message(_));
-        let (one, all) = (self.step(last, data), self.step(flight.bytes, data));
-        let tail = flight.sent + link.latency.0 + link.bandwidth.of(last);
-        let node = &mut self.nodes[flight.to as usize];
-        let arrived = (self.now.max(node.inward) + link.bandwidth.of(flight.bytes)).max(tail);
+        let last = transfer.bytes.min(nic.mtu as usize);
+        let data = !matches!(transfer.payload, Payload::Message(_));
+        let (one, all) = (self.step(last, data), self.step(transfer.bytes, data));
+        let tail = transfer.sent + link.latency.0 + link.bandwidth.of(last);
+        let node = &mut self.nodes[transfer.to as usize];
+        let arrived = (self.now.max(node.inward) + link.bandwidth.of(transfer.bytes)).max(tail);
         node.inward = arrived;
         let done = (arrived + one).max(node.receiving + all) + nic.receive.0;
         node.receiving = done;
@@ -310,21 +310,21 @@ impl<'a> Machine<'a> {
 
     fn land(&mut self, number: u32) {
         let (nic, link) = (self.profile.nic(), self.profile.link());
-        let Some(flight) = self.flights.get(number) else {
+        let Some(transfer) = self.transfers.get(number) else {
             return;
         };
-        if !matches!(flight.cargo, Cargo::Message(_)) {
+        if !matches!(transfer.payload, Payload::Message(_)) {
             let known = self.now + link.latency.0 + nic.ack.0;
             self.at(known, What::Acknowledged(number));
             return;
         }
-        if let Some(Flight {
+        if let Some(Transfer {
             from,
             to,
             bytes,
-            cargo: Cargo::Message(message),
+            payload: Payload::Message(message),
             ..
-        }) = self.flights.take(number)
+        }) = self.transfers.take(number)
         {
             let host = self.profile.host();
             let node = &mut self.nodes[to as usize];
@@ -340,15 +340,15 @@ impl<'a> Machine<'a> {
 
     /// A rank sees that its transfer is complete.
     fn complete(&mut self, number: u32) {
-        let Some(flight) = self.flights.take(number) else {
+        let Some(transfer) = self.transfers.take(number) else {
             return;
         };
-        let rank = flight.from;
+        let rank = transfer.from;
         let node = &mut self.nodes[rank as usize];
         node.host = node.host.max(self.now) + self.profile.host().completion.0;
         let mut out = Decisions::default();
-        match flight.cargo {
-            Cargo::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
+        match transfer.payload {
+            Payload::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
             _ => {
                 if let Some(hit) = node.under_way.as_ref().and_then(|put| put.hit)
                     && node.hot.release(&hit)

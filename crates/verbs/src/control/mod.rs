@@ -113,7 +113,7 @@ impl Control {
         let now = Instant::now();
         self.say_again(now);
         self.look_after_peers(now);
-        self.look_after_lanes(now);
+        self.look_after_connections(now);
         let until = [
             self.calls.next(),
             self.unseen.next(),

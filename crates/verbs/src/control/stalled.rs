@@ -117,7 +117,7 @@ impl Stalls {
 
 impl Control {
     /// Breaks connections that stand still.
-    pub(super) fn look_after_lanes(&mut self, now: Instant) {
+    pub(super) fn look_after_connections(&mut self, now: Instant) {
         if now < self.stalls.next() {
             return;
         }

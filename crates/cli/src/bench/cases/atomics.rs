@@ -9,7 +9,7 @@ use hydrant::Symmetric;
 use super::super::bare;
 use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::row::{Goal, Row};
-use super::{far_place, look, round_trip};
+use super::{look, partner_place, round_trip};
 
 /// All ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let peer = PARTNER;
     // SAFETY: 1. `words` is freed at the end, after the last use; 2. they are used as atomics only.
     #[allow(unsafe_code)]
-    let place = unsafe { far_place(&words)? };
+    let place = unsafe { partner_place(&words)? };
     let word = place.word();
     let row = |case: &str, [bare, ours]: [f64; 2], goal| {
         e.row(
@@ -97,7 +97,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 
 /// Where the word is not mapped, its owner's NIC does it, if the job is such, and else, for 32 bits
 /// always, its owner's processor, by a message, at best in the time of a bare round trip.
-pub(crate) fn far(e: &Ensemble<'_>) -> hydrant::Result<()> {
+pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let words = e.job.alloc::<u64>(64)?;
     let short = e.job.alloc::<u32>(64)?;
     let who = match e.job.has_native_atomics() {

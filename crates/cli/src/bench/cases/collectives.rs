@@ -66,12 +66,12 @@ fn compare(
     mut operation: impl FnMut(u64) -> hydrant::Result<()>,
 ) -> hydrant::Result<()> {
     let words = bytes as usize / size_of::<u64>();
-    let (mut turn, near, mut far) = (0, vec![1u64; words], vec![0u64; words]);
+    let (mut turn, from, mut to) = (0, vec![1u64; words], vec![0u64; words]);
     let mut bare = |count| match bytes <= SHORT {
         true => round_trip(e, &mut turn, bytes, count),
         false if e.network.is_some() => written(e, bytes, count),
         false => timed(count, |_| {
-            far.copy_from_slice(black_box(&near));
+            to.copy_from_slice(black_box(&from));
             Ok(())
         }),
     };

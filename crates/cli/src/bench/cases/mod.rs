@@ -5,7 +5,7 @@ pub(super) mod atomics;
 pub(super) mod barrier;
 pub(super) mod collectives;
 pub(super) mod cost;
-pub(super) mod far;
+pub(super) mod registered;
 pub(super) mod registration;
 pub(super) mod rma;
 pub(super) mod scattered;
@@ -112,12 +112,12 @@ fn move_to(core: usize) -> std::io::Result<CpuSet> {
 /// # Safety
 /// As [`Place::new`], for the whole part.
 #[allow(unsafe_code)]
-pub(super) unsafe fn far_place(memory: &Symmetric<u64>) -> hydrant::Result<Place> {
-    let far = memory.on(PARTNER)?;
-    let far =
-        far.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
+pub(super) unsafe fn partner_place(memory: &Symmetric<u64>) -> hydrant::Result<Place> {
+    let part = memory.on(PARTNER)?;
+    let part =
+        part.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
     // SAFETY: 1. and 2. by the caller; 3. words are aligned.
-    Ok(unsafe { Place::new(far.as_ptr().cast(), far.len() * size_of::<u64>()) })
+    Ok(unsafe { Place::new(part.as_ptr().cast(), part.len() * size_of::<u64>()) })
 }
 
 /// Keeps the compiler from leaving out what nobody looks at.

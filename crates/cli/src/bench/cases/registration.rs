@@ -3,11 +3,12 @@
 //!
 //! It is measured by rank 0 when it has its conduit, before the job uses it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Conduit, Cost, Permission, measure::fit};
 use hydrant_verbs::{Bare, Options};
+use parking_lot::Mutex;
 
 use super::super::ensemble::Ensemble;
 use super::super::measure::median;
@@ -48,7 +49,7 @@ impl Costs {
         move |conduit| {
             if conduit.rank().0 == 0 && conduit.caps().registration.is_some() {
                 let measured = costs.measure(&*conduit);
-                *costs.points.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+                *costs.points.lock() = measured;
             }
             conduit
         }
@@ -89,17 +90,21 @@ type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
 
 /// The calls of the system that the network of this name makes, if they are known.
 fn raw_calls(network: &str) -> Result<Option<Register>, String> {
-    fn told(cause: impl ToString) -> String {
+    fn described(cause: impl ToString) -> String {
         cause.to_string()
     }
     Ok(match network {
         "verbs" => {
-            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(told)?;
-            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+            let bare = Bare::open(&Options::default(), 0, PAGE).map_err(described)?;
+            Some(Box::new(move |memory| {
+                bare.register(memory).map_err(described)
+            }))
         }
         "smp+pin" => {
-            let bare = hydrant_pin::Bare::open().map_err(told)?;
-            Some(Box::new(move |memory| bare.register(memory).map_err(told)))
+            let bare = hydrant_pin::Bare::open().map_err(described)?;
+            Some(Box::new(move |memory| {
+                bare.register(memory).map_err(described)
+            }))
         }
         _ => None,
     })
@@ -152,7 +157,7 @@ pub(crate) fn run(e: &Ensemble<'_>, costs: &Costs) -> hydrant::Result<()> {
         ));
     }
     if e.rank() == 0 {
-        let points = costs.points.lock().unwrap_or_else(PoisonError::into_inner);
+        let points = costs.points.lock();
         let points = points
             .as_ref()
             .map_err(|why| hydrant::Error::other(why.clone()))?;

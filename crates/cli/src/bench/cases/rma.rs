@@ -13,7 +13,7 @@ use super::super::bare::Place;
 use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
-use super::far_place;
+use super::partner_place;
 
 /// The largest size of the sweep.
 const LARGEST: u64 = 4 << 20;
@@ -34,7 +34,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     // SAFETY: 1. `field` is freed at the end, after the last use; 2. rank 0 alone, which does one
     // thing after the other, reads and writes this memory.
     #[allow(unsafe_code)]
-    let bare = unsafe { far_place(&field)? };
+    let bare = unsafe { partner_place(&field)? };
     let rma = Rma {
         e,
         bare,

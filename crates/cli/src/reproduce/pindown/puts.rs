@@ -58,7 +58,7 @@ impl Buffers {
 }
 
 /// Puts of one size, one after the other, of which so many in a hundred find their own side
-/// registered, and the far side as well if that is to vary. The mean time.
+/// registered, and the remote side as well if that is to vary. The mean time.
 fn puts(
     job: &Job,
     target: &Symmetric<u8>,
@@ -69,10 +69,10 @@ fn puts(
 ) -> Result<Duration> {
     let pool = vec![1_u8; POOL + SPARE];
     let pool = &pool[aligned(&pool)..];
-    let (mut near, mut far) = (Buffers::new(size), Buffers::new(size));
+    let (mut local, mut remote) = (Buffers::new(size), Buffers::new(size));
     let mut put = |hit: bool| {
-        let from = near.place(hit);
-        let to = if both { far.place(hit) } else { 0 };
+        let from = local.place(hit);
+        let to = if both { remote.place(hit) } else { 0 };
         target.put(SECOND, to, &pool[from..from + size])
     };
     // Until the caches are full of what will be given up.

@@ -395,8 +395,9 @@ impl Agent {
     /// Whether the launcher was silent too long, or the host wants this process gone.
     fn is_to_end(&self) -> bool {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-        let told = std::iter::from_fn(|| self.signals.next()).any(|signal| fatal.contains(&signal));
-        told || !self.stopped && self.heard.elapsed() >= self.silence
+        let signalled =
+            std::iter::from_fn(|| self.signals.next()).any(|signal| fatal.contains(&signal));
+        signalled || !self.stopped && self.heard.elapsed() >= self.silence
     }
 }
 

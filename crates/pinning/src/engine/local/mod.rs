@@ -106,7 +106,7 @@ struct Registering {
     id: u64,
     need: Run,
     preferred: Run,
-    /// Claims, and the buckets each of them waits for.
+    /// Requests, and the buckets each of them waits for.
     waiters: Vec<(u64, Run)>,
     started: bool,
     retried: bool,
@@ -188,7 +188,7 @@ pub(super) struct Local {
     deregistering_ids: FxHashMap<u64, u64>,
     /// The first bucket of each registration, by the name that the driver reports.
     registering_ids: FxHashMap<u64, u64>,
-    /// Claims that wait for room: the older first.
+    /// Requests that wait for room: the older first.
     queue: BTreeSet<u64>,
     /// How own operations miss, which says how wide to register for them.
     pattern: Pattern,
@@ -196,7 +196,7 @@ pub(super) struct Local {
     stats: LocalStats,
     /// Requests whose memory is held for the own NIC, by the driver's name for each.
     own: FxHashMap<u64, u64>,
-    /// Claims done since they were last [taken](Self::take_done).
+    /// Requests done since they were last [taken](Self::take_done).
     done: Vec<(Requester, u64)>,
 }
 
@@ -259,7 +259,7 @@ impl Local {
         (self.requests.get(&id)).is_some_and(|request| request.pending > 0)
     }
 
-    /// Claims done, with their claimants.
+    /// Requests done, with their requesters.
     pub(super) fn take_done(&mut self) -> Vec<(Requester, u64)> {
         std::mem::take(&mut self.done)
     }

@@ -1,11 +1,11 @@
-//! Lanes: chunks from one member to another, through slots in the receiver's scratch.
+//! Channels: chunks from one member to another, through slots in the receiver's scratch.
 //!
-//! The receiver opens a lane for a sender by giving it credit; the sender fills slots as
-//! far as its credit goes and counts them in the lane's flag; each slot read is new credit.
-//! So nothing is overwritten before it was read, and a lane serves one sender after the
+//! The receiver opens a channel for a sender by giving it credit; the sender fills slots as
+//! far as its credit goes and counts them in the channel's flag; each slot read is new credit.
+//! So nothing is overwritten before it was read, and a channel serves one sender after the
 //! other without either knowing of the next.
 //!
-//! Both words hold the use (`epoch`) of the lane and, in the low byte, a count of chunks
+//! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of chunks
 //! modulo 256: sender and receiver are never further apart than the slots.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
@@ -16,20 +16,20 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// The end of a lane that gives.
+/// The end of a channel that gives.
 pub(super) struct Outbound<'a> {
     team: &'a Team,
-    lane: usize,
+    channel: usize,
     to: usize,
     epoch: u64,
     sent: usize,
     credit: &'a AtomicU64,
 }
 
-/// The end of a lane that takes.
+/// The end of a channel that takes.
 pub(super) struct Inbound<'a> {
     team: &'a Team,
-    lane: usize,
+    channel: usize,
     from: usize,
     epoch: u64,
     received: usize,
@@ -37,11 +37,11 @@ pub(super) struct Inbound<'a> {
 }
 
 impl<'a> Outbound<'a> {
-    pub(super) fn new(team: &'a Team, lane: usize, to: usize, epoch: u64) -> Result<Self> {
+    pub(super) fn new(team: &'a Team, channel: usize, to: usize, epoch: u64) -> Result<Self> {
         let credit = team.scratch.atomic_u64(team.layout.credit(to));
         Ok(Self {
             team,
-            lane,
+            channel,
             to,
             epoch,
             sent: 0,
@@ -64,20 +64,20 @@ impl<'a> Outbound<'a> {
         } = *self;
         let sent = self.sent;
         team.until(|| ahead(credit.load(Acquire), epoch, sent) > 0)?;
-        let at = team.layout.slot(self.lane, sent % SLOTS);
+        let at = team.layout.slot(self.channel, sent % SLOTS);
         self.sent += 1;
-        let (flag, value) = (team.layout.flag(self.lane), word(epoch, self.sent));
+        let (flag, value) = (team.layout.flag(self.channel), word(epoch, self.sent));
         team.store(self.to, at, chunk, flag, value)
     }
 }
 
 impl<'a> Inbound<'a> {
-    /// Lets `from` send. Whoever sent on this lane before has been heard to the end.
-    pub(super) fn open(team: &'a Team, lane: usize, from: usize, epoch: u64) -> Result<Self> {
-        let flag = team.scratch.atomic_u64(team.layout.flag(lane));
+    /// Lets `from` send. Whoever sent on this channel before has been heard to the end.
+    pub(super) fn open(team: &'a Team, channel: usize, from: usize, epoch: u64) -> Result<Self> {
+        let flag = team.scratch.atomic_u64(team.layout.flag(channel));
         let inbound = Self {
             team,
-            lane,
+            channel,
             from,
             epoch,
             received: 0,
@@ -99,7 +99,7 @@ impl<'a> Inbound<'a> {
         } = *self;
         let received = self.received;
         team.until(|| ahead(flag.load(Acquire), epoch, received) > 0)?;
-        let at = team.layout.slot(self.lane, received % SLOTS);
+        let at = team.layout.slot(self.channel, received % SLOTS);
         team.scratch.read(at, chunk).map_err(outside)?;
         self.received += 1;
         self.give_credit()

@@ -109,8 +109,9 @@ impl Route for Stores {
         // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
         // has the fence.
         compiler_fence(SeqCst);
-        if let Some(door) = progress.conduit().wake_word(progress.rank)
-            && door.bits.load(std::sync::atomic::Ordering::Relaxed) & WakeWord::APPLICATION != 0
+        if let Some(wake_word) = progress.conduit().wake_word(progress.rank)
+            && wake_word.bits.load(std::sync::atomic::Ordering::Relaxed) & WakeWord::APPLICATION
+                != 0
         {
             progress.conduit().notify(progress.rank);
         }

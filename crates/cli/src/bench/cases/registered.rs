@@ -42,22 +42,22 @@ const PART_OF_IT: f64 = 0.6;
 /// What rank 0 does to the memory of rank 1.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let field = e.job.alloc::<u64>(LARGEST / size_of::<u64>())?;
-    let far = Far { e, field: &field };
-    far.words()?;
+    let registered = Registered { e, field: &field };
+    registered.words()?;
     let bulk = if e.quick { &BULK[..2] } else { &BULK[..] };
     for bytes in bulk {
-        far.bulk(*bytes)?;
+        registered.bulk(*bytes)?;
     }
     e.job.free(field)?;
     misses(e)
 }
 
-struct Far<'a> {
+struct Registered<'a> {
     e: &'a Ensemble<'a>,
     field: &'a Symmetric<u64>,
 }
 
-impl Far<'_> {
+impl Registered<'_> {
     /// One comparison on rank 0, of so many operations at a time: the medians of one of them.
     fn compare(
         &self,

@@ -27,13 +27,13 @@ struct Known {
 }
 
 /// What a thread knows of all buffers.
-pub(crate) struct Guest {
+pub(crate) struct Borrower {
     board: Symmetric<u64>,
     known: Vec<Vec<Known>>,
     times: u64,
 }
 
-impl Guest {
+impl Borrower {
     pub(crate) fn new(board: &Symmetric<u64>, hand: &Hand) -> Self {
         Self {
             board: board.clone(),
