@@ -206,15 +206,23 @@ impl Registration {
             !lent.while_lent(from, *region, (*to, len), store)
         });
         let mut outcome = Ok(());
-        self.step(data, |engine, out| {
-            // Judged while the engine is held: a loan that ends is taken off first and revoked
-            // by the engine then, so that what is granted here is seen by its revocation.
+        let mut unanswered = Some(message);
+        while let Some(message) = unanswered.take() {
+            let judged = lent.ends();
             let verdict = match missed {
                 None => judge(self, from, &message),
                 Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
-            outcome = engine.message(from.0, message, verdict, out);
-        });
+            self.step(data, |engine, out| {
+                // Memory that goes is taken off first and then taken back by the engine: either that
+                // is seen here, or the engine takes back what is granted here.
+                if lent.ends() != judged {
+                    unanswered = Some(message);
+                    return;
+                }
+                outcome = engine.message(from.0, message, verdict, out);
+            });
+        }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
             self.progress.malformed(delivery.from, what);
         }

@@ -2,7 +2,13 @@
 //! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
 //! another region.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+};
 
 use hydrant_conduit::{Key, Rank};
 use hydrant_pinning::{Geometry, Refusal, Region, Run};
@@ -27,6 +33,8 @@ pub(super) struct Lent {
     /// Whether registrations follow what is mapped: then all memory may stay registered.
     follows: bool,
     state: RwLock<State>,
+    /// How often memory has gone that peers might reach; counted before the engine takes it back.
+    ends: AtomicU64,
 }
 
 #[derive(Default)]
@@ -97,6 +105,7 @@ impl Lent {
             anywhere,
             follows,
             state: RwLock::default(),
+            ends: AtomicU64::new(0),
         };
         // Hydrant's own part is there as long as the job.
         lent.allocate(segment.0, (SYSTEM as u64).min(segment.1));
@@ -107,8 +116,21 @@ impl Lent {
         self.state.read()
     }
 
+    /// How often memory that peers might reach has gone. A verdict is good as long as that stays the
+    /// same.
+    pub(super) fn ends(&self) -> u64 {
+        self.ends.load(Acquire)
+    }
+
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         change(&mut self.state.write())
+    }
+
+    /// A change after which peers reach less.
+    fn withdraw<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = self.change(change);
+        self.ends.fetch_add(1, Release);
+        result
     }
 
     /// A part of the segment is in use.
@@ -118,7 +140,7 @@ impl Lent {
 
     /// A part of the segment goes.
     pub(super) fn free(&self, addr: u64) {
-        self.change(|state| state.lasting.remove(&addr));
+        self.withdraw(|state| state.lasting.remove(&addr));
     }
 
     /// Lends a buffer to peers: its key.
@@ -147,7 +169,7 @@ impl Lent {
 
     /// What [`lend_steady`](Self::lend_steady) lent ends: where it lies.
     pub(super) fn end_steady(&self, key: u64) -> Option<Place> {
-        self.change(|state| state.steady.remove(&key))
+        self.withdraw(|state| state.steady.remove(&key))
     }
 
     /// Where a buffer lies, for a peer that asks; it is told when that ends.
@@ -168,7 +190,7 @@ impl Lent {
     /// A loan ends: nobody finds it any more. It is [over](Self::is_over) when nobody uses it.
     /// `present` says who is there to be asked.
     pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
-        self.change(|state| {
+        self.withdraw(|state| {
             let Loan { lease, informed } = state.exposed.remove(&key)?;
             // An empty one may lie where another begins.
             if let (start, 1..) = lease.place() {
