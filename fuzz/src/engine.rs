@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, Data, Decisions, Engine, Message, Operation, Outgoing, Own, Refusal, Region,
-    Registered, Strategy, Verdict,
+    Action, Config, Data, Decisions, Direction, Engine, Message, Operation, Outgoing, Own, Refusal,
+    Region, Registered, Strategy, Verdict,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -108,7 +108,10 @@ impl Driver {
                 let operation = Operation {
                     id: self.name(),
                     peer: 1 + u32::from(choice >> 6) % (RANKS - 1),
-                    put: choice & 8 != 0,
+                    direction: match choice & 8 {
+                        0 => Direction::Get,
+                        _ => Direction::Put,
+                    },
                     local: local % PAGES * PAGE + 8,
                     region: Region::default(),
                     remote: remote % PAGES * PAGE + 16,

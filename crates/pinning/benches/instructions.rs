@@ -9,8 +9,8 @@
 use std::hint::black_box;
 
 use gungraun::prelude::*;
-use hydrant_pinning::Engine;
 use hydrant_pinning::table::{Editor, Extent};
+use hydrant_pinning::{Direction, Engine};
 
 mod both_sides;
 use both_sides::{BUCKET, OWN, PEER, engine, hot, put};
@@ -48,7 +48,7 @@ fn miss(engine: Engine) -> Engine {
     let hot = hot(&engine);
     for bucket in 0..STEPS {
         let remote = black_box((1 << 30 | bucket) * BUCKET);
-        black_box(hot.hit(PEER, remote, black_box(OWN * BUCKET), 8, true));
+        black_box(hot.hit(PEER, remote, black_box(OWN * BUCKET), 8, Direction::Put));
     }
     engine
 }

@@ -1,6 +1,6 @@
 //! What an engine decides: messages to send, and things to do.
 
-use crate::{Error, Message, Region, Run, wire::Grant};
+use crate::{Direction, Error, Message, Region, Run, wire::Grant};
 
 /// What an engine decided in one step, for the driver to carry out.
 ///
@@ -62,8 +62,8 @@ pub enum Action {
         id: u64,
         /// With whom.
         peer: u32,
-        /// Whether to write.
-        put: bool,
+        /// Which way.
+        direction: Direction,
         /// The own address.
         local: u64,
         /// The key that covers it.

@@ -1,6 +1,6 @@
 //! What the user and the conduit say about registration, checked once.
 
-use crate::{Error, Geometry, Message, Strategy};
+use crate::{Direction, Error, Geometry, Message, Strategy};
 
 /// What one registration costs, in nanoseconds: `per_op + per_page × pages` (DESIGN's cost
 /// model; measured for each conduit).
@@ -53,6 +53,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether data that goes this way is pulled: the network does not read one-sidedly, so that
+    /// the peer writes what is got.
+    pub(crate) fn pulls(&self, direction: Direction) -> bool {
+        direction == Direction::Get && !self.reads
+    }
+
     /// The founding paper's setting (§4.2): M = 400 MB, MAXVICTIM = 50 MB, one-page buckets.
     pub fn firehose_paper(rank: u32, ranks: u32) -> Self {
         Self {

@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::{
-    Geometry,
+    Direction, Geometry, Use,
     table::{
         Table,
         sync::{AtomicBool, Ordering::Relaxed},
@@ -78,13 +78,20 @@ impl Hot {
     /// What misses goes to [`Engine::begin`](crate::Engine::begin): a miss may have held one
     /// side for a moment that somebody else waits for, and only the engine makes up for that.
     #[inline]
-    pub fn hit(&self, peer: u32, remote: u64, local: u64, len: u64, put: bool) -> Option<Hit> {
+    pub fn hit(
+        &self,
+        peer: u32,
+        remote: u64,
+        local: u64,
+        len: u64,
+        direction: Direction,
+    ) -> Option<Hit> {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
             return None;
         }
         let table = self.peer(peer)?;
-        let remote_side = self.hold(table, remote, len, put)?;
-        let Some(local_side) = self.hold(&self.local, local, len, !put) else {
+        let remote_side = self.hold(table, remote, len, direction.remote())?;
+        let Some(local_side) = self.hold(&self.local, local, len, direction.local()) else {
             // Whoever waits for it is looked after when the miss reaches the engine.
             let _ = table.release(remote_side.0);
             return None;
@@ -105,7 +112,7 @@ impl Hot {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
             return None;
         }
-        let remote_side = self.hold(self.peer(peer)?, remote, len, true)?;
+        let remote_side = self.hold(self.peer(peer)?, remote, len, Use::Write)?;
         Some(Hit {
             peer,
             remote_key: remote_side.1,
@@ -122,7 +129,7 @@ impl Hot {
         if !self.caches || len == 0 || self.crowded.load(Relaxed) {
             return None;
         }
-        let local_side = self.hold(&self.local, local, len, true)?;
+        let local_side = self.hold(&self.local, local, len, Use::Write)?;
         Some(Hit {
             peer: NOBODY,
             remote_key: u64::MAX,
@@ -143,10 +150,10 @@ impl Hot {
     }
 
     #[inline(always)]
-    fn hold(&self, table: &Table, addr: u64, len: u64, write: bool) -> Option<(u32, u64)> {
+    fn hold(&self, table: &Table, addr: u64, len: u64, used: Use) -> Option<(u32, u64)> {
         let last = addr.checked_add(len - 1)?;
         let bucket_of = |addr| self.geometry.bucket_of(addr);
-        table.hold(bucket_of(addr), bucket_of(last), write)
+        table.hold(bucket_of(addr), bucket_of(last), used)
     }
 
     #[inline(always)]

@@ -7,14 +7,14 @@
 //! test) carries out its [`Decisions`].
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Decisions, Engine, Operation, Own, Region};
+//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, Operation, Own, Region};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut out = Decisions::default();
 //! let put = Operation {
 //!     id: 1,
 //!     peer: 1,
-//!     put: true,
+//!     direction: Direction::Put,
 //!     local: 0x1000,
 //!     region: Region(0),
 //!     remote: 0x8000,
@@ -31,6 +31,7 @@
 
 mod action;
 mod config;
+mod direction;
 mod engine;
 mod error;
 mod geometry;
@@ -43,6 +44,7 @@ pub mod wire;
 
 pub use action::{Action, Data, Decisions, Outgoing, Registered};
 pub use config::{Config, CostModel, Limits};
+pub use direction::{Direction, Use};
 pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
 pub use error::{Cause, Error, Refusal};
 pub use geometry::{BUCKET_BITS, Geometry, Run};

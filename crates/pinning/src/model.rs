@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use super::table::{Editor, Extent};
-use super::{Geometry, Hot};
+use super::{Direction, Geometry, Hot};
 
 /// The peer.
 const PEER: u32 = 1;
@@ -75,7 +75,7 @@ fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &Registered) -
         1 => (first * BUCKET, 8),
         _ => ((first + 1) * BUCKET - 1, (buckets - 2) * BUCKET + 2),
     };
-    let hit = hot.hit(PEER, remote, OWN * BUCKET, len.min(BUCKET), true)?;
+    let hit = hot.hit(PEER, remote, OWN * BUCKET, len.min(BUCKET), Direction::Put)?;
     assert_eq!(hit.remote_key, key, "the key of other memory");
     assert_eq!(hit.local_key, 50);
     registered.transfer();

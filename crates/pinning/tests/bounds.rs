@@ -1,7 +1,8 @@
 //! What a peer can make an engine note down, or attach, by messages that no honest one sends.
 
 use hydrant_pinning::{
-    Config, Decisions, Engine, Error, Message, Operation, Own, Refusal, Region, Run, Verdict,
+    Config, Decisions, Direction, Engine, Error, Message, Operation, Own, Refusal, Region, Run,
+    Verdict,
     wire::{Grant, Granted, Move, Need, Place},
 };
 
@@ -56,7 +57,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
     let operation = Operation {
         id: 1,
         peer: 1,
-        put: true,
+        direction: Direction::Put,
         local: PAGE,
         region: Region::default(),
         remote: 100 * PAGE,

@@ -2,6 +2,7 @@
 
 mod world;
 
+use hydrant_pinning::{Direction, Use};
 use proptest::prelude::*;
 use world::{
     World,
@@ -40,7 +41,14 @@ fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
     // Two extents of four buckets take all eight firehoses; the third put needs an end of each
     // and two between them.
     for (first, count) in [(0, 4), (6, 4), (3, 4)] {
-        world.start(0, 1, true, local, remote + first * page, count * page);
+        world.start(
+            0,
+            1,
+            Direction::Put,
+            local,
+            remote + first * page,
+            count * page,
+        );
         world.drain();
     }
     assert_eq!(world.book.served, 3);
@@ -102,10 +110,10 @@ proptest! {
                     break;
                 };
                 let remote = base + at * page;
-                if world.ranks[target].memory.may(remote, page, true).is_err() {
+                if world.ranks[target].memory.may(remote, page, Use::Write).is_err() {
                     continue;
                 }
-                world.start(rank, target, true, local, remote, page);
+                world.start(rank, target, Direction::Put, local, remote, page);
                 world.drain();
                 here += 1;
                 begun += 1;
@@ -128,12 +136,12 @@ fn a_revocation_ends_when_the_last_hit_does() {
     let mut world = pair();
     let page = PAGE as u64;
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
-    world.start(0, 1, true, local, remote, 8);
+    world.start(0, 1, Direction::Put, local, remote, 8);
     world.drain();
     // Another one, to other bytes of the same buckets, is a hit; its memory goes meanwhile.
     let hot = world.ranks[0].engine.hot().clone();
     let hit = hot
-        .hit(1, remote, local, 8, true)
+        .hit(1, remote, local, 8, Direction::Put)
         .expect("both sides are there");
     let run = hydrant_pinning::Run {
         first: local / page,
@@ -142,7 +150,7 @@ fn a_revocation_ends_when_the_last_hit_does() {
     let mut out = hydrant_pinning::Decisions::default();
     world.ranks[0].engine.revoke(7, run, &mut out);
     assert!(out.is_empty(), "it is in use");
-    assert_eq!(hot.hit(1, remote, local, 8, true), None);
+    assert_eq!(hot.hit(1, remote, local, 8, Direction::Put), None);
     assert!(hot.release(&hit), "somebody waits for it");
     world.ranks[0].engine.released(&hit, &mut out);
     assert!(

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Engine, Hit, Operation, Own, Region, Registered, Verdict,
+    Action, Config, Decisions, Direction, Engine, Hit, Operation, Own, Region, Registered, Verdict,
 };
 
 const BUCKET: u64 = 4096;
@@ -121,7 +121,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         continue;
                     }
                     let (remote, local) = ((1000 + draw(4)) * BUCKET, (10 + draw(4)) * BUCKET);
-                    let held: Option<Hit> = hot.hit(1, remote, local, 8, true);
+                    let held: Option<Hit> = hot.hit(1, remote, local, 8, Direction::Put);
                     if let Some(hit) = held {
                         if draw(4) == 0 {
                             thread::yield_now();
@@ -134,7 +134,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                     let operation = Operation {
                         id,
                         peer: 1,
-                        put: true,
+                        direction: Direction::Put,
                         local,
                         region: Region::default(),
                         remote,
@@ -168,7 +168,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
         let operation = Operation {
             id: u64::from(peer),
             peer,
-            put: true,
+            direction: Direction::Put,
             local: 1 << 20,
             region: Region::default(),
             remote: 1 << 30,

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, CostModel, Decisions, Engine, Operation, Own, Region, Registered, Verdict,
+    Action, Config, CostModel, Decisions, Direction, Engine, Operation, Own, Region, Registered,
+    Verdict,
 };
 
 const PAGE: u64 = 4096;
@@ -49,7 +50,7 @@ impl Pair {
         let operation = Operation {
             id: self.next,
             peer: 1,
-            put: true,
+            direction: Direction::Put,
             local: 1 << 32,
             region: Region::default(),
             remote,

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    Action, Cause, Decisions, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
+    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
 };
 
 use super::{Registration, outbox::Queued};
@@ -123,7 +123,7 @@ impl Registration {
             Action::Transfer {
                 id,
                 peer,
-                put,
+                direction,
                 local,
                 local_key,
                 remote,
@@ -139,9 +139,9 @@ impl Registration {
                     key: Key(local_key),
                 };
                 let (peer, len) = (Rank(peer), len as usize);
-                let access = match put {
-                    true => Access::put(peer, remote, local, len),
-                    false => Access::get(peer, remote, local, len),
+                let access = match direction {
+                    Direction::Put => Access::put(peer, remote, local, len),
+                    Direction::Get => Access::get(peer, remote, local, len),
                 };
                 let piece = Piece { id, access };
                 if let Some(outcome) = self.post(&piece) {

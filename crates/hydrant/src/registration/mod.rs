@@ -28,7 +28,9 @@ use std::sync::{
 
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
-use hydrant_pinning::{Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, wire::Grant};
+use hydrant_pinning::{
+    Direction, Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, wire::Grant,
+};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
@@ -228,9 +230,9 @@ impl Registration {
         remote: u64,
         own: u64,
         len: u64,
-        put: bool,
+        direction: Direction,
     ) -> Option<Hit> {
-        self.hot.hit(peer.0, remote, own, len, put)
+        self.hot.hit(peer.0, remote, own, len, direction)
     }
 
     /// Takes the remote side of a transfer whose own side needs no registration.

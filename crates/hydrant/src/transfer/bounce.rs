@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use hydrant_pinning::{Limits, Run, Strategy};
+use hydrant_pinning::{Direction, Limits, Run, Strategy};
 use parking_lot::Mutex;
 
 use super::Transfer;
@@ -139,22 +139,25 @@ impl Bounce {
         &self,
         local: *mut u8,
         len: usize,
-        put: bool,
+        direction: Direction,
     ) -> Option<(*mut u8, Bounced)> {
         let fits = self.kinds.iter().filter(|kind| len <= kind.bytes);
         let offset = fits.filter_map(|kind| kind.free.lock().pop()).next()?;
         // SAFETY: the offset of a slot, which lies in the memory.
         let slot = unsafe { self.memory.as_ptr().add(offset as usize) };
         slot.expose_provenance();
-        if put {
-            // SAFETY: 1., and the slot, which is another's until it is given back, has room.
-            unsafe { slot.copy_from_nonoverlapping(local, len) };
-        }
-        let to = (!put).then(|| local.expose_provenance());
+        let to = match direction {
+            Direction::Put => {
+                // SAFETY: 1., and the slot, which is another's until it is given back, has room.
+                unsafe { slot.copy_from_nonoverlapping(local, len) };
+                None
+            }
+            Direction::Get => NonZeroUsize::new(local.expose_provenance()),
+        };
         let bounced = Bounced {
             offset,
             len: len as u32,
-            to: to.and_then(NonZeroUsize::new),
+            to,
         };
         Some((slot, bounced))
     }
@@ -288,7 +291,8 @@ mod tests {
         let mut data = vec![7_u8; 5000];
         let mut taken = Vec::new();
         // SAFETY: the buffer lives longer than the slots are in use.
-        while let Some((slot, bounced)) = unsafe { bounce.take(data.as_mut_ptr(), 5000, true) } {
+        let mut put = || unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Put) };
+        while let Some((slot, bounced)) = put() {
             assert!(taken.iter().all(|(other, _)| *other != slot));
             taken.push((slot, bounced));
         }
@@ -298,13 +302,15 @@ mod tests {
             assert_eq!(bounce.give_back(bounced, true), 0);
         }
         // SAFETY: as above.
-        let (slot, bounced) = unsafe { bounce.take(data.as_mut_ptr(), 5000, false) }.expect("free");
+        let (slot, bounced) =
+            unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Get) }.expect("free");
         // SAFETY: a slot of 5000 bytes, which is this test's.
         unsafe { slot.write_bytes(9, 5000) };
         assert_eq!(bounce.give_back(bounced, false), 0);
         assert_eq!(data[4999], 7);
         // SAFETY: as above.
-        let (_, bounced) = unsafe { bounce.take(data.as_mut_ptr(), 5000, false) }.expect("free");
+        let (_, bounced) =
+            unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Get) }.expect("free");
         assert_eq!(bounce.give_back(bounced, true), 5000);
         assert_eq!(data, [9; 5000]);
     }

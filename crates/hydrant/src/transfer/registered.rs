@@ -1,7 +1,7 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
-use hydrant_pinning::{Operation, Own, Region, Strategy};
+use hydrant_pinning::{Direction, Operation, Own, Region, Strategy};
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
@@ -14,10 +14,13 @@ use crate::{
 /// The keys of memory that needs no registration.
 const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
 
-/// Whether data goes to the peer.
+/// Which way the data of a put or a get goes.
 #[inline(always)]
-fn is_put(access: &Access) -> bool {
-    access.operation == Kind::Put
+fn direction(access: &Access) -> Direction {
+    match access.operation {
+        Kind::Put => Direction::Put,
+        Kind::Get | Kind::Atomic(_) => Direction::Get,
+    }
 }
 
 /// How the own side of an operation stands.
@@ -31,7 +34,8 @@ struct OwnSide {
 impl OwnSide {
     /// Whether the network, or a slot, has the data of a put that was posted.
     fn is_taken(&self, access: &Access) -> bool {
-        is_put(access) && (self.bounced.is_some() || self.stands == Own::Inline)
+        direction(access) == Direction::Put
+            && (self.bounced.is_some() || self.stands == Own::Inline)
     }
 }
 
@@ -46,7 +50,7 @@ impl Transfer {
     ) -> Result<Begun> {
         let progress = &*self.progress;
         let Access { peer, len, .. } = *access;
-        let put = is_put(access);
+        let direction = direction(access);
         if len == 0 {
             progress.tally.one(Count::Indirect);
             return Ok(Begun::Done);
@@ -57,7 +61,8 @@ impl Transfer {
         if peer == progress.rank {
             progress.glance();
         }
-        if peer == progress.rank || (registration.strategy() == Strategy::Paging && self.moves(put))
+        if peer == progress.rank
+            || (registration.strategy() == Strategy::Paging && self.moves(direction))
         {
             progress.tally.one(Count::Indirect);
             // SAFETY: the caller's promise.
@@ -82,8 +87,8 @@ impl Transfer {
         let own = unsafe { self.own_side(registration, access, copied) };
         let local = own.at.expose_provenance() as u64;
         let hit = match own.stands {
-            _ if copied || !self.moves(put) => None,
-            Own::Persistent => registration.hit(peer, remote, local, len as u64, put),
+            _ if copied || !self.moves(direction) => None,
+            Own::Persistent => registration.hit(peer, remote, local, len as u64, direction),
             Own::Inline => registration.hit_remote(peer, remote, len as u64),
             Own::Transient => None,
         };
@@ -119,7 +124,7 @@ impl Transfer {
         let operation = Operation {
             id: registration.name(),
             peer: peer.0,
-            put,
+            direction,
             local,
             region: Region(access.remote.key.0),
             remote,
@@ -145,7 +150,7 @@ impl Transfer {
             peer, remote, len, ..
         } = operation;
         let ticket = Registration::ticket(operation.id);
-        let left = operation.put && bounced.is_some();
+        let left = operation.direction == Direction::Put && bounced.is_some();
         self.posted(ticket, Held::new(None, bounced, lease), left);
         let inside = self.progress.enter();
         let begun = registration.begin(operation);
@@ -197,8 +202,8 @@ impl Transfer {
             bounced,
         };
         let (local, len) = (access.local.addr, access.len);
-        let put = is_put(access);
-        if put && len <= registration.inline() {
+        let direction = direction(access);
+        if direction == Direction::Put && len <= registration.inline() {
             return side(Own::Inline, local, None);
         }
         if registration.lasts(local.addr() as u64, len as u64) || copied {
@@ -206,9 +211,9 @@ impl Transfer {
         }
         let bounce = self.bounce.get();
         // SAFETY: 1., 2. the caller's promise.
-        match bounce.and_then(|bounce| unsafe { bounce.take(local, len, put) }) {
+        match bounce.and_then(|bounce| unsafe { bounce.take(local, len, direction) }) {
             Some((slot, bounced)) => {
-                if put {
+                if direction == Direction::Put {
                     self.progress.conduit().copied(len);
                 }
                 side(Own::Persistent, slot, Some(bounced))
@@ -245,7 +250,7 @@ impl Transfer {
     }
 
     /// Whether the NIC moves data in that direction by itself.
-    fn moves(&self, put: bool) -> bool {
-        put || self.progress.conduit().caps().reads
+    fn moves(&self, direction: Direction) -> bool {
+        direction == Direction::Put || self.progress.conduit().caps().reads
     }
 }

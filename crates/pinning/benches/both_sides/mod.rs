@@ -7,7 +7,9 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hydrant_pinning::{Action, Config, Decisions, Engine, Hot, Registered, Run, wire::Grant};
+use hydrant_pinning::{
+    Action, Config, Decisions, Direction, Engine, Hot, Registered, Run, wire::Grant,
+};
 
 /// Bytes of a bucket.
 pub(crate) const BUCKET: u64 = 4096;
@@ -63,7 +65,7 @@ pub(crate) fn put(hot: &Hot, bucket: u64, len: u64) {
         black_box(remote),
         black_box(local),
         black_box(len),
-        true,
+        Direction::Put,
     );
     let hit = hit.expect("both sides are there");
     // The keys are used before the references are given back.

@@ -1,6 +1,6 @@
 //! What is asked of an engine: operations, and what peers want of own memory.
 
-use crate::{Refusal, Region};
+use crate::{Direction, Refusal, Region};
 
 /// A put or a get that is no hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,8 +9,8 @@ pub struct Operation {
     pub id: u64,
     /// With whom.
     pub peer: u32,
-    /// Whether to put.
-    pub put: bool,
+    /// Which way.
+    pub direction: Direction,
     /// The own address.
     pub local: u64,
     /// The memory of the peer's that is meant.

@@ -2,7 +2,7 @@
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Decisions, Message, Outgoing, Region, Registered, Run,
+    Action, Config, Decisions, Direction, Message, Outgoing, Region, Registered, Run,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -12,7 +12,7 @@ fn put(id: u64, bucket: u64) -> Operation {
     Operation {
         id,
         peer: 1,
-        put: true,
+        direction: Direction::Put,
         local: 0x1000,
         region: Region::default(),
         remote: bucket * BUCKET,
@@ -101,7 +101,10 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
     let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
     answer(&mut engine, out);
-    let hit = engine.hot().clone().hit(1, 100 * BUCKET, 0x1000, 8, true);
+    let hit = engine
+        .hot()
+        .clone()
+        .hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put);
     let hit = hit.expect("both sides are there");
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
@@ -119,7 +122,7 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
     if hot.release(&hit) {
         engine.released(&hit, &mut out);
     }
-    assert_eq!(hot.hit(1, 100 * BUCKET, 0x1000, 8, true), None);
+    assert_eq!(hot.hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put), None);
     out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer once");
     assert!(matches!(
@@ -148,7 +151,7 @@ fn asking(config: Config) -> (Engine, Message) {
     let mut engine = Engine::new(config).expect("a firehose will do");
     let mut out = Decisions::default();
     let get = Operation {
-        put: false,
+        direction: Direction::Get,
         ..put(1, 100)
     };
     engine.begin(get, &mut out).expect("a peer");
@@ -221,7 +224,10 @@ fn transient_memory_is_registered_for_the_operation_alone() {
         assert_eq!(registered(&engine), 1);
         answer(&mut engine, out);
         assert_eq!((engine.busy(), registered(&engine)), (0, 0));
-        assert_eq!(engine.hot().hit(1, 100 * BUCKET, 0x1000, 8, true), None);
+        assert_eq!(
+            engine.hot().hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put),
+            None
+        );
     }
     assert_eq!(engine.stats().local.registrations, 3);
 }
@@ -279,7 +285,9 @@ fn memory_kept_for_own_operations_stays_beside_m() {
         answer(&mut engine, out);
     }
     assert_eq!(engine.busy(), 0);
-    let hit = engine.hot().hit(1, 100 * BUCKET, 51 * BUCKET, 8, true);
+    let hit = engine
+        .hot()
+        .hit(1, 100 * BUCKET, 51 * BUCKET, 8, Direction::Put);
     assert!(hit.is_some(), "what is kept is there");
 }
 

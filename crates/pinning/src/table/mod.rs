@@ -60,6 +60,7 @@ pub use editor::Editor;
 pub use error::Error;
 pub use word::MAX_REFERENCES;
 
+use crate::Use;
 use index::Index;
 use slab::{MAX_RECORDS, Record, Slab};
 use sync::Ordering;
@@ -127,15 +128,15 @@ impl Table {
     }
 
     /// As [`acquire`](Self::acquire), where the extent reaches as far as the bucket `last`, and may
-    /// be written if that is wanted: the slot of the record and the key.
+    /// be used so: the slot of the record and the key.
     #[inline(always)] // on the path of every hit
-    pub fn hold(&self, bucket: u64, last: u64, write: bool) -> Option<(u32, u64)> {
+    pub fn hold(&self, bucket: u64, last: u64, used: Use) -> Option<(u32, u64)> {
         self.index.find(bucket, |slot| {
             let record = self.slab.record(slot)?;
             if !record.take(bucket) {
                 return None;
             }
-            if record.serves(last, write) {
+            if record.serves(last, used) {
                 Some((slot, record.key()))
             } else {
                 // Whoever waits for that is looked after when the miss reaches the engine.

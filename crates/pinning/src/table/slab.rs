@@ -4,6 +4,7 @@
 //! records stands unused after the table has grown, and the chunk of a record follows
 //! from its number without a search.
 
+use crate::Use;
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU64, Ordering};
@@ -102,11 +103,11 @@ impl Record {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Whether its extent reaches as far as a bucket, and may be written if that is wanted.
+    /// Whether its extent reaches as far as a bucket, and permits that use.
     #[inline]
-    pub(super) fn serves(&self, last: u64, write: bool) -> bool {
+    pub(super) fn serves(&self, last: u64, used: Use) -> bool {
         last < self.end.load(Ordering::Relaxed)
-            && (!write || self.base.load(Ordering::Relaxed) & 1 == 1)
+            && (used == Use::Read || self.base.load(Ordering::Relaxed) & 1 == 1)
     }
 
     #[inline]

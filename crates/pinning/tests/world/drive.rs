@@ -1,8 +1,8 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Cause, Data, Decisions, Error, Message, Operation, Own, Refusal, Region, Registered,
-    Run, Strategy, Verdict, wire::Move,
+    Action, Cause, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region,
+    Registered, Run, Strategy, Use, Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, nic::Registration, plan::Step};
@@ -17,11 +17,11 @@ impl World {
             Step::Begin {
                 rank,
                 peer,
-                put,
+                direction,
                 local,
                 remote,
                 len,
-            } => self.begin(rank, peer, put, local, remote, len),
+            } => self.begin(rank, peer, direction, local, remote, len),
             Step::Advance(which) => self.advance(usize::from(which)),
             Step::Flush(seed) => {
                 for _ in 0..seed % 64 {
@@ -100,7 +100,7 @@ impl World {
         &mut self,
         rank: u16,
         peer: u16,
-        put: bool,
+        direction: Direction,
         local: u32,
         remote: u32,
         len: u32,
@@ -143,7 +143,7 @@ impl World {
             place(&self.ranks[peer].memory, remote),
         );
         // Some go on where the last one ended.
-        let after = self.after.get(&(rank, peer, put)).copied();
+        let after = self.after.get(&(rank, peer, direction)).copied();
         let (local, remote) = match after.filter(|_| len.is_multiple_of(3)) {
             Some((local, remote))
                 if self.ranks[rank].memory.is_inside(local, len)
@@ -154,8 +154,8 @@ impl World {
             _ => (local, remote),
         };
         self.after
-            .insert((rank, peer, put), (local + len, remote + len));
-        self.start(rank, peer, put, local, remote, len);
+            .insert((rank, peer, direction), (local + len, remote + len));
+        self.start(rank, peer, direction, local, remote, len);
     }
 
     /// Begins an operation, unless another one uses its memory.
@@ -163,7 +163,7 @@ impl World {
         &mut self,
         rank: usize,
         peer: usize,
-        put: bool,
+        direction: Direction,
         local: u64,
         remote: u64,
         len: u64,
@@ -171,17 +171,20 @@ impl World {
         let own = &self.ranks[rank];
         let goes = |it: &Revoking| super::model::overlap(it.addr, it.len, local, len.max(1));
         let busy = own.revoking.values().any(goes);
-        if busy || own.memory.may(local, len, !put).is_err() {
+        if busy || own.memory.may(local, len, direction.local()).is_err() {
             return;
         }
         let theirs = &self.ranks[peer];
-        let may = theirs.memory.may(remote, len, put).is_ok();
-        let lent = theirs.memory.may_peer(remote, len, put).is_ok();
+        let may = theirs.memory.may(remote, len, direction.remote()).is_ok();
+        let lent = theirs
+            .memory
+            .may_peer(remote, len, direction.remote())
+            .is_ok();
         let unsure = theirs.lost || Some(peer) == self.hostile;
         let mut known = Known {
             rank,
             peer,
-            put,
+            direction,
             local,
             remote,
             len,
@@ -197,14 +200,16 @@ impl World {
         known.data = bytes(known.source());
         known.before = bytes(known.target());
         let op = self.name();
-        self.note(&(op, rank, peer, put, local, remote, len));
+        self.note(&(op, rank, peer, direction, local, remote, len));
         let hot = self.ranks[rank].engine.hot().clone();
-        let moves = put || self.plan.reads;
-        let own = self.stands(rank, put, local, len);
+        let moves = direction == Direction::Put || self.plan.reads;
+        let own = self.stands(rank, direction, local, len);
         // Of a bucket of several pages, some may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
-            Own::Persistent if moves && !copied => hot.hit(peer as u32, remote, local, len, put),
+            Own::Persistent if moves && !copied => {
+                hot.hit(peer as u32, remote, local, len, direction)
+            }
             Own::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
             _ => None,
         };
@@ -229,7 +234,7 @@ impl World {
         let operation = Operation {
             id: op,
             peer: peer as u32,
-            put,
+            direction,
             local,
             region: Region(op),
             remote,
@@ -245,8 +250,11 @@ impl World {
     }
 
     /// How the own memory of an operation stands.
-    pub(super) fn stands(&self, rank: usize, put: bool, local: u64, len: u64) -> Own {
-        if put && len <= self.plan.inline && self.plan.strategy != Strategy::Paging {
+    pub(super) fn stands(&self, rank: usize, direction: Direction, local: u64, len: u64) -> Own {
+        if direction == Direction::Put
+            && len <= self.plan.inline
+            && self.plan.strategy != Strategy::Paging
+        {
             Own::Inline
         } else if self.ranks[rank].memory.lasts(local, len) {
             Own::Persistent
@@ -352,13 +360,13 @@ impl World {
                 true => Ok(()),
                 false => Err(Refusal::NotMapped),
             },
-            Message::Get { from, len, .. } => memory.may_peer(*from, u64::from(*len), false),
+            Message::Get { from, len, .. } => memory.may_peer(*from, u64::from(*len), Use::Read),
             Message::Pull { from, to, .. } => {
                 let len = to
                     .iter()
                     .map(|place| place.len)
                     .fold(0, u64::saturating_add);
-                memory.may_peer(*from, len, false)
+                memory.may_peer(*from, len, Use::Read)
             }
             _ => Ok(()),
         };
@@ -367,7 +375,7 @@ impl World {
             None => Ok(()),
             // Nothing that others look at is spoilt by one who keeps no rule.
             Some(_) if hostile && !data.is_empty() => Err(Refusal::NotMapped),
-            Some((_, to)) => memory.may_peer(to, data.len() as u64, true),
+            Some((_, to)) => memory.may_peer(to, data.len() as u64, Use::Write),
         });
         if let (Some((_, to)), Ok(())) = (message.goes_to(), may) {
             memory.store(to, data);
@@ -465,7 +473,7 @@ impl World {
                 Action::Transfer {
                     id,
                     peer,
-                    put,
+                    direction,
                     local,
                     local_key,
                     remote,
@@ -473,14 +481,14 @@ impl World {
                     len,
                 } => {
                     let inline = local_key == ANY && self.plan.strategy != Strategy::Paging;
-                    assert!(!inline || put);
+                    assert!(!inline || direction == Direction::Put);
                     let taken = inline.then(|| self.taken(rank, local, len));
                     self.events.push(Event::Transfer(Transfer {
                         taken,
                         rank,
                         id,
                         peer,
-                        put,
+                        direction,
                         local,
                         local_key,
                         remote,
@@ -491,7 +499,7 @@ impl World {
                 Action::Land { to, len } => {
                     let part = &data[landed..landed + len as usize];
                     let wanted = self.book.known.values().any(|known| {
-                        !known.put
+                        known.direction == Direction::Get
                             && known.rank == rank
                             && known.local <= to
                             && to + u64::from(len) <= known.local + known.len
@@ -533,7 +541,7 @@ impl World {
             Data::None => {}
             Data::Own { addr, len } => {
                 let known = self.book.known.values().any(|known| {
-                    known.put
+                    known.direction == Direction::Put
                         && known.rank == from
                         && known.local <= addr
                         && addr + u64::from(len) <= known.local + known.len
@@ -544,7 +552,7 @@ impl World {
             Data::Asked { addr, len, .. } => {
                 match self.ranks[from]
                     .memory
-                    .may_peer(addr, u64::from(len), false)
+                    .may_peer(addr, u64::from(len), Use::Read)
                 {
                     Ok(()) => {
                         let data = self.ranks[from].memory.bytes(addr, u64::from(len));
@@ -623,7 +631,7 @@ impl World {
                     rank,
                     id: 0,
                     peer: known.peer as u32,
-                    put: known.put,
+                    direction: known.direction,
                     local: known.local,
                     local_key: hit.local_key,
                     remote: known.remote,
@@ -709,19 +717,41 @@ impl World {
         assert!(it.len > 0, "{it:?}");
         let target_side = || {
             let memory = &target.memory;
-            (target.nic).covers(it.remote_key, bucket, it.remote, it.len, it.put, memory)
+            (target.nic).covers(
+                it.remote_key,
+                bucket,
+                it.remote,
+                it.len,
+                it.direction.remote(),
+                memory,
+            )
         };
         if it.local_key == ANY && it.taken.is_none() {
             assert_eq!(self.plan.strategy, Strategy::Paging);
-            assert!(initiator.memory.may(it.local, it.len, !it.put).is_ok());
-            if target.memory.may(it.remote, it.len, it.put).is_err() {
+            assert!(
+                initiator
+                    .memory
+                    .may(it.local, it.len, it.direction.local())
+                    .is_ok()
+            );
+            if target
+                .memory
+                .may(it.remote, it.len, it.direction.remote())
+                .is_err()
+            {
                 return access("a page is not there");
             }
         } else {
             if it.taken.is_none() {
                 let memory = &initiator.memory;
-                let fine =
-                    (initiator.nic).covers(it.local_key, bucket, it.local, it.len, !it.put, memory);
+                let fine = (initiator.nic).covers(
+                    it.local_key,
+                    bucket,
+                    it.local,
+                    it.len,
+                    it.direction.local(),
+                    memory,
+                );
                 fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
             }
             match target_side() {
@@ -739,9 +769,9 @@ impl World {
             }
             return access("it was meant to fail");
         }
-        let (from, to) = match it.put {
-            true => ((rank, it.local), (peer, it.remote)),
-            false => ((peer, it.remote), (rank, it.local)),
+        let (from, to) = match it.direction {
+            Direction::Put => ((rank, it.local), (peer, it.remote)),
+            Direction::Get => ((peer, it.remote), (rank, it.local)),
         };
         let data = (it.taken.clone())
             .unwrap_or_else(|| self.ranks[from.0].memory.bytes(from.1, it.len).to_vec());

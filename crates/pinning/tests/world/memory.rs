@@ -1,6 +1,6 @@
 //! The memory of a rank: bytes, and what may be done with each page.
 
-use hydrant_pinning::{Refusal, Run};
+use hydrant_pinning::{Refusal, Run, Use};
 
 use super::plan::{PAGE, Plan};
 
@@ -90,12 +90,12 @@ impl Memory {
     }
 
     /// Whether bytes may be used by their own rank.
-    pub(crate) fn may(&self, addr: u64, len: u64, write: bool) -> Result<(), Refusal> {
+    pub(crate) fn may(&self, addr: u64, len: u64, used: Use) -> Result<(), Refusal> {
         let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
         for page in &self.pages[pages] {
             match page {
                 Page::Unmapped => return Err(Refusal::NotMapped),
-                Page::ReadOnly if write => return Err(Refusal::ReadOnly),
+                Page::ReadOnly if used == Use::Write => return Err(Refusal::ReadOnly),
                 _ => {}
             }
         }
@@ -103,12 +103,12 @@ impl Memory {
     }
 
     /// Whether a peer may use bytes.
-    pub(crate) fn may_peer(&self, addr: u64, len: u64, write: bool) -> Result<(), Refusal> {
+    pub(crate) fn may_peer(&self, addr: u64, len: u64, used: Use) -> Result<(), Refusal> {
         let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
         if self.lent[pages].contains(&false) {
             return Err(Refusal::NotMapped);
         }
-        self.may(addr, len, write)
+        self.may(addr, len, used)
     }
 
     pub(crate) fn span(&self, run: Run) -> (u64, u64) {
@@ -136,7 +136,7 @@ impl Memory {
                 first: bucket,
                 count: 1,
             });
-            self.may(addr, len, false).is_ok()
+            self.may(addr, len, Use::Read).is_ok()
         };
         if !need.buckets().all(mapped) {
             return Err(Refusal::NotMapped);
@@ -153,7 +153,7 @@ impl Memory {
             count: end - first,
         };
         let (addr, len) = self.span(run);
-        Ok((run, self.may(addr, len, true).is_ok()))
+        Ok((run, self.may(addr, len, Use::Write).is_ok()))
     }
 
     /// Pages, by number, as a range of addresses within the memory.

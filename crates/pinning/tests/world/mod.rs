@@ -18,7 +18,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use hydrant_pinning::{Engine, Error, Hit, Run};
+use hydrant_pinning::{Direction, Engine, Error, Hit, Run};
 
 use memory::Memory;
 use model::Book;
@@ -103,7 +103,7 @@ pub(crate) struct Transfer {
     pub(crate) rank: usize,
     pub(crate) id: u64,
     pub(crate) peer: u32,
-    pub(crate) put: bool,
+    pub(crate) direction: Direction,
     pub(crate) local: u64,
     pub(crate) local_key: u64,
     pub(crate) remote: u64,
@@ -131,7 +131,7 @@ pub(crate) struct World {
     pub(crate) hostile: Option<usize>,
     pub(crate) offences: u64,
     /// Where the last operation of a rank with a peer ended, on both sides.
-    pub(crate) after: BTreeMap<(usize, usize, bool), (u64, u64)>,
+    pub(crate) after: BTreeMap<(usize, usize, Direction), (u64, u64)>,
     pub(crate) hits: u64,
     pub(crate) wide: u64,
     pub(crate) revocations: u64,

@@ -1,13 +1,14 @@
 //! What is known of operations under way, without engines: who uses which bytes, what they
 //! must hold afterwards, and what may have gone wrong.
 
+use hydrant_pinning::Direction;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) rank: usize,
     pub(crate) peer: usize,
-    pub(crate) put: bool,
+    pub(crate) direction: Direction,
     pub(crate) local: u64,
     pub(crate) remote: u64,
     pub(crate) len: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Known {
 impl Known {
     /// Where it writes.
     pub(crate) fn target(&self) -> (usize, u64) {
-        if self.put {
+        if self.direction == Direction::Put {
             (self.peer, self.remote)
         } else {
             (self.rank, self.local)
@@ -32,7 +33,7 @@ impl Known {
     }
 
     pub(crate) fn source(&self) -> (usize, u64) {
-        if self.put {
+        if self.direction == Direction::Put {
             (self.rank, self.local)
         } else {
             (self.peer, self.remote)

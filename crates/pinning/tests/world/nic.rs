@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hydrant_pinning::Run;
+use hydrant_pinning::{Run, Use};
 
 use super::{memory::Memory, plan::PAGE};
 
@@ -31,7 +31,7 @@ impl Nic {
         bucket: u64,
         addr: u64,
         len: u64,
-        write: bool,
+        used: Use,
         memory: &Memory,
     ) -> Result<(), String> {
         let Some(it) = self.keys.get(&key) else {
@@ -41,7 +41,7 @@ impl Nic {
         if addr < from || addr + len > to {
             return Err(format!("{len} bytes at {addr:#x} are outside {:?}", it.run));
         }
-        if write && !it.writable {
+        if !used.is_permitted(it.writable) {
             return Err(format!("key {key} is read-only"));
         }
         let first = ((addr - from) / PAGE as u64) as usize;

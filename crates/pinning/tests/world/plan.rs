@@ -1,6 +1,6 @@
 //! What a world is made of, and what happens in it.
 
-use hydrant_pinning::{Config, CostModel, Message, Strategy};
+use hydrant_pinning::{Config, CostModel, Direction, Message, Strategy};
 use proptest::prelude::*;
 
 pub(crate) const PAGE: usize = 4096;
@@ -129,7 +129,7 @@ pub(crate) enum Step {
     Begin {
         rank: u16,
         peer: u16,
-        put: bool,
+        direction: Direction,
         local: u32,
         remote: u32,
         len: u32,
@@ -164,19 +164,26 @@ pub(crate) enum Step {
     Lose(u16),
 }
 
+fn direction(put: bool) -> Direction {
+    match put {
+        true => Direction::Put,
+        false => Direction::Get,
+    }
+}
+
 pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
     let begin = (
         any::<u16>(),
         any::<u16>(),
-        any::<bool>(),
+        any::<bool>().prop_map(direction),
         any::<u32>(),
         any::<u32>(),
         any::<u32>(),
     );
-    let begin = begin.prop_map(|(rank, peer, put, local, remote, len)| Step::Begin {
+    let begin = begin.prop_map(|(rank, peer, direction, local, remote, len)| Step::Begin {
         rank,
         peer,
-        put,
+        direction,
         local,
         remote,
         len,
@@ -219,7 +226,7 @@ impl Step {
             0..330 => Step::Begin {
                 rank: half(draw(1 << 16)),
                 peer: half(draw(1 << 16)),
-                put: draw(2) == 0,
+                direction: direction(draw(2) == 0),
                 local: draw(1 << 32) as u32,
                 remote: draw(1 << 32) as u32,
                 len: draw(1 << 32) as u32,

@@ -8,7 +8,9 @@ use std::{
     collections::BinaryHeap,
 };
 
-use hydrant_pinning::{Action, Data, Decisions, Message, Outgoing, Registered, Run, Verdict};
+use hydrant_pinning::{
+    Action, Data, Decisions, Direction, Message, Outgoing, Registered, Run, Verdict,
+};
 
 use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Slab};
 use crate::{
@@ -183,7 +185,9 @@ impl<'a> Machine<'a> {
         let measured = node.is_measured(setup);
         self.puts += u64::from(measured);
         let mut out = Decisions::default();
-        let hit = node.hot.hit(put.peer, put.remote, put.local, put.len, true);
+        let hit = node
+            .hot
+            .hit(put.peer, put.remote, put.local, put.len, Direction::Put);
         let there = if let Some(hit) = hit {
             if let Some(under_way) = &mut node.under_way {
                 under_way.hit = Some(hit);

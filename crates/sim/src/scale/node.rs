@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hydrant_pinning::{Config, CostModel, Engine, Hit, Hot, Operation, Own, Region, Strategy};
+use hydrant_pinning::{
+    Config, CostModel, Direction, Engine, Hit, Hot, Operation, Own, Region, Strategy,
+};
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
 use crate::{Profile, memory::PAGE, time::Time};
@@ -123,7 +125,7 @@ impl Node {
         Some(Operation {
             id: u64::from(self.begun),
             peer: self.peers[peer],
-            put: true,
+            direction: Direction::Put,
             local: SOURCE + local,
             region: Region::default(),
             remote: TARGETS + u64::from(rank) * stretch + remote,

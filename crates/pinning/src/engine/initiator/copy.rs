@@ -5,7 +5,7 @@
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
 use super::{Context, Data, Initiator, Transfer};
-use crate::{Action, Message, Refusal};
+use crate::{Action, Direction, Message, Refusal};
 
 /// Chunks under way at once.
 const WINDOW: u32 = 3;
@@ -54,7 +54,7 @@ impl Initiator {
             && piece.copy.next < piece.len
             && piece.failed.is_none()
         {
-            let (peer, put, region) = (piece.peer, piece.put, piece.region);
+            let (peer, direction, region) = (piece.peer, piece.direction, piece.region);
             let at = piece.copy.next;
             let (addr, remote) = (piece.local + at, piece.remote + at);
             let len = piece.copy.chunk.min(piece.len - at) as u32;
@@ -66,7 +66,7 @@ impl Initiator {
                 piece.copy.under_way += 1;
                 piece.transfers += 1;
             });
-            let (message, data) = if put {
+            let (message, data) = if direction == Direction::Put {
                 let message = Message::Put {
                     id: transfer,
                     region,
@@ -95,7 +95,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "the end of a put that was not made";
-        let (id, _) = self.chunk_of(from, transfer, true).ok_or(WRONG)?;
+        let (id, _) = self.chunk_of(from, transfer, Direction::Put).ok_or(WRONG)?;
         self.chunk_done(id, transfer, refused, cx);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) -> Result<(), &'static str> {
         const WRONG: &str = "data that was not asked for";
-        let (id, at) = self.chunk_of(from, transfer, false).ok_or(WRONG)?;
+        let (id, at) = self.chunk_of(from, transfer, Direction::Get).ok_or(WRONG)?;
         let piece = self.pieces.get(&id).ok_or(WRONG)?;
         let wanted = piece.copy.chunk.min(piece.len.saturating_sub(at));
         if refused.is_none() {
@@ -124,9 +124,9 @@ impl Initiator {
     }
 
     /// The piece of a chunk that a peer's message names, and where in it.
-    fn chunk_of(&self, from: u32, transfer: u64, put: bool) -> Option<(u64, u64)> {
+    fn chunk_of(&self, from: u32, transfer: u64, direction: Direction) -> Option<(u64, u64)> {
         match self.transfer_of(from, transfer)? {
-            Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.put == put => {
+            Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.direction == direction => {
                 Some((piece, at))
             }
             _ => None,

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{agree::agree, pattern::Pattern};
 use crate::{
-    Refusal, Run,
+    Refusal, Run, Use,
     table::{Editor, Extent},
     wire::{Grant, Need},
 };
@@ -150,7 +150,7 @@ impl FirehoseTable {
     }
 
     /// Holds what is there of a run and says what is not.
-    pub(super) fn look(&mut self, run: Run, write: bool) -> Look {
+    pub(super) fn look(&mut self, run: Run, used: Use) -> Look {
         let mut look = Look::default();
         let mut bucket = run.first;
         while bucket < run.end() {
@@ -159,7 +159,7 @@ impl FirehoseTable {
                     first: bucket,
                     count: found.end.min(run.end()) - bucket,
                 };
-                look.read_only |= write && !found.writable;
+                look.read_only |= !used.is_permitted(found.writable);
                 look.holds.push(RemoteHold {
                     slot: Some(found.slot),
                     run: part,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Error, Message, Refusal, Region, Run,
+    Action, Direction, Error, Message, Refusal, Region, Run,
     strategy::{After, Local as LocalPolicy, Remote},
     wire::{MAX_LIST, Need, Place},
 };
@@ -45,7 +45,7 @@ pub(super) struct Piece {
     /// With whom.
     pub(super) peer: u32,
     /// Whether it is a put.
-    pub(super) put: bool,
+    pub(super) direction: Direction,
     /// Its first own address.
     pub(super) local: u64,
     /// The memory of the peer's that is meant.
@@ -106,7 +106,7 @@ impl Initiator {
         };
         let Operation {
             peer,
-            put,
+            direction,
             local,
             region,
             remote,
@@ -119,11 +119,11 @@ impl Initiator {
         if cut == len || op.result.is_err() {
             return false;
         }
-        let most = most(cx, put, local + cut, remote + cut);
+        let most = most(cx, direction, local + cut, remote + cut);
         let piece = Piece {
             op: id,
             peer,
-            put,
+            direction,
             local: local + cut,
             region,
             remote: remote + cut,
@@ -154,7 +154,7 @@ impl Initiator {
         let Some(piece) = self.pieces.get(&id) else {
             return impossible("a piece starts after its end");
         };
-        let pulls = !piece.put && !cx.config().reads;
+        let pulls = cx.config().pulls(piece.direction);
         let small = piece.len <= cx.config().piggyback as u64;
         match cx.policy().remote {
             Remote::Copy => self.start_copy(id, cx),
@@ -181,7 +181,7 @@ impl Initiator {
         let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
             return impossible("an operation was begun that leaves the address space");
         };
-        let write = !piece.put;
+        let used = piece.direction.local();
         let (requester, need) = match (piece.own, cx.policy().local) {
             (Own::Inline, _) => {
                 self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
@@ -205,7 +205,7 @@ impl Initiator {
             ),
             _ => (Requester::Piece(id), cx.local.need_for(run)),
         };
-        let request = cx.local.request(requester, vec![need], write, cx.out);
+        let request = cx.local.request(requester, vec![need], used, cx.out);
         if let Some(piece) = self.pieces.get_mut(&id) {
             piece.local_side = LocalSide::Requested(request);
         }
@@ -245,7 +245,7 @@ impl Initiator {
             Some(_) => self.copy_instead(id, cx),
             None if local_refused => self.copy_instead(id, cx),
             None => match request {
-                Some(request) if !piece.put && !cx.config().reads => self.pull(id, request, cx),
+                Some(request) if cx.config().pulls(piece.direction) => self.pull(id, request, cx),
                 request => self.transfer_all(id, request, cx),
             },
         }
@@ -330,7 +330,7 @@ impl Initiator {
         cx.out.actions.push(Action::Transfer {
             id: transfer,
             peer: piece.peer,
-            put: piece.put,
+            direction: piece.direction,
             local,
             local_key,
             remote,
@@ -542,13 +542,13 @@ impl Initiator {
 
 /// Most bytes of a piece from there on: half of what the limits hold on either side, so that
 /// two may be under way.
-fn most(cx: &Context<'_>, put: bool, local: u64, remote: u64) -> u64 {
+fn most(cx: &Context<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
     let geometry = cx.limits().geometry;
     let up_to = |addr: u64, buckets: u64| {
         geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
     };
     let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
-    let pulls = !put && !cx.config().reads;
+    let pulls = cx.config().pulls(direction);
     let remote_most = match cx.policy().remote {
         Remote::Firehose | Remote::Handshake(_) => {
             up_to(remote, half(cx.limits().share.min(cx.limits().total)))

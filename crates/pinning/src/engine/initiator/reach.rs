@@ -8,7 +8,7 @@ use super::{
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Message, Refusal, Run,
+    Action, Direction, Message, Refusal, Run,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
@@ -49,13 +49,14 @@ impl Initiator {
             impossible("a piece that is over waits for firehoses");
             return true;
         };
-        let (peer, put, len, remote) = (piece.peer, piece.put, piece.len, piece.remote);
+        let (peer, len, remote) = (piece.peer, piece.len, piece.remote);
+        let used = piece.direction.remote();
         let Ok(run) = cx.limits().geometry.span(remote, len) else {
             impossible("an operation was begun that leaves the address space");
             return true;
         };
         let table = self.table_of(peer);
-        let mut look = table.look(run, put);
+        let mut look = table.look(run, used);
         if look.read_only {
             table.drop_holds(&look.holds);
             // An extent is read-only as a whole, though it may be so in a page only.
@@ -69,7 +70,7 @@ impl Initiator {
             if !table.free_up(run.count) {
                 return false;
             }
-            look = table.look(run, put);
+            look = table.look(run, used);
             needs = table.set_aside(&look.gaps, amortised, max_extent);
         }
         let Some(needs) = needs else {
@@ -122,11 +123,11 @@ impl Initiator {
         let Some(piece) = self.pieces.get(&id) else {
             return impossible("memory is looked up for a piece that is over");
         };
-        let (peer, put) = (piece.peer, piece.put);
+        let (peer, used) = (piece.peer, piece.direction.remote());
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
             return impossible("an operation was begun that leaves the address space");
         };
-        let look = self.table_of(peer).look(run, put);
+        let look = self.table_of(peer).look(run, used);
         if look.gaps.is_empty() && !look.read_only {
             self.stats.far_hits += 1;
             self.with_piece(id, |piece| piece.remote_side.holds = look.holds);
@@ -150,7 +151,7 @@ impl Initiator {
         let Some(piece) = self.pieces.get(&id) else {
             return impossible("a move starts for a piece that is over");
         };
-        let (put, region) = (piece.put, piece.region);
+        let (put, region) = (piece.direction == Direction::Put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
         let hold = cx.policy().remote != Remote::Handshake(After::Keep);
         let borrowing = cx.config().borrowing && cached;
@@ -293,12 +294,12 @@ impl Initiator {
             let Some(piece) = self.pieces.get(id) else {
                 continue;
             };
-            let put = piece.put;
+            let used = piece.direction.remote();
             if asked.piggybacked == Some(*id) {
                 self.piggyback_done(*id, granted.piggyback, cx);
                 continue;
             }
-            let look = self.table_of(from).look(*run, put);
+            let look = self.table_of(from).look(*run, used);
             let why = (asked.refused.iter())
                 .find(|(refused, _)| refused.overlaps(*run))
                 .map(|(_, why)| *why)
@@ -325,8 +326,8 @@ impl Initiator {
         };
         piece.remote_side.pending -= 1;
         match piggyback {
-            Some(Ok(len)) if piece.put || u64::from(len) == piece.len => {
-                if !piece.put {
+            Some(Ok(len)) if piece.direction == Direction::Put || u64::from(len) == piece.len => {
+                if piece.direction == Direction::Get {
                     cx.out.actions.push(Action::Land {
                         to: piece.local,
                         len,

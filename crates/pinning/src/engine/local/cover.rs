@@ -13,7 +13,7 @@ impl Local {
         let Some(request) = self.requests.get(&id) else {
             return impossible("memory is looked up for a request that is over");
         };
-        let (write, requester) = (request.write, request.requester);
+        let (used, requester) = (request.used, request.requester);
         let mut bucket = need.run.first;
         while bucket < need.run.end() {
             let rest = Run {
@@ -35,7 +35,7 @@ impl Local {
                 {
                     Some(Refusal::Limit)
                 } else {
-                    (write && !found.writable).then_some(Refusal::ReadOnly)
+                    (!used.is_permitted(found.writable)).then_some(Refusal::ReadOnly)
                 };
                 match refused {
                     Some(_) if self.waits_for_transient(requester, found.base) => {

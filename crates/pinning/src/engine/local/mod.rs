@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 
 use super::pattern::Pattern;
 use crate::{
-    Decisions, Limits, Refusal, Run,
+    Decisions, Limits, Refusal, Run, Use,
     table::{Editor, Extent, Table},
     wire::{Grant, Need},
 };
@@ -87,7 +87,7 @@ impl Hold {
 pub(super) struct Request {
     requester: Requester,
     needs: Vec<Need>,
-    write: bool,
+    used: Use,
     /// Sorted by bucket once the request is done.
     pub(super) holds: Vec<Hold>,
     pub(super) refused: Vec<(Run, Refusal)>,
@@ -269,14 +269,14 @@ impl Local {
         &mut self,
         requester: Requester,
         needs: Vec<Need>,
-        write: bool,
+        used: Use,
         out: &mut Decisions,
     ) -> u64 {
         let id = self.next_id();
         let request = Request {
             requester,
             needs,
-            write,
+            used,
             holds: Vec::new(),
             refused: Vec::new(),
             pending: 0,

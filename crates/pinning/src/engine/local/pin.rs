@@ -3,23 +3,23 @@
 
 use super::{Hold, Local, Requester, only};
 use crate::engine::impossible::impossible;
-use crate::{Action, Decisions, Error, Refusal, Run};
+use crate::{Action, Decisions, Error, Refusal, Run, Use};
 
 impl Local {
     /// Registers memory for good, all of it or none, for peers; [`Action::Pinned`] tells.
     pub(in crate::engine) fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Pin(id), vec![only(run)], true, out);
+        self.request(Requester::Pin(id), vec![only(run)], Use::Write, out);
     }
 
     /// Registers memory for good, all of it or none, for own operations.
     pub(in crate::engine) fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Keep(id), vec![only(run)], true, out);
+        self.request(Requester::Keep(id), vec![only(run)], Use::Write, out);
     }
 
     /// Holds own memory that a hit did not find, for the own NIC to change it.
     pub(in crate::engine) fn hold_own(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.missed(run.first, out);
-        self.request(Requester::Own(id), vec![only(run)], true, out);
+        self.request(Requester::Own(id), vec![only(run)], Use::Write, out);
     }
 
     /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.

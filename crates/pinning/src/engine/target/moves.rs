@@ -5,7 +5,7 @@ use super::{
     Context, Data, Message, Target, Verdict,
 };
 use crate::{
-    Refusal, Run,
+    Refusal, Run, Use,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need},
 };
@@ -81,11 +81,15 @@ impl Target {
             cx.local.settle(cx.out);
             return Ok(());
         }
-        let (needs, write) = (wanted.needs.clone(), wanted.write);
+        let used = match wanted.write {
+            true => Use::Write,
+            false => Use::Read,
+        };
+        let needs = wanted.needs.clone();
         let id = cx.name();
         self.holders.begin_move(from, count);
         let registrations = cx.local.stats().registrations;
-        let request = cx.local.request(Requester::Move(id), needs, write, cx.out);
+        let request = cx.local.request(Requester::Move(id), needs, used, cx.out);
         let served = Served {
             from,
             wanted: match cx.local.is_pending(request) {

@@ -3,7 +3,7 @@
 use super::{super::local::Requester, Context, Message, Target, Verdict};
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Refusal,
+    Action, Direction, Refusal, Use,
     strategy::Local,
     wire::{Need, Place},
 };
@@ -73,7 +73,7 @@ impl Target {
             preferred: run,
         };
         cx.local
-            .request(Requester::Pull(name), vec![need], false, cx.out);
+            .request(Requester::Pull(name), vec![need], Use::Read, cx.out);
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Target {
             cx.out.actions.push(Action::Transfer {
                 id,
                 peer,
-                put: true,
+                direction: Direction::Put,
                 local,
                 local_key,
                 remote,
