@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     Direction, Geometry, Use,
     table::{
-        Table,
+        Held, Table,
         sync::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -35,10 +35,25 @@ pub struct Hot {
     crowded: AtomicBool,
 }
 
-/// Both sides of an operation, held.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Both sides of an operation, held by a thread that gives them back when it has posted it, or
+/// [keeps](Self::keep) them.
+#[derive(Clone, Copy, Debug)]
 #[must_use = "the references are given back by Hot::release"]
-pub struct Hit {
+pub struct Hit<'a> {
+    /// The key of the peer's extent.
+    pub remote_key: u64,
+    /// The key of the own extent.
+    pub local_key: u64,
+    peer: u32,
+    /// At least one of both.
+    remote: Option<Held<'a>>,
+    local: Option<Held<'a>>,
+}
+
+/// Both sides of an operation, held for as long as it is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the references are given back by Hot::release_kept"]
+pub struct KeptHit {
     /// The peer.
     pub peer: u32,
     /// The key of the peer's extent.
@@ -49,12 +64,28 @@ pub struct Hit {
     local_slot: u32,
 }
 
-/// In the place of a record of the own side, where that needs none.
+/// The key of memory that needs no registration.
+const NO_KEY: u64 = u64::MAX;
+/// In the place of a record of a side that needs none.
 const NO_SLOT: u32 = u32::MAX;
 /// In the place of a peer.
 const NOBODY: u32 = u32::MAX;
 
-impl Hit {
+impl Hit<'_> {
+    /// To be given back later, maybe by another thread.
+    #[inline]
+    pub fn keep(&self) -> KeptHit {
+        KeptHit {
+            peer: self.peer,
+            remote_key: self.remote_key,
+            local_key: self.local_key,
+            remote_slot: self.remote.map_or(NO_SLOT, Held::slot),
+            local_slot: self.local.map_or(NO_SLOT, Held::slot),
+        }
+    }
+}
+
+impl KeptHit {
     /// The record of the own side, if that is held.
     pub(crate) fn local_slot(&self) -> Option<u32> {
         (self.local_slot != NO_SLOT).then_some(self.local_slot)
@@ -85,75 +116,88 @@ impl Hot {
         local: u64,
         len: u64,
         direction: Direction,
-    ) -> Option<Hit> {
-        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
-            return None;
-        }
-        let table = self.peer(peer)?;
-        let remote_side = self.hold(table, remote, len, direction.remote())?;
-        let Some(local_side) = self.hold(&self.local, local, len, direction.local()) else {
+    ) -> Option<Hit<'_>> {
+        let remote = self.buckets(remote, len)?;
+        let remote_seen = self.peer(peer)?.seek(remote.0)?;
+        let local = self.span(local, len)?;
+        let local_seen = self.local.seek(local.0)?;
+        let remote_side = remote_seen.hold(remote.0, remote.1, direction.remote())?;
+        let Some(local_side) = local_seen.hold(local.0, local.1, direction.local()) else {
             // Whoever waits for it is looked after when the miss reaches the engine.
-            let _ = table.release(remote_side.0);
+            let _ = remote_side.give_back();
             return None;
         };
         Some(Hit {
+            remote_key: remote_side.key(),
+            local_key: local_side.key(),
             peer,
-            remote_key: remote_side.1,
-            local_key: local_side.1,
-            remote_slot: remote_side.0,
-            local_slot: local_side.0,
+            remote: Some(remote_side),
+            local: Some(local_side),
         })
     }
 
     /// As [`hit`](Self::hit), for a put whose source the NIC takes along: the remote side alone. The
     /// key of the own side is that of no extent.
     #[inline]
-    pub fn hit_remote(&self, peer: u32, remote: u64, len: u64) -> Option<Hit> {
-        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
-            return None;
-        }
-        let remote_side = self.hold(self.peer(peer)?, remote, len, Use::Write)?;
+    pub fn hit_remote(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
+        let (first, last) = self.buckets(remote, len)?;
+        let remote_side = (self.peer(peer)?.seek(first)?).hold(first, last, Use::Write)?;
         Some(Hit {
+            remote_key: remote_side.key(),
+            local_key: NO_KEY,
             peer,
-            remote_key: remote_side.1,
-            local_key: u64::MAX,
-            remote_slot: remote_side.0,
-            local_slot: NO_SLOT,
+            remote: Some(remote_side),
+            local: None,
         })
     }
 
     /// Own memory alone, registered and writable, for the own NIC to change it. What misses goes
     /// to [`Engine::hold_own`](crate::Engine::hold_own).
     #[inline]
-    pub fn hit_local(&self, local: u64, len: u64) -> Option<Hit> {
-        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
-            return None;
-        }
-        let local_side = self.hold(&self.local, local, len, Use::Write)?;
+    pub fn hit_local(&self, local: u64, len: u64) -> Option<Hit<'_>> {
+        let (first, last) = self.buckets(local, len)?;
+        let local_side = (self.local.seek(first)?).hold(first, last, Use::Write)?;
         Some(Hit {
+            remote_key: NO_KEY,
+            local_key: local_side.key(),
             peer: NOBODY,
-            remote_key: u64::MAX,
-            local_key: local_side.1,
-            remote_slot: NO_SLOT,
-            local_slot: local_side.0,
+            remote: None,
+            local: Some(local_side),
         })
     }
 
     /// Gives a hit back after its transfer. `true`: somebody waits for that, and
     /// [`Engine::released`](crate::Engine::released) is due.
+    #[inline(always)]
+    #[must_use = "somebody may wait for it"]
+    pub fn release(&self, hit: &Hit<'_>) -> bool {
+        let remote_side = hit.remote.is_some_and(Held::give_back);
+        let local_side = hit.local.is_some_and(Held::give_back);
+        remote_side | local_side | self.crowded.load(Relaxed)
+    }
+
+    /// As [`release`](Self::release), of a hit that was kept.
     #[inline]
     #[must_use = "somebody may wait for it"]
-    pub fn release(&self, hit: &Hit) -> bool {
+    pub fn release_kept(&self, hit: &KeptHit) -> bool {
         let remote_side = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
         let local_side = (hit.local_slot()).is_some_and(|slot| self.local.release(slot));
         remote_side | local_side | self.crowded.load(Relaxed)
     }
 
+    /// The first and the last bucket of some bytes, if they may be hit.
     #[inline(always)]
-    fn hold(&self, table: &Table, addr: u64, len: u64, used: Use) -> Option<(u32, u64)> {
+    fn buckets(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
+        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
+            return None;
+        }
+        self.span(addr, len)
+    }
+
+    #[inline(always)]
+    fn span(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
         let last = addr.checked_add(len - 1)?;
-        let bucket_of = |addr| self.geometry.bucket_of(addr);
-        table.hold(bucket_of(addr), bucket_of(last), used)
+        Some((self.geometry.bucket_of(addr), self.geometry.bucket_of(last)))
     }
 
     #[inline(always)]

@@ -150,9 +150,9 @@ fn a_revocation_ends_when_the_last_hit_does() {
     let mut out = hydrant_pinning::Decisions::default();
     world.ranks[0].engine.revoke(7, run, &mut out);
     assert!(out.is_empty(), "it is in use");
-    assert_eq!(hot.hit(1, remote, local, 8, Direction::Put), None);
+    assert!(hot.hit(1, remote, local, 8, Direction::Put).is_none());
     assert!(hot.release(&hit), "somebody waits for it");
-    world.ranks[0].engine.released(&hit, &mut out);
+    world.ranks[0].engine.released(&hit.keep(), &mut out);
     assert!(
         matches!(
             out.actions[..],

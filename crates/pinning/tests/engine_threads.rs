@@ -8,7 +8,7 @@ use std::{
 };
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Direction, Engine, Hit, Operation, Own, Region, Registered, Verdict,
+    Action, Config, Decisions, Direction, Engine, Operation, Own, Region, Registered, Verdict,
 };
 
 const BUCKET: u64 = 4096;
@@ -121,13 +121,13 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         continue;
                     }
                     let (remote, local) = ((1000 + draw(4)) * BUCKET, (10 + draw(4)) * BUCKET);
-                    let held: Option<Hit> = hot.hit(1, remote, local, 8, Direction::Put);
+                    let held = hot.hit(1, remote, local, 8, Direction::Put);
                     if let Some(hit) = held {
                         if draw(4) == 0 {
                             thread::yield_now();
                         }
                         if hot.release(&hit) {
-                            lock(pair).tell(0, |engine, out| engine.released(&hit, out));
+                            lock(pair).tell(0, |engine, out| engine.released(&hit.keep(), out));
                         }
                         continue;
                     }

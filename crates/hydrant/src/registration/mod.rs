@@ -29,7 +29,7 @@ use std::sync::{
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
-    Direction, Engine, Geometry, Hit, Hot, Limits, Operation, Strategy, wire::Grant,
+    Direction, Engine, Geometry, Hit, Hot, KeptHit, Limits, Operation, Strategy, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -231,22 +231,35 @@ impl Registration {
         own: u64,
         len: u64,
         direction: Direction,
-    ) -> Option<Hit> {
+    ) -> Option<Hit<'_>> {
         self.hot.hit(peer.0, remote, own, len, direction)
     }
 
     /// Takes the remote side of a transfer whose own side needs no registration.
     #[inline(always)]
-    pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit> {
+    pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
         self.hot.hit_remote(peer.0, remote, len)
     }
 
     /// Gives back what a hit took.
     #[inline(always)]
-    pub(crate) fn release(&self, hit: &Hit) {
+    pub(crate) fn release(&self, hit: &Hit<'_>) {
         if self.hot.release(hit) {
-            self.step(&[], |engine, out| engine.released(hit, out));
+            self.released(&hit.keep());
         }
+    }
+
+    /// As [`release`](Self::release), of a hit that was kept while its operation was under way.
+    pub(crate) fn release_kept(&self, hit: &KeptHit) {
+        if self.hot.release_kept(hit) {
+            self.released(hit);
+        }
+    }
+
+    /// Somebody waits for what was given back.
+    #[cold]
+    fn released(&self, hit: &KeptHit) {
+        self.step(&[], |engine, out| engine.released(hit, out));
     }
 
     /// Hands an operation to the engine, whose end is told to the carrier under this ticket.

@@ -21,7 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// An own word that is registered, until it is given up.
 pub(crate) enum OwnWord {
     /// It was registered already, and is held as a hit.
-    Hit(hydrant_pinning::Hit),
+    Hit(hydrant_pinning::KeptHit),
     /// The engine holds it under this number; and its key.
     Held(u64, Key),
 }
@@ -78,7 +78,7 @@ impl Registration {
     /// [`Error::WordNotRegistered`], [`Error::InHandler`] where there may be no room for it.
     pub(crate) fn hold_own(&self, addr: u64, len: u64) -> Result<OwnWord> {
         if let Some(hit) = self.hot.hit_local(addr, len) {
-            return Ok(OwnWord::Hit(hit));
+            return Ok(OwnWord::Hit(hit.keep()));
         }
         let begun = Instant::now();
         loop {
@@ -120,7 +120,7 @@ impl Registration {
     /// Gives up an own word that was held.
     pub(crate) fn give_up_own(&self, word: OwnWord) {
         match word {
-            OwnWord::Hit(hit) => self.release(&hit),
+            OwnWord::Hit(hit) => self.release_kept(&hit),
             OwnWord::Held(id, _) => self.step(&[], |engine, out| engine.release_own(id, out)),
         }
     }

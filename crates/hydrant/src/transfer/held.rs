@@ -2,7 +2,7 @@
 //! are told.
 
 use hydrant_conduit::Ticket;
-use hydrant_pinning::Hit;
+use hydrant_pinning::{Hit, KeptHit};
 
 use super::{
     Transfer,
@@ -25,11 +25,11 @@ pub(crate) struct Held {
 enum What {
     Nothing,
     /// Both sides are registered and referenced, or the remote one.
-    Hit(Hit),
+    Hit(KeptHit),
     /// A slot of the bounce memory holds the data.
     Bounced(Bounced),
     /// Both.
-    BouncedHit(Hit, Bounced),
+    BouncedHit(KeptHit, Bounced),
     /// A transfer of the engine's, by its number there, and with whom.
     Piece(u64, Rank),
 }
@@ -48,7 +48,11 @@ impl Held {
         }
     }
 
-    pub(super) fn new(hit: Option<Hit>, bounced: Option<Bounced>, lease: Option<Lease>) -> Self {
+    pub(super) fn new(
+        hit: Option<KeptHit>,
+        bounced: Option<Bounced>,
+        lease: Option<Lease>,
+    ) -> Self {
         let what = match (hit, bounced) {
             (None, None) => What::Nothing,
             (Some(hit), None) => What::Hit(hit),
@@ -124,11 +128,11 @@ impl Transfer {
         let Held { what, lease } = held;
         match what {
             What::Nothing | What::Piece(..) => {}
-            What::Hit(hit) => registration.release(&hit),
+            What::Hit(hit) => registration.release_kept(&hit),
             What::Bounced(bounced) => self.give_back_slot(bounced, fine),
             What::BouncedHit(hit, bounced) => {
                 self.give_back_slot(bounced, fine);
-                registration.release(&hit);
+                registration.release_kept(&hit);
             }
         }
         registration.let_go(lease);
@@ -139,14 +143,14 @@ impl Transfer {
     pub(super) fn give_back_hit(
         &self,
         registration: &Registration,
-        hit: Hit,
+        hit: &Hit<'_>,
         bounced: Option<Bounced>,
         fine: bool,
     ) {
         if let Some(bounced) = bounced {
             self.give_back_slot(bounced, fine);
         }
-        registration.release(&hit);
+        registration.release(hit);
     }
 
     fn give_back_slot(&self, bounced: Bounced, fine: bool) {

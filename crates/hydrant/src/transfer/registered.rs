@@ -103,11 +103,11 @@ impl Transfer {
             drop(inside);
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    let held = Held::new(Some(hit), own.bounced, lease);
+                    let held = Held::new(Some(hit.keep()), own.bounced, lease);
                     Ok(Begun::Posted(ticket, held, taken))
                 }
                 Ok(Posted::Done) => {
-                    self.give_back_hit(registration, hit, own.bounced, true);
+                    self.give_back_hit(registration, &hit, own.bounced, true);
                     registration.let_go(lease);
                     if access.waits && progress.is_due(len) && !progress.virtual_time {
                         progress.look_round();
@@ -115,7 +115,7 @@ impl Transfer {
                     Ok(Begun::Done)
                 }
                 Err(cause) => {
-                    self.give_back_hit(registration, hit, own.bounced, false);
+                    self.give_back_hit(registration, &hit, own.bounced, false);
                     registration.let_go(lease);
                     Err(cause.into())
                 }

@@ -49,7 +49,12 @@ impl Transfer {
             if let Some(hit) = registration.hit_remote(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
-                return self.change(rank, place, operation, Held::new(Some(hit), None, None));
+                return self.change(
+                    rank,
+                    place,
+                    operation,
+                    Held::new(Some(hit.keep()), None, None),
+                );
             }
             let begun = since.get_or_insert_with(Instant::now);
             if begun.elapsed() > PATIENCE {

@@ -4,17 +4,17 @@
 use rustc_hash::FxHashMap;
 
 use super::Engine;
-use crate::Hit;
+use crate::KeptHit;
 
 impl Engine {
     /// Checks every count against what it counts, `hits` being those held at this moment.
     ///
     /// # Errors
     /// What does not agree.
-    pub fn audit(&self, hits: &[Hit]) -> Result<(), String> {
+    pub fn audit(&self, hits: &[KeptHit]) -> Result<(), String> {
         let outside = self.target.audit()?;
         let mut own: FxHashMap<u32, u32> = FxHashMap::default();
-        for slot in hits.iter().filter_map(Hit::local_slot) {
+        for slot in hits.iter().filter_map(KeptHit::local_slot) {
             *own.entry(slot).or_default() += 1;
         }
         self.local.audit(outside, own)?;

@@ -39,7 +39,7 @@ pub use operation::{Operation, Own, Verdict};
 pub use stats::Stats;
 
 use crate::{
-    Action, Config, Decisions, Error, Hit, Hot, Limits, Message, Refusal, Registered, Run,
+    Action, Config, Decisions, Error, Hot, KeptHit, Limits, Message, Refusal, Registered, Run,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
@@ -242,7 +242,7 @@ impl Engine {
     }
 
     /// A hit was [released](Hot::release) that somebody waits for.
-    pub fn released(&mut self, hit: &Hit, out: &mut Decisions) {
+    pub fn released(&mut self, hit: &KeptHit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
             self.local.released(slot, out);
         }

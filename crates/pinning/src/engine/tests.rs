@@ -2,7 +2,7 @@
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Decisions, Direction, Message, Outgoing, Region, Registered, Run,
+    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -101,10 +101,8 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
     let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
     answer(&mut engine, out);
-    let hit = engine
-        .hot()
-        .clone()
-        .hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put);
+    let hot = engine.hot().clone();
+    let hit = hot.hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put);
     let hit = hit.expect("both sides are there");
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
@@ -118,11 +116,13 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
         }]
     ));
     // The hit ends after that, and finds nothing any more.
-    let hot = engine.hot().clone();
     if hot.release(&hit) {
-        engine.released(&hit, &mut out);
+        engine.released(&hit.keep(), &mut out);
     }
-    assert_eq!(hot.hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put), None);
+    assert!(
+        hot.hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put)
+            .is_none()
+    );
     out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer once");
     assert!(matches!(
@@ -224,9 +224,11 @@ fn transient_memory_is_registered_for_the_operation_alone() {
         assert_eq!(registered(&engine), 1);
         answer(&mut engine, out);
         assert_eq!((engine.busy(), registered(&engine)), (0, 0));
-        assert_eq!(
-            engine.hot().hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put),
-            None
+        assert!(
+            engine
+                .hot()
+                .hit(1, 100 * BUCKET, 0x1000, 8, Direction::Put)
+                .is_none()
         );
     }
     assert_eq!(engine.stats().local.registrations, 3);
@@ -247,7 +249,7 @@ fn what_the_nic_takes_along_needs_no_registration() {
     let hit = hot
         .hit_remote(1, 100 * BUCKET, 8)
         .expect("a firehose is there");
-    engine.audit(&[hit]).expect("all counts agree");
+    engine.audit(&[hit.keep()]).expect("all counts agree");
     assert!(!hot.release(&hit), "nobody waits for it");
     assert_eq!(engine.stats().local.registrations, 0);
 }
@@ -452,7 +454,9 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         ..Config::firehose_paper(0, 2)
     };
     let mut engine = Engine::new(config).expect("two of each will do");
-    let hit_own = |engine: &Engine, bucket: u64| engine.hot().hit_local(bucket * BUCKET, 8);
+    fn hit_own(engine: &Engine, bucket: u64) -> Option<Hit<'_>> {
+        engine.hot().hit_local(bucket * BUCKET, 8)
+    }
     assert!(hit_own(&engine, 50).is_none());
     let first = hold_own(&mut engine, 1, 50)
         .expect("an answer")
@@ -472,7 +476,7 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
     assert!(answer(&mut engine, out).is_empty());
     let hit = hit_own(&engine, 50).expect("it stays registered");
     assert_eq!(hit.local_key, first);
-    engine.audit(&[hit]).expect("all counts agree");
+    engine.audit(&[hit.keep()]).expect("all counts agree");
     assert!(!engine.hot().release(&hit));
     // A victim goes when there is need.
     hold_own(&mut engine, 4, 70)

@@ -127,22 +127,14 @@ impl Table {
         })
     }
 
-    /// As [`acquire`](Self::acquire), where the extent reaches as far as the bucket `last`, and may
-    /// be used so: the slot of the record and the key.
+    /// Where a bucket's record is, which is not held yet: so that both sides of a hit are looked
+    /// for before one of them is held, for nothing overtakes that.
     #[inline(always)] // on the path of every hit
-    pub fn hold(&self, bucket: u64, last: u64, used: Use) -> Option<(u32, u64)> {
+    pub(crate) fn seek(&self, bucket: u64) -> Option<Seen<'_>> {
         self.index.find(bucket, |slot| {
             let record = self.slab.record(slot)?;
-            if !record.take(bucket) {
-                return None;
-            }
-            if record.serves(last, used) {
-                Some((slot, record.key()))
-            } else {
-                // Whoever waits for that is looked after when the miss reaches the engine.
-                let _ = Self::give_back(record, slot);
-                None
-            }
+            let word = record.word.load(Ordering::Relaxed);
+            word::is_live(word, bucket).then_some(Seen { record, slot, word })
         })
     }
 
@@ -167,6 +159,62 @@ impl Table {
             not_held(record, slot);
         }
         word::references(old) == 1 && old & word::AWAITED != 0
+    }
+}
+
+/// A record that was of the wanted bucket when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    record: &'a Record,
+    slot: u32,
+    word: u64,
+}
+
+impl<'a> Seen<'a> {
+    /// Takes a reference, if the record is still of `bucket`, its extent reaches as far as the
+    /// bucket `last`, and it permits that use.
+    #[inline(always)] // on the path of every hit
+    pub(crate) fn hold(self, bucket: u64, last: u64, used: Use) -> Option<Held<'a>> {
+        let Self { record, slot, word } = self;
+        if !record.take_seen(bucket, word) {
+            return None;
+        }
+        let held = Held { record, slot };
+        if record.serves(last, used) {
+            return Some(held);
+        }
+        // Whoever waits for that is looked after when the miss reaches the engine.
+        let _ = held.give_back();
+        None
+    }
+}
+
+/// A record that is held, by who gives it back soon: no need to look for it again.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the reference is to be given back"]
+pub(crate) struct Held<'a> {
+    record: &'a Record,
+    slot: u32,
+}
+
+impl Held<'_> {
+    /// The key of the extent.
+    #[inline(always)]
+    pub(crate) fn key(self) -> u64 {
+        self.record.key()
+    }
+
+    /// What [`Table::release`] asks for.
+    #[inline(always)]
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
+
+    /// As [`Table::release`].
+    #[inline(always)]
+    #[must_use = "the editor may wait for the last reference"]
+    pub(crate) fn give_back(self) -> bool {
+        Table::give_back(self.record, self.slot)
     }
 }
 

@@ -39,9 +39,14 @@ impl Record {
     }
 
     /// Takes a reference if the record is live and of `bucket`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take(&self, bucket: u64) -> bool {
-        let mut old = self.word.load(Ordering::Relaxed);
+        self.take_seen(bucket, self.word.load(Ordering::Relaxed))
+    }
+
+    /// As [`take`](Self::take), of a record whose word was looked at.
+    #[inline(always)]
+    pub(super) fn take_seen(&self, bucket: u64, mut old: u64) -> bool {
         while word::is_live(old, bucket) {
             let Some(new) = taken(old) else {
                 return false;

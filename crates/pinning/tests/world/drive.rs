@@ -218,7 +218,7 @@ impl World {
             Own::Transient => self.transient += 1,
             Own::Inline => self.inline += 1,
         }
-        if let Some(hit) = hit {
+        if let Some(hit) = hit.map(|hit| hit.keep()) {
             self.book.known.insert(op, known);
             self.hits += 1;
             self.ranks[rank].hits.push(hit);
@@ -655,7 +655,7 @@ impl World {
                 let own = &mut self.ranks[rank];
                 let at = own.hits.iter().position(|held| *held == hit);
                 let _ = own.hits.swap_remove(at.expect("it is held"));
-                if own.engine.hot().clone().release(&hit) {
+                if own.engine.hot().clone().release_kept(&hit) {
                     own.engine.released(&hit, &mut out);
                 }
                 self.done(rank, op, result);

@@ -18,7 +18,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use hydrant_pinning::{Direction, Engine, Error, Hit, Run};
+use hydrant_pinning::{Direction, Engine, Error, KeptHit, Run};
 
 use memory::Memory;
 use model::Book;
@@ -30,7 +30,7 @@ pub(crate) struct Rank {
     pub(crate) engine: Engine,
     pub(crate) memory: Memory,
     pub(crate) nic: Nic,
-    pub(crate) hits: Vec<Hit>,
+    pub(crate) hits: Vec<KeptHit>,
     pub(crate) lost: bool,
     /// Ranks it knows to be lost.
     pub(crate) knows_lost: BTreeSet<u32>,
@@ -82,14 +82,14 @@ pub(crate) enum Event {
     HitMoves {
         rank: usize,
         op: u64,
-        hit: Hit,
+        hit: KeptHit,
         /// What the NIC took along.
         taken: Option<Vec<u8>>,
     },
     HitEnds {
         rank: usize,
         op: u64,
-        hit: Hit,
+        hit: KeptHit,
         result: Result<(), Error>,
     },
     Lost {

@@ -187,7 +187,8 @@ impl<'a> Machine<'a> {
         let mut out = Decisions::default();
         let hit = node
             .hot
-            .hit(put.peer, put.remote, put.local, put.len, Direction::Put);
+            .hit(put.peer, put.remote, put.local, put.len, Direction::Put)
+            .map(|hit| hit.keep());
         let there = if let Some(hit) = hit {
             if let Some(under_way) = &mut node.under_way {
                 under_way.hit = Some(hit);
@@ -355,7 +356,7 @@ impl<'a> Machine<'a> {
             Payload::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
             _ => {
                 if let Some(hit) = node.under_way.as_ref().and_then(|put| put.hit)
-                    && node.hot.release(&hit)
+                    && node.hot.release_kept(&hit)
                 {
                     node.engine.released(&hit, &mut out);
                 }

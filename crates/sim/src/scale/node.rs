@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hydrant_pinning::{
-    Config, CostModel, Direction, Engine, Hit, Hot, Operation, Own, Region, Strategy,
+    Config, CostModel, Direction, Engine, Hot, KeptHit, Operation, Own, Region, Strategy,
 };
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
@@ -43,7 +43,7 @@ pub(super) struct Node {
 pub(super) struct Put {
     began: Time,
     /// What it holds, if it was a hit.
-    pub(super) hit: Option<Hit>,
+    pub(super) hit: Option<KeptHit>,
 }
 
 impl Node {

@@ -7,13 +7,13 @@ use super::{
     FirehoseTable, Initiator, Op,
 };
 use crate::{
-    Hit, Run,
+    KeptHit, Run,
     strategy::{After, Remote},
 };
 
 impl Initiator {
     /// `hits`: those held at this moment.
-    pub(in crate::engine) fn audit(&self, common: &Common, hits: &[Hit]) -> Result<(), String> {
+    pub(in crate::engine) fn audit(&self, common: &Common, hits: &[KeptHit]) -> Result<(), String> {
         let waiting: usize = self.tables.values().map(FirehoseTable::waiting).sum();
         agree("pieces that wait for firehoses", self.waiting, waiting)?;
         for (peer, table) in &self.tables {
