@@ -10,6 +10,7 @@
 //! every implementation passes.
 
 mod access;
+mod backoff;
 mod caps;
 mod clock;
 mod contract;
@@ -28,6 +29,7 @@ pub mod measure;
 pub mod memory;
 
 pub use access::{Access, Atomic, Key, Local, Operation, Permission, Posted, Remote, Ticket};
+pub use backoff::{Backoff, Rest};
 pub use caps::{Atomicity, Caps, Cost, Registration};
 pub use clock::Clock;
 pub use contract::Conduit;
