@@ -30,7 +30,7 @@ pub mod memory;
 
 pub use access::{Access, Atomic, Key, Local, Operation, Permission, Posted, Remote, Ticket};
 pub use backoff::{Backoff, Rest};
-pub use caps::{Atomicity, Caps, Cost, Registration};
+pub use caps::{Atomicity, Caps, Cost, Footprint, Registration};
 pub use clock::Clock;
 pub use contract::Conduit;
 pub use error::Error;

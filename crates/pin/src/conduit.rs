@@ -5,8 +5,8 @@
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
-    Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment},
 };
 use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
@@ -238,6 +238,10 @@ unsafe impl Conduit for Pinned {
 
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.core.smp.footprint()
     }
 
     unsafe fn register(

@@ -226,7 +226,5 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
         max_args: MAX_ARGS,
         max_payload: profile.message().max_payload as usize,
         segment,
-        bytes_per_rank: PAGE,
-        bytes_per_pair: 0,
     }
 }

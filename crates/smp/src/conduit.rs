@@ -8,9 +8,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Backoff, Caps, Clock, Conduit, Error, FreePlaces, Key, Membership, Message, Operation,
-    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
-    Window,
+    Access, Backoff, Caps, Clock, Conduit, Error, Footprint, FreePlaces, Key, Membership, Message,
+    Operation, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing,
+    WakeWord, Window,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -143,6 +143,10 @@ unsafe impl Conduit for Smp {
 
     fn caps(&self) -> &Caps {
         &self.shared.caps
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.shared.shape.footprint()
     }
 
     unsafe fn register(
