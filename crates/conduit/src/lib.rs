@@ -38,7 +38,7 @@ pub use forward::Forward;
 pub use free::FreePlaces;
 pub use membership::{Membership, Standing, Standings};
 pub use memory::{Line, Window, Word32};
-pub use message::{Delivery, Message, ReplyPort, Sent, Sink};
+pub use message::{Delivery, Message, OwnedMessage, ReplyPort, Sent, Sink};
 pub use rank::Rank;
 pub use segments::Segments;
 pub use sleep::{Sleep, Sleeper, WakeWord};

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
-    Permission, Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket, WakeWord,
-    Window,
+    OwnedMessage, Permission, Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket,
+    WakeWord, Window,
 };
 
 use crate::{
@@ -15,7 +15,6 @@ use crate::{
     call::Call,
     deliver,
     memory::{PAGE, Place, take},
-    message::OwnedMessage,
     nic::{Payload, Transfer},
     onesided::{self, OneSided},
     registry::Extent,

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use hydrant_conduit::{Error, Message, Ticket};
+use hydrant_conduit::{Error, OwnedMessage, Ticket};
 
 use crate::{
     event::Event,
@@ -15,30 +15,6 @@ use crate::{
     time::Time,
     turns::News,
 };
-
-/// A message, owned.
-#[derive(Debug)]
-pub(crate) struct OwnedMessage {
-    pub(crate) kind: u8,
-    pub(crate) tag: u16,
-    pub(crate) args: Box<[u64]>,
-    pub(crate) payload: Box<[u8]>,
-}
-
-impl OwnedMessage {
-    pub(crate) fn new(message: &Message<'_>) -> Self {
-        Self {
-            kind: message.kind,
-            tag: message.tag,
-            args: message.args.into(),
-            payload: message.payload.into(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.payload.len() + 8 * (self.args.len() + 1)
-    }
-}
 
 /// Something that a poll hands up.
 #[derive(Debug)]
@@ -96,7 +72,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Request(message),
         };
         self.post(transfer, time);
@@ -125,7 +101,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Reply(message),
         };
         self.post(transfer, time);
@@ -200,7 +176,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Reply(message),
         };
         let time = self.now.max(given);
@@ -238,4 +214,9 @@ impl State {
         }
         self.notify(rank, News::Message);
     }
+}
+
+/// Bytes that a message takes on the wire.
+fn bytes_of(message: &OwnedMessage) -> usize {
+    message.payload.len() + 8 * (message.args.len() + 1)
 }

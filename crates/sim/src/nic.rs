@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 
+use hydrant_conduit::OwnedMessage;
+
 use crate::{
     event::Event,
     memory::PAGE,
-    message::OwnedMessage,
     onesided::OneSided,
     state::{Fixed, State},
     time::Time,
