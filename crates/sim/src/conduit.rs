@@ -15,10 +15,10 @@ use crate::{
     call::Call,
     deliver,
     memory::{PAGE, Place, take},
-    nic::{Payload, Transfer},
-    onesided::{self, OneSided},
+    onesided,
     registry::Extent,
     time::duration,
+    transfer::{OneSided, Payload, Transfer},
     turns::News,
 };
 

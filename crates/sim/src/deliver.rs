@@ -5,7 +5,7 @@ use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, S
 use crate::{
     World,
     call::Call,
-    message::Item,
+    pair::Item,
     profile::Attentiveness,
     state::Fixed,
     time::Time,
