@@ -44,7 +44,7 @@ pub mod wire;
 pub use action::{Action, Data, Decisions, Outgoing, Registered};
 pub use config::{Config, CostModel, Limits};
 pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
-pub use error::{Cause, Error, Refusal};
+pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Hit, Hot};
 pub use strategy::Strategy;

@@ -216,7 +216,7 @@ impl Registration {
             outcome = engine.message(from.0, message, verdict, out);
         });
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
-            self.progress.malformed(delivery.from, what);
+            self.progress.malformed(delivery.from, what.as_str());
         }
     }
 
