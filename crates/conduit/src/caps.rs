@@ -30,10 +30,15 @@ pub struct Caps {
     pub max_payload: usize,
     /// Bytes of the segment each rank owns.
     pub segment: usize,
+}
+
+/// What memory a conduit takes for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
     /// Bytes of memory that a rank costs before it has spoken to anyone.
-    pub bytes_per_rank: usize,
-    /// Bytes of address space that a pair of ranks costs; memory follows use.
-    pub bytes_per_pair: usize,
+    pub per_rank: usize,
+    /// Bytes of address space that a pair of ranks costs, half of them at each; memory follows use.
+    pub per_pair: usize,
 }
 
 /// A network whose NIC can only touch registered memory, on both sides.

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // declares an unsafe trait
 
 use crate::{
-    Access, Caps, Clock, Error, Key, Membership, Message, Permission, Posted, Rank, Segments, Sent,
-    Sink, Sleep,
+    Access, Caps, Clock, Error, Footprint, Key, Membership, Message, Permission, Posted, Rank,
+    Segments, Sent, Sink, Sleep,
 };
 #[cfg(doc)]
 use crate::{Operation, Standing};
@@ -44,6 +44,9 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
 
     /// What the conduit can do.
     fn caps(&self) -> &Caps;
+
+    /// What memory it takes for itself. For people and measurements: nothing depends on it.
+    fn footprint(&self) -> Footprint;
 
     /// Makes own memory usable by peers, and by the NIC, under the key returned.
     ///

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use crate::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
-    Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
+    Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 
 /// Takes the safe methods of a conduit, trait by trait, and makes two things of them: [`Forward`],
@@ -92,6 +92,7 @@ forward! {
         fn rank(&self) -> Rank;
         fn size(&self) -> u32;
         fn caps(&self) -> &Caps;
+        fn footprint(&self) -> Footprint;
         fn deregister(&self, key: Key) -> Result<(), Error>;
         fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
         fn handled(&self, peer: Rank) -> (u64, u64);

@@ -10,6 +10,7 @@
 //! every implementation passes.
 
 mod access;
+mod backoff;
 mod caps;
 mod clock;
 mod contract;
@@ -28,7 +29,8 @@ pub mod measure;
 pub mod memory;
 
 pub use access::{Access, Atomic, Key, Local, Operation, Permission, Posted, Remote, Ticket};
-pub use caps::{Atomicity, Caps, Cost, Registration};
+pub use backoff::{Backoff, Rest};
+pub use caps::{Atomicity, Caps, Cost, Footprint, Registration};
 pub use clock::Clock;
 pub use contract::Conduit;
 pub use error::Error;
@@ -36,7 +38,7 @@ pub use forward::Forward;
 pub use free::FreePlaces;
 pub use membership::{Membership, Standing, Standings};
 pub use memory::{Line, Window, Word32};
-pub use message::{Delivery, Message, ReplyPort, Sent, Sink};
+pub use message::{Delivery, Message, OwnedMessage, ReplyPort, Sent, Sink};
 pub use rank::Rank;
 pub use segments::Segments;
 pub use sleep::{Sleep, Sleeper, WakeWord};

@@ -32,6 +32,41 @@ impl Message<'_> {
     pub const KINDS: u8 = 12;
 }
 
+/// A message with its parts, for who cannot send it yet or sends it later.
+#[derive(Clone, Debug)]
+pub struct OwnedMessage {
+    /// As in [`Message`].
+    pub kind: u8,
+    /// As in [`Message`].
+    pub tag: u16,
+    /// As in [`Message`].
+    pub args: Box<[u64]>,
+    /// As in [`Message`].
+    pub payload: Box<[u8]>,
+}
+
+impl OwnedMessage {
+    /// A copy of a message.
+    pub fn new(message: &Message<'_>) -> Self {
+        Self {
+            kind: message.kind,
+            tag: message.tag,
+            args: message.args.into(),
+            payload: message.payload.into(),
+        }
+    }
+
+    /// The message.
+    pub fn message(&self) -> Message<'_> {
+        Message {
+            kind: self.kind,
+            tag: self.tag,
+            args: &self.args,
+            payload: &self.payload,
+        }
+    }
+}
+
 /// A message that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {

@@ -70,7 +70,7 @@ pub use bytemuck;
 pub use collective::{Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
-pub use hydrant_conduit::{Caps, Rank};
+pub use hydrant_conduit::{Caps, Footprint, Rank};
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;

@@ -1,37 +1,10 @@
 //! Joining the job that this process belongs to.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use crate::alone::Alone;
 use crate::detect::{Found, detect, process_environment};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
-use crate::{Bootstrap, Error, Kind};
-
-/// How [`join_with`] shall join.
-#[derive(Clone, Debug)]
-pub struct JoinOptions {
-    /// Which service to use.
-    pub kind: Kind,
-    /// The libpmix to open, instead of `libpmix.so.2` and `libpmix.so`.
-    pub libpmix: Option<PathBuf>,
-    /// How long the launcher may take to answer anything but a fence.
-    pub answer_within: Duration,
-    /// How long a fence may take, which waits for the slowest rank to start.
-    pub fence_within: Duration,
-}
-
-impl Default for JoinOptions {
-    fn default() -> JoinOptions {
-        JoinOptions {
-            kind: Kind::Auto,
-            libpmix: None,
-            answer_within: Duration::from_secs(60),
-            fence_within: Duration::from_secs(600),
-        }
-    }
-}
+use crate::{Bootstrap, Error, JoinOptions, Kind};
 
 /// Joins the job through `kind`, with the defaults for the rest.
 pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {

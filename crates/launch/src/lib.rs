@@ -31,6 +31,7 @@ mod host;
 mod join;
 pub mod launcher;
 mod local;
+mod options;
 mod pmi1;
 mod pmix;
 mod subset;
@@ -40,8 +41,9 @@ use std::str::FromStr;
 
 pub use error::Error;
 pub use host::{HOST_ID, host_id, hosts, kernel_id};
-pub use join::{JoinOptions, join, join_with};
+pub use join::{join, join_with};
 pub use local::{LocalBootstrap, local};
+pub use options::JoinOptions;
 pub use subset::Subset;
 
 /// The longest key [`Bootstrap::put`] takes, in bytes.

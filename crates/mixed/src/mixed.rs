@@ -5,8 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
-    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings,
+    WakeWord, Window,
 };
 use hydrant_launch::Bootstrap;
 
@@ -176,8 +177,6 @@ fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
         max_args: intra.max_args.min(inter.max_args),
         max_payload: intra.max_payload.min(inter.max_payload),
         segment: intra.segment,
-        bytes_per_rank: intra.bytes_per_rank + inter.bytes_per_rank,
-        bytes_per_pair: intra.bytes_per_pair.max(inter.bytes_per_pair),
     }
 }
 
@@ -218,6 +217,14 @@ unsafe impl Conduit for Mixed {
 
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn footprint(&self) -> Footprint {
+        let (intra, inter) = (self.intra.footprint(), self.inter.footprint());
+        Footprint {
+            per_rank: intra.per_rank + inter.per_rank,
+            per_pair: intra.per_pair.max(inter.per_pair),
+        }
     }
 
     unsafe fn register(

@@ -5,23 +5,25 @@
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Permission, Posted, Rank,
-    Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
+    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment},
 };
 use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
 use parking_lot::Mutex;
 
 use crate::{
-    INLINE,
     core::Core,
     initiator::{Local, Operation},
     listener::Listener,
     pipe::{Pipe, discard},
-    spawn,
     table::{Refusal, Span},
     thread,
 };
+/// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the
+/// work request.
+pub(crate) const INLINE: usize = 128;
+
 /// The conduit of ranks whose memory is reached through played NICs.
 pub struct Pinned {
     /// What the threads share.
@@ -240,6 +242,10 @@ unsafe impl Conduit for Pinned {
         &self.caps
     }
 
+    fn footprint(&self) -> Footprint {
+        self.core.smp.footprint()
+    }
+
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -377,4 +383,16 @@ impl Drop for Pinned {
             let _ = thread.join();
         }
     }
+}
+
+/// Starts a thread of the conduit, which sleeps most of the time.
+fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 << 10)
+        .spawn(work)
+        .map_err(|cause| Error::system("starting a thread of the NIC", cause))
 }

@@ -22,6 +22,7 @@ mod area;
 mod bare;
 mod conduit;
 mod core;
+mod costs;
 mod initiator;
 mod limits;
 mod listener;
@@ -40,8 +41,10 @@ use hydrant_smp::{Options, upon::join};
 
 use self::{
     area::{COSTS, DESCRIPTORS, EXTRA},
+    conduit::INLINE,
     core::Core,
-    limits::{Found, Limits},
+    costs::Found,
+    limits::Limits,
     listener::Listener,
     table::Table,
 };
@@ -99,10 +102,6 @@ pub fn probe() -> Result<Registration, Error> {
     Ok(Found::by_trying(&table, 1).registration(INLINE))
 }
 
-/// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the
-/// work request.
-const INLINE: usize = 128;
-
 /// From now on no memory of this process becomes a huge page.
 fn without_huge_pages() {
     // SAFETY: changes how later page faults are served, and nothing that a program can see.
@@ -110,16 +109,4 @@ fn without_huge_pages() {
     if refused {
         tracing::debug!("huge pages stay: pinned memory is counted by them");
     }
-}
-
-/// Starts a thread of the conduit, which sleeps most of the time.
-fn spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>, Error> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(256 << 10)
-        .spawn(work)
-        .map_err(|cause| Error::system("starting a thread of the NIC", cause))
 }

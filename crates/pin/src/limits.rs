@@ -1,18 +1,16 @@
-//! How much may be pinned, and what it costs.
+//! How much may be pinned.
 
-#![allow(unsafe_code)] // registers scratch memory
-
-use std::{io, time::Instant};
+use std::io;
 
 use hydrant_conduit::{
-    Cost, Error, Permission, Rank, Registration, measure,
+    Error, Rank,
     memory::{PAGE, memlock, pinnable},
 };
 
-use crate::{
-    ring::{MOST_BYTES, OWN_PAGES, Unpinnable},
-    table::{SHARDS, Table},
-};
+use crate::ring::{OWN_PAGES, Unpinnable};
+
+/// Rings that a rank has, where much may be locked.
+pub(crate) const SHARDS: usize = 4;
 
 /// What may be locked before a rank has several rings.
 const PLENTY: u64 = 64 << 20;
@@ -85,77 +83,6 @@ impl Limits {
             },
         }
     }
-}
-
-/// What rank 0 finds and tells the others: all ranks are to say the same.
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub(crate) struct Found {
-    /// For each operation and each page, of registering and of deregistering.
-    register: [f64; 2],
-    deregister: [f64; 2],
-    copy: f64,
-    /// Bytes that each rank may pin.
-    bytes: u64,
-}
-
-impl Found {
-    /// Costs are measured now, in a millisecond or two.
-    pub(crate) fn by_trying(table: &Table, ranks: usize) -> Self {
-        let (register, deregister, copy) = measure(table).unwrap_or(UNKNOWN);
-        Self {
-            register: [register.per_op_ns, register.per_page_ns],
-            deregister: [deregister.per_op_ns, deregister.per_page_ns],
-            copy,
-            bytes: table.limits().share(ranks) as u64,
-        }
-    }
-
-    /// What the network says of registration.
-    pub(crate) fn registration(&self, inline: usize) -> Registration {
-        let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
-            per_op_ns,
-            per_page_ns,
-        };
-        Registration {
-            page: PAGE,
-            register: cost(self.register),
-            deregister: cost(self.deregister),
-            copy_ns_per_byte: self.copy,
-            max_extent: MOST_BYTES,
-            max_bytes: self.bytes as usize,
-            follows_mapping: false,
-            inline,
-        }
-    }
-}
-
-/// What is said where nothing can be measured, because not even a page can be pinned now.
-const UNKNOWN: (Cost, Cost, f64) = (
-    Cost {
-        per_op_ns: 1000.0,
-        per_page_ns: 100.0,
-    },
-    Cost {
-        per_op_ns: 500.0,
-        per_page_ns: 50.0,
-    },
-    0.1,
-);
-
-/// Costs of registering, deregistering and copying.
-fn measure(table: &Table) -> Option<(Cost, Cost, f64)> {
-    let once = |addr: *mut u8, len: usize| {
-        let begun = Instant::now();
-        // SAFETY: no one is told the key, so nothing is written to the memory.
-        let key = unsafe { table.register(addr.addr(), len, Permission::ReadWrite)? };
-        let registered = begun.elapsed();
-        let begun = Instant::now();
-        table.deregister(key)?;
-        Ok([registered, begun.elapsed()])
-    };
-    let [register, deregister] = measure::registration_costs(once).ok()?;
-    Some((register, deregister, measure::copy_cost()))
 }
 
 #[cfg(test)]

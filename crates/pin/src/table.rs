@@ -18,13 +18,11 @@ use hydrant_smp::upon::{Handle, Way};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    limits::Limits,
+    limits::{Limits, SHARDS},
     queue::Answer,
     ring::{MOST_BYTES, MOST_ENTRIES, Ring, Unpinnable},
     snapshot::Snapshot,
 };
-/// Rings, at most.
-pub(crate) const SHARDS: usize = 4;
 
 /// Most extents of a rank that the kernel's tables hold.
 pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;

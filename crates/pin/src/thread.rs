@@ -5,16 +5,14 @@
 //! sleeps on its wake word.
 
 use std::{
-    hint,
     os::fd::OwnedFd,
     sync::atomic::{
         Ordering::{Relaxed, SeqCst},
         fence,
     },
-    thread,
 };
 
-use hydrant_conduit::{Key, Rank, Standing};
+use hydrant_conduit::{Backoff, Key, Rank, Standing};
 use hydrant_smp::upon::{Mapped, Way, sleep};
 use rustix::{
     process::{Resource, getrlimit},
@@ -30,9 +28,9 @@ use crate::{
 };
 
 /// Looks in vain before it sleeps, where there are cores to spare.
-const LOOKS: u32 = 2000;
+const LOOKS: u32 = 1999;
 /// Looks, with the core given away after each, where there are none.
-const CROWDED_LOOKS: u32 = 8;
+const CROWDED_LOOKS: u32 = 7;
 /// Pieces done for one peer before the next one's turn.
 const TURN: usize = 8;
 
@@ -60,8 +58,10 @@ struct Served {
 pub(crate) fn run(core: &Core) {
     let mut peers: Vec<Served> = Vec::new();
     let mut changes = core.changes();
-    let crowded = core.is_crowded();
-    let mut idle = 0;
+    let mut backoff = match core.is_crowded() {
+        true => Backoff::new(0, CROWDED_LOOKS),
+        false => Backoff::new(LOOKS, 0),
+    };
     while !core.is_stopped() {
         for caller in core.callers() {
             peers.extend(Served::new(core, caller, &peers));
@@ -72,7 +72,7 @@ pub(crate) fn run(core: &Core) {
         }
         busy |= core.go_on();
         if busy {
-            idle = 0;
+            backoff.renew();
             continue;
         }
         if changes != core.changes() {
@@ -81,13 +81,8 @@ pub(crate) fn run(core: &Core) {
             core.forget_the_lost();
             continue;
         }
-        idle += 1;
-        if crowded && idle < CROWDED_LOOKS {
-            thread::yield_now();
-        } else if !crowded && idle < LOOKS {
-            hint::spin_loop();
-        } else {
-            idle = 0;
+        if !backoff.pause() {
+            backoff.renew();
             // A peer whose listener is full tells nobody when it has room.
             let time = core.held_up.any().then_some(CALL_TICK);
             sleep(core.wake_word(), time, &mut || {

@@ -141,8 +141,96 @@ pub enum Error {
         /// Who sent it.
         peer: u32,
         /// What was wrong.
-        what: &'static str,
+        what: Violation,
     },
+}
+
+/// Which rule a message of a peer's engine did not follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A move, where nothing is registered on request.
+    NothingOnRequest,
+    /// A move of another strategy.
+    OtherStrategy,
+    /// A move that needs nothing.
+    NoNeeds,
+    /// A move whose needs overlap, or are not in order.
+    NeedsOutOfOrder,
+    /// Piggybacked data that is too long, or on a move of several needs.
+    Piggyback,
+    /// A move for more firehoses than the peer owns.
+    TooManyFirehoses,
+    /// A release by a peer that holds nothing.
+    ReleaseByNoHolder,
+    /// A release of what is not held.
+    ReleaseOfNothing,
+    /// The end of a revocation that was not asked for.
+    RevokedUnasked,
+    /// A pull of no memory.
+    PullOfNothing,
+    /// More revocations at once than there can be.
+    TooManyRevocations,
+    /// An answer to no move.
+    AnswerToNoMove,
+    /// An answer about buckets that were not asked for.
+    AnswerUnasked,
+    /// An answer that grants buckets twice.
+    GrantedTwice,
+    /// An answer that refuses buckets twice.
+    RefusedTwice,
+    /// An answer with data that was not asked for.
+    DataUnasked,
+    /// An answer that lends more than was asked for.
+    LentTooMuch,
+    /// Data of another length than asked for.
+    DataLength,
+    /// The end of a put that was not made.
+    StoredUnasked,
+    /// Data that was not asked for.
+    FetchedUnasked,
+    /// The end of a pull that was not asked for.
+    PulledUnasked,
+    /// A registration of more memory than there is.
+    TooMuchMemory,
+}
+
+impl Violation {
+    /// What it says, for an error of the network, which names it so.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Violation::NothingOnRequest => "a move, where nothing is registered on request",
+            Violation::OtherStrategy => "a move of another strategy",
+            Violation::NoNeeds => "a move that needs nothing",
+            Violation::NeedsOutOfOrder => "a move whose needs overlap, or are not in order",
+            Violation::Piggyback => {
+                "piggybacked data that is too long, or on a move of several needs"
+            }
+            Violation::TooManyFirehoses => "a move for more firehoses than the peer owns",
+            Violation::ReleaseByNoHolder => "a release by a peer that holds nothing",
+            Violation::ReleaseOfNothing => "a release of what is not held",
+            Violation::RevokedUnasked => "the end of a revocation that was not asked for",
+            Violation::PullOfNothing => "a pull of no memory",
+            Violation::TooManyRevocations => "more revocations at once than there can be",
+            Violation::AnswerToNoMove => "an answer to no move",
+            Violation::AnswerUnasked => "an answer about buckets that were not asked for",
+            Violation::GrantedTwice => "an answer that grants buckets twice",
+            Violation::RefusedTwice => "an answer that refuses buckets twice",
+            Violation::DataUnasked => "an answer with data that was not asked for",
+            Violation::LentTooMuch => "an answer that lends more than was asked for",
+            Violation::DataLength => "data of another length than asked for",
+            Violation::StoredUnasked => "the end of a put that was not made",
+            Violation::FetchedUnasked => "data that was not asked for",
+            Violation::PulledUnasked => "the end of a pull that was not asked for",
+            Violation::TooMuchMemory => "a registration of more memory than there is",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// An error of the network, whose type is not known here: it travels through the engine unchanged.

@@ -46,7 +46,7 @@ pub use action::{Action, Data, Decisions, Outgoing, Registered};
 pub use config::{Config, CostModel, Limits};
 pub use direction::{Direction, Use};
 pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
-pub use error::{Cause, Error, Refusal};
+pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Hit, Hot, KeptHit};
 pub use strategy::Strategy;

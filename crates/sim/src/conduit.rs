@@ -5,8 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission, Posted,
-    Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    OwnedMessage, Permission, Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket,
+    WakeWord, Window,
 };
 
 use crate::{
@@ -14,11 +15,10 @@ use crate::{
     call::Call,
     deliver,
     memory::{PAGE, Place, take},
-    message::OwnedMessage,
-    nic::{Payload, Transfer},
-    onesided::{self, OneSided},
+    onesided,
     registry::Extent,
     time::duration,
+    transfer::{OneSided, Payload, Transfer},
     turns::News,
 };
 
@@ -183,6 +183,13 @@ unsafe impl Conduit for Sim {
 
     fn caps(&self) -> &Caps {
         &self.world.fixed.caps
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint {
+            per_rank: PAGE,
+            per_pair: 0,
+        }
     }
 
     unsafe fn register(

@@ -1,11 +1,11 @@
 //! Handing up what arrived, and what that costs the host.
 
-use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
+use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use crate::{
     World,
     call::Call,
-    message::{Item, OwnedMessage},
+    pair::Item,
     profile::Attentiveness,
     state::Fixed,
     time::Time,

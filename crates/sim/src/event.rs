@@ -5,7 +5,7 @@ use std::{
     collections::BinaryHeap,
 };
 
-use crate::{nic::Packet, time::Time};
+use crate::{time::Time, transfer::Packet};
 
 /// Something that happens by itself.
 #[derive(Clone, Copy, Debug)]

@@ -40,6 +40,7 @@
 //! [`compute`](hydrant_conduit::Clock::compute).
 
 mod call;
+mod compose;
 mod conduit;
 mod deliver;
 mod event;
@@ -48,6 +49,7 @@ mod nic;
 mod onesided;
 mod options;
 mod paging;
+mod pair;
 mod profile;
 mod registry;
 mod rng;
@@ -56,6 +58,7 @@ mod seats;
 mod sleep;
 mod state;
 mod time;
+mod transfer;
 mod turns;
 mod watchdog;
 mod world;

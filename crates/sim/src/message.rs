@@ -4,75 +4,16 @@
 //! no buffer left at a peer sends no request, and a reply waits at the one who gave it, who then
 //! takes no further request of that peer.
 
-use std::collections::VecDeque;
-
-use hydrant_conduit::{Error, Message, Ticket};
+use hydrant_conduit::OwnedMessage;
 
 use crate::{
     event::Event,
-    nic::{Payload, Transfer, Way},
+    pair::Item,
     state::{Fixed, State},
     time::Time,
+    transfer::{Payload, Transfer},
     turns::News,
 };
-
-/// A message, owned.
-#[derive(Debug)]
-pub(crate) struct OwnedMessage {
-    pub(crate) kind: u8,
-    pub(crate) tag: u16,
-    pub(crate) args: Box<[u64]>,
-    pub(crate) payload: Box<[u8]>,
-}
-
-impl OwnedMessage {
-    pub(crate) fn new(message: &Message<'_>) -> Self {
-        Self {
-            kind: message.kind,
-            tag: message.tag,
-            args: message.args.into(),
-            payload: message.payload.into(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.payload.len() + 8 * (self.args.len() + 1)
-    }
-}
-
-/// Something that a poll hands up.
-#[derive(Debug)]
-pub(crate) enum Item {
-    Request(usize, OwnedMessage),
-    Reply(usize, OwnedMessage),
-    Local(Ticket),
-    Complete(Ticket, Result<(), Error>),
-}
-
-/// What a rank has to do with a peer.
-#[derive(Default)]
-pub(crate) struct Pair {
-    /// Requests sent to it, and those of them that it has handled.
-    pub(crate) sent: u64,
-    pub(crate) handled: u64,
-    /// Replies sent to it that it has not taken.
-    replies: u64,
-    /// Replies to it that wait for room, and when they were given: the handler's clock may be
-    /// ahead of what has happened.
-    kept: VecDeque<(Time, OwnedMessage)>,
-    /// Its requests that wait until these are gone.
-    held: VecDeque<OwnedMessage>,
-    /// Its requests whose replies wait: not handled before these are gone.
-    owed: u64,
-    pub(crate) way: Way,
-}
-
-impl Pair {
-    /// Replies that wait for room, and requests that wait for these.
-    pub(crate) fn kept_back(&self) -> (usize, usize) {
-        (self.kept.len(), self.held.len())
-    }
-}
 
 impl State {
     /// Whether a request could be sent now.
@@ -96,7 +37,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Request(message),
         };
         self.post(transfer, time);
@@ -125,7 +66,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Reply(message),
         };
         self.post(transfer, time);
@@ -200,7 +141,7 @@ impl State {
         let transfer = Transfer {
             from: rank,
             to: peer,
-            bytes: message.bytes(),
+            bytes: bytes_of(&message),
             payload: Payload::Reply(message),
         };
         let time = self.now.max(given);
@@ -238,4 +179,9 @@ impl State {
         }
         self.notify(rank, News::Message);
     }
+}
+
+/// Bytes that a message takes on the wire.
+fn bytes_of(message: &OwnedMessage) -> usize {
+    message.payload.len() + 8 * (message.args.len() + 1)
 }

@@ -5,66 +5,13 @@
 //! host memory. The switch between is free of contention. The receiver's half is worked out when
 //! the packet's head arrives, so packets of several senders share it in the order of time.
 
-use std::collections::VecDeque;
-
 use crate::{
     event::Event,
     memory::PAGE,
-    message::OwnedMessage,
-    onesided::OneSided,
     state::{Fixed, State},
     time::Time,
+    transfer::{Packet, Payload, Transfer},
 };
-
-/// When the stages of a rank's NIC and link are free.
-#[derive(Default)]
-pub(crate) struct Nic {
-    sending: Time,
-    outward: Time,
-    inward: Time,
-    receiving: Time,
-}
-
-/// A transfer from one rank to another.
-pub(crate) struct Transfer {
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-    pub(crate) bytes: usize,
-    pub(crate) payload: Payload,
-}
-
-pub(crate) enum Payload {
-    Request(OwnedMessage),
-    Reply(OwnedMessage),
-    /// Data for the target of a write.
-    Write(OneSided),
-    /// The question of a read.
-    ReadRequest(OneSided),
-    /// Its data.
-    ReadResponse(OneSided),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
-    pub(crate) transfer: u64,
-    from: u32,
-    to: u32,
-    bytes: u32,
-    last: bool,
-    /// It was lost once, or came after one that was.
-    pub(crate) retry: bool,
-}
-
-/// The state of the way from one rank to another: go back to what was lost.
-#[derive(Default)]
-pub(crate) struct Way {
-    /// A packet was lost; none after it is taken before it came.
-    gap: bool,
-    /// Those after it, to be sent again.
-    again: VecDeque<Packet>,
-    /// When the last head arrives: delays do not change the order.
-    last: Time,
-}
 
 impl State {
     /// The host posts a transfer; its NIC takes it up at `time`.
@@ -181,13 +128,6 @@ impl State {
             way.gap = false;
         }
         true
-    }
-}
-
-impl Payload {
-    /// Whether a NIC translates addresses for it.
-    fn is_data(&self) -> bool {
-        matches!(self, Payload::Write(_) | Payload::ReadResponse(_))
     }
 }
 

@@ -5,26 +5,12 @@ use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
 use crate::{
     event::Event,
     memory::Place,
-    message::Item,
-    nic::{Payload, Transfer},
+    pair::Item,
     registry::Refused,
     state::{Fixed, RankState, State},
+    transfer::{OneSided, Payload, Transfer},
     turns::News,
 };
-
-/// A one-sided operation under way.
-pub(crate) struct OneSided {
-    pub(crate) remote: Remote,
-    /// The peer's memory, where the key is [`Key::ANY`].
-    pub(crate) anywhere: Option<Place>,
-    /// Own memory, and the key that covers it.
-    pub(crate) local: Place,
-    pub(crate) local_key: Key,
-    pub(crate) data: Box<[u8]>,
-    pub(crate) outcome: Result<(), Error>,
-    /// The pages of the remote memory were brought in.
-    pub(crate) paged: bool,
-}
 
 impl State {
     /// Pages that the sender's NIC has to bring in for a transfer.

@@ -9,13 +9,13 @@ use crate::{
     Profile,
     event::{Event, Queue},
     memory::Segment,
-    message::{Item, Pair},
-    nic::{Nic, Transfer},
     options::Statistics,
     paging::PageTable,
+    pair::{Item, Pair},
     registry::Registry,
     rng::{Random, mix},
     time::Time,
+    transfer::{Nic, Transfer},
     turns::{ActorId, News, Turns},
 };
 

@@ -2,37 +2,28 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use hydrant_conduit::{Caps, Cost, Error, Rank, Registration, Standings};
+use hydrant_conduit::Rank;
 
 use crate::{
-    Options, Profile, Sim, Statistics,
-    event::Event,
-    memory::{PAGE, Segment},
+    Profile, Statistics,
     state::{Fixed, State},
-    time::{Time, duration, picos},
+    time::duration,
     turns::ActorId,
-    watchdog,
 };
-
-/// Most 64-bit arguments of a message.
-const MAX_ARGS: usize = 16;
 
 /// The machine of a job: every rank is a [`Sim`] of it, driven by threads of this process.
 pub struct World {
     pub(crate) fixed: Fixed,
     /// Under a lock of std, which allocates nothing: who waits for it depends on real time, and
     /// nothing that a rank allocates may.
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// Tells worlds apart in what threads remember.
     pub(crate) id: u64,
-    this: std::sync::Weak<World>,
+    pub(crate) this: std::sync::Weak<World>,
 }
 
 impl fmt::Debug for World {
@@ -43,75 +34,6 @@ impl fmt::Debug for World {
 }
 
 impl World {
-    /// A machine of so many ranks.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the segments cannot be mapped; [`Error::Unreachable`] for a job of
-    /// no ranks, or a fault that no run can have.
-    pub fn new(profile: Profile, ranks: u32, options: Options) -> Result<Arc<Self>, Error> {
-        static WORLDS: AtomicU64 = AtomicU64::new(1);
-        let faults = &options.faults;
-        let named = (faults.deaths.iter().map(|(rank, _)| *rank))
-            .chain(faults.busy.iter().map(|(rank, ..)| *rank));
-        for rank in named {
-            if rank.0 >= ranks {
-                let what = format!("a fault of rank {rank} in a job of {ranks} ranks");
-                return Err(Error::Unreachable(what));
-            }
-        }
-        if ranks == 0 || !(0.0..1.0).contains(&faults.loss) {
-            let what = format!(
-                "a job of {ranks} ranks that loses {} of its packets cannot be simulated",
-                faults.loss
-            );
-            return Err(Error::Unreachable(what));
-        }
-        let segments = (0..ranks)
-            .map(|_| Segment::new(options.segment))
-            .collect::<Result<Vec<_>, _>>()?;
-        let loss = profile.link().loss + (faults.loss * 4_294_967_296.0) as u64;
-        let mut state = State::new(ranks as usize, &profile, options.seed);
-        for (rank, time) in &faults.deaths {
-            state.events.at(picos(*time), Event::Death(rank.0));
-        }
-        for (rank, from, until) in &faults.busy {
-            let busy = &mut state.ranks[rank.index()].busy;
-            busy.push((picos(*from), picos(*until)));
-        }
-        let fixed = Fixed {
-            caps: caps(&profile, options.segment),
-            segments,
-            loss,
-            delay: picos(faults.delay),
-            moment: moment(&profile),
-            standings: Standings::new(ranks),
-            profile,
-        };
-        let world = Arc::new_cyclic(|this| Self {
-            fixed,
-            state: Mutex::new(state),
-            id: WORLDS.fetch_add(1, Relaxed),
-            this: this.clone(),
-        });
-        watchdog::start(&world)?;
-        Ok(world)
-    }
-
-    /// The conduit of a rank; several of one rank are the same rank. The rank is lost when all
-    /// of them are gone and it did not leave.
-    ///
-    /// # Panics
-    /// If there is no such rank.
-    pub fn conduit(self: &Arc<Self>, rank: Rank) -> Sim {
-        let ranks = self.fixed.segments.len();
-        assert!(
-            rank.index() < ranks,
-            "rank {rank} in a job of {ranks} ranks"
-        );
-        self.lock().ranks[rank.index()].handles += 1;
-        Sim::new(Arc::clone(self), rank)
-    }
-
     /// Ranks of the job.
     pub fn size(&self) -> u32 {
         self.fixed.segments.len() as u32
@@ -188,45 +110,5 @@ impl World {
         let handles = &mut self.lock().ranks[rank.index()].handles;
         *handles -= 1;
         *handles == 0
-    }
-}
-
-fn moment(profile: &Profile) -> Time {
-    let (nic, link) = (profile.nic(), profile.link());
-    nic.send.0 + nic.receive.0 + 2 * nic.packet.0 + link.latency.0
-}
-
-fn caps(profile: &Profile, segment: usize) -> Caps {
-    let (nic, costs) = (profile.nic(), profile.registration());
-    let max_bytes = usize::try_from(nic.max_bytes).unwrap_or(usize::MAX);
-    let long = 1 << 20;
-    Caps {
-        name: "sim",
-        registration: Some(Registration {
-            page: PAGE,
-            register: Cost {
-                per_op_ns: costs.register_op.as_ns(),
-                per_page_ns: costs.register_page.as_ns(),
-            },
-            deregister: Cost {
-                per_op_ns: costs.deregister_op.as_ns(),
-                per_page_ns: costs.deregister_page.as_ns(),
-            },
-            copy_ns_per_byte: profile.host().copying(long) as f64 / 1e3 / long as f64,
-            max_extent: max_bytes,
-            max_bytes,
-            follows_mapping: true,
-            inline: 0,
-        }),
-        reads: nic.reads,
-        stores_wake: true,
-        // None of the machines of the papers had any.
-        atomics: None,
-        any_address: true,
-        max_args: MAX_ARGS,
-        max_payload: profile.message().max_payload as usize,
-        segment,
-        bytes_per_rank: PAGE,
-        bytes_per_pair: 0,
     }
 }

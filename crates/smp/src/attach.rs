@@ -10,6 +10,7 @@ use hydrant_launch::{Bootstrap, kernel_id};
 
 use crate::{
     Smp,
+    areas::Areas,
     calls::Invitation,
     descriptors::{self, WATCHED},
     foreign::Foreign,
@@ -17,7 +18,6 @@ use crate::{
     mapping::{self, Mapping},
     rendezvous,
     shared::Shared,
-    upon::Areas,
 };
 
 /// How the conduit may be set.

@@ -4,14 +4,13 @@
 
 use std::{
     sync::{Arc, atomic::Ordering::Acquire},
-    thread,
     time::Duration,
 };
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, FreePlaces, Key, Membership, Message, Operation,
-    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
-    Window,
+    Access, Backoff, Caps, Clock, Conduit, Error, Footprint, FreePlaces, Key, Membership, Message,
+    Operation, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing,
+    WakeWord, Window,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -26,6 +25,11 @@ use crate::{
     transfer,
     watch::Watch,
 };
+
+/// Looks for a hazard, with the core given away after each, before the first sleep.
+const LOOKS_FOR_HAZARDS: u32 = 99;
+/// How long who waits for a hazard sleeps at a time.
+const HAZARD_TICK: Duration = Duration::from_micros(50);
 
 /// The conduit between ranks of one host.
 pub struct Smp {
@@ -141,6 +145,10 @@ unsafe impl Conduit for Smp {
         &self.shared.caps
     }
 
+    fn footprint(&self) -> Footprint {
+        self.shared.shape.footprint()
+    }
+
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -173,16 +181,11 @@ unsafe impl Conduit for Smp {
             // does not tell: a rank that is lost because one of its threads panicked has others
             // that still copy. They come to an end, for a hazard is held for one copy by the
             // kernel, or their process does, of which its `pidfd` tells: so this ends, too.
-            let mut tries = 0_u32;
+            let mut backoff = Backoff::new(0, LOOKS_FOR_HAZARDS);
             while !extents::settled(shared.hazards(rank), shared.rank.0, handle)
                 && !shared.is_buried(rank)
             {
-                tries += 1;
-                if tries < 100 {
-                    thread::yield_now();
-                } else {
-                    thread::sleep(Duration::from_micros(50));
-                }
+                backoff.pause_or_sleep(HAZARD_TICK);
             }
         }
         self.free().give_back(handle.index);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink};
+use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use crate::{
     layout::RingKind,
@@ -46,15 +46,7 @@ struct Back {
     writer: Writer<MappedRing>,
     /// A reply that found no room. While it is here no request of the peer is taken, so
     /// there is never a second one.
-    stuck: Option<Stuck>,
-}
-
-/// A reply, kept.
-struct Stuck {
-    kind: u8,
-    tag: u16,
-    args: Vec<u64>,
-    payload: Vec<u8>,
+    stuck: Option<OwnedMessage>,
 }
 
 impl Back {
@@ -63,12 +55,7 @@ impl Back {
         if sent {
             shared.notify(self.peer);
         } else {
-            self.stuck = Some(Stuck {
-                kind: message.kind,
-                tag: message.tag,
-                args: message.args.to_vec(),
-                payload: message.payload.to_vec(),
-            });
+            self.stuck = Some(OwnedMessage::new(message));
             // Who fell asleep before did not ask to be told of room, and who polls here may be
             // about to compute.
             notify::wake(&shared.notify_words[shared.rank.index()].bits);

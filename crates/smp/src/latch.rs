@@ -7,14 +7,17 @@
 
 use std::{
     cell::UnsafeCell,
-    hint,
     ops::{Deref, DerefMut},
     sync::atomic::{
         AtomicBool,
         Ordering::{Acquire, Relaxed, Release},
     },
-    thread,
 };
+
+use hydrant_conduit::Backoff;
+
+/// Looks, with a spin after each, between two yields: a latch is held for a few nanoseconds.
+const SPINS: u32 = 63;
 
 /// A value that one thread at a time may use, briefly.
 pub struct Latch<T> {
@@ -56,17 +59,13 @@ impl<T> Latch<T> {
 
     #[cold]
     fn lock_patiently(&self) -> Guard<'_, T> {
-        for tries in 0_u32.. {
+        let mut backoff = Backoff::new(SPINS, 1);
+        loop {
             if let Some(guard) = self.try_lock() {
                 return guard;
             }
-            if tries % 64 == 63 {
-                thread::yield_now();
-            } else {
-                hint::spin_loop();
-            }
+            backoff.pause_awake();
         }
-        unreachable!("an endless loop returned")
     }
 }
 
@@ -97,6 +96,8 @@ impl<T> Drop for Guard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]

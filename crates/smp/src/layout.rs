@@ -14,6 +14,8 @@
 
 use std::mem::size_of;
 
+use hydrant_conduit::Footprint;
+
 use crate::{
     extents::{Entry, HAZARDS},
     ring::{Consumed, Slot},
@@ -171,15 +173,13 @@ impl Shape {
         self.segment(self.ranks())
     }
 
-    /// Bytes a rank costs that nobody spoke to: its block, and the first page of the tables
-    /// it uses.
-    pub(crate) fn bytes_per_rank(&self) -> usize {
-        self.block_bytes() + HAZARDS * 8
-    }
-
-    /// Bytes of address space of a pair that speaks both ways, both rings.
-    pub(crate) fn bytes_per_pair(&self) -> usize {
-        4 * self.ring_bytes() + 2 * self.pair_bytes()
+    /// What a rank costs that nobody spoke to is its block, and the first page of the tables it
+    /// uses; a pair costs the address space of its rings when it speaks both ways.
+    pub(crate) fn footprint(&self) -> Footprint {
+        Footprint {
+            per_rank: self.block_bytes() + HAZARDS * 8,
+            per_pair: 4 * self.ring_bytes() + 2 * self.pair_bytes(),
+        }
     }
 }
 

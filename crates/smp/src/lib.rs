@@ -13,6 +13,7 @@
 mod sync;
 
 #[cfg(not(loom))]
+mod areas;
 mod attach;
 #[cfg(not(loom))]
 mod calls;

@@ -108,8 +108,6 @@ impl Shared {
                 max_args: MAX_ARGS,
                 max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),
                 segment: shape.segment as usize,
-                bytes_per_rank: shape.bytes_per_rank(),
-                bytes_per_pair: shape.bytes_per_pair(),
             },
             transfers: Transfers::default(),
             self_copy: SelfCopy::new()?,

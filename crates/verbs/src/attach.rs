@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 
 use bytemuck::Zeroable;
 use hydrant_conduit::{
-    Caps, Cost, Error, Rank, Registration, measure,
+    Caps, Cost, Error, Footprint, Rank, Registration, measure,
     memory::{PAGE, Segment, memlock, pinnable},
 };
 use hydrant_launch::Bootstrap;
@@ -108,8 +108,10 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         max_args: MAX_ARGS,
         max_payload: options.payload,
         segment: options.segment,
-        bytes_per_rank: fixed,
-        bytes_per_pair: 2 * of_a_pair,
+    };
+    let footprint = Footprint {
+        per_rank: fixed,
+        per_pair: 2 * of_a_pair,
     };
     let ack_timeout = if nic.limits.software {
         ACK_TIMEOUT_SOFTWARE
@@ -120,6 +122,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let endpoint = Endpoint::new(Parts {
         rank: Rank(rank),
         caps,
+        footprint,
         ack_timeout: options.ack_timeout.unwrap_or(ack_timeout).min(31),
         addresses,
         secret: parameters.secret,

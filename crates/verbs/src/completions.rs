@@ -2,7 +2,7 @@
 //! arrived, and who sleeps until there is something of either.
 
 use std::{
-    hint, io,
+    io,
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
     sync::{
@@ -12,10 +12,9 @@ use std::{
             Ordering::{Acquire, Release},
         },
     },
-    thread,
 };
 
-use hydrant_conduit::{Error, Posted, Rank, Ticket};
+use hydrant_conduit::{Backoff, Error, Posted, Rank, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -31,6 +30,9 @@ use crate::{
 /// How often who waits for an operation looks whether it has ended before doing anything else:
 /// about as long as a network takes.
 const LOOKS: u32 = 500;
+
+/// Polls, with a spin after each, between two yields of who waits for one completion alone.
+const SPINS: u32 = 15;
 
 /// Completions taken at once.
 const BATCH: usize = 16;
@@ -328,19 +330,14 @@ impl Completions {
             let at = list.iter().position(|ended| ended.0 == ticket)?;
             Some(list.swap_remove(at).1)
         };
-        let mut tries = 0_u32;
+        let mut backoff = Backoff::new(SPINS, 1);
         loop {
             self.poll_sent(peers);
             if let Some(outcome) = take(&self.ended).or_else(|| take(&self.own)) {
                 return outcome;
             }
             peers.flush();
-            tries += 1;
-            if tries.is_multiple_of(16) {
-                thread::yield_now();
-            } else {
-                hint::spin_loop();
-            }
+            backoff.pause_awake();
         }
     }
 

@@ -13,9 +13,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Atomic, Caps, Clock, Conduit, Error, Key, Membership, Message, Operation, Permission,
-    Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
-    memory::Place as Memory,
+    Access, Atomic, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord,
+    Window, memory::Place as Memory,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -215,6 +215,10 @@ unsafe impl Conduit for Verbs {
 
     fn caps(&self) -> &Caps {
         self.shared.endpoint.caps()
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.shared.endpoint.footprint()
     }
 
     unsafe fn register(

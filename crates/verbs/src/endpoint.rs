@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Caps, Rank, memory::Segment};
+use hydrant_conduit::{Caps, Footprint, Rank, memory::Segment};
 
 use crate::{
     address::EndpointAddress,
@@ -20,6 +20,7 @@ use crate::{
 pub(crate) struct Endpoint {
     rank: Rank,
     caps: Caps,
+    footprint: Footprint,
     /// The open device with its protection domain.
     nic: Arc<Nic>,
     /// How long a packet waits to be acknowledged: 4.096 µs × 2 to this power.
@@ -43,6 +44,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Parts {
     pub(crate) rank: Rank,
     pub(crate) caps: Caps,
+    pub(crate) footprint: Footprint,
     pub(crate) nic: Arc<Nic>,
     pub(crate) ack_timeout: u8,
     pub(crate) addresses: Box<[EndpointAddress]>,
@@ -58,6 +60,7 @@ impl Endpoint {
         let Parts {
             rank,
             caps,
+            footprint,
             nic,
             ack_timeout,
             addresses,
@@ -70,6 +73,7 @@ impl Endpoint {
         Self {
             rank,
             caps,
+            footprint,
             nic,
             ack_timeout,
             addresses,
@@ -95,6 +99,10 @@ impl Endpoint {
     #[inline]
     pub(crate) fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    pub(crate) fn footprint(&self) -> Footprint {
+        self.footprint
     }
 
     pub(crate) fn nic(&self) -> &Arc<Nic> {

@@ -33,7 +33,6 @@ use crate::plot::PictureFile;
 use jobs::JobError;
 use row::Row;
 
-pub(crate) use peers::PEER;
 pub(crate) use rank::{BenchError, RankArgs, run as run_rank};
 
 /// What to measure.

@@ -7,7 +7,7 @@ use super::Network;
 use super::row::Row;
 
 /// Whose figures these are.
-pub(crate) const PEER: &str = "GASNet-EX smp";
+pub(super) const PEER: &str = "GASNet-EX smp";
 
 /// One figure of a peer.
 #[derive(Debug, Deserialize)]

@@ -44,6 +44,7 @@ pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> F
             panels.push(Panel::Dots {
                 title,
                 dots: single.iter().map(|row| dot(row, peer)).collect(),
+                peer: PEER,
             });
         }
     }

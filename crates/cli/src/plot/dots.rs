@@ -11,7 +11,7 @@ const NAME_WIDTH: u32 = 300;
 const VALUE_WIDTH: u32 = 230;
 
 /// Draws the panel.
-pub(super) fn draw(area: &Area<'_>, dots: &[Dot]) -> Drawn {
+pub(super) fn draw(area: &Area<'_>, dots: &[Dot], peer_name: &str) -> Drawn {
     let all = dots
         .iter()
         .flat_map(|dot| [Some(dot.ours), dot.reference, dot.peer])
@@ -77,7 +77,7 @@ pub(super) fn draw(area: &Area<'_>, dots: &[Dot]) -> Drawn {
         x += 220;
         legend.draw(&diamond((x, 12), peer))?;
         legend.draw(&Text::new(
-            crate::bench::PEER,
+            peer_name,
             (x + 12, 12),
             anchored(font(13.0), HPos::Left),
         ))?;

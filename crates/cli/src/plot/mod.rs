@@ -83,6 +83,8 @@ pub(crate) enum Panel {
         title: String,
         /// From top to bottom.
         dots: Vec<Dot>,
+        /// Whose figures the [peer's](Dot::peer) are.
+        peer: &'static str,
     },
 }
 
@@ -167,7 +169,7 @@ impl Panel {
                 marks,
                 ..
             } => curves::draw(&area, x, y, series, marks),
-            Panel::Dots { dots, .. } => dots::draw(&area, dots),
+            Panel::Dots { dots, peer, .. } => dots::draw(&area, dots, peer),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use crate::{Message, Rank, Sent};
+use crate::{Message, OwnedMessage, Rank, Sent};
 
 use super::{
     Check, Fixture,
     log::{Got, Log},
-    messages::OwnedMessage,
+    messages::numbered,
     pattern,
     team::{Member, each},
 };
@@ -48,7 +48,7 @@ fn full(fixture: &dyn Fixture) {
             me.linger(log);
             assert_eq!(log.requests.len() as u64, sent);
             for (n, got) in (0..).zip(&log.requests) {
-                let owned = OwnedMessage::new(me, Rank(0), n);
+                let owned = numbered(me, Rank(0), n);
                 assert_eq!(
                     *got,
                     Got::expected(Rank(0), &owned.message()),
@@ -58,7 +58,7 @@ fn full(fixture: &dyn Fixture) {
         } else {
             let mut sent = 0;
             let mut send = || {
-                let owned = OwnedMessage::new(me, Rank(0), sent);
+                let owned = numbered(me, Rank(0), sent);
                 let taken = me
                     .conduit
                     .send(Rank(1), &owned.message())
@@ -262,8 +262,8 @@ fn long(fixture: &dyn Fixture) {
             OwnedMessage {
                 kind: (word % 12) as u8,
                 tag: (word >> 8) as u16,
-                args: vec![word; (n % 5) as usize],
-                payload: vec![n as u8; (word >> 32) as usize % 40],
+                args: vec![word; (n % 5) as usize].into(),
+                payload: vec![n as u8; (word >> 32) as usize % 40].into(),
             }
         }
         let sink = &mut Compare { me, next: 0 };

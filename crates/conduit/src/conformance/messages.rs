@@ -1,6 +1,6 @@
 //! Messages: what is sent arrives, as sent, in order.
 
-use crate::{Error, Message, Rank, ReplyPort, Sink};
+use crate::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use super::{
     Check, Fixture,
@@ -38,46 +38,27 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// A message's parts, owned.
-pub(super) struct OwnedMessage {
-    pub(super) kind: u8,
-    pub(super) tag: u16,
-    pub(super) args: Vec<u64>,
-    pub(super) payload: Vec<u8>,
+/// Message number `n` from `rank`, of a size that follows from both.
+pub(super) fn numbered(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+    let caps = me.conduit.caps();
+    let word = pattern::mix(u64::from(rank.0) << 32 | n);
+    let most = if word.is_multiple_of(11) {
+        caps.max_payload
+    } else {
+        caps.max_payload.min(64)
+    };
+    let payload = (word >> 8) as usize % (most + 1);
+    sized(word, (word >> 4) as usize % (caps.max_args + 1), payload)
 }
 
-impl OwnedMessage {
-    /// Number `n` from `rank`, of a size that follows from both.
-    pub(super) fn new(me: &Member<'_>, rank: Rank, n: u64) -> Self {
-        let caps = me.conduit.caps();
-        let word = pattern::mix(u64::from(rank.0) << 32 | n);
-        let most = if word.is_multiple_of(11) {
-            caps.max_payload
-        } else {
-            caps.max_payload.min(64)
-        };
-        let payload = (word >> 8) as usize % (most + 1);
-        Self::sized(word, (word >> 4) as usize % (caps.max_args + 1), payload)
-    }
-
-    fn sized(seed: u64, args: usize, payload: usize) -> Self {
-        Self {
-            kind: (pattern::mix(seed ^ 1) % u64::from(Message::KINDS)) as u8,
-            tag: pattern::mix(seed ^ 2) as u16,
-            args: (0..args as u64)
-                .map(|n| pattern::mix(seed ^ n << 32))
-                .collect(),
-            payload: pattern::bytes(seed, payload),
-        }
-    }
-
-    pub(super) fn message(&self) -> Message<'_> {
-        Message {
-            kind: self.kind,
-            tag: self.tag,
-            args: &self.args,
-            payload: &self.payload,
-        }
+fn sized(seed: u64, args: usize, payload: usize) -> OwnedMessage {
+    OwnedMessage {
+        kind: (pattern::mix(seed ^ 1) % u64::from(Message::KINDS)) as u8,
+        tag: pattern::mix(seed ^ 2) as u16,
+        args: (0..args as u64)
+            .map(|n| pattern::mix(seed ^ n << 32))
+            .collect(),
+        payload: pattern::bytes(seed, payload).into(),
     }
 }
 
@@ -124,7 +105,7 @@ fn sizes(fixture: &dyn Fixture) {
                 } else {
                     n % (caps.max_args + 1)..=n % (caps.max_args + 1)
                 };
-                counts.map(move |args| OwnedMessage::sized((n * 64 + args) as u64, args, len))
+                counts.map(move |args| sized((n * 64 + args) as u64, args, len))
             })
             .collect()
     });
@@ -140,8 +121,8 @@ fn kinds(fixture: &dyn Fixture) {
                     messages.push(OwnedMessage {
                         kind,
                         tag,
-                        args: vec![word; most],
-                        payload: vec![kind; 9],
+                        args: vec![word; most].into(),
+                        payload: vec![kind; 9].into(),
                     });
                 }
             }
@@ -202,11 +183,7 @@ fn replies(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::echoing();
         for n in 0..MANY {
-            me.send(
-                log,
-                me.right(),
-                &OwnedMessage::new(me, me.rank(), n).message(),
-            );
+            me.send(log, me.right(), &numbered(me, me.rank(), n).message());
         }
         me.until(log, "every reply", |log| log.replies.len() as u64 >= MANY);
         me.meet(log);
@@ -216,8 +193,8 @@ fn replies(fixture: &dyn Fixture) {
             (MANY as usize, MANY as usize)
         );
         for n in 0..MANY {
-            let mine = OwnedMessage::new(me, me.rank(), n);
-            let theirs = OwnedMessage::new(me, me.left(), n);
+            let mine = numbered(me, me.rank(), n);
+            let theirs = numbered(me, me.left(), n);
             assert_eq!(
                 log.replies[n as usize],
                 Got::expected(me.right(), &mine.message())

@@ -13,9 +13,13 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::{Conduit, Message, Rank, Sent, Sink, Sleeper};
+use crate::{Backoff, Conduit, Message, Rank, Sent, Sink, Sleeper};
 
 use super::{Fixture, log::Log};
+
+/// Polls in vain before the core is given away, and then before each is followed by a sleep.
+const SPINS: u32 = 15;
+const YIELDS: u32 = 184;
 
 /// Whatever takes longer hangs.
 pub(super) const GUARD: Duration = Duration::from_secs(40);
@@ -157,14 +161,13 @@ impl<'a> Member<'a> {
         mut done: impl FnMut(&mut S) -> bool,
     ) {
         let since = Instant::now();
-        let mut idle = 0_u32;
+        let mut backoff = Backoff::new(SPINS, YIELDS);
         while !done(sink) {
             self.hope(what, since);
             if self.conduit.poll(sink) == 0 {
-                idle += 1;
-                self.pause(idle);
+                self.pause(&mut backoff);
             } else {
-                idle = 0;
+                backoff.renew();
             }
         }
     }
@@ -219,27 +222,36 @@ impl<'a> Member<'a> {
     pub(super) fn linger<S: Sink>(&self, sink: &mut S) {
         for _ in 0..50 {
             self.conduit.poll(sink);
-            self.pause(100);
+            self.give_way(100);
         }
     }
 
     /// Lets others run, who are waited for without polling.
     pub(super) fn breathe(&self) {
-        self.pause(16);
+        self.give_way(16);
     }
 
     /// Lets others run, the longer nothing happens the more.
-    fn pause(&self, idle: u32) {
+    fn pause(&self, backoff: &mut Backoff) {
         if self.team.takes_turns {
-            let time = Duration::from_micros(idle.min(100).into());
-            self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
-            return;
+            backoff.rest();
+            return self.nap(backoff.looks().min(100));
         }
-        match idle {
-            0..16 => std::hint::spin_loop(),
-            16..200 => thread::yield_now(),
-            _ => thread::sleep(Duration::from_micros(100)),
+        backoff.pause_or_sleep(Duration::from_micros(100));
+    }
+
+    /// Gives the core away once, or sleeps so long where time is virtual.
+    fn give_way(&self, microseconds: u32) {
+        if self.team.takes_turns {
+            self.nap(microseconds);
+        } else {
+            thread::yield_now();
         }
+    }
+
+    fn nap(&self, microseconds: u32) {
+        let time = Duration::from_micros(microseconds.into());
+        self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
     }
 
     /// Whether the conduit reads one-sidedly.

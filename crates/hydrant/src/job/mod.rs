@@ -125,9 +125,14 @@ impl Job {
         (self.core.transfer.registration()).map(crate::registration::Registration::stats)
     }
 
-    /// What the conduit under the job can do, and what it costs.
+    /// What the conduit under the job can do, and what registering costs there.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
         self.core.progress.conduit().caps()
+    }
+
+    /// What memory the conduit under the job takes for itself.
+    pub fn footprint(&self) -> hydrant_conduit::Footprint {
+        self.core.progress.conduit().footprint()
     }
 
     /// Whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)), with all that

@@ -224,7 +224,7 @@ impl Registration {
             });
         }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
-            self.progress.malformed(delivery.from, what);
+            self.progress.malformed(delivery.from, what.as_str());
         }
     }
 

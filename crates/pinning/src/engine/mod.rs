@@ -40,6 +40,7 @@ pub use stats::Stats;
 
 use crate::{
     Action, Config, Decisions, Error, Hot, KeptHit, Limits, Message, Refusal, Registered, Run,
+    Violation,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
@@ -327,7 +328,7 @@ impl Engine {
         if !grants.iter().all(fits) {
             return Err(Error::Malformed {
                 peer,
-                what: "a registration of more memory than there is",
+                what: Violation::TooMuchMemory,
             });
         }
         self.initiator.add_static(peer, grants);

@@ -183,11 +183,11 @@ impl Pinned {
 /// What was pinned at most beside what may be: M, MAXVICTIM, the conduit's own and, in the same
 /// processes, that of the bare network.
 fn tell(e: &Ensemble<'_>, pinned: &Pinned) -> hydrant::Result<()> {
-    let (settings, caps) = (&e.job.settings().registration, e.job.conduit());
+    let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
     // Each rank of a pair has half of what the pair costs.
-    let own = caps.bytes_per_rank + caps.bytes_per_pair / 2 * peers;
+    let own = conduit.per_rank + conduit.per_pair / 2 * peers;
     // The bare network beside the job has memory of its own.
     let bare = (e.network.as_ref()).map_or(0, |network| network.borrow().registered_bytes());
     let fixed = own + bare;

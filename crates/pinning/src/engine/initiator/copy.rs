@@ -5,7 +5,7 @@
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
 use super::{Context, Data, Initiator, Transfer};
-use crate::{Action, Direction, Message, Refusal};
+use crate::{Action, Direction, Message, Refusal, Violation};
 
 /// Chunks under way at once.
 const WINDOW: u32 = 3;
@@ -93,9 +93,10 @@ impl Initiator {
         transfer: u64,
         refused: Option<Refusal>,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
-        const WRONG: &str = "the end of a put that was not made";
-        let (id, _) = self.chunk_of(from, transfer, Direction::Put).ok_or(WRONG)?;
+    ) -> Result<(), Violation> {
+        let (id, _) = self
+            .chunk_of(from, transfer, Direction::Put)
+            .ok_or(Violation::StoredUnasked)?;
         self.chunk_done(id, transfer, refused, cx);
         Ok(())
     }
@@ -107,14 +108,15 @@ impl Initiator {
         refused: Option<Refusal>,
         len: u32,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
-        const WRONG: &str = "data that was not asked for";
-        let (id, at) = self.chunk_of(from, transfer, Direction::Get).ok_or(WRONG)?;
-        let piece = self.pieces.get(&id).ok_or(WRONG)?;
+    ) -> Result<(), Violation> {
+        let (id, at) = self
+            .chunk_of(from, transfer, Direction::Get)
+            .ok_or(Violation::FetchedUnasked)?;
+        let piece = self.pieces.get(&id).ok_or(Violation::FetchedUnasked)?;
         let wanted = piece.copy.chunk.min(piece.len.saturating_sub(at));
         if refused.is_none() {
             if u64::from(len) != wanted {
-                return Err("data of another length than asked for");
+                return Err(Violation::DataLength);
             }
             let to = piece.local + at;
             cx.out.actions.push(Action::Land { to, len });

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Direction, Error, Message, Refusal, Region, Run,
+    Action, Direction, Error, Message, Refusal, Region, Run, Violation,
     strategy::{After, Local as LocalPolicy, Remote},
     wire::{MAX_LIST, Need, Place},
 };
@@ -379,11 +379,10 @@ impl Initiator {
         transfer: u64,
         refused: Option<Refusal>,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
-        const WRONG: &str = "the end of a pull that was not asked for";
+    ) -> Result<(), Violation> {
         let id = match self.transfer_of(from, transfer) {
             Some(Transfer::Pull(id)) => id,
-            _ => return Err(WRONG),
+            _ => return Err(Violation::PulledUnasked),
         };
         self.transfers.remove(&transfer);
         match refused {

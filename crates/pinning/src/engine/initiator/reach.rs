@@ -8,7 +8,7 @@ use super::{
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Direction, Message, Refusal, Run,
+    Action, Direction, Message, Refusal, Run, Violation,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
@@ -209,39 +209,42 @@ impl Initiator {
         from: u32,
         granted: Granted,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
-        let table = self.tables.get_mut(&from).ok_or("an answer to no move")?;
+    ) -> Result<(), Violation> {
+        let table = self
+            .tables
+            .get_mut(&from)
+            .ok_or(Violation::AnswerToNoMove)?;
         let asked = table
             .asked
             .get_mut(&granted.id)
-            .ok_or("an answer to no move")?;
+            .ok_or(Violation::AnswerToNoMove)?;
         let fits = |run: &Run| asked.needs.iter().any(|need| need.preferred.contains(*run));
         let runs = granted.grants.iter().map(|grant| &grant.run);
         if !runs
             .chain(granted.refused.iter().map(|(run, _)| run))
             .all(fits)
         {
-            return Err("an answer about buckets that were not asked for");
+            return Err(Violation::AnswerUnasked);
         }
         if (asked.grants.iter().chain(&granted.grants))
             .map(|grant| grant.run.count)
             .sum::<u64>()
             > asked.needs.iter().map(|need| need.preferred.count).sum()
         {
-            return Err("an answer that grants buckets twice");
+            return Err(Violation::GrantedTwice);
         }
         if (asked.refused.iter().chain(&granted.refused))
             .map(|(run, _)| run.count)
             .sum::<u64>()
             > asked.needs.iter().map(|need| need.preferred.count).sum()
         {
-            return Err("an answer that refuses buckets twice");
+            return Err(Violation::RefusedTwice);
         }
         if granted.piggyback.is_some() && asked.piggybacked.is_none() {
-            return Err("an answer with data that was not asked for");
+            return Err(Violation::DataUnasked);
         }
         if granted.lent > asked.borrow {
-            return Err("an answer that lends more than was asked for");
+            return Err(Violation::LentTooMuch);
         }
         asked.grants.extend(&granted.grants);
         asked.refused.extend(&granted.refused);

@@ -2,7 +2,7 @@
 
 use super::{Context, Initiator};
 use crate::engine::impossible::impossible;
-use crate::{Message, Run, wire::MAX_LIST};
+use crate::{Message, Run, Violation, wire::MAX_LIST};
 
 impl Initiator {
     /// A peer takes its memory back.
@@ -12,7 +12,7 @@ impl Initiator {
         id: u64,
         run: Run,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let Some(table) = self.tables.get_mut(&from) else {
             // Nothing of it was ever used here.
             let runs = Vec::new();
@@ -20,7 +20,7 @@ impl Initiator {
             return Ok(());
         };
         if !table.begin_revocation(id, run) {
-            return Err("more revocations at once than there can be");
+            return Err(Violation::TooManyRevocations);
         }
         self.firehoses_free(from, cx);
         Ok(())

@@ -5,7 +5,7 @@ use super::{
     Context, Data, Message, Target, Verdict,
 };
 use crate::{
-    Refusal, Run, Use,
+    Refusal, Run, Use, Violation,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need},
 };
@@ -37,27 +37,27 @@ impl Target {
         wanted: Move,
         verdict: Verdict,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let hold = match cx.policy().remote {
             Remote::Firehose => true,
             Remote::Handshake(after) => after != After::Keep,
-            _ => return Err("a move, where nothing is registered on request"),
+            _ => return Err(Violation::NothingOnRequest),
         };
         if wanted.hold != hold || (!hold && !wanted.releases.is_empty()) {
-            return Err("a move of another strategy");
+            return Err(Violation::OtherStrategy);
         }
         if wanted.needs.is_empty() {
-            return Err("a move that needs nothing");
+            return Err(Violation::NoNeeds);
         }
         // What is counted here once is not to be attached twice.
         let apart = |pair: &[Need]| pair[0].preferred.end() <= pair[1].preferred.first;
         if !wanted.needs.windows(2).all(apart) {
-            return Err("a move whose needs overlap, or are not in order");
+            return Err(Violation::NeedsOutOfOrder);
         }
         if let Some(piggyback) = wanted.piggyback
             && (wanted.needs.len() != 1 || piggyback.len as usize > cx.config().piggyback)
         {
-            return Err("piggybacked data that is too long, or on a move of several needs");
+            return Err(Violation::Piggyback);
         }
         self.take_back(from, &wanted.releases, false, cx)?;
         let count = wanted.needs.iter().map(|need| need.preferred.count).sum();
@@ -124,13 +124,13 @@ impl Target {
     /// What a peer was lent it may keep, whatever it is asked. So nobody gets more than is
     /// [sure](Limits::sure) unless so much is left for each of the others: they find it
     /// there, and for what is more they copy until it is given back.
-    fn admits(&self, peer: u32, count: u64, cx: &Context<'_>) -> Result<bool, &'static str> {
+    fn admits(&self, peer: u32, count: u64, cx: &Context<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
         if cx.policy().remote != Remote::Firehose {
             return Ok(count <= cx.limits().total && has + count <= 4 * cx.limits().total);
         }
         if has + count > cx.limits().share + most_lent {
-            return Err("a move for more firehoses than the peer owns");
+            return Err(Violation::TooManyFirehoses);
         }
         let peers = u64::from(cx.config().ranks - 1);
         Ok((self.holders).leaves_enough(has, count, peers, cx.limits().peers_total))
@@ -256,7 +256,7 @@ impl Target {
         runs: &[Run],
         unpin: bool,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let outcome = self.take_back(from, runs, unpin, cx);
         cx.local.settle(cx.out);
         outcome
@@ -269,12 +269,12 @@ impl Target {
         runs: &[Run],
         unpin: bool,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         for run in runs {
             if !self.holders.knows(from) {
-                return Err("a release by a peer that holds nothing");
+                return Err(Violation::ReleaseByNoHolder);
             }
-            let slot = (self.holders.detach(from, *run)).ok_or("a release of what is not held")?;
+            let slot = (self.holders.detach(from, *run)).ok_or(Violation::ReleaseOfNothing)?;
             cx.local.detach(slot, unpin, cx.out);
         }
         Ok(())

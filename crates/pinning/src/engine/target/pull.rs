@@ -3,7 +3,7 @@
 use super::{super::local::Requester, Context, Message, Target, Verdict};
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Direction, Refusal, Use,
+    Action, Direction, Refusal, Use, Violation,
     strategy::Local,
     wire::{Need, Place},
 };
@@ -40,7 +40,7 @@ impl Target {
         to: Vec<Place>,
         verdict: Verdict,
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let geometry = cx.limits().geometry;
         let end = |len: u64, place: &Place| {
             geometry.span(place.addr, place.len).ok()?;
@@ -49,7 +49,7 @@ impl Target {
         let run = (to.iter().try_fold(0, end))
             .and_then(|len| geometry.span(addr, len).ok())
             .filter(|run| run.count > 0)
-            .ok_or("a pull of no memory")?;
+            .ok_or(Violation::PullOfNothing)?;
         let theirs = self.pulls.values().filter(|pull| pull.from == from);
         let cannot = run.count > cx.limits().total || self.is_going(run) || theirs.count() >= MOST;
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));

@@ -2,7 +2,7 @@
 
 use super::{Context, Message, Target};
 use crate::{
-    Action, Run,
+    Action, Run, Violation,
     strategy::{After, Remote},
 };
 
@@ -54,13 +54,13 @@ impl Target {
         id: u64,
         runs: &[Run],
         cx: &mut Context<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let outcome = self.take_back(from, runs, false, cx);
         cx.local.settle(cx.out);
         outcome?;
         let revocation = (self.revocations.get_mut(&id))
             .filter(|revocation| revocation.waits_for.contains(&from))
-            .ok_or("the end of a revocation that was not asked for")?;
+            .ok_or(Violation::RevokedUnasked)?;
         revocation.waits_for.retain(|peer| *peer != from);
         if cx.policy().remote == Remote::Handshake(After::Keep) {
             // Nobody else says what of it is not used any more.
