@@ -1,17 +1,30 @@
-//! Memory that peers can name: symmetric, exposed, any.
+//! What a job can do, between ranks of one process that share memory: against answers worked
+//! out without it.
 
-#[path = "support/local.rs"]
+#[path = "support/shared.rs"]
+mod network;
+#[path = "support/ranks.rs"]
 mod support;
 
-#[path = "memory/alloc.rs"]
-mod alloc;
-#[path = "memory/anywhere.rs"]
-mod anywhere;
-#[path = "memory/direct.rs"]
-mod direct;
-#[path = "memory/expose.rs"]
-mod expose;
-#[path = "memory/lend_again.rs"]
-mod lend_again;
-#[path = "memory/loans.rs"]
-mod loans;
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+#[macro_use]
+mod errors;
+#[path = "errors/exposed.rs"]
+mod exposed;
+mod memory {
+    mod alloc;
+    mod anywhere;
+    mod direct;
+    mod expose;
+    mod lend_again;
+    mod loans;
+}
+mod rma {
+    mod atomics;
+    mod completion;
+    mod model;
+    mod threads;
+}

@@ -1,4 +1,4 @@
-//! Collectives and teams, between ranks of one process.
+//! Collectives and teams.
 
 mod answers;
 mod barriers;
@@ -9,12 +9,14 @@ mod teams;
 
 use hydrant::{Job, Result};
 
+use crate::support;
+
 /// Ranks to try: powers of two, their neighbours, primes.
 const SIZES: [u32; 7] = [1, 2, 3, 4, 5, 7, 8];
 
 /// Runs a job of `n` ranks, each outcome by rank.
 fn outcomes<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<Result<R>> {
-    Job::builder().unwrap().heap(4 << 20).run_local(n, body)
+    support::builder().heap(4 << 20).run_local(n, body)
 }
 
 /// Runs a job of `n` ranks that all succeed.

@@ -1,24 +1,10 @@
 //! A job whose ranks are threads of the test.
 
-use hydrant::{Job, JobBuilder, Result};
+use hydrant::{Job, JobBuilder};
 
 /// A builder with a small heap.
-#[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) fn builder() -> JobBuilder {
     Job::builder()
         .expect("the settings are valid")
         .heap(64 << 20)
-}
-
-/// Runs `n` ranks; every one must succeed.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn local<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
-    good(builder().run_local(n, body))
-}
-
-/// What the ranks returned, all of them in good order.
-pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
-    (ends.into_iter().enumerate())
-        .map(|(rank, end)| end.unwrap_or_else(|error| panic!("rank {rank}: {error}")))
-        .collect()
 }
