@@ -14,6 +14,7 @@ mod fuzz;
 mod instructions;
 mod models;
 mod packages;
+mod programs;
 mod quick;
 mod report;
 mod rooms;

@@ -8,11 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use crate::command::{
-    at_root, cargo, output, quoted, run, run_listening, succeeded, target_folder, typed,
-};
+use crate::command::{at_root, quoted, run_listening, succeeded, target_folder};
 use crate::error::Error;
 use crate::faults;
+use crate::programs::{self, TestProgram};
 use crate::runners::ran_something;
 use crate::tool::Tool;
 use crate::vm;
@@ -181,8 +180,10 @@ struct Step {
 /// keep the other from being tried.
 pub(crate) fn verbs() -> Result<Vec<String>, Error> {
     // Tests start the command, and would build it if it were missing: there that takes very long.
-    run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
-    let [one, two] = [1, 2].map(with_hosts);
+    programs::build_shipped()?;
+    let tests = SUITES.map(|it| (it.package, it.target));
+    let tests = programs::build_tests(&tests)?;
+    let [one, two] = [1, 2].map(|hosts| with_hosts(hosts, &tests));
     let broken = faults::short();
     let mut notes = one?;
     notes.extend(two?);
@@ -190,7 +191,8 @@ pub(crate) fn verbs() -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-fn with_hosts(hosts: u32) -> Result<Vec<String>, Error> {
+/// Runs what wants so many machines; `tests` are the programs of all suites, in their order.
+fn with_hosts(hosts: u32, tests: &[TestProgram]) -> Result<Vec<String>, Error> {
     let mut steps = Vec::new();
     for program in PROGRAMS.iter().filter(|it| it.hosts == hosts) {
         steps.push(Step {
@@ -199,8 +201,9 @@ fn with_hosts(hosts: u32) -> Result<Vec<String>, Error> {
             has_tests: false,
         });
     }
-    for suite in SUITES.iter().filter(|it| it.hosts == hosts) {
-        steps.push(suite.build()?);
+    let suites = SUITES.iter().zip(tests);
+    for (suite, program) in suites.filter(|(suite, _)| suite.hosts == hosts) {
+        steps.push(suite.step(program));
     }
     if hosts == 1 {
         steps.push(soak()?);
@@ -225,41 +228,20 @@ fn soak() -> Result<Step, Error> {
 }
 
 impl Suite {
-    /// Builds it here and gives back what runs it there.
-    fn build(&self) -> Result<Step, Error> {
-        let mut command = cargo("test --no-run --message-format=json-render-diagnostics");
-        command.args(["--package", self.package, "--test", self.target]);
-        let name = typed(&command);
-        let said = output(command)?;
-        let built = String::from_utf8_lossy(&said)
-            .lines()
-            .find_map(test_program);
-        let (folder, program) = built.ok_or(Error::NothingRan { command: name })?;
-        Ok(Step {
+    /// What runs its program there.
+    fn step(&self, program: &TestProgram) -> Step {
+        Step {
             name: format!("{} {}", self.package, self.target),
             // One test at a time: its ranks want the processors for themselves.
             script: format!(
                 "in_folder {} {} --test-threads=1 {}",
-                quoted(&folder),
-                quoted(&program),
+                quoted(&program.folder.to_string_lossy()),
+                quoted(&program.file.to_string_lossy()),
                 self.only
             ),
             has_tests: true,
-        })
+        }
     }
-}
-
-/// The package's folder and the program, in the line in which cargo says that it has
-/// built one of tests.
-fn test_program(line: &str) -> Option<(String, String)> {
-    let message: serde_json::Value = serde_json::from_str(line).ok()?;
-    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
-        return None;
-    }
-    let manifest = Path::new(message["manifest_path"].as_str()?);
-    let folder = manifest.parent()?.to_str()?;
-    let program = message["executable"].as_str()?;
-    Some((folder.to_owned(), program.to_owned()))
 }
 
 /// Boots the machines and runs the steps; each must have passed, and tests have run.
@@ -349,17 +331,6 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_of_tests_are_told_from_all_else_that_cargo_builds() {
-        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml",
-            "profile":{"test":true},"executable":"/t/a-1"}"#;
-        let built = Some(("/w/a".to_owned(), "/t/a-1".to_owned()));
-        assert_eq!(test_program(line), built);
-        assert_eq!(test_program(&line.replace("true", "false")), None);
-        assert_eq!(test_program(&line.replace("\"/t/a-1\"", "null")), None);
-        assert_eq!(test_program("not of cargo"), None);
-    }
 
     #[test]
     fn what_a_step_says_is_told_from_how_it_ended() {

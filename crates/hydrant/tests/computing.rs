@@ -5,9 +5,11 @@
 #[path = "support/mixed.rs"]
 mod mixed;
 #[path = "support/pinned.rs"]
-mod pinned;
+mod network;
 #[path = "support/simulated.rs"]
 mod simulated;
+#[path = "support/ranks.rs"]
+mod support;
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -16,7 +18,7 @@ use std::{
 };
 
 use hydrant::{Handler, Job, JobBuilder, Rank, Result, Strategy};
-use pinned::good;
+use support::good;
 
 /// Longer than anything here takes on a busy machine.
 const HANG: Duration = Duration::from_secs(20);
@@ -27,7 +29,7 @@ const SLOTS: u32 = 8;
 /// Jobs of ranks with little to register and little room for messages, on every network where
 /// memory must be registered.
 fn jobs() -> [JobBuilder; 2] {
-    [pinned::builder(), mixed::builder()].map(|builder| {
+    [network::builder(), mixed::builder()].map(|builder| {
         (builder.heap(16 << 20).m(64 << 12).maxvictim(32 << 12)).ring_slots(SLOTS as usize)
     })
 }
@@ -153,7 +155,7 @@ fn many_threads_are_served_by_a_rank_that_computes() {
     const THREADS: usize = 3;
     for strategy in [Strategy::Bounce, Strategy::Firehose] {
         let busy = AtomicU32::new(THREADS as u32);
-        let builder = pinned::builder().registration(strategy);
+        let builder = network::builder().registration(strategy);
         good(
             builder
                 .heap(4 << 20)

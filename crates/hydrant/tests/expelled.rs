@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // sends by the conduit of a job, as no safe code can
 
-#[path = "support/local.rs"]
+#[path = "support/shared.rs"]
 mod support;
 
 use std::{collections::HashMap, ptr::NonNull, sync::Mutex};

@@ -4,17 +4,19 @@
 //!
 //! `HYDRANT_TEST_ROUNDS` kills that many ranks by each strategy.
 
+#[path = "support/killed.rs"]
+mod killed;
 #[path = "support/launcher.rs"]
 mod launcher;
 #[path = "support/running.rs"]
 mod running;
 mod support;
 
-use std::{io::Write, process::ExitCode, thread, time::Duration};
+use std::{process::ExitCode, thread, time::Duration};
 
-use hydrant::{Error, GlobalPtr, Job, Rank, Result, Signal, Symmetric};
-use running::{Running, fields};
-use rustix::process::{self, Pid};
+use hydrant::{Error, GlobalPtr, Job, Rank, Result, Symmetric};
+use running::{Running, say};
+use rustix::process;
 
 const RANKS: u32 = 4;
 const STRATEGIES: [&str; 4] = ["bounce", "firehose", "rendezvous-unpin", "on-demand"];
@@ -48,28 +50,13 @@ fn kill_one(strategy: &str, round: u32) {
     ]);
     let victim = round % RANKS;
     let mut job = Running::start(command);
-    let ready = job.expect("ready", RANKS as usize);
-    let pid = (ready.iter())
-        .find(|rank| rank[0] == victim.to_string())
-        .and_then(|rank| Pid::from_raw(rank[1].parse().ok()?))
-        .expect("the victim is ready");
+    let pid = killed::ready(&mut job, RANKS)[victim as usize];
     thread::sleep(Duration::from_micros(u64::from(round * 7919 % 60_000)));
-    let killed = running::now();
+    let begun = running::now();
     process::kill_process(pid, process::Signal::KILL).expect("the victim is killed");
     let (_, printed) = job.end();
-    let all = printed.join("\n");
-    let told: Vec<_> = (printed.iter())
-        .filter_map(|line| fields(line, "lost"))
-        .collect();
-    assert_eq!(
-        told.len() as u32,
-        RANKS - 1,
-        "not every survivor was told:\n{all}"
-    );
-    for rank in told {
-        assert_eq!(rank[1], victim.to_string(), "told of another:\n{all}");
-    }
-    let after = running::now().saturating_sub(killed);
+    killed::all_told(&printed, RANKS, victim);
+    let after = running::now().saturating_sub(begun);
     println!("round {round}: rank {victim} was killed, the job ended after {after:?}");
 }
 
@@ -96,18 +83,7 @@ fn rank() -> ExitCode {
             transfer(job, &there, 2).and(other.join().expect("no panic"))
         })?;
         say(&format!("lost {} {lost}", job.rank()));
-        // Nobody takes its memory away before all have done what they wanted with it.
-        let survivors = || job.ranks().filter(|rank| *rank != lost);
-        for rank in survivors() {
-            done.signal(rank, job.rank().index(), Signal::Set(1))?;
-        }
-        let here = done.local()?;
-        for rank in survivors() {
-            while here.load(rank.index())? == 0 {
-                job.poll();
-                thread::yield_now();
-            }
-        }
+        killed::part(job, &done, lost)?;
         Err::<(), _>(Error::PeerLost(lost))
     });
     match end {
@@ -176,11 +152,4 @@ fn one(
         }
         _ => job.scope(|s| (0..4).try_for_each(|_| s.put(memory, rank, index, &data).map(drop))),
     }
-}
-
-/// A whole line in one write, for the ranks share the pipe.
-fn say(line: &str) {
-    let _ = std::io::stdout()
-        .lock()
-        .write_all(format!("{line}\n").as_bytes());
 }

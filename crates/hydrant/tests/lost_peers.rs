@@ -1,6 +1,8 @@
 //! A rank killed by SIGKILL while the others wait on it, flood it, or reach into its memory:
 //! each hears which rank was lost, the job's status says so, and nothing is left behind.
 
+#[path = "support/killed.rs"]
+mod killed;
 #[path = "support/launcher.rs"]
 mod launcher;
 #[path = "support/left_behind.rs"]
@@ -14,8 +16,8 @@ mod support;
 use std::{process::ExitCode, thread, time::Duration};
 
 use left_behind::Trace;
-use running::{Running, fields};
-use rustix::process::{Pid, Signal, kill_process};
+use running::Running;
+use rustix::process::{Signal, kill_process};
 
 /// Ranks of the jobs; the middle one is killed.
 const RANKS: u32 = 4;
@@ -53,42 +55,21 @@ fn kill_one(situation: &str) {
     let victim = VICTIM.to_string();
     let command = launcher::command(RANKS, &["lost", situation, &victim, &token]);
     let mut job = Running::start(command);
-    let ready = job.expect("ready", RANKS as usize);
-    ready.iter().for_each(|rank| trace.note_rank(&rank[1]));
+    let pids = killed::ready(&mut job, RANKS);
+    for pid in &pids {
+        trace.note_rank(&pid.as_raw_nonzero().to_string());
+    }
     // Into the situation, and some way.
     thread::sleep(Duration::from_millis(100));
-    let pid = ready
-        .iter()
-        .find(|rank| rank[0] == victim)
-        .expect("the victim is ready");
-    let pid = pid[1]
-        .parse()
-        .ok()
-        .and_then(Pid::from_raw)
-        .expect("a process id");
-    let killed = running::now();
-    kill_process(pid, Signal::KILL).expect("the victim is killed");
+    let begun = running::now();
+    kill_process(pids[VICTIM as usize], Signal::KILL).expect("the victim is killed");
     let (status, printed) = job.end();
-    let told: Vec<_> = printed
-        .iter()
-        .filter_map(|line| fields(line, "lost"))
-        .collect();
-    let all = printed.join("\n");
-    assert_eq!(
-        told.len() as u32,
-        RANKS - 1,
-        "not every survivor was told of a loss:\n{all}"
-    );
-    for rank in &told {
+    for rank in killed::all_told(&printed, RANKS, VICTIM) {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
-        let after = at.saturating_sub(killed);
+        let after = at.saturating_sub(begun);
         println!("{situation}: rank {} was told after {after:?}", rank[0]);
-        assert_eq!(
-            rank[1], victim,
-            "rank {} was told of another:\n{all}",
-            rank[0]
-        );
     }
+    let all = printed.join("\n");
     assert_eq!(status, 128 + 9, "the status is the killed rank's:\n{all}");
     trace.assert_one_file();
     trace.assert_nothing_left();

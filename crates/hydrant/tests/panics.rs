@@ -1,12 +1,14 @@
 //! What a user's code throws ends where it runs: it unwinds out of no wait that is for something
 //! else, and leaves nobody behind who waits for good.
 
-#[path = "support/local.rs"]
-mod local;
 #[path = "support/mixed.rs"]
 mod mixed;
+#[path = "support/shared.rs"]
+mod network;
 #[path = "support/pinned.rs"]
 mod pinned;
+#[path = "support/ranks.rs"]
+mod support;
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -16,13 +18,13 @@ use std::{
 };
 
 use hydrant::{Error, JobBuilder, Rank};
-use local::good;
+use support::good;
 
 /// Longer than anything here takes on a busy machine.
 const HANG: Duration = Duration::from_secs(20);
 
 fn jobs() -> [JobBuilder; 3] {
-    [local::builder(), pinned::builder(), mixed::builder()]
+    [network::builder(), pinned::builder(), mixed::builder()]
 }
 
 /// What a handler may panic with: dropping it panics, too.

@@ -1,17 +1,20 @@
 //! Jobs in virtual time.
 
 #[path = "support/simulated.rs"]
+mod network;
+#[path = "support/ranks.rs"]
 mod support;
 
-#[path = "rma/atomics.rs"]
-mod atomics;
-#[path = "active_messages/handlers.rs"]
-mod handlers;
-#[path = "memory/lend_again.rs"]
-mod lend_again;
-#[path = "memory/paging.rs"]
-mod paging;
-#[path = "memory/virtual_loans.rs"]
-mod virtual_loans;
-#[path = "rma/virtual_time.rs"]
-mod virtual_time;
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+mod memory {
+    mod lend_again;
+    mod paging;
+    mod virtual_loans;
+}
+mod rma {
+    mod atomics;
+    mod virtual_time;
+}

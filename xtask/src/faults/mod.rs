@@ -14,8 +14,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::command::{cargo, quoted, run, run_listening, succeeded, target_folder};
+use crate::command::{quoted, run_listening, succeeded, target_folder};
 use crate::error::Error;
+use crate::programs;
 use crate::verbs;
 use crate::vm;
 use runs::Listener;
@@ -90,7 +91,7 @@ struct Outcome {
 }
 
 fn try_all(chosen: &[Scenario]) -> Result<Outcome, Error> {
-    run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
+    programs::build_shipped()?;
     let mut results = Vec::new();
     for machine in [Machine::Wire, Machine::Hosts] {
         let here: Vec<Scenario> = (chosen.iter().copied())
@@ -129,8 +130,7 @@ fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, 
 
 /// The script's file, which stays, so that it can be run again by hand.
 fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<PathBuf, Error> {
-    let programs = target_folder().join("debug");
-    let program = |name: &str| quoted(&programs.join(name).to_string_lossy());
+    let program = |name: &str| quoted(&programs::shipped(name).to_string_lossy());
     let mut text = format!(
         "exec 2>&1\nhydrant={}\nhammer={}\n",
         program("hydrant"),

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use super::kind::Kind;
-use super::program;
 use crate::command::{at_root, typed};
+use crate::programs::shipped;
 
 /// Ranks of a job.
 const RANKS: u64 = 4;
@@ -81,7 +81,7 @@ impl Trial {
     }
 
     fn command(&self) -> Command {
-        let mut command = at_root(&program("hydrant").to_string_lossy());
+        let mut command = at_root(&shipped("hydrant").to_string_lossy());
         command.envs(self.kind.settings(self.seed));
         command.env("HYDRANT_REGISTRATION", self.strategy);
         // What is registered for good needs room for all of it.
@@ -90,7 +90,7 @@ impl Trial {
         }
         let ranks = RANKS.to_string();
         command.args(["run", "--prefix", "none", "--grace", GRACE, "-n", &ranks]);
-        command.arg(program("torture"));
+        command.arg(shipped("torture"));
         match self.kind {
             Kind::Sim => command.args(["--rounds", "40"]),
             // Its processors are translated, and its ranks share two of them.

@@ -16,8 +16,9 @@ use std::{env, fs, io};
 use clap::Args;
 
 use crate::check::missing;
-use crate::command::{at_root, cargo, run, run_listening, succeeded, target_folder};
+use crate::command::{at_root, run_listening, succeeded};
 use crate::error::Error;
+use crate::programs;
 use crate::report::Format;
 use crate::vm;
 use job::{Job, Trial};
@@ -141,7 +142,7 @@ fn soak_on(
     here: bool,
 ) -> Result<Vec<Row>, Error> {
     if !here {
-        run(cargo("build --package hydrant-cli --package hydrant-apps"))?;
+        programs::build_shipped()?;
     }
     let seed = seed.unwrap_or_else(seed_of_clock);
     let share = time / kinds.len() as u32;
@@ -265,9 +266,4 @@ fn seed_of_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     // Few digits, to be typed again.
     since.map_or(1, |since| since.as_secs() % 10_000_000 * 100)
-}
-
-/// Where a program that cargo built lies.
-fn program(name: &str) -> PathBuf {
-    target_folder().join("debug").join(name)
 }

@@ -2,7 +2,7 @@
 
 use hydrant::{Job, Op, Pod, Rank, Reducible, Result};
 
-use crate::{SIZES, run};
+use super::{SIZES, run};
 
 const LENGTHS: [usize; 6] = [0, 1, 7, 1000, 5000, 100_000];
 

@@ -8,7 +8,7 @@ use std::{
 
 use hydrant::{Error, Rank};
 
-use crate::{SIZES, run};
+use super::{SIZES, run};
 
 #[test]
 fn nobody_passes_before_all_have_come() {

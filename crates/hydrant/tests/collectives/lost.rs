@@ -8,7 +8,7 @@ use std::{
 
 use hydrant::{Error, Job, Op, Rank, Result, Team};
 
-use crate::outcomes;
+use super::outcomes;
 
 type Call = fn(&Team) -> Result<()>;
 

@@ -2,7 +2,7 @@
 
 use hydrant::{Error, Job, Op, Rank, Result};
 
-use crate::{outcomes, run};
+use super::{outcomes, run};
 
 /// Some collective, called by some rank in some way.
 type Call = fn(&Job) -> Result<()>;

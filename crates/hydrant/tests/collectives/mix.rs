@@ -3,7 +3,7 @@
 use hydrant::{Job, Op, Rank, Result, Team};
 use proptest::prelude::*;
 
-use crate::outcomes;
+use super::outcomes;
 
 /// One collective of all members of a team; what it is done with follows from the rank.
 #[derive(Debug, Clone)]

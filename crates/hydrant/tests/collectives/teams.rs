@@ -7,7 +7,7 @@ use std::sync::{
 
 use hydrant::{Error, Op, Rank, Team};
 
-use crate::{SIZES, run};
+use super::{SIZES, run};
 
 /// The sum over a team of the ranks of the job.
 fn sum_of_ranks(team: &Team, own: Rank) -> u32 {
@@ -37,7 +37,7 @@ fn members_are_those_of_a_color_by_key() {
             assert_eq!(ranks, expected);
             assert_eq!(
                 sum_of_ranks(&team, job.rank()),
-                expected.iter().map(|rank| rank.0).sum()
+                expected.iter().map(|rank| rank.0).sum::<u32>()
             );
             // The root counts in the team.
             let mut data = [job.rank()];
@@ -99,7 +99,10 @@ fn scratch_of_dropped_teams_is_used_anew() {
                 .unwrap();
             let mut data = vec![job.rank().0; 3000];
             team.all_reduce(&mut data, Op::Sum)?;
-            assert_eq!(data[2999], team.members().iter().map(|rank| rank.0).sum());
+            assert_eq!(
+                data[2999],
+                team.members().iter().map(|rank| rank.0).sum::<u32>()
+            );
             // Some drop it early, while others are still in it.
             if job.rank().0 > 0 {
                 team.barrier()?;

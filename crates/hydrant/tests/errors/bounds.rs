@@ -3,7 +3,7 @@
 use hydrant::{Error, Foreign, GlobalPtr, Signal, Stride};
 
 use crate::{
-    fixture::{Fixture, LEN},
+    errors::fixture::{Fixture, LEN},
     support::{builder, good, local},
 };
 

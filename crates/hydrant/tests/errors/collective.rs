@@ -3,7 +3,7 @@
 use hydrant::{Error, Rank, Result};
 
 use crate::{
-    fixture::Fixture,
+    errors::fixture::Fixture,
     support::{builder, local},
 };
 

@@ -3,7 +3,7 @@
 use hydrant::Error;
 
 use crate::{
-    fixture::Fixture,
+    errors::fixture::Fixture,
     support::{builder, good},
 };
 

@@ -3,7 +3,7 @@
 use hydrant::{Error, Foreign, GlobalPtr, Job, Rank, Result, Signal, Stride, Symmetric};
 
 use crate::{
-    fixture::Fixture,
+    errors::fixture::Fixture,
     support::{builder, good, local},
 };
 

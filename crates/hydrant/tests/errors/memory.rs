@@ -5,7 +5,7 @@
 use hydrant::{AllocOptions, Error, Foreign, HugePages};
 
 use crate::{
-    fixture::Fixture,
+    errors::fixture::Fixture,
     support::{builder, good, local},
 };
 

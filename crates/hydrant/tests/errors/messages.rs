@@ -7,7 +7,7 @@ use std::sync::{
 
 use hydrant::Error;
 
-use crate::{fixture::Fixture, support::local};
+use crate::{errors::fixture::Fixture, support::local};
 
 #[test]
 fn above_the_limits() {

@@ -5,7 +5,7 @@
 use hydrant::{Error, Stride};
 
 use crate::{
-    fixture::{Fixture, LEN},
+    errors::fixture::{Fixture, LEN},
     support::local,
 };
 

@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use hydrant::{Error, GlobalPtr, Pod};
 
-use crate::{fixture::Fixture, support::local};
+use crate::{errors::fixture::Fixture, support::local};
 
 /// The same words, read as a pointer to something else.
 fn cast<T: Pod, U: Pod>(pointer: GlobalPtr<T>) -> GlobalPtr<U> {

@@ -2,7 +2,7 @@
 
 use hydrant::{Error, GlobalPtr, Rank, Signal, Stride};
 
-use crate::{fixture::Fixture, support::local};
+use crate::{errors::fixture::Fixture, support::local};
 
 /// Each operation given is refused for the rank one too high and for the highest number.
 macro_rules! no_such_rank {

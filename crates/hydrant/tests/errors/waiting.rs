@@ -10,7 +10,7 @@ use std::sync::{
 use hydrant::{Error, Foreign, GlobalPtr, Job};
 
 use crate::{
-    fixture::Fixture,
+    errors::fixture::Fixture,
     support::{builder, good},
 };
 

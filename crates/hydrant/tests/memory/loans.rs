@@ -15,7 +15,7 @@ use std::{
 use hydrant::{Error, Exposed, GlobalPtr, Rank};
 
 use crate::{
-    lend_again::{STRATEGIES, lend_again},
+    memory::lend_again::{STRATEGIES, lend_again},
     support::{builder, good},
 };
 

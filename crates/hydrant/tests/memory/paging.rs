@@ -2,7 +2,7 @@
 
 use hydrant::{GlobalPtr, Rank, Strategy};
 
-use crate::support::{good, on};
+use crate::{network::on, support::good};
 
 const BYTES: usize = 1 << 20;
 

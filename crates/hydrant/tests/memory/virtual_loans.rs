@@ -8,8 +8,9 @@ use std::{
 use hydrant::{Error, Strategy};
 
 use crate::{
-    lend_again::{STRATEGIES, lend_again},
-    support::{good, on},
+    memory::lend_again::{STRATEGIES, lend_again},
+    network::on,
+    support::good,
 };
 
 #[test]

@@ -1,7 +1,7 @@
 //! A command under test: what it prints, line by line, and how it ends.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
@@ -110,4 +110,12 @@ fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
 pub(crate) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).expect("the clock is past zero")
+}
+
+/// Prints a whole line in one write, for the ranks of a job share the pipe.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn say(line: &str) {
+    let _ = std::io::stdout()
+        .lock()
+        .write_all(format!("{line}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
 //! A job on a simulated network, whose ranks take turns.
 
-use hydrant::{ConduitKind, Job, JobBuilder, Result};
+use hydrant::{ConduitKind, Job, JobBuilder};
 
 /// A builder with a small heap.
 #[allow(dead_code, reason = "each test binary uses a part")]
@@ -9,24 +9,9 @@ pub(crate) fn builder() -> JobBuilder {
 }
 
 /// A builder for the network of a profile.
-#[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) fn on(profile: &str) -> JobBuilder {
     Job::builder()
         .expect("the settings are valid")
         .heap(64 << 20)
         .conduit(ConduitKind::Sim(profile.to_owned()))
-}
-
-/// Runs `n` ranks; every one must succeed.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn local<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
-    good(builder().run_local(n, body))
-}
-
-/// What the ranks returned, all of them in good order.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
-    (ends.into_iter().enumerate())
-        .map(|(rank, end)| end.unwrap_or_else(|error| panic!("rank {rank}: {error}")))
-        .collect()
 }

@@ -4,13 +4,14 @@
 //! is there, and every survivor `lost RANK VICTIM TIME` when it is told.
 
 use std::{
-    io::Write,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
 };
 
 use hydrant::{Error, Foreign, GlobalPtr, Handler, Job, Rank, Result, Signal, Symmetric};
+
+use crate::running::{now, say};
 
 /// What to do until the victim is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +153,7 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
         say(&format!("ready {} {}", job.rank(), std::process::id()));
         let end = begin(job, &scene, victim).and_then(|()| play(situation, job, &scene, victim));
         if let Err(Error::PeerLost(lost)) = &end {
-            say(&format!(
-                "lost {} {lost} {}",
-                job.rank(),
-                crate::running::now().as_micros()
-            ));
+            say(&format!("lost {} {lost} {}", job.rank(), now().as_micros()));
         }
         // Revoking must not wait for the dead.
         drop(lent);
@@ -169,13 +166,6 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// A whole line in one write, for the ranks share the pipe.
-fn say(line: &str) {
-    let _ = std::io::stdout()
-        .lock()
-        .write_all(format!("{line}\n").as_bytes());
 }
 
 fn sleep_for_good() {

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // implements the contract
 
-use hydrant::{Job, JobBuilder, Rank, Result};
+use hydrant::{Job, JobBuilder, Rank};
 use hydrant_conduit::{Conduit, Forward, WakeWord, Window};
 
 /// A conduit that does not show the memory of peers.
@@ -15,20 +15,6 @@ pub(crate) fn builder() -> JobBuilder {
         .expect("the settings are valid")
         .heap(64 << 20)
         .through(|conduit| Box::new(Veiled(conduit)))
-}
-
-/// Runs `n` ranks; every one must succeed.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn local<R: Send>(n: u32, body: impl Fn(&Job) -> Result<R> + Sync) -> Vec<R> {
-    good(builder().run_local(n, body))
-}
-
-/// What the ranks returned, all of them in good order.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn good<R>(ends: Vec<Result<R>>) -> Vec<R> {
-    (ends.into_iter().enumerate())
-        .map(|(rank, end)| end.unwrap_or_else(|error| panic!("rank {rank}: {error}")))
-        .collect()
 }
 
 // SAFETY: every call is handed on to a conduit that keeps the contract, which may map less.

@@ -1,14 +1,8 @@
-//! A job whose ranks are threads of the test.
+//! The ranks of a job as threads of the test, on the network of the test's root.
 
-use hydrant::{Job, JobBuilder, Result};
+use hydrant::{Job, Result};
 
-/// A builder with a small heap.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn builder() -> JobBuilder {
-    Job::builder()
-        .expect("the settings are valid")
-        .heap(64 << 20)
-}
+pub(crate) use crate::network::builder;
 
 /// Runs `n` ranks; every one must succeed.
 #[allow(dead_code, reason = "each test binary uses a part")]

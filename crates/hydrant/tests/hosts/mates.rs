@@ -1,11 +1,8 @@
 //! Two hosts with two ranks each, which are pretended: what host mates do by themselves and what
 //! the others have done for them meets in the same words.
 
-#[path = "support/mixed.rs"]
-mod support;
-
+use crate::support::{builder, good, local};
 use hydrant::{Op, Rank, Signal};
-use support::{builder, good, local};
 
 #[test]
 fn a_word_is_one_word_for_mates_and_strangers() {

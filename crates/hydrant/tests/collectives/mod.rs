@@ -1,22 +1,15 @@
-//! `collectives` once more, between two hosts that are pretended.
+//! Collectives and teams.
 
-#[path = "support/mixed.rs"]
-mod support;
-
-#[path = "collectives/answers.rs"]
 mod answers;
-#[path = "collectives/barriers.rs"]
 mod barriers;
-#[path = "collectives/lost.rs"]
 mod lost;
-#[path = "collectives/mismatch.rs"]
 mod mismatch;
-#[path = "collectives/mix.rs"]
 mod mix;
-#[path = "collectives/teams.rs"]
 mod teams;
 
 use hydrant::{Job, Result};
+
+use crate::support;
 
 /// Ranks to try: powers of two, their neighbours, primes.
 const SIZES: [u32; 7] = [1, 2, 3, 4, 5, 7, 8];

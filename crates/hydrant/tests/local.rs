@@ -1,0 +1,30 @@
+//! What a job can do, between ranks of one process that share memory: against answers worked
+//! out without it.
+
+#[path = "support/shared.rs"]
+mod network;
+#[path = "support/ranks.rs"]
+mod support;
+
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+#[macro_use]
+mod errors;
+#[path = "errors/exposed.rs"]
+mod exposed;
+mod memory {
+    mod alloc;
+    mod anywhere;
+    mod direct;
+    mod expose;
+    mod lend_again;
+    mod loans;
+}
+mod rma {
+    mod atomics;
+    mod completion;
+    mod model;
+    mod threads;
+}

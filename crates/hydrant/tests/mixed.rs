@@ -1,0 +1,26 @@
+//! `local.rs` once more, between two hosts that are pretended.
+
+#[path = "support/mixed.rs"]
+mod network;
+#[path = "support/ranks.rs"]
+mod support;
+
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+mod hosts {
+    mod mates;
+}
+mod memory {
+    mod alloc;
+    mod anywhere;
+    mod expose;
+    mod lend_again;
+    mod loans;
+}
+mod rma {
+    mod atomics;
+    mod model;
+    mod threads;
+}

@@ -1,0 +1,25 @@
+//! `local.rs` once more, where memory is reached only where it is pinned.
+
+#[path = "support/pinned.rs"]
+mod network;
+#[path = "support/ranks.rs"]
+mod support;
+
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+mod errors;
+mod memory {
+    mod alloc;
+    mod anywhere;
+    mod expose;
+    mod lend_again;
+    mod loans;
+}
+mod rma {
+    mod atomics;
+    mod completion;
+    mod model;
+    mod threads;
+}

@@ -1,0 +1,30 @@
+//! `local.rs` once more, where no peer's memory is mapped.
+
+#![allow(unsafe_code)] // stands between a job and its network
+
+#[path = "support/veiled.rs"]
+mod network;
+#[path = "support/ranks.rs"]
+mod support;
+
+mod active_messages {
+    mod handlers;
+}
+mod collectives;
+#[macro_use]
+mod errors;
+#[path = "errors/exposed.rs"]
+mod exposed;
+mod memory {
+    mod alloc;
+    mod anywhere;
+    mod expose;
+    mod lend_again;
+    mod loans;
+}
+mod rma {
+    mod atomics;
+    mod completion;
+    mod model;
+    mod threads;
+}
