@@ -61,6 +61,14 @@ impl<T> Striped<T> {
         &self.stripes[STRIPES - 1].0
     }
 
+    /// The values of the stripes that some thread has, or has had. The shared one is among them
+    /// only if there are threads that have none for themselves.
+    #[inline]
+    pub(crate) fn used(&self) -> impl Iterator<Item = &T> {
+        let used = FRESH.load(Relaxed).min(STRIPES);
+        self.stripes[..used].iter().map(|line| &line.0)
+    }
+
     /// The values of all stripes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.stripes.iter().map(|line| &line.0)

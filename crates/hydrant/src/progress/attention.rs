@@ -77,14 +77,14 @@ impl Progress {
 
     /// How often application threads looked after messages.
     pub(super) fn attended(&self) -> u64 {
-        (self.attention.iter())
+        (self.attention.used())
             .map(|own| own.marks.load(Relaxed) / 2)
             .fold(0, u64::wrapping_add)
     }
 
     /// Whether an application thread seems to be inside a call.
     pub(super) fn is_inside(&self) -> bool {
-        (self.attention.iter()).any(|own| own.marks.load(Relaxed) % 2 == 1)
+        (self.attention.used()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
     /// An application thread goes to sleep, until it drops what it gets.
