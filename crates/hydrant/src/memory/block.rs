@@ -156,7 +156,7 @@ impl Block {
     }
 
     /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
-    /// are `wide`. To look at one takes a moment in virtual time, as in [`glance`](Self::glance).
+    /// are `wide`. To look at one takes a moment in virtual time, as in [`poll_memory`](Self::poll_memory).
     ///
     /// # Errors
     /// As [`part`](Self::part).
@@ -167,7 +167,7 @@ impl Block {
             self.check_slowly()?;
             let part = parts.get(rank.index());
             if part.is_some_and(|part| part.mapped.is_some()) {
-                self.glance();
+                self.poll_memory();
             }
         }
         self.nth(parts, rank)
@@ -217,12 +217,12 @@ impl Block {
         }
     }
 
-    /// Called before own memory is looked at; see [`Progress::glance`](crate::progress::Progress::glance).
-    pub(crate) fn glance(&self) {
+    /// Called before own memory is looked at; see [`Progress::poll_memory`](crate::progress::Progress::poll_memory).
+    pub(crate) fn poll_memory(&self) {
         if self.is_simulated()
             && let Some(transfer) = self.transfer.upgrade()
         {
-            transfer.progress.glance();
+            transfer.progress.poll_memory();
         }
     }
 

@@ -84,7 +84,7 @@ impl<'a, T: Pod> View<'a, T> {
 
     #[cold]
     fn load_slowly(&self, index: usize) -> Result<T> {
-        self.glance();
+        self.poll_memory();
         (self.window.load(index * size_of::<T>())).map_err(|_| self.outside(index, 1))
     }
 
@@ -109,7 +109,7 @@ impl<'a, T: Pod> View<'a, T> {
         if self.window.overlaps(offset, bytes.len(), bytes) {
             return Err(overlap(bytes));
         }
-        self.glance();
+        self.poll_memory();
         (self.window.read(offset, bytes)).map_err(|_| self.outside(index, into.len()))
     }
 
@@ -134,7 +134,7 @@ impl<'a, T: Pod> View<'a, T> {
     pub fn to_vec(&self) -> Vec<T> {
         let mut elements = vec![T::zeroed(); self.len];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
-        self.glance();
+        self.poll_memory();
         // In bounds: the window holds `len` elements.
         let _ = self.window.read(0, bytes);
         elements
@@ -155,11 +155,11 @@ impl<'a, T: Pod> View<'a, T> {
 
     /// Called before a look at it.
     #[inline]
-    fn glance(&self) {
+    fn poll_memory(&self) {
         match self.owner {
-            Owner::Part(block, _) if block.is_simulated() => block.glance(),
+            Owner::Part(block, _) if block.is_simulated() => block.poll_memory(),
             Owner::Part(..) => {}
-            Owner::Loan(progress) => progress.glance(),
+            Owner::Loan(progress) => progress.poll_memory(),
         }
     }
 

@@ -81,7 +81,7 @@ impl Progress {
     /// Called before own memory, or the clock, is looked at: in virtual time that takes a moment, in
     /// which others may change it, and messages are handled, for no service thread does that there.
     /// A handler only looks.
-    pub(crate) fn glance(&self) {
+    pub(crate) fn poll_memory(&self) {
         if self.virtual_time {
             match super::may_wait("a look") {
                 Ok(()) => _ = self.look_round(),
@@ -91,7 +91,7 @@ impl Progress {
     }
 
     /// Time since the job started. Who asks again while none has passed in virtual time waits for
-    /// it, and [looks](Self::glance) meanwhile.
+    /// it, and [looks](Self::poll_memory) meanwhile.
     pub(crate) fn now(&self) -> Duration {
         let now = self.conduit.now();
         if !self.virtual_time {
@@ -101,7 +101,7 @@ impl Progress {
         if self.shown.swap(shown, Relaxed) != shown {
             return now;
         }
-        self.glance();
+        self.poll_memory();
         self.conduit.now()
     }
 

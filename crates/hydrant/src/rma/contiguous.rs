@@ -133,7 +133,7 @@ impl<T: Pod> Symmetric<T> {
         let Some(mapped) = &part.mapped else {
             return block.transfer()?.read(rank, place(block, offset), bytes);
         };
-        block.glance();
+        block.poll_memory();
         (mapped.window.read(offset, bytes)).map_err(|_| self.outside(index, count))
     }
 

@@ -92,7 +92,7 @@ pub(crate) fn wait_until(
     let mut panicked = None;
     // A program may ask again and again for what is so already, and in virtual time nothing else
     // would let time pass.
-    progress.glance();
+    progress.poll_memory();
     progress.wait(On::Anyone, For::Memory, || {
         value = word.load(Acquire);
         // It is asked while the conduit puts this thread to sleep: it ends the wait in good

@@ -13,11 +13,11 @@ use crate::{
 pub(super) enum Begun {
     /// It is complete.
     Done,
-    /// It is with the conduit, and nobody would be told of its end yet; and whether it needs its
+    /// It is with the conduit, and nobody waits for its ticket yet; and whether it needs its
     /// source no longer.
     Posted(Ticket, Held, bool),
     /// It is with the engine.
-    Told(Ticket),
+    AtEngine(Ticket),
 }
 
 /// The put of `data`, whose own side is not registered yet.
@@ -77,7 +77,7 @@ impl Transfer {
                     self.posted(ticket, held, left);
                     Posted::Pending(ticket)
                 }
-                Begun::Told(ticket) => Posted::Pending(ticket),
+                Begun::AtEngine(ticket) => Posted::Pending(ticket),
             })
         })
     }
@@ -100,7 +100,7 @@ impl Transfer {
                     self.posted(ticket, held, left);
                     self.finish(Posted::Pending(ticket))
                 }
-                Begun::Told(ticket) => self.finish_one(On::Served(access.peer), ticket),
+                Begun::AtEngine(ticket) => self.finish_one(On::Served(access.peer), ticket),
             }
         })
     }

@@ -1,5 +1,5 @@
 //! What is held for an operation, and given back at its end, before or after those who wait for it
-//! are told.
+//! know of the end.
 
 use hydrant_conduit::Ticket;
 use hydrant_pinning::{Hit, KeptHit};
@@ -62,7 +62,7 @@ impl Held {
         Self { what, lease }
     }
 
-    /// Whether what is to be done at its end comes before anybody is told: data that was read is
+    /// Whether what is to be done at its end comes before anybody knows of it: data that was read is
     /// not where it belongs yet.
     pub(super) fn comes_first(&self) -> bool {
         match &self.what {
@@ -91,7 +91,7 @@ impl Transfer {
     /// The conduit, or the engine, ended an operation.
     pub(super) fn completed(&self, ticket: Ticket, outcome: End) {
         match self.under_way.complete(ticket, outcome) {
-            Completed::Told => {}
+            Completed::Nothing => {}
             Completed::Rest(held) => self.give_back(held, true),
             Completed::First(held, outcome) => self.end_first(ticket, held, outcome),
         }

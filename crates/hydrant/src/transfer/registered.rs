@@ -59,7 +59,7 @@ impl Transfer {
         // hands it on.
         let (remote, lease) = registration.address(peer, access.remote, len as u64)?;
         if peer == progress.rank {
-            progress.glance();
+            progress.poll_memory();
         }
         if peer == progress.rank
             || (registration.strategy() == Strategy::Paging && self.moves(direction))
@@ -172,7 +172,7 @@ impl Transfer {
                 cause => cause.into(),
             });
         }
-        Ok(Begun::Told(ticket))
+        Ok(Begun::AtEngine(ticket))
     }
 
     /// Whoever begins one operation after the other takes the peers' answers meanwhile: they wait

@@ -107,13 +107,13 @@ impl UnderWay {
     }
 
     /// The conduit says that an operation ended. What is to be done about it is handed back:
-    /// before that is [told](Self::end) where somebody would see what is not done, after it
+    /// before that is [known](Self::end) where somebody would see what is not done, after it
     /// where nobody does.
     pub(super) fn complete(&self, ticket: Ticket, outcome: End) -> Completed {
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
                 place.insert(Entry::Ended(outcome));
-                Completed::Told
+                Completed::Nothing
             }
             Occupied(mut found) => {
                 let entry = found.get_mut();
@@ -125,7 +125,7 @@ impl UnderWay {
                     Some(first) if first.comes_first() => Completed::First(first, outcome),
                     held => {
                         *entry = Entry::Ended(outcome);
-                        held.map_or(Completed::Told, Completed::Rest)
+                        held.map_or(Completed::Nothing, Completed::Rest)
                     }
                 }
             }
@@ -156,10 +156,10 @@ impl UnderWay {
 /// How far the end of an operation is.
 pub(super) enum Completed {
     /// Nothing is to be done.
-    Told,
+    Nothing,
     /// Who waits knows; this is to be done.
     Rest(Held),
-    /// This is to be done, and then to be told.
+    /// This is to be done before whoever waits knows.
     First(Held, End),
 }
 
@@ -212,7 +212,7 @@ impl Transfer {
     /// [`Error::PeerLost`](crate::Error::PeerLost) of a wait.
     pub(crate) fn fence(&self) -> Result<()> {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        self.progress.glance();
+        self.progress.poll_memory();
         // Pending operations are ordered by none of today's conduits: wait for them.
         self.finish_all()
     }
