@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Sleeper, Standing};
+use hydrant_conduit::{Backoff, Rest, Sleeper, Standing};
 
 use super::Progress;
 use crate::{Error, Rank, Result, counters::Count};
@@ -50,8 +50,8 @@ const UNHEARD: Duration = Duration::from_millis(1);
 const POLLS: u32 = 16;
 /// Rounds of these between two looks at the clock.
 const ROUNDS: u32 = 4;
-/// Rounds in a crowd before the core is yielded.
-const CROWDED_ROUNDS: u32 = 2;
+/// Spins in a crowd before the core is yielded.
+const CROWDED_SPINS: u32 = 1;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -177,7 +177,7 @@ impl Progress {
                     }
                     // Who only looks whether something was stored goes on sleeping.
                     if !deaf {
-                        patience.after_sleep();
+                        patience.renew();
                     }
                 }
             }
@@ -244,31 +244,31 @@ impl Progress {
     }
 }
 
-/// What to do while there is nothing to do.
-enum Rest {
-    Spin,
-    Yield,
-    Sleep,
-}
-
 /// Decides how to rest.
 struct Patience {
-    rounds: u32,
-    yields: u32,
+    /// Rests once the spins are over; in a crowd, from the start.
+    backoff: Backoff,
     crowded: bool,
     virtual_time: bool,
+    /// How long to spin where there is no crowd.
     spin: Duration,
+    /// Rounds since something came, and since when there have been enough of them to look at the
+    /// clock.
+    rounds: u32,
     since: Option<Instant>,
 }
 
 impl Patience {
     fn new(progress: &Progress) -> Self {
         Self {
-            rounds: 0,
-            yields: 0,
+            backoff: match progress.crowded {
+                true => Backoff::new(CROWDED_SPINS, CROWDED_YIELDS),
+                false => Backoff::new(0, YIELDS),
+            },
             crowded: progress.crowded,
             virtual_time: progress.virtual_time,
             spin: progress.spin,
+            rounds: 0,
             since: None,
         }
     }
@@ -278,16 +278,9 @@ impl Patience {
         if self.virtual_time { 1 } else { POLLS }
     }
 
-    /// Something came: begin anew.
+    /// Something came, or the thread was woken: begin anew.
     fn renew(&mut self) {
-        self.rounds = 0;
-        self.yields = 0;
-        self.since = None;
-    }
-
-    /// Woken: look around, but sleep again soon.
-    fn after_sleep(&mut self) {
-        self.yields = 0;
+        self.backoff.renew();
         self.rounds = 0;
         self.since = None;
     }
@@ -296,18 +289,10 @@ impl Patience {
         if self.virtual_time {
             return Rest::Sleep;
         }
-        self.rounds += 1;
         if self.crowded {
-            if self.rounds < CROWDED_ROUNDS {
-                return Rest::Spin;
-            }
-            self.yields += 1;
-            return if self.yields <= CROWDED_YIELDS {
-                Rest::Yield
-            } else {
-                Rest::Sleep
-            };
+            return self.backoff.rest();
         }
+        self.rounds += 1;
         if !self.rounds.is_multiple_of(ROUNDS) {
             return Rest::Spin;
         }
@@ -315,11 +300,6 @@ impl Patience {
         if since.elapsed() < self.spin {
             return Rest::Spin;
         }
-        self.yields += 1;
-        if self.yields <= YIELDS {
-            Rest::Yield
-        } else {
-            Rest::Sleep
-        }
+        self.backoff.rest()
     }
 }
