@@ -1,11 +1,11 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Cause, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region,
-    Registered, Run, Strategy, Use, Verdict, wire::Move,
+    Action, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region, Strategy,
+    Use, Verdict, wire::Move,
 };
 
-use super::{Event, Revoking, Then, Transfer, World, model::Known, nic::Registration, plan::Step};
+use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
@@ -666,117 +666,6 @@ impl World {
             }
         }
         self.perform(of, out, &[]);
-    }
-
-    pub(super) fn register(
-        &mut self,
-        rank: usize,
-        need: Run,
-        preferred: Run,
-    ) -> Result<Registered, Refusal> {
-        if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
-            return Err(Refusal::Exhausted);
-        }
-        let narrow = self.draw(4) == 0;
-        let preferred = if narrow { need } else { preferred };
-        let preferred = self.ranks[rank].memory.lasting(need, preferred);
-        let (run, writable) = match self.ranks[rank].kept {
-            Some(run) if run == need => (run, true),
-            _ => self.ranks[rank].memory.clip(need, preferred)?,
-        };
-        let key = self.name();
-        let own = &mut self.ranks[rank];
-        let (addr, len) = own.memory.span(run);
-        let mapped = own.memory.mapped(addr, len).to_vec();
-        let new = Registration {
-            run,
-            writable,
-            mapped,
-        };
-        own.nic.keys.insert(key, new);
-        Ok(Registered { run, key, writable })
-    }
-
-    pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
-        let (rank, peer) = (it.rank, it.peer as usize);
-        let access = |why: &str| {
-            Err(Error::Network {
-                rank: it.peer,
-                cause: Cause::new(std::io::Error::other(why.to_owned())),
-            })
-        };
-        if self.ranks[peer].lost {
-            return Err(Error::PeerLost(it.peer));
-        }
-        if Some(peer) == self.hostile && self.draw(2) == 0 {
-            // It lets everything in, wherever that goes.
-            return Ok(());
-        }
-        let bucket = self.plan.bucket();
-        let (initiator, target) = (&self.ranks[rank], &self.ranks[peer]);
-        assert!(it.len > 0, "{it:?}");
-        let target_side = || {
-            let memory = &target.memory;
-            (target.nic).covers(
-                it.remote_key,
-                bucket,
-                it.remote,
-                it.len,
-                it.direction.remote(),
-                memory,
-            )
-        };
-        if it.local_key == ANY && it.taken.is_none() {
-            assert_eq!(self.plan.strategy, Strategy::Paging);
-            assert!(
-                initiator
-                    .memory
-                    .may(it.local, it.len, it.direction.local())
-                    .is_ok()
-            );
-            if target
-                .memory
-                .may(it.remote, it.len, it.direction.remote())
-                .is_err()
-            {
-                return access("a page is not there");
-            }
-        } else {
-            if it.taken.is_none() {
-                let memory = &initiator.memory;
-                let fine = (initiator.nic).covers(
-                    it.local_key,
-                    bucket,
-                    it.local,
-                    it.len,
-                    it.direction.local(),
-                    memory,
-                );
-                fine.unwrap_or_else(|why| panic!("own side of {it:?}: {why}"));
-            }
-            match target_side() {
-                Ok(()) => {}
-                Err(why) if Some(peer) == self.hostile => return access(&why),
-                // The asker of a pull keeps no rule: its keys are worth nothing.
-                Err(why) => panic!("remote side of {it:?}: {why}"),
-            }
-        }
-        if self.fail_transfers && self.draw(4) == 0 {
-            for known in self.book.known.values_mut() {
-                if known.rank == rank && known.uses(rank, it.local, it.len) {
-                    known.may_fail = true;
-                }
-            }
-            return access("it was meant to fail");
-        }
-        let (from, to) = match it.direction {
-            Direction::Put => ((rank, it.local), (peer, it.remote)),
-            Direction::Get => ((peer, it.remote), (rank, it.local)),
-        };
-        let data = (it.taken.clone())
-            .unwrap_or_else(|| self.ranks[from.0].memory.bytes(from.1, it.len).to_vec());
-        self.ranks[to.0].memory.store(to.1, &data);
-        Ok(())
     }
 
     pub(super) fn done(&mut self, rank: usize, op: u64, result: Result<(), Error>) {

@@ -9,6 +9,7 @@ pub(crate) mod drive;
 pub(crate) mod hostile;
 pub(crate) mod memory;
 pub(crate) mod model;
+pub(crate) mod network;
 pub(crate) mod nic;
 pub(crate) mod owner;
 pub(crate) mod plan;
