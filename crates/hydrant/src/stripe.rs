@@ -4,6 +4,8 @@
 use std::{
     array,
     cell::Cell,
+    cmp::Reverse,
+    collections::BinaryHeap,
     ops::Deref,
     sync::{
         Arc, Weak,
@@ -61,11 +63,10 @@ impl<T> Striped<T> {
         &self.stripes[STRIPES - 1].0
     }
 
-    /// The values of the stripes that some thread has, or has had. The shared one is among them
-    /// only if there are threads that have none for themselves.
+    /// The values of the stripes that some thread has, or has had, for itself.
     #[inline]
-    pub(crate) fn used(&self) -> impl Iterator<Item = &T> {
-        let used = FRESH.load(Relaxed).min(STRIPES);
+    pub(crate) fn owned(&self) -> impl Iterator<Item = &T> {
+        let used = FRESH.load(Relaxed).min(STRIPES - 1);
         self.stripes[..used].iter().map(|line| &line.0)
     }
 
@@ -143,8 +144,10 @@ fn assign() -> usize {
     stripe
 }
 
-/// Stripes that no living thread holds.
-static RETURNED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// Numbers that no living thread holds. The smallest is given out first: those from the number of
+/// the shared stripe on are no thread's own, and a thread keeps what it gets.
+static RETURNED: Mutex<BinaryHeap<Reverse<usize>>> = Mutex::new(BinaryHeap::new());
+/// The smallest number that was never given out.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's right to its stripe, given back when it ends.
@@ -153,7 +156,7 @@ struct Hold(usize);
 impl Hold {
     fn take() -> Self {
         let returned = RETURNED.lock().pop();
-        Self(returned.unwrap_or_else(|| FRESH.fetch_add(1, Relaxed)))
+        Self(returned.map_or_else(|| FRESH.fetch_add(1, Relaxed), |Reverse(number)| number))
     }
 }
 
@@ -161,7 +164,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // Destructors that run after this one must not write to a stripe given away.
         let _ = STRIPE.try_with(|stripe| stripe.set(STRIPES - 1));
-        RETURNED.lock().push(self.0);
+        RETURNED.lock().push(Reverse(self.0));
     }
 }
 
@@ -209,6 +212,17 @@ mod tests {
                 });
             }
         });
+        // Whoever comes when many have gone has one again, whichever of them went last.
+        let comes = || {
+            let (_, alone) = thread::scope(|scope| {
+                let late = scope.spawn(|| striped.mine());
+                late.join().expect("no panic")
+            });
+            // Threads of other tests may have the others for a while.
+            thread::sleep(std::time::Duration::from_millis(1));
+            alone
+        };
+        assert!((0..10_000).any(|_| comes()));
         let all: usize = striped.iter().map(|count| count.load(Relaxed)).sum();
         assert_eq!(all, STRIPES + 8);
     }

@@ -14,7 +14,7 @@ use crate::{
     message::Messages,
     progress::{self, Progress, kind},
     registration::Setup,
-    stripe::StripedArc,
+    stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
 };
 
@@ -22,8 +22,9 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) progress: Arc<Progress>,
     pub(crate) transfer: Arc<Transfer>,
-    /// The same, for the handles of memory, which do not keep it.
-    handed_out: StripedArc<Transfer>,
+    /// The same, as the handles of memory use it, which do not keep it.
+    _handed_out: StripedArc<Transfer>,
+    weak: StripedWeak<Transfer>,
     pub(crate) messages: Arc<Messages>,
     pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
@@ -56,9 +57,11 @@ impl Core {
         let by_message = ByMessage::new(&memory, messages.calls(), atomics);
         progress.route(kind::ATOMIC, Arc::new(by_message));
         progress.route(kind::STORE, Arc::new(collective::Stores));
+        let handed_out = StripedArc::new(&transfer);
         Ok(Arc::new(Self {
             progress,
-            handed_out: StripedArc::new(&transfer),
+            weak: handed_out.downgrade(),
+            _handed_out: handed_out,
             transfer,
             messages,
             memory,
@@ -83,7 +86,7 @@ impl Core {
     pub(crate) fn reach(&self) -> Reach<'_> {
         Reach {
             transfer: &self.transfer,
-            weak: self.handed_out.downgrade(),
+            weak: self.weak.clone(),
             calls: self.messages.calls(),
             by_nics: self.atomics != Way::Processors,
             spares_processors: self.atomics.spares_processors(),

@@ -77,14 +77,15 @@ impl Progress {
 
     /// How often application threads looked after messages.
     pub(super) fn attended(&self) -> u64 {
-        (self.attention.used())
+        (self.attention.owned().chain([self.attention.shared()]))
             .map(|own| own.marks.load(Relaxed) / 2)
             .fold(0, u64::wrapping_add)
     }
 
-    /// Whether an application thread seems to be inside a call.
+    /// Whether an application thread seems to be inside a call. Of those that share a stripe nobody
+    /// knows: one may have undone another's mark for good.
     pub(super) fn is_inside(&self) -> bool {
-        (self.attention.used()).any(|own| own.marks.load(Relaxed) % 2 == 1)
+        (self.attention.owned()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
     /// An application thread goes to sleep, until it drops what it gets.

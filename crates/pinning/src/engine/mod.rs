@@ -134,6 +134,10 @@ impl Engine {
     pub fn begin(&mut self, operation: Operation, out: &mut Decisions) -> Result<(), Error> {
         match self.common.check_peer(operation.peer) {
             Err(lost @ Error::PeerLost(_)) => {
+                if let Ok(local) = self.limits().geometry.span(operation.local, operation.len) {
+                    self.local.missed(local.first, out);
+                    self.pump(out);
+                }
                 out.actions.push(Action::Done {
                     op: operation.id,
                     result: Err(lost),
