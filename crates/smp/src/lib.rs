@@ -14,6 +14,7 @@ mod sync;
 
 #[cfg(not(loom))]
 mod areas;
+#[cfg(not(loom))]
 mod attach;
 #[cfg(not(loom))]
 mod calls;
