@@ -15,7 +15,7 @@ use crate::{
     turns::ActorId,
 };
 
-/// The machine of a job: every rank is a [`Sim`] of it, driven by threads of this process.
+/// The machine of a job: every rank is a [`Sim`](crate::Sim) of it, driven by threads of this process.
 pub struct World {
     pub(crate) fixed: Fixed,
     /// Under a lock of std, which allocates nothing: who waits for it depends on real time, and
