@@ -121,7 +121,7 @@ impl Inbox {
     }
 
     /// Delivers what has arrived.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
         self.meet(shared);
         let mut count = 0;
@@ -150,24 +150,26 @@ impl Inbox {
     /// Takes those in who have begun to send.
     #[inline]
     fn meet(&mut self, shared: &Shared) {
-        let opened = shared.opened();
-        for word in 0..self.known.len() {
-            let opened = opened[word].load(Acquire);
-            if opened != self.known[word] {
-                self.meet_new(shared, word, opened);
+        let words = shared.opened().iter().zip(&self.known);
+        for (opened, known) in words {
+            if opened.load(Acquire) != *known {
+                return self.meet_new(shared);
             }
         }
     }
 
     #[cold]
-    fn meet_new(&mut self, shared: &Shared, word: usize, opened: u64) {
-        let mut new = opened & !self.known[word];
-        self.known[word] = opened;
-        while new != 0 {
-            let from = word * 64 + new.trailing_zeros() as usize;
-            new &= new - 1;
-            if from < shared.shape.ranks() {
-                self.peers.push(Peer::new(shared, from));
+    fn meet_new(&mut self, shared: &Shared) {
+        for (word, (opened, known)) in shared.opened().iter().zip(&mut self.known).enumerate() {
+            let opened = opened.load(Acquire);
+            let mut new = opened & !*known;
+            *known = opened;
+            while new != 0 {
+                let from = word * 64 + new.trailing_zeros() as usize;
+                new &= new - 1;
+                if from < shared.shape.ranks() {
+                    self.peers.push(Peer::new(shared, from));
+                }
             }
         }
     }

@@ -251,6 +251,8 @@ impl Transfer {
 ///
 /// # Errors
 /// [`Error::Malformed`] if the message follows no rule; it gets no answer.
+// Apart from the poll, whose stack frame it would make longer than a page.
+#[inline(never)]
 pub(crate) fn serve(
     shared: &Shared,
     delivery: &Delivery<'_>,
@@ -327,6 +329,7 @@ fn status_of(error: &Error) -> (u16, u64) {
 ///
 /// # Errors
 /// [`Error::Malformed`] if the answer follows no rule; it has no effect.
+#[inline(never)]
 pub(crate) fn answered(
     shared: &Shared,
     delivery: &Delivery<'_>,
