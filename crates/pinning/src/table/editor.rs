@@ -294,6 +294,9 @@ impl Editor {
     /// The record under which the extent of `slot` is queued: that of its first bucket.
     fn lead(&self, slot: u32) -> u32 {
         let base = self.extent(slot).base;
+        if self.bucket(slot) == base {
+            return slot;
+        }
         self.get(base).expect("the first bucket was added first")
     }
 
