@@ -9,6 +9,7 @@ use hydrant_conduit::{
     OwnedMessage, Permission, Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, Ticket,
     WakeWord, Window,
 };
+use hydrant_pinning::Use;
 
 use crate::{
     Statistics, World,
@@ -58,12 +59,12 @@ impl Sim {
     }
 
     /// Fails unless the local key covers the place.
-    fn covered(&self, call: &Call<'_>, key: Key, place: Place, write: bool) -> Result<(), Error> {
+    fn covered(&self, call: &Call<'_>, key: Key, place: Place, used: Use) -> Result<(), Error> {
         if key == Key::ANY {
             return Ok(());
         }
         let registry = &call.ranks[self.rank.index()].registry;
-        (registry.open(key.0, place.addr, place.len, write).map(drop))
+        (registry.open(key.0, place.addr, place.len, used).map(drop))
             .map_err(|refused| refused.error(self.rank, key, place.addr, place.len))
     }
 
@@ -89,7 +90,7 @@ impl Sim {
             let data = unsafe { take(from, len) };
             return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
         }
-        self.covered(&call, key, place, false)?;
+        self.covered(&call, key, place, Use::Read)?;
         call.charge(fixed.profile.host().post.0);
         let own = call.own();
         own.statistics.writes += 1;
@@ -142,7 +143,7 @@ impl Sim {
                 remedy: "this NIC only writes: ask the peer for a write",
             });
         }
-        self.covered(&call, key, place, true)?;
+        self.covered(&call, key, place, Use::Write)?;
         call.charge(fixed.profile.host().post.0);
         let own = call.own();
         own.statistics.reads += 1;

@@ -1,6 +1,7 @@
 //! Writes and reads: what NICs do without asking the host.
 
 use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
+use hydrant_pinning::Use;
 
 use crate::{
     event::Event,
@@ -66,7 +67,7 @@ impl State {
                 }
                 if op.outcome.is_ok() {
                     op.outcome = self
-                        .remote_place(fixed, to, &op, true)
+                        .remote_place(fixed, to, &op, Use::Write)
                         .and_then(|place| store(fixed, to, place, &op.data, Self::rank_of(to)));
                     self.notify(to, News::Memory);
                 }
@@ -82,7 +83,7 @@ impl State {
             Payload::ReadRequest(mut op) => {
                 let len = op.local.len as usize;
                 let mut data = vec![0; len];
-                op.outcome = (self.remote_place(fixed, to, &op, false))
+                op.outcome = (self.remote_place(fixed, to, &op, Use::Read))
                     .and_then(|place| load(fixed, to, place, &mut data, Self::rank_of(to)));
                 if op.outcome.is_err() {
                     data.clear();
@@ -141,7 +142,7 @@ impl State {
         fixed: &Fixed,
         owner: usize,
         op: &OneSided,
-        write: bool,
+        used: Use,
     ) -> Result<Place, Error> {
         let peer = Self::rank_of(owner);
         if !fixed.present(owner) {
@@ -151,7 +152,7 @@ impl State {
             return Ok(place);
         }
         let (Remote { key, offset }, len) = (op.remote, op.local.len);
-        (self.ranks[owner].registry.open(key.0, offset, len, write))
+        (self.ranks[owner].registry.open(key.0, offset, len, used))
             .map_err(|refused| refused.error(peer, key, offset, len))
     }
 

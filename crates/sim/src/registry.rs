@@ -1,6 +1,7 @@
 //! What a rank has registered.
 
 use hydrant_conduit::Permission;
+use hydrant_pinning::Use;
 
 use crate::{memory::Place, rng::mix};
 
@@ -76,20 +77,14 @@ impl Registry {
     }
 
     /// The memory at an address, if the key opens it.
-    pub(crate) fn open(
-        &self,
-        key: u64,
-        addr: u64,
-        len: u64,
-        write: bool,
-    ) -> Result<Place, Refused> {
+    pub(crate) fn open(&self, key: u64, addr: u64, len: u64, used: Use) -> Result<Place, Refused> {
         let extent = self.get(key).ok_or(Refused::Revoked)?;
         let whole = extent.place;
         let offset = addr.wrapping_sub(whole.addr);
         if len > whole.len || offset > whole.len - len {
             return Err(Refused::Outside(whole.len));
         }
-        if write && extent.permission == Permission::Read {
+        if used == Use::Write && extent.permission == Permission::Read {
             return Err(Refused::ReadOnly);
         }
         Ok(whole.part(offset, len))

@@ -6,7 +6,7 @@ use hydrant_conduit::{Error, Key, Posted, Rank, Remote, Ticket, memory::Place as
 
 use crate::{
     conduit::Verbs,
-    connection::{Access, Operation, Whole},
+    connection::{Access, Opcode, Operation, Whole},
     table,
 };
 
@@ -23,12 +23,12 @@ impl Verbs {
     /// # Safety
     /// Until the operation is complete `local` stays as it is for a write, and is written to by
     /// nobody else for a read; under [`Key::ANY`] the peer bears the change of what is at
-    /// `remote`. As [`Conduit::write`](hydrant_conduit::Conduit::write).
+    /// `remote`. As [`Conduit::post`](hydrant_conduit::Conduit::post).
     #[inline(always)] // all that a hit costs, in one function for each kind
     pub(crate) unsafe fn access<const WATCHED: bool>(
         &self,
         peer: Rank,
-        write: bool,
+        opcode: Opcode,
         remote: Remote,
         local: Memory,
         local_key: Key,
@@ -36,9 +36,9 @@ impl Verbs {
         let shared = &*self.shared;
         shared.peers.standings().present(peer)?;
         if peer == shared.endpoint.rank() {
-            return self.copy(write, remote, local, local_key);
+            return self.copy(opcode, remote, local, local_key);
         }
-        let lkey = self.own_side(write, local, local_key)?;
+        let lkey = self.own_side(opcode, local, local_key)?;
         let rkey = match remote.key {
             Key::ANY if shared.endpoint.caps().any_address => {
                 Some(shared.endpoint.addresses()[peer.index()].everything)
@@ -54,7 +54,7 @@ impl Verbs {
         }
         let mut whole = Access {
             ticket: UNNAMED,
-            write,
+            opcode,
             last: true,
             addr: local.addr,
             len: local.len as u32,
@@ -132,10 +132,10 @@ impl Verbs {
 
     /// The NIC's key for the own side, if the extent covers it.
     #[inline]
-    fn own_side(&self, write: bool, local: Memory, key: Key) -> Result<u32, Error> {
+    fn own_side(&self, opcode: Opcode, local: Memory, key: Key) -> Result<u32, Error> {
         let shared = &*self.shared;
         let inline = shared.peers.pool().limits().inline.into();
-        if key == Key::ANY && write && local.len <= inline {
+        if key == Key::ANY && opcode == Opcode::Write && local.len <= inline {
             return Ok(0);
         }
         if let (Key::ANY, Some(everything)) = (key, &self.everything) {
@@ -151,7 +151,7 @@ impl Verbs {
                 extent: extent.len,
             });
         }
-        if !write && !extent.writable {
+        if opcode == Opcode::Read && !extent.writable {
             let Memory { addr, len } = local;
             return Err(Error::BadAddress { peer, addr, len });
         }
@@ -159,12 +159,18 @@ impl Verbs {
     }
 
     /// An access to own memory: a copy by the processor.
-    fn copy(&self, write: bool, remote: Remote, local: Memory, key: Key) -> Result<Posted, Error> {
+    fn copy(
+        &self,
+        opcode: Opcode,
+        remote: Remote,
+        local: Memory,
+        key: Key,
+    ) -> Result<Posted, Error> {
         let (peer, len, addr) = (self.shared.endpoint.rank(), local.len, remote.offset);
         if remote.key == Key::ANY {
-            return self.copy_to(write, addr, local);
+            return self.copy_to(opcode, addr, local);
         }
-        self.own_side(write, local, key)?;
+        self.own_side(opcode, local, key)?;
         let key = remote.key.0;
         let copied = self.shared.table.with(remote.key, |extent| {
             if !extent.covers(addr, len) {
@@ -175,10 +181,10 @@ impl Verbs {
                     extent: extent.len,
                 });
             }
-            if write && !extent.writable {
+            if opcode == Opcode::Write && !extent.writable {
                 return Err(Error::BadAddress { peer, addr, len });
             }
-            self.copy_to(write, addr, local)
+            self.copy_to(opcode, addr, local)
         });
         copied.unwrap_or(Err(Error::Revoked { peer, key }))
     }
@@ -202,16 +208,15 @@ impl Verbs {
         Ok(())
     }
 
-    fn copy_to(&self, write: bool, addr: u64, local: Memory) -> Result<Posted, Error> {
+    fn copy_to(&self, opcode: Opcode, addr: u64, local: Memory) -> Result<Posted, Error> {
         let (peer, len) = (self.shared.endpoint.rank(), local.len);
         // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
         // bears it.
         let there = unsafe { Memory::new(addr, len) };
         let mut bytes = vec![0; len as usize];
-        let copied = if write {
-            local.load(&mut bytes) && there.store(&bytes)
-        } else {
-            there.load(&mut bytes) && local.store(&bytes)
+        let copied = match opcode {
+            Opcode::Write => local.load(&mut bytes) && there.store(&bytes),
+            Opcode::Read => there.load(&mut bytes) && local.store(&bytes),
         };
         if copied || len == 0 {
             Ok(Posted::Done)

@@ -21,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     commands::Command,
-    connection,
+    connection::{self, Opcode},
     datagram::Datagram,
     inbox::Inbox,
     memlock::pinned_out,
@@ -264,13 +264,16 @@ unsafe impl Conduit for Verbs {
         // SAFETY: a put only reads it, and for a get it is writable by nobody else until the
         //         operation is complete, says the caller (1).
         let memory = unsafe { Memory::new(addr as u64, len as u64) };
-        let put = access.operation == Operation::Put;
+        let opcode = match access.operation {
+            Operation::Put => Opcode::Write,
+            _ => Opcode::Read,
+        };
         if access.waits {
             // SAFETY: the same contract.
-            unsafe { self.access::<true>(peer, put, remote, memory, key) }
+            unsafe { self.access::<true>(peer, opcode, remote, memory, key) }
         } else {
             // SAFETY: the same contract.
-            unsafe { self.access::<false>(peer, put, remote, memory, key) }
+            unsafe { self.access::<false>(peer, opcode, remote, memory, key) }
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
 use operation::{Fate, request};
 
 pub(crate) use alone::Alone;
-pub(crate) use operation::{Access, Atomic, Operation, Whole};
+pub(crate) use operation::{Access, Atomic, Opcode, Operation, Whole};
 pub(crate) use pool::{Limits, SendPool};
 
 /// Work requests under way from which on more are kept back, to share a doorbell: the NIC has

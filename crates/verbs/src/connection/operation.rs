@@ -39,11 +39,20 @@ pub(crate) struct Atomic {
     pub(crate) word: Option<Word>,
 }
 
+/// Which way data goes, as the NIC is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opcode {
+    /// To the peer.
+    Write,
+    /// From the peer.
+    Read,
+}
+
 /// A write or a read, or a part of one that is too long for the NIC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) ticket: Ticket,
-    pub(crate) write: bool,
+    pub(crate) opcode: Opcode,
     /// Whether it is the last part.
     pub(crate) last: bool,
     pub(crate) addr: u64,
@@ -109,7 +118,7 @@ impl Operation {
         match self {
             _ if !done => Fate::Again,
             // What was read may not have come back: it is read again.
-            Operation::Access(access) if !access.write => Fate::Again,
+            Operation::Access(access) if access.opcode == Opcode::Read => Fate::Again,
             // Nothing is done twice.
             Operation::Atomic(_) => Fate::ResultLost,
             Operation::Access(_) | Operation::Send { .. } => Fate::Done,
@@ -129,7 +138,7 @@ impl Access {
     /// A write of no bytes, which touches nothing: when it is done, all before it is.
     pub(crate) const NOTHING: Self = Self {
         ticket: Ticket(0),
-        write: true,
+        opcode: Opcode::Write,
         last: false,
         addr: 0,
         len: 0,
@@ -147,17 +156,16 @@ impl Access {
     pub(super) fn request(&self, id: u64, pair: &QueuePair) -> WorkRequest {
         WorkRequest {
             id,
-            opcode: if self.write {
-                ffi::IBV_WR_RDMA_WRITE
-            } else {
-                ffi::IBV_WR_RDMA_READ
+            opcode: match self.opcode {
+                Opcode::Write => ffi::IBV_WR_RDMA_WRITE,
+                Opcode::Read => ffi::IBV_WR_RDMA_READ,
             },
             addr: self.addr,
             len: self.len,
             lkey: self.lkey,
             remote: self.remote,
             rkey: self.rkey,
-            inline: self.write && self.len as usize <= pair.inline,
+            inline: self.opcode == Opcode::Write && self.len as usize <= pair.inline,
             operands: None,
             immediate: 0,
         }
@@ -197,7 +205,7 @@ impl Atomic {
         } = *self;
         Access {
             ticket,
-            write: true,
+            opcode: Opcode::Write,
             last: true,
             addr: 0,
             len: WORD,
@@ -261,10 +269,10 @@ mod tests {
 
     #[test]
     fn nothing_is_done_twice_that_cannot_bear_it() {
-        let access = |write| {
+        let access = |opcode| {
             Operation::Access(Access {
                 ticket: Ticket(1),
-                write,
+                opcode,
                 last: true,
                 ..Access::NOTHING
             })
@@ -280,8 +288,8 @@ mod tests {
             word: None,
         });
         let fates = |operation: &Operation| [false, true].map(|done| operation.fate(done));
-        assert_eq!(fates(&access(true)), [Fate::Again, Fate::Done]);
-        assert_eq!(fates(&access(false)), [Fate::Again, Fate::Again]);
+        assert_eq!(fates(&access(Opcode::Write)), [Fate::Again, Fate::Done]);
+        assert_eq!(fates(&access(Opcode::Read)), [Fate::Again, Fate::Again]);
         assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
         assert_eq!(
             size_of::<Operation>(),

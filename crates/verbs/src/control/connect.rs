@@ -11,7 +11,7 @@ use hydrant_conduit::{Error, Key, Rank};
 
 use super::Control;
 use crate::{
-    connection::{Access, Whole},
+    connection::{Access, Opcode, Whole},
     datagram::{Datagram, Kind},
     nic::{Connect, QueuePair},
     peers::{Asked, Incoming},
@@ -307,7 +307,9 @@ fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
                 extent: extent.len,
             }
         }
-        READABLE if answer.key == key && access.write => Error::BadAddress { peer, addr, len },
+        READABLE if answer.key == key && access.opcode == Opcode::Write => {
+            Error::BadAddress { peer, addr, len }
+        }
         _ => Error::Revoked { peer, key },
     }
 }
@@ -338,9 +340,9 @@ mod tests {
 
     #[test]
     fn refused_accesses_are_explained_by_what_the_owner_says() {
-        let asked = |key, addr, write| Access {
+        let asked = |key, addr, opcode| Access {
             ticket: Ticket(1),
-            write,
+            opcode,
             last: true,
             addr: 0,
             len: 8,
@@ -359,20 +361,23 @@ mod tests {
         let why = |access: &Access, answer| explain(Rank(3), access, &answer);
         let (inside, outside) = (0x1000, 0x10fc);
         assert!(matches!(
-            why(&asked(7, inside, true), said(GONE, 7)),
+            why(&asked(7, inside, Opcode::Write), said(GONE, 7)),
             Error::Revoked { key: 7, .. }
         ));
         assert!(matches!(
-            why(&asked(7, inside, true), said(READABLE, 7)),
+            why(&asked(7, inside, Opcode::Write), said(READABLE, 7)),
             Error::BadAddress { len: 8, .. }
         ));
         assert!(matches!(
-            why(&asked(7, outside, false), said(WRITABLE, 7)),
+            why(&asked(7, outside, Opcode::Read), said(WRITABLE, 7)),
             Error::OutOfExtent { offset: 0x10fc, .. }
         ));
         // Where the NIC pages nothing is revoked: it is not mapped.
         assert!(matches!(
-            why(&asked(Key::ANY.0, inside, true), said(GONE, Key::ANY.0)),
+            why(
+                &asked(Key::ANY.0, inside, Opcode::Write),
+                said(GONE, Key::ANY.0)
+            ),
             Error::BadAddress { addr: 0x1000, .. }
         ));
     }
