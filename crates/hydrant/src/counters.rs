@@ -59,6 +59,8 @@ counters! {
     Deregistrations deregistrations,
     /// Messages to peers about registration, data that rides on them included.
     RegistrationMessages registration_messages,
+    /// Times that such a message found no room and waited.
+    RegistrationStalls registration_stalls,
     /// Atomic operations.
     Atomics atomics,
     /// What NICs were asked for these: an operation that compares first may try several times.

@@ -176,6 +176,7 @@ impl Registration {
     /// rank's threads does, as [`Progress::look_after_backlog`](crate::progress::Progress) sees to.
     pub(crate) fn flush(&self) {
         if self.send_waiting() {
+            self.progress.tally.one(Count::RegistrationStalls);
             self.progress.look_after_backlog();
         }
     }
