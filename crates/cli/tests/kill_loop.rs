@@ -91,7 +91,7 @@ impl Case {
             "mixed" => command.envs([
                 ("HYDRANT_CONDUIT", "auto"),
                 ("HYDRANT_PRETEND_HOSTS", "2"),
-                ("HYDRANT_FAR", "smp+pin"),
+                ("HYDRANT_INTER_NODE", "smp+pin"),
             ]),
             conduit => command.env("HYDRANT_CONDUIT", conduit),
         };

@@ -80,4 +80,4 @@ pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
 pub use rma::{AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
-pub use settings::{AtomicsKind, ConduitKind, FarKind, RegistrationSettings, Settings};
+pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};

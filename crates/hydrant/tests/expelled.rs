@@ -7,7 +7,7 @@ mod support;
 
 use std::{collections::HashMap, ptr::NonNull, sync::Mutex};
 
-use hydrant::{ConduitKind, Error, FarKind, Rank, settings};
+use hydrant::{ConduitKind, Error, InterNodeKind, Rank, settings};
 use hydrant_conduit::{Conduit, Error as Fault, Message};
 
 use support::builder;
@@ -68,7 +68,7 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec
     let job = builder()
         .conduit(kind)
         .pretend_hosts(hosts)
-        .far(FarKind::Pinned)
+        .inter_node(InterNodeKind::Pinned)
         .through({
             let conduits = conduits.clone();
             move |conduit| {

@@ -88,7 +88,7 @@ fn come_and_go(job: &Job, strategy: Strategy) -> Result<()> {
     // Where memory is registered when it is allocated, it stays so whatever goes beside it.
     if strategy == Strategy::PinEverything {
         let stats = job.registration().expect("it must be registered");
-        assert_eq!(stats.far_hits, stats.pieces, "{stats:?}");
+        assert_eq!(stats.remote_hits, stats.pieces, "{stats:?}");
     }
     Ok(())
 }

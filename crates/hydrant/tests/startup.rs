@@ -131,7 +131,7 @@ fn unknown_settings() {
 }
 
 fn unused_settings() {
-    let pretended = [("HYDRANT_PRETEND_HOSTS", "2"), ("HYDRANT_FAR", "smp+pin")];
+    let pretended = [("HYDRANT_PRETEND_HOSTS", "2"), ("HYDRANT_INTER_NODE", "smp+pin")];
     let timeout = [("HYDRANT_PEER_TIMEOUT", "1")];
     let start = |variables: &[_]| output(&mut launcher::command(2, &["greet"]), variables);
     let warned = start(&[&pretended[..], &timeout].concat());

@@ -78,7 +78,7 @@ impl Kind {
             Self::Mixed => vec![
                 ("HYDRANT_CONDUIT", "auto".to_owned()),
                 ("HYDRANT_PRETEND_HOSTS", "2".to_owned()),
-                ("HYDRANT_FAR", "smp+pin".to_owned()),
+                ("HYDRANT_INTER_NODE", "smp+pin".to_owned()),
             ],
             Self::Sim => {
                 let profile = PROFILES[seed as usize / self.strategies().len() % PROFILES.len()];

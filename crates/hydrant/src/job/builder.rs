@@ -17,7 +17,7 @@ use super::{
     network::Network,
     threads,
 };
-use crate::{AtomicsKind, ConduitKind, Error, FarKind, Result, Settings, Strategy};
+use crate::{AtomicsKind, ConduitKind, Error, InterNodeKind, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -55,10 +55,10 @@ impl JobBuilder {
         self
     }
 
-    /// Which network joins ranks of different hosts (`HYDRANT_FAR`).
-    pub fn far(mut self, kind: FarKind) -> Self {
-        self.settings.far = kind;
-        self.settings.built("HYDRANT_FAR");
+    /// Which network joins ranks of different hosts (`HYDRANT_INTER_NODE`).
+    pub fn inter_node(mut self, kind: InterNodeKind) -> Self {
+        self.settings.inter_node = kind;
+        self.settings.built("HYDRANT_INTER_NODE");
         self
     }
 

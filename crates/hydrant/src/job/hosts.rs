@@ -6,7 +6,7 @@ use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
 
 use super::{JobBuilder, network};
-use crate::{Error, FarKind, Rank, Result};
+use crate::{Error, InterNodeKind, Rank, Result};
 
 /// What the segment of the network takes where ranks have theirs in shared memory.
 const NO_SEGMENT: usize = 4096;
@@ -33,9 +33,9 @@ pub(super) fn attach(
         other => other,
     })?;
     let inter = inter(builder, bootstrap, NO_SEGMENT)?;
-    let name = match builder.settings.far {
-        FarKind::Verbs => "smp/verbs",
-        FarKind::Pinned => "smp/smp+pin",
+    let name = match builder.settings.inter_node {
+        InterNodeKind::Verbs => "smp/verbs",
+        InterNodeKind::Pinned => "smp/smp+pin",
     };
     Ok(Box::new(Mixed::join(
         bootstrap, &hosts, name, intra, inter,
@@ -59,14 +59,14 @@ fn inter(
     bootstrap: &mut dyn Bootstrap,
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    match builder.settings.far {
-        FarKind::Pinned => {
+    match builder.settings.inter_node {
+        InterNodeKind::Pinned => {
             if bootstrap.rank() == 0 {
                 (builder.settings).warn_unused("HYDRANT_PEER_TIMEOUT", NOBODY_ASKS);
             }
             network::pinned(builder, bootstrap, segment)
         }
-        FarKind::Verbs => network::verbs(builder, bootstrap, segment),
+        InterNodeKind::Verbs => network::verbs(builder, bootstrap, segment),
     }
 }
 

@@ -73,7 +73,7 @@ impl fmt::Display for ConduitKind {
 /// Which network joins ranks of different hosts, where several are to be joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum FarKind {
+pub enum InterNodeKind {
     /// RDMA NICs.
     #[default]
     Verbs,
@@ -81,7 +81,7 @@ pub enum FarKind {
     Pinned,
 }
 
-impl FromStr for FarKind {
+impl FromStr for InterNodeKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -93,7 +93,7 @@ impl FromStr for FarKind {
     }
 }
 
-impl fmt::Display for FarKind {
+impl fmt::Display for InterNodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Verbs => "verbs",

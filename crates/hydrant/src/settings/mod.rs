@@ -25,7 +25,7 @@ use crate::Error;
 pub use registration::RegistrationSettings;
 
 pub use atomics::AtomicsKind;
-pub use conduit::{ConduitKind, FarKind, rdma_ports};
+pub use conduit::{ConduitKind, InterNodeKind, rdma_ports};
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
@@ -85,7 +85,7 @@ pub struct Settings {
     /// Which network joins the ranks.
     pub conduit: ConduitKind,
     /// Which network joins ranks of different hosts.
-    pub far: FarKind,
+    pub inter_node: InterNodeKind,
     /// How many hosts the ranks pretend to be on, in blocks, to try on one host what happens on
     /// several.
     pub pretend_hosts: u32,
@@ -139,7 +139,7 @@ impl Settings {
     pub fn new() -> Self {
         Self {
             conduit: ConduitKind::Auto,
-            far: FarKind::Verbs,
+            inter_node: InterNodeKind::Verbs,
             pretend_hosts: 1,
             registration: RegistrationSettings::default(),
             atomics: AtomicsKind::Auto,
@@ -282,7 +282,7 @@ mod tests {
         for (name, value) in [
             ("HYDRANT_CONDUIT", "tcp"),
             ("HYDRANT_CONDUIT", "sim:"),
-            ("HYDRANT_FAR", "tcp"),
+            ("HYDRANT_INTER_NODE", "tcp"),
             ("HYDRANT_PRETEND_HOSTS", "0"),
             ("HYDRANT_ATOMICS", "both"),
             ("HYDRANT_SIM_RANKS", "0"),

@@ -27,11 +27,11 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.conduit.to_string(),
     },
     Setting {
-        name: "HYDRANT_FAR",
+        name: "HYDRANT_INTER_NODE",
         meaning: "which network joins ranks of different hosts if HYDRANT_CONDUIT is auto: verbs, or smp+pin between pretended hosts",
         unit: None,
-        set: |s, text| text.parse().map(|kind| s.far = kind),
-        show: |s| s.far.to_string(),
+        set: |s, text| text.parse().map(|kind| s.inter_node = kind),
+        show: |s| s.inter_node.to_string(),
     },
     Setting {
         name: "HYDRANT_PRETEND_HOSTS",

@@ -159,13 +159,13 @@ impl Writer<'_> {
         // Indices may come twice: the later one holds.
         let indices: Vec<usize> = (0..count).map(|_| self.dice.below(REGION)).collect();
         let data = self.dice.data(count);
-        let far: Vec<usize> = indices.iter().map(|index| self.base + index).collect();
-        self.memory.put_indexed(rank, &far, &data)?;
+        let remote: Vec<usize> = indices.iter().map(|index| self.base + index).collect();
+        self.memory.put_indexed(rank, &remote, &data)?;
         for (index, value) in indices.iter().zip(&data) {
             self.write(rank, *index, &[*value]);
         }
         let mut got = vec![0; count];
-        self.memory.get_indexed(rank, &far, &mut got)?;
+        self.memory.get_indexed(rank, &remote, &mut got)?;
         let model = &self.model[rank.index()][0];
         assert!(
             indices

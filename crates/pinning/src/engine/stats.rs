@@ -10,7 +10,7 @@ pub struct Stats {
     /// Pieces of operations that reached the engine.
     pub pieces: u64,
     /// Of those, pieces whose remote side was there.
-    pub far_hits: u64,
+    pub remote_hits: u64,
     /// Moves sent.
     pub moves: u64,
     /// Operations whose data was piggybacked on a move.

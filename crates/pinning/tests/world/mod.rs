@@ -207,7 +207,7 @@ impl World {
         };
         vec![
             ("hits", self.hits),
-            ("remote hits", sum(|it| it.far_hits)),
+            ("remote hits", sum(|it| it.remote_hits)),
             ("moves", sum(|it| it.moves)),
             ("rides", sum(|it| it.rides)),
             ("copies", sum(|it| it.copies)),

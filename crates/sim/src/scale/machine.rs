@@ -195,12 +195,12 @@ impl<'a> Machine<'a> {
             }
             true
         } else {
-            let before = node.engine.stats().far_hits;
+            let before = node.engine.stats().remote_hits;
             if let Err(cause) = node.engine.begin(put, &mut out) {
                 self.failed = Some(cause.into());
                 return;
             }
-            node.engine.stats().far_hits > before
+            node.engine.stats().remote_hits > before
         };
         node.hits += u64::from(there && measured);
         if hit.is_some() {

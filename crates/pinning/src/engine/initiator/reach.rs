@@ -87,7 +87,7 @@ impl Initiator {
             refused: None,
             pending: (needs.len() + look.joins.len()) as u32,
         };
-        self.stats.far_hits += u64::from(reach.pending == 0);
+        self.stats.remote_hits += u64::from(reach.pending == 0);
         self.with_piece(id, |piece| piece.remote_side = reach);
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
@@ -129,7 +129,7 @@ impl Initiator {
         };
         let look = self.table_of(peer).look(run, used);
         if look.gaps.is_empty() && !look.read_only {
-            self.stats.far_hits += 1;
+            self.stats.remote_hits += 1;
             self.with_piece(id, |piece| piece.remote_side.holds = look.holds);
             self.request_local(id, cx);
         } else {
