@@ -4,14 +4,8 @@
 //! `HYDRANT_TEST_SEED` repeats one, `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`, `smp+pin`,
 //! `mixed` (two hosts that are pretended) or, where there is a device, `verbs`.
 
-#[path = "../../hydrant/tests/support/left_behind.rs"]
-mod left_behind;
-#[path = "../../hydrant/tests/support/running.rs"]
-mod running;
 #[path = "../../hydrant/tests/support/situations.rs"]
 mod situations;
-#[path = "../../hydrant/tests/support/mod.rs"]
-mod support;
 
 use std::{
     env, fs,
@@ -21,8 +15,11 @@ use std::{
 };
 
 use hydrant::Strategy;
-use left_behind::Trace;
-use running::{Running, fields};
+use hydrant_testing::{
+    left_behind::Trace,
+    roles,
+    running::{self, Running, fields},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use situations::Situation;
 
@@ -36,8 +33,8 @@ const STARTS: u64 = 4;
 const GRACE: &str = "40";
 
 fn main() -> ExitCode {
-    let test = support::test("kill_loop_once".to_owned(), kill_one).with_ignored_flag(true);
-    support::main(|_, arguments| situations::rank(arguments), vec![test])
+    let test = roles::test("kill_loop_once", kill_one).with_ignored_flag(true);
+    roles::main(|_, arguments| Some(situations::rank(arguments)), vec![test])
 }
 
 /// Who is killed, when and where.
@@ -101,7 +98,7 @@ impl Case {
             command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
         }
         let (situation, victim) = (self.situation.name(), self.victim.to_string());
-        command.args(support::role(&["lost", &situation, &victim, token]));
+        command.args(roles::role(&["lost", &situation, &victim, token]));
         command
     }
 }

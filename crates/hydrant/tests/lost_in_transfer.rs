@@ -6,39 +6,24 @@
 
 #[path = "support/killed.rs"]
 mod killed;
-#[path = "support/launcher.rs"]
-mod launcher;
-#[path = "support/running.rs"]
-mod running;
-mod support;
 
 use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant::{Error, GlobalPtr, Job, Rank, Result, Symmetric};
-use running::{Running, say};
+use hydrant_testing::{
+    launcher, roles,
+    running::{self, Running, say},
+};
 use rustix::process;
 
 const RANKS: u32 = 4;
-const STRATEGIES: [&str; 4] = ["bounce", "firehose", "rendezvous-unpin", "on-demand"];
 /// Elements of what each rank has for the others, symmetric or exposed.
 const ELEMENTS: usize = 1 << 18;
 /// Operations of a thread with the survivors after it heard of the loss.
 const AFTERWARDS: usize = 20;
 
 fn main() -> ExitCode {
-    let rounds = std::env::var("HYDRANT_TEST_ROUNDS").map_or(2, |rounds| {
-        rounds.parse().expect("HYDRANT_TEST_ROUNDS is a number")
-    });
-    let tests = STRATEGIES.map(|strategy| {
-        support::test(format!("under_{}", strategy.replace('-', "_")), move || {
-            (0..rounds).for_each(|round| kill_one(strategy, round));
-        })
-    });
-    let role = |role: &str, arguments: &[String]| match role {
-        "launch" => launcher::launch(arguments),
-        _ => rank(),
-    };
-    support::main(role, tests.into())
+    roles::main(|_, _| Some(rank()), killed::under_every_strategy(kill_one))
 }
 
 fn kill_one(strategy: &str, round: u32) {

@@ -3,20 +3,17 @@
 
 #[path = "support/killed.rs"]
 mod killed;
-#[path = "support/launcher.rs"]
-mod launcher;
-#[path = "support/left_behind.rs"]
-mod left_behind;
-#[path = "support/running.rs"]
-mod running;
 #[path = "support/situations.rs"]
 mod situations;
-mod support;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use left_behind::Trace;
-use running::Running;
+use hydrant_testing::{
+    launcher,
+    left_behind::Trace,
+    roles,
+    running::{self, Running},
+};
 use rustix::process::{Signal, kill_process};
 
 /// Ranks of the jobs; the middle one is killed.
@@ -25,18 +22,17 @@ const VICTIM: u32 = 2;
 
 fn main() -> ExitCode {
     let tests = situations::ALL.map(|situation| {
-        support::test(
+        roles::test(
             format!("killed_while_{}", snake(&situation.name())),
             move || {
                 kill_one(&situation.name());
             },
         )
     });
-    let role = |role: &str, arguments: &[String]| match role {
-        "launch" => launcher::launch(arguments),
-        _ => situations::rank(arguments),
-    };
-    support::main(role, tests.into())
+    roles::main(
+        |_, arguments| Some(situations::rank(arguments)),
+        tests.into(),
+    )
 }
 
 fn snake(name: &str) -> String {

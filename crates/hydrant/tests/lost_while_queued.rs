@@ -7,11 +7,6 @@
 
 #[path = "support/killed.rs"]
 mod killed;
-#[path = "support/launcher.rs"]
-mod launcher;
-#[path = "support/running.rs"]
-mod running;
-mod support;
 
 use std::{
     process::ExitCode,
@@ -21,11 +16,13 @@ use std::{
 };
 
 use hydrant::{Error, Job, Rank, Result, Symmetric};
-use running::{Running, say};
+use hydrant_testing::{
+    launcher, roles,
+    running::{self, Running, say},
+};
 use rustix::process::{Signal, kill_process};
 
 const RANKS: u32 = 4;
-const STRATEGIES: [&str; 4] = ["bounce", "firehose", "rendezvous-unpin", "on-demand"];
 /// Threads of a rank that access the victim, and those that access all others.
 const STREAMS: usize = 6;
 const EXCHANGES: usize = 2;
@@ -39,19 +36,10 @@ const LEN: usize = 600;
 const AFTERWARDS: usize = 20;
 
 fn main() -> ExitCode {
-    let rounds = std::env::var("HYDRANT_TEST_ROUNDS").map_or(2, |rounds| {
-        rounds.parse().expect("HYDRANT_TEST_ROUNDS is a number")
-    });
-    let tests = STRATEGIES.map(|strategy| {
-        support::test(format!("under_{}", strategy.replace('-', "_")), move || {
-            (0..rounds).for_each(|round| kill_one(strategy, round));
-        })
-    });
-    let role = |role: &str, arguments: &[String]| match role {
-        "launch" => launcher::launch(arguments),
-        _ => rank(Rank(arguments[0].parse().expect("the victim"))),
-    };
-    support::main(role, tests.into())
+    roles::main(
+        |_, arguments| Some(rank(Rank(arguments[0].parse().expect("the victim")))),
+        killed::under_every_strategy(kill_one),
+    )
 }
 
 fn kill_one(strategy: &str, round: u32) {
@@ -68,7 +56,10 @@ fn kill_one(strategy: &str, round: u32) {
     let wait = |most: u32| thread::sleep(Duration::from_micros((round * 7919 % most).into()));
     wait(20_000);
     kill_process(pid, Signal::STOP).expect("the victim is stopped");
-    // Until nothing more finds room at it, or a little less.
+    // Until messages wait, and a little longer, or perhaps not yet.
+    if round % 2 == 1 {
+        job.expect("stalled", 1);
+    }
     wait(60_000);
     let begun = running::now();
     kill_process(pid, Signal::KILL).expect("the victim is killed");
@@ -102,6 +93,7 @@ fn rank(victim: Rank) -> ExitCode {
                     end
                 }));
             }
+            threads.spawn(|| say_when_stalled(job, is_lost));
             for number in 0..EXCHANGES {
                 all.push(threads.spawn(move || exchange(job, memory, victim, number, is_lost)));
             }
@@ -119,6 +111,16 @@ fn rank(victim: Rank) -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(()) => ExitCode::FAILURE,
+    }
+}
+
+/// Says so when messages of the engine have found no room for the first time.
+fn say_when_stalled(job: &Job, is_lost: &AtomicBool) {
+    while !is_lost.load(SeqCst) {
+        if job.counters().registration_stalls > 0 {
+            return say(&format!("stalled {}", job.rank()));
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -2,10 +2,6 @@
 //! more memory than there is, or whose program fails: a sentence and a status, never a crash
 //! or a job of one by accident.
 
-#[path = "support/launcher.rs"]
-mod launcher;
-mod support;
-
 use std::{
     env, fs,
     io::Write,
@@ -14,6 +10,7 @@ use std::{
 };
 
 use hydrant::{Error, Job, Rank};
+use hydrant_testing::{launcher, roles};
 
 fn main() -> ExitCode {
     let tests: Vec<(&str, fn())> = vec![
@@ -30,13 +27,12 @@ fn main() -> ExitCode {
     ];
     let tests = tests
         .into_iter()
-        .map(|(name, body)| support::test(name.to_owned(), body));
-    support::main(role, tests.collect())
+        .map(|(name, body)| roles::test(name, body));
+    roles::main(role, tests.collect())
 }
 
-fn role(role: &str, arguments: &[String]) -> ExitCode {
+fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
     let end = match role {
-        "launch" => return launcher::launch(arguments),
         "greet" => hydrant::run(|job| {
             println!("rank {} of {}", job.rank(), job.size());
             job.barrier()
@@ -47,16 +43,16 @@ fn role(role: &str, arguments: &[String]) -> ExitCode {
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
         "fail" => hydrant::run(|job| fail(job, &arguments[0])),
-        _ => panic!("no role {role}"),
+        _ => return None,
     };
-    match end {
+    Some(match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // In one piece, for the others say the same at the same time.
             let _ = std::io::stderr().write_all(format!("{error}\n").as_bytes());
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 /// Rank 1 fails as told; the others wait for it.
@@ -77,7 +73,7 @@ type Variables = &'static [(&'static str, &'static str)];
 
 /// Runs a role with these variables and none of a launcher's.
 fn run(role: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut words = support::role(role).into_iter();
+    let mut words = roles::role(role).into_iter();
     let mut command = Command::new(words.next().expect("the program"));
     command.args(words);
     output(&mut command, variables)
@@ -131,7 +127,10 @@ fn unknown_settings() {
 }
 
 fn unused_settings() {
-    let pretended = [("HYDRANT_PRETEND_HOSTS", "2"), ("HYDRANT_INTER_NODE", "smp+pin")];
+    let pretended = [
+        ("HYDRANT_PRETEND_HOSTS", "2"),
+        ("HYDRANT_INTER_NODE", "smp+pin"),
+    ];
     let timeout = [("HYDRANT_PEER_TIMEOUT", "1")];
     let start = |variables: &[_]| output(&mut launcher::command(2, &["greet"]), variables);
     let warned = start(&[&pretended[..], &timeout].concat());
@@ -219,7 +218,7 @@ fn run_under(words: &[&str], binary: &str, role: &str, variables: &[(&str, &str)
 }
 
 fn limits() {
-    let binary = support::role(&[])[0].clone();
+    let binary = roles::role(&[])[0].clone();
     let output = run_under(&["prlimit", "--as=300000000"], &binary, "greet", &[]);
     let limit = "the address space of this process is limited to 300000000 bytes";
     assert_says(&output, 1, &["mapping", limit, "ulimit -v"]);
@@ -255,7 +254,7 @@ fn control_group() {
         return;
     }
     let enter = format!("echo $$ >{group}/cgroup.procs; exec \"$@\"");
-    let binary = support::role(&[])[0].clone();
+    let binary = roles::role(&[])[0].clone();
     let variables = [("HYDRANT_HEAP", "1G"), ("HYDRANT_CONDUIT", "smp")];
     let words = ["sh", "-c", &enter, "sh"];
     let output = run_under(&words, &binary, "take", &variables);

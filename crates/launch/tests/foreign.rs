@@ -4,7 +4,11 @@ mod support;
 
 use std::process::{Command, ExitCode};
 
-use support::{check_exchange, missing, need, role, run, test};
+use hydrant_testing::{
+    roles::{self, role, test},
+    running::run,
+};
+use support::{check_exchange, missing, need};
 
 fn main() -> ExitCode {
     let tests = vec![
@@ -25,7 +29,7 @@ fn main() -> ExitCode {
         test("a_pmix_launcher_that_is_gone_is_an_error", dead_pmix),
         test("pmix_layouts_are_those_of_the_headers", pmix_layout),
     ];
-    support::main(|_, _| None, tests)
+    roles::main(support::roles, tests)
 }
 
 /// This binary in a role, as a command with no launcher's variables but those given.

@@ -1,12 +1,16 @@
 //! The conformance suite on two conduits at once. The ranks are threads of this process that
 //! pretend to be on several hosts.
 
-use std::{process::ExitCode, sync::Arc, thread};
+use std::{process::ExitCode, sync::Arc};
 
-use hydrant_conduit::{Conduit, Message, Rank, Sent, conformance::Fixture};
+use hydrant_conduit::{
+    Conduit, Rank,
+    conformance::{self, Fixture},
+};
 use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
 use hydrant_smp::{Options, attach};
+use hydrant_testing::ranks;
 
 /// Which host a rank pretends to be on.
 type Host = fn(u32) -> u32;
@@ -36,15 +40,8 @@ impl Hosts {
 
 impl Fixture for Hosts {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
-        thread::scope(|scope| {
-            let ranks: Vec<_> = hydrant_launch::local(ranks)
-                .into_iter()
-                .map(|bootstrap| scope.spawn(move || self.join(bootstrap)))
-                .collect();
-            (ranks.into_iter())
-                .map(|rank| Arc::new(rank.join().expect("a rank that joins")) as _)
-                .collect()
-        })
+        let joined = ranks::joined(ranks, |bootstrap| self.join(bootstrap));
+        joined.into_iter().map(|rank| Arc::new(rank) as _).collect()
     }
 
     fn arrives_at_once(&self) -> bool {
@@ -60,18 +57,8 @@ impl Fixture for Hosts {
         if self.device { 10 } else { 1 }
     }
 
-    /// Kinds from [`Message::KINDS`] on are the conduit's own, with arguments of their own.
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
-        let kinds = Message::KINDS..16;
-        kinds.into_iter().all(|kind| {
-            let message = Message {
-                kind,
-                tag: 7,
-                args: &[1, 2],
-                payload: &[3],
-            };
-            from.send(to, &message).expect("within the limits") == Sent::Yes
-        })
+        conformance::send_unknown_kinds(from, to)
     }
 }
 
@@ -141,5 +128,5 @@ fn main() -> ExitCode {
         fixtures.push(("verbs_pairs", by_device(|rank| rank / 2)));
         fixtures.push(("verbs_even_and_odd", by_device(|rank| rank % 2)));
     }
-    hydrant_conduit::conformance::main(fixtures)
+    conformance::main(fixtures)
 }

@@ -1,26 +1,20 @@
 //! The conformance suite on pinned memory: as it comes, and with little of everything.
 
-use std::{process::ExitCode, sync::Arc, thread};
+use std::{process::ExitCode, sync::Arc};
 
 use hydrant_conduit::{Conduit, conformance::Fixture};
 use hydrant_pin::attach;
 use hydrant_smp::Options;
+use hydrant_testing::ranks;
 
 struct Pinned(Options);
 
 impl Fixture for Pinned {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
-        thread::scope(|scope| {
-            let ranks: Vec<_> = hydrant_launch::local(ranks)
-                .into_iter()
-                .map(|mut bootstrap| {
-                    scope.spawn(move || attach(&mut bootstrap, &self.0).expect("ranks of one host"))
-                })
-                .collect();
-            (ranks.into_iter())
-                .map(|rank| Arc::new(rank.join().expect("a rank that joins")) as _)
-                .collect()
-        })
+        let joined = ranks::joined(ranks, |mut bootstrap| {
+            attach(&mut bootstrap, &self.0).expect("ranks of one host")
+        });
+        joined.into_iter().map(|rank| Arc::new(rank) as _).collect()
     }
 
     fn arrives_at_once(&self) -> bool {

@@ -4,28 +4,24 @@
 
 #![allow(unsafe_code)] // maps and registers memory, and forks
 
-#[path = "../../smp/tests/family/mod.rs"]
-mod family;
 mod pinned;
 
 use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant_conduit::{Conduit, Membership, Rank};
 use hydrant_smp::Options;
-use libtest_mimic::{Arguments, Trial};
-
-use family::{
-    Child, Family,
+use hydrant_testing::{
+    HANG,
+    family::{Child, Family, orderly},
+    roles::test,
     strangers::{self, Strangers},
 };
-
-/// Whatever takes longer hangs.
-const GUARD: Duration = Duration::from_secs(30);
+use libtest_mimic::Arguments;
 
 fn options() -> Options {
     Options {
         segment: 1 << 20,
-        timeout: GUARD,
+        timeout: HANG,
         ..Options::default()
     }
 }
@@ -57,77 +53,63 @@ fn main() -> ExitCode {
         conduit.leave(true);
         return ExitCode::SUCCESS;
     }
-    let trials = vec![
-        Trial::test("the_kernel_counts_what_is_registered", || {
-            pinned::memory::counted();
-            Ok(())
-        }),
-        Trial::test("a_key_names_pages_and_not_addresses", || {
-            pinned::memory::remapped();
-            Ok(())
-        }),
-        Trial::test("memory_of_other_processes", || orderly("copy", 3)),
-        Trial::test("strangers_keep_nobody_from_memory", || {
-            orderly("copy_besieged", 3)
-        }),
-        Trial::test("a_fork_leaves_the_pages_to_the_parent", || {
-            orderly("copy_fork", 2)
-        }),
-        Trial::test("the_limit_of_locked_memory_is_named", || {
-            orderly("memlock", 1)
-        }),
-        Trial::test("the_limit_of_descriptors_is_named", || {
-            orderly("copy_descriptors", 2)
-        }),
-        Trial::test("a_peer_takes_few_descriptors", || {
-            orderly("copy_few_descriptors", 3)
-        }),
-        Trial::test("a_system_without_io_uring_is_named", || {
-            orderly("forbidden", 1)
-        }),
-        Trial::test(
-            "a_target_killed_in_mid_flight_ends_what_waits_for_it",
-            || (0..10).try_for_each(|_| victim("target")),
+    let tests = vec![
+        test(
+            "the_kernel_counts_what_is_registered",
+            pinned::memory::counted,
         ),
-        Trial::test("an_asker_killed_in_mid_flight_leaves_nothing", || {
-            (0..10).try_for_each(|_| victim("asker"))
+        test(
+            "a_key_names_pages_and_not_addresses",
+            pinned::memory::remapped,
+        ),
+        test("memory_of_other_processes", || orderly("copy", 3)),
+        test("strangers_keep_nobody_from_memory", || {
+            orderly("copy_besieged", 3);
+        }),
+        test("a_fork_leaves_the_pages_to_the_parent", || {
+            orderly("copy_fork", 2);
+        }),
+        test("the_limit_of_locked_memory_is_named", || {
+            orderly("memlock", 1);
+        }),
+        test("the_limit_of_descriptors_is_named", || {
+            orderly("copy_descriptors", 2);
+        }),
+        test("a_peer_takes_few_descriptors", || {
+            orderly("copy_few_descriptors", 3);
+        }),
+        test("a_system_without_io_uring_is_named", || {
+            orderly("forbidden", 1);
+        }),
+        test(
+            "a_target_killed_in_mid_flight_ends_what_waits_for_it",
+            || {
+                (0..10).for_each(|_| victim("target"));
+            },
+        ),
+        test("an_asker_killed_in_mid_flight_leaves_nothing", || {
+            (0..10).for_each(|_| victim("asker"));
         }),
     ];
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// A job that ends well, and leaves nothing.
-fn orderly(role: &str, ranks: usize) -> Result<(), libtest_mimic::Failed> {
-    let mut family = Family::start(role, ranks);
-    family.serve(ranks, GUARD);
-    for rank in 0..ranks {
-        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
-    }
-    if ranks > 1 {
-        family.nothing_left();
-    }
-    Ok(())
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
 /// A job of three whose last rank is killed when the others have said that they are at it.
-fn victim(role: &str) -> Result<(), libtest_mimic::Failed> {
+fn victim(role: &str) {
     let mut family = Family::start(role, 3);
-    family.serve(3, GUARD);
-    family.expect_line(0, "waiting", GUARD);
-    family.expect_line(1, "waiting", GUARD);
+    family.serve();
+    family.expect_line(0, "waiting");
+    family.expect_line(1, "waiting");
     // In the middle of one thing or another.
     thread::sleep(Duration::from_micros(u64::from(std::process::id() % 1000)));
     family.kill(2);
-    family.expect_line(0, "survived", GUARD);
-    family.expect_line(1, "survived", GUARD);
+    family.expect_line(0, "survived");
+    family.expect_line(1, "survived");
     family.tell(0, "go");
     family.tell(1, "go");
-    for rank in 0..2 {
-        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
-    }
-    family.wait(2, GUARD);
+    family.end_well(0..2);
+    family.wait(2);
     family.nothing_left();
-    Ok(())
 }

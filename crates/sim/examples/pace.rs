@@ -5,9 +5,9 @@ mod support;
 
 use std::time::Instant;
 
-use hydrant_conduit::{Clock, Permission, Rank, Window};
+use hydrant_conduit::{Clock, Permission, Rank, Window, conformance::Log};
 use hydrant_sim::Faults;
-use support::{Log, each, world};
+use support::{each, world};
 
 fn main() {
     const PUTS: u32 = 50_000;
@@ -20,7 +20,7 @@ fn main() {
                 let places = me.publish(&window, Permission::ReadWrite, 0);
                 let right = Rank((me.rank().0 + 1) % ranks);
                 let mine = places[me.rank().index()].key;
-                let log = &mut Log::default();
+                let log = &mut Log::new();
                 let since = me.conduit.now();
                 for _ in 0..PUTS {
                     let to = places[right.index()];

@@ -4,9 +4,12 @@ mod support;
 
 use std::time::Duration;
 
-use hydrant_conduit::{Clock, Conduit, Message, Permission, Rank, Segments, Sent, Sleep, Sleeper};
+use hydrant_conduit::{
+    Clock, Conduit, Message, Permission, Rank, Segments, Sent, Sleep, Sleeper,
+    conformance::{Got, Log},
+};
 use hydrant_sim::{Faults, Statistics};
-use support::{Log, each, world};
+use support::{each, world};
 
 const RANKS: u32 = 8;
 
@@ -28,10 +31,7 @@ fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
         let window = segment.part(0, 64 << 10).unwrap();
         let places = me.publish(&window, Permission::ReadWrite, 0);
         let own = places[me.rank().index()].key;
-        let log = &mut Log {
-            echo: true,
-            ..Log::default()
-        };
+        let log = &mut Log::echoing();
         let mut word = u64::from(me.rank().0) + 1;
         let mut sent = 0;
         let mut tickets = Vec::new();
@@ -70,8 +70,8 @@ fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
             me.nap(Duration::from_micros(3));
         }
         let mut hash = 0;
-        for (rank, args) in log.requests.iter().chain(&log.replies) {
-            hash = mix(hash ^ args[0] ^ u64::from(rank.0));
+        for got in log.requests.iter().chain(&log.replies) {
+            hash = mix(hash ^ got.args[0] ^ u64::from(got.from.0));
         }
         // Until all requests of all are answered.
         let until = me.conduit.now() + Duration::from_millis(50);
@@ -117,14 +117,14 @@ fn no_message_arrives_before_it_was_sent() {
         let world = world(profile, 4, 3, lossy());
         let least = world.profile().link().latency.as_duration();
         each(&world, |me| {
-            let log = &mut Log::default();
+            let log = &mut Log::new();
             for n in 0..200_u64 {
                 let peer = Rank((me.rank().0 + 1 + n as u32 % 3) % 4);
                 let now = me.conduit.now().as_nanos() as u64;
                 me.send(log, peer, &[now], &[]);
                 me.conduit.poll(log);
                 let arrived = me.conduit.now().as_nanos() as u64;
-                for (from, args) in log.requests.drain(..) {
+                for Got { from, args, .. } in log.requests.drain(..) {
                     let earliest = args[0] + least.as_nanos() as u64;
                     assert!(arrived >= earliest, "{from}: {arrived} before {earliest}");
                 }

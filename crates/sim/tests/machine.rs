@@ -16,10 +16,10 @@ use std::{
 
 use hydrant_conduit::{
     Access, Clock, Conduit, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
-    Remote, Sent, Sleep, Sleeper, Standing, Window,
+    Remote, Sent, Sleep, Sleeper, Standing, Window, conformance::Log,
 };
 use hydrant_sim::{Died, Faults, Profile};
-use support::{Log, Member, each, register, world};
+use support::{Member, each, register, world};
 
 fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
@@ -38,7 +38,7 @@ fn writing(profile: &str, len: usize) -> Duration {
     each(&world, |me| {
         let window = Window::private(len);
         let places = me.publish(&window, Permission::ReadWrite, 0);
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         let since = me.conduit.now();
         if me.rank() == Rank(0) {
             me.put(log, Rank(1), places[1], &window, len, places[0].key)
@@ -101,10 +101,7 @@ fn long_writes_reach_the_bandwidth_of_the_slowest_stage() {
 fn requests_and_replies_take_what_the_paper_says() {
     let world = world("myrinet-gm", 2, 1, Faults::default());
     let times = each(&world, |me| {
-        let log = &mut Log {
-            echo: true,
-            ..Log::default()
-        };
+        let log = &mut Log::echoing();
         me.meet();
         // The first brings the ranks' clocks together, which meet in real time.
         let mut took = Duration::ZERO;
@@ -130,7 +127,7 @@ fn two_senders_share_the_link_of_one_receiver() {
     let times = each(&world, |me| {
         let window = Window::private(1 << 20);
         let places = me.publish(&window, Permission::ReadWrite, 0);
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         let own = places[me.rank().index()].key;
         let mut times = Vec::new();
         for alone in [true, false] {
@@ -206,7 +203,7 @@ fn keys_are_checked_when_the_data_arrives() {
         let places = me.publish(&window, Permission::ReadWrite, 0);
         let closed = me.publish(&read_only, Permission::Read, 1);
         let own = places[me.rank().index()].key;
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         if me.rank() == Rank(0) {
             window.fill(0, 4096, 9).unwrap();
             me.nap_until(Duration::from_secs(1));
@@ -263,7 +260,7 @@ fn memory_that_went_away_is_an_error_and_no_crash() {
     each(&world, |me| {
         let window = Window::private(64);
         let places = me.publish(&window, Permission::ReadWrite, 0);
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         let nowhere = Remote {
             key: Key::ANY,
             offset: 4096,
@@ -294,7 +291,7 @@ fn paging_costs_a_fault_for_each_new_page() {
     let addr = windows[1].addr() as u64;
     each(&world, |me| {
         me.meet();
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         if me.rank() == Rank(0) {
             let mut put = |offset| {
                 let since = me.conduit.now();
@@ -320,10 +317,7 @@ fn computing_takes_time_and_messages_wait_or_interrupt() {
     for (profile, interrupted) in [("myrinet-gm", false), ("clan-via", true)] {
         let world = world(profile, 2, 1, Faults::default());
         let times = each(&world, |me| {
-            let log = &mut Log {
-                echo: true,
-                ..Log::default()
-            };
+            let log = &mut Log::echoing();
             me.meet();
             let since = me.conduit.now();
             if me.rank() == Rank(0) {
@@ -363,7 +357,7 @@ fn what_is_lost_is_sent_again_in_order() {
     let world = world("myrinet-gm", 3, 7, faults);
     each(&world, |me| {
         const MANY: u64 = 500;
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         let right = Rank((me.rank().0 + 1) % 3);
         let payload = vec![1; 4096];
         for n in 0..MANY {
@@ -373,7 +367,7 @@ fn what_is_lost_is_sent_again_in_order() {
             me.conduit.wait(Sleeper::Application, None, &mut || false);
             me.conduit.poll(log);
         }
-        let numbers: Vec<u64> = log.requests.iter().map(|(_, args)| args[0]).collect();
+        let numbers: Vec<u64> = log.requests.iter().map(|got| got.args[0]).collect();
         assert_eq!(numbers, (0..MANY).collect::<Vec<_>>());
         assert!(me.conduit.statistics().lost_packets > 50);
         me.meet();
@@ -424,10 +418,7 @@ fn a_busy_rank_answers_when_it_is_done() {
     };
     let world = world("ideal", 2, 1, faults);
     let times = each(&world, |me| {
-        let log = &mut Log {
-            echo: true,
-            ..Log::default()
-        };
+        let log = &mut Log::echoing();
         me.meet();
         if me.rank() == Rank(0) {
             me.nap(Duration::from_millis(2));
@@ -571,7 +562,7 @@ fn what_a_rank_began_before_it_left_ends() {
             panic!("{read:?}");
         };
         me.conduit.leave(true);
-        let log = &mut Log::default();
+        let log = &mut Log::new();
         // However they end.
         let _ = me.finish(log, write);
         let error = me.finish(log, read).unwrap_err();

@@ -1,8 +1,6 @@
 //! What only processes of their own can show: the death of a peer, copies between address
 //! spaces, and that nothing is left behind. The test starts itself again for every rank.
 
-mod family;
-
 use std::{
     process::ExitCode,
     thread,
@@ -10,20 +8,17 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
-    Remote, ReplyPort, Sent, Sink, Sleeper, Standing, Ticket, Window,
-};
-use hydrant_smp::{Foreign, Options, attach};
-use libtest_mimic::{Arguments, Trial};
-
-use family::{
-    Child, Family, Hooked,
-    strangers::{self, Strangers},
+    Access, Conduit, Error, Key, Local, Membership, Message, Permission, Rank, Remote, Sent,
+    Sleeper, Standing, Window, conformance::Log,
 };
 use hydrant_launch::Bootstrap;
-
-/// Whatever takes longer hangs.
-const GUARD: Duration = Duration::from_secs(30);
+use hydrant_smp::{Foreign, Options, attach};
+use hydrant_testing::{
+    HANG,
+    family::{Child, Family, Hooked, orderly},
+    roles::{self, test},
+    strangers::{self, Strangers},
+};
 
 /// Longer than any test: what waits for it to pass hangs.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -45,7 +40,7 @@ fn main() -> ExitCode {
         let options = Options {
             segment: 16 << 20,
             foreign,
-            timeout: GUARD,
+            timeout: HANG,
             ..Options::default()
         };
         let conduit = attach(&mut child, &options).expect("ranks of one host");
@@ -57,47 +52,40 @@ fn main() -> ExitCode {
         conduit.leave(true);
         return ExitCode::SUCCESS;
     }
-    let trials = vec![
-        Trial::test("a_killed_peer_is_seen_by_all", || victim("killed")),
-        Trial::test("a_peer_that_just_exits_is_seen_by_all", || victim("exits")),
-        Trial::test("a_peer_killed_while_it_writes_holds_up_nobody", || {
-            (0..10).try_for_each(|_| victim("hammer"))
+    let tests = vec![
+        test("a_killed_peer_is_seen_by_all", || victim("killed")),
+        test("a_peer_that_just_exits_is_seen_by_all", || victim("exits")),
+        test("a_peer_killed_while_it_writes_holds_up_nobody", || {
+            (0..10).for_each(|_| victim("hammer"));
         }),
-        Trial::test("a_rank_that_dies_before_it_joins_is_named_at_once", || {
-            early("rank_1_dies", 1)
+        test("a_rank_that_dies_before_it_joins_is_named_at_once", || {
+            early("rank_1_dies", 1);
         }),
-        Trial::test(
+        test(
             "a_rank_0_that_dies_before_others_join_is_named_at_once",
-            || early("rank_0_dies", 0),
+            || {
+                early("rank_0_dies", 0);
+            },
         ),
-        Trial::test("strangers_keep_nobody_from_joining", || orderly("besieged")),
-        Trial::test("memory_of_other_processes_by_the_kernel", || {
-            orderly("copy")
+        test("strangers_keep_nobody_from_joining", || {
+            orderly("besieged", 3)
         }),
-        Trial::test("memory_of_other_processes_by_messages", || {
-            orderly("copy_by_messages")
+        test("memory_of_other_processes_by_the_kernel", || {
+            orderly("copy", 3)
+        }),
+        test("memory_of_other_processes_by_messages", || {
+            orderly("copy_by_messages", 3);
         }),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-/// A job of three that all end well, and leave nothing.
-fn orderly(role: &str) -> Result<(), libtest_mimic::Failed> {
-    let mut family = Family::start(role, 3);
-    family.serve(3, GUARD);
-    for rank in 0..3 {
-        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
-    }
-    family.nothing_left();
-    Ok(())
+    roles::main(|_, _| None, tests)
 }
 
 /// A job of three whose last rank dies when the others have said that they wait for it.
-fn victim(role: &str) -> Result<(), libtest_mimic::Failed> {
+fn victim(role: &str) {
     let mut family = Family::start(role, 3);
-    family.serve(3, GUARD);
-    family.expect_line(0, "waiting", GUARD);
-    family.expect_line(1, "waiting", GUARD);
+    family.serve();
+    family.expect_line(0, "waiting");
+    family.expect_line(1, "waiting");
     if role == "exits" {
         family.tell(2, "go");
     } else {
@@ -105,22 +93,18 @@ fn victim(role: &str) -> Result<(), libtest_mimic::Failed> {
         thread::sleep(Duration::from_micros(u64::from(std::process::id() % 1000)));
         family.kill(2);
     }
-    for rank in 0..2 {
-        assert!(family.wait(rank, GUARD).success(), "rank {rank} of {role}");
-    }
-    family.wait(2, GUARD);
+    family.end_well(0..2);
+    family.wait(2);
     family.nothing_left();
-    Ok(())
 }
 
 /// A job of two whose rank `victim` ends where nobody but the other can see it.
-fn early(role: &str, victim: usize) -> Result<(), libtest_mimic::Failed> {
+fn early(role: &str, victim: usize) {
     let mut family = Family::start(role, 2);
-    family.serve(2, GUARD);
-    assert!(family.wait(1 - victim, GUARD).success(), "{role}");
-    family.wait(victim, GUARD);
+    family.serve();
+    family.end_well([1 - victim]);
+    family.wait(victim);
     family.nothing_left();
-    Ok(())
 }
 
 /// Ends between the fence after which ranks join and joining, or sees the other do so.
@@ -176,78 +160,9 @@ fn besieged(child: &mut Child) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A sink that keeps what it needs of what comes.
-#[derive(Default)]
-struct Log {
-    replies: u64,
-    ended: Vec<(Ticket, Result<(), Error>)>,
-}
-
-impl Sink for Log {
-    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
-        let Delivery {
-            kind,
-            tag,
-            args,
-            payload,
-            ..
-        } = delivery;
-        port.reply(&Message {
-            kind,
-            tag,
-            args,
-            payload,
-        })
-        .expect("within the limits");
-    }
-    fn reply(&mut self, delivery: Delivery<'_>) {
-        assert_eq!(delivery.payload, delivery.args[0].to_le_bytes());
-        self.replies += 1;
-    }
-    fn local(&mut self, _: Ticket) {}
-    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
-        self.ended.push((ticket, result));
-    }
-    fn malformed(&mut self, error: Error) {
-        panic!("{error}");
-    }
-}
-
-impl Log {
-    fn until(&mut self, conduit: &dyn Conduit, mut done: impl FnMut(&Self) -> bool) {
-        let since = Instant::now();
-        while !done(self) {
-            assert!(since.elapsed() < GUARD, "rank {} hangs", conduit.rank());
-            if conduit.poll(self) == 0 {
-                conduit.wait(
-                    Sleeper::Application,
-                    Some(Duration::from_millis(1)),
-                    &mut || false,
-                );
-            }
-        }
-    }
-
-    /// How an operation ended.
-    fn end(&mut self, conduit: &dyn Conduit, posted: Result<Posted, Error>) -> Result<(), Error> {
-        let Posted::Pending(ticket) = posted? else {
-            return Ok(());
-        };
-        self.until(conduit, |log| {
-            log.ended.iter().any(|(ended, _)| *ended == ticket)
-        });
-        let at = self
-            .ended
-            .iter()
-            .position(|(ended, _)| *ended == ticket)
-            .expect("just seen");
-        self.ended.swap_remove(at).1
-    }
-}
-
 fn put(
     conduit: &dyn Conduit,
-    log: &mut Log,
+    log: &mut Log<'_>,
     peer: Rank,
     to: Remote,
     data: &[u8],
@@ -261,7 +176,7 @@ fn put(
 
 fn get(
     conduit: &dyn Conduit,
-    log: &mut Log,
+    log: &mut Log<'_>,
     peer: Rank,
     from: Remote,
     data: &mut [u8],
@@ -286,7 +201,7 @@ fn lend(conduit: &dyn Conduit, len: usize) -> (Window, Key) {
 /// Every rank writes to, reads from and calls the next one.
 fn copy(conduit: &dyn Conduit, child: &mut Child) {
     const LEN: usize = 100_003;
-    let log = &mut Log::default();
+    let log = &mut Log::echoing();
     let rank = conduit.rank();
     let (right, left) = (Rank((rank.0 + 1) % 3), Rank((rank.0 + 2) % 3));
     let (window, key) = lend(conduit, LEN);
@@ -352,7 +267,13 @@ fn copy(conduit: &dyn Conduit, child: &mut Child) {
             sent
         });
     }
-    log.until(conduit, |log| log.replies == 5000);
+    log.until(conduit, |log| log.replies.len() == 5000);
+    for (n, reply) in log.replies.iter().enumerate() {
+        assert_eq!(
+            (reply.from, &reply.payload[..]),
+            (right, &n.to_le_bytes()[..])
+        );
+    }
     child.meet(|| {
         conduit.poll(log);
     });
@@ -360,7 +281,7 @@ fn copy(conduit: &dyn Conduit, child: &mut Child) {
 
 /// Rank 2 dies; the others wait for it in every way there is.
 fn die(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::echoing();
     let (_window, key) = lend(conduit, 1 << 20);
     let places = child.exchange(&key.0.to_string());
     if conduit.rank() == Rank(2) {
@@ -375,12 +296,12 @@ fn die(conduit: &dyn Conduit, child: &mut Child) {
         for sleeper in [Sleeper::Service, Sleeper::Application] {
             scope.spawn(move || {
                 while conduit.standing(Rank(2)) == Standing::Present {
-                    conduit.wait(sleeper, Some(GUARD), &mut || conduit.changes() != before);
+                    conduit.wait(sleeper, Some(HANG), &mut || conduit.changes() != before);
                 }
             });
         }
     });
-    assert!(since.elapsed() < GUARD, "the death woke nobody");
+    assert!(since.elapsed() < HANG, "the death woke nobody");
     assert_eq!(conduit.standing(Rank(2)), Standing::Lost);
     // The death counts once, though both saw it; the other may have left by now.
     let changes = conduit.changes() - before;
@@ -406,7 +327,7 @@ fn die(conduit: &dyn Conduit, child: &mut Child) {
 
 /// Rank 2 is killed while it writes to the others, which take their memory back.
 fn hammer(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::echoing();
     let (window, key) = lend(conduit, 1 << 20);
     let places = child.exchange(&key.0.to_string());
     if conduit.rank() == Rank(2) {

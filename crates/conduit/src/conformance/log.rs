@@ -1,20 +1,32 @@
 //! A sink that writes down what it is handed.
 
-use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Ticket};
+use std::time::{Duration, Instant};
+
+use crate::{Conduit, Delivery, Error, Message, Posted, Rank, ReplyPort, Sink, Sleeper, Ticket};
+
+use super::team::GUARD;
+
+/// How long who waits sleeps at a time.
+const NAP: Duration = Duration::from_millis(1);
 
 /// A message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Got {
-    pub(super) from: Rank,
-    pub(super) kind: u8,
-    pub(super) tag: u16,
-    pub(super) args: Vec<u64>,
-    pub(super) payload: Vec<u8>,
+pub struct Got {
+    /// Who sent it.
+    pub from: Rank,
+    /// As in [`Message::kind`].
+    pub kind: u8,
+    /// As in [`Message::tag`].
+    pub tag: u16,
+    /// As in [`Message::args`].
+    pub args: Vec<u64>,
+    /// As in [`Message::payload`].
+    pub payload: Vec<u8>,
 }
 
 impl Got {
     /// What must arrive when `from` sends `message`.
-    pub(super) fn expected(from: Rank, message: &Message<'_>) -> Self {
+    pub fn expected(from: Rank, message: &Message<'_>) -> Self {
         Self {
             from,
             kind: message.kind,
@@ -38,25 +50,33 @@ impl From<&Delivery<'_>> for Got {
 }
 
 /// What a request's handler does beside being written down.
-pub(super) type Handler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
+type Handler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
 
 /// What a rank was handed, in order.
 #[derive(Default)]
-pub(super) struct Log<'a> {
-    pub(super) requests: Vec<Got>,
-    pub(super) replies: Vec<Got>,
-    pub(super) local: Vec<Ticket>,
-    pub(super) ended: Vec<(Ticket, Result<(), Error>)>,
-    pub(super) malformed: Vec<Error>,
+pub struct Log<'a> {
+    /// Requests that arrived.
+    pub requests: Vec<Got>,
+    /// Replies that arrived.
+    pub replies: Vec<Got>,
+    /// Writes that no longer needed their source.
+    pub local: Vec<Ticket>,
+    /// How operations ended, until somebody [takes](Self::take) that.
+    pub ended: Vec<(Ticket, Result<(), Error>)>,
+    /// Messages that broke a rule.
+    pub malformed: Vec<Error>,
+    /// What else a request's handler does.
     handler: Option<Handler<'a>>,
 }
 
 impl<'a> Log<'a> {
-    pub(super) fn new() -> Self {
+    /// A log whose handlers do not reply.
+    pub fn new() -> Self {
         Self::default()
     }
 
-    pub(super) fn handling(handler: impl FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a) -> Self {
+    /// A log whose handlers do that beside.
+    pub fn handling(handler: impl FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a) -> Self {
         Self {
             handler: Some(Box::new(handler)),
             ..Self::default()
@@ -64,7 +84,10 @@ impl<'a> Log<'a> {
     }
 
     /// A log whose handlers reply with the request itself.
-    pub(super) fn echoing() -> Self {
+    ///
+    /// # Panics
+    /// In a handler, if the conduit refuses the reply.
+    pub fn echoing() -> Self {
         Self::handling(|delivery, port| {
             let message = Message {
                 kind: delivery.kind,
@@ -77,13 +100,57 @@ impl<'a> Log<'a> {
     }
 
     /// How a pending operation ended, if it did.
-    pub(super) fn outcome(&self, ticket: Ticket) -> Option<Result<(), Error>> {
+    pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), Error>> {
         let (_, outcome) = self.ended.iter().find(|(ended, _)| *ended == ticket)?;
         Some(outcome.clone())
     }
 
+    /// As [`outcome`](Self::outcome), and forgets it.
+    pub fn take(&mut self, ticket: Ticket) -> Option<Result<(), Error>> {
+        let at = self.ended.iter().position(|(ended, _)| *ended == ticket)?;
+        Some(self.ended.swap_remove(at).1)
+    }
+
+    /// Waits, asleep most of the time, until `done`.
+    ///
+    /// # Panics
+    /// If that takes longer than anything here takes.
+    pub fn until(&mut self, conduit: &dyn Conduit, mut done: impl FnMut(&mut Self) -> bool) {
+        let since = Instant::now();
+        while !done(self) {
+            let hangs = since.elapsed() > GUARD;
+            assert!(!hangs, "rank {} hangs", conduit.rank());
+            if conduit.poll(self) == 0 {
+                conduit.wait(Sleeper::Application, Some(NAP), &mut || false);
+            }
+        }
+    }
+
+    /// Waits until an operation that was posted has ended: how it did.
+    ///
+    /// # Errors
+    /// That with which it was refused, or ended.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn end(
+        &mut self,
+        conduit: &dyn Conduit,
+        posted: Result<Posted, Error>,
+    ) -> Result<(), Error> {
+        let Posted::Pending(ticket) = posted? else {
+            return Ok(());
+        };
+        let mut outcome = None;
+        self.until(conduit, |log| {
+            outcome = log.take(ticket);
+            outcome.is_some()
+        });
+        outcome.unwrap_or(Ok(()))
+    }
+
     /// Requests that `from` sent.
-    pub(super) fn requests_of(&self, from: Rank) -> Vec<&Got> {
+    pub fn requests_of(&self, from: Rank) -> Vec<&Got> {
         self.requests
             .iter()
             .filter(|got| got.from == from)

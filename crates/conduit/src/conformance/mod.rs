@@ -35,11 +35,13 @@ mod team;
 mod threads;
 mod wake;
 
+pub use log::{Got, Log};
+
 use std::{process::ExitCode, sync::Arc};
 
 use libtest_mimic::{Arguments, Trial};
 
-use crate::{Caps, Conduit, Rank};
+use crate::{Caps, Conduit, Message, Rank, Sent};
 
 /// A conduit under test.
 pub trait Fixture: Send + Sync {
@@ -122,6 +124,23 @@ impl Check {
         self.applies = |caps| caps.any_address;
         self
     }
+}
+
+/// What a [fixture](Fixture::misbehave) of a conduit can do that has kinds of its own, from
+/// [`Message::KINDS`] on: sends one of each, with arguments that none of them has.
+///
+/// # Panics
+/// If the conduit refuses them.
+pub fn send_unknown_kinds(from: &dyn Conduit, to: Rank) -> bool {
+    (Message::KINDS..16).all(|kind| {
+        let message = Message {
+            kind,
+            tag: 7,
+            args: &[1, 2],
+            payload: &[3],
+        };
+        from.send(to, &message).expect("within the limits") == Sent::Yes
+    })
 }
 
 /// Every check there is.

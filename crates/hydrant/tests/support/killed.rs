@@ -6,9 +6,30 @@
 use std::thread;
 
 use hydrant::{Job, Rank, Result, Signal, Symmetric};
+use hydrant_testing::{
+    roles,
+    running::{Running, fields},
+};
+use libtest_mimic::Trial;
 use rustix::process::Pid;
 
-use crate::running::{Running, fields};
+/// Those that differ in what is under way when a rank is lost.
+const STRATEGIES: [&str; 4] = ["bounce", "firehose", "rendezvous-unpin", "on-demand"];
+
+/// Tests that kill a rank under each strategy, in so many rounds as `HYDRANT_TEST_ROUNDS` says.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn under_every_strategy(kill_one: fn(&str, u32)) -> Vec<Trial> {
+    let rounds = std::env::var("HYDRANT_TEST_ROUNDS").map_or(2, |rounds| {
+        rounds.parse().expect("HYDRANT_TEST_ROUNDS is a number")
+    });
+    let test = |strategy: &'static str| {
+        let name = format!("under_{}", strategy.replace('-', "_"));
+        roles::test(name, move || {
+            (0..rounds).for_each(|round| kill_one(strategy, round));
+        })
+    };
+    STRATEGIES.map(test).into()
+}
 
 /// Waits until all ranks of a job are there: their processes, by rank.
 pub(crate) fn ready(job: &mut Running, ranks: u32) -> Vec<Pid> {

@@ -10,8 +10,7 @@ use std::{
 };
 
 use hydrant::{Error, Foreign, GlobalPtr, Handler, Job, Rank, Result, Signal, Symmetric};
-
-use crate::running::{now, say};
+use hydrant_testing::running::{now, say};
 
 /// What to do until the victim is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

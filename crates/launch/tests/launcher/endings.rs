@@ -5,8 +5,8 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::harness::{begin, ends_with, err, is_alive, launch_role, out, send, shell, until};
-use crate::support::run;
+use crate::harness::{begin, ends_with, err, is_alive, launch_role, out, send, shell};
+use hydrant_testing::running::{run, until};
 
 pub(crate) fn first_failure() {
     // Rank 2 fails; rank 0 fails once the launcher has taken notice of that.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::{begin, ends_with, err, launch, launch_role, send};
 use crate::hosts::Shell;
-use crate::support::run;
+use hydrant_testing::running::run;
 
 /// The address space of the launcher, in KiB: many times what it needs, and less than what a flood
 /// brings in a second.

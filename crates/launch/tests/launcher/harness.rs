@@ -3,10 +3,8 @@
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::support::{HANG, role, run};
+use hydrant_testing::{roles::role, running::run};
 
 pub(crate) fn launch(options: &[&str], program: &[&str]) -> Command {
     let command = role(&[&["launcher"], options, program].concat());
@@ -52,16 +50,6 @@ pub(crate) fn ends_with(command: &mut Command, status: i32, message: &str) -> Ou
         err(&output)
     );
     output
-}
-
-/// Waits, with a guard against hangs, for something to become true.
-#[track_caller]
-pub(crate) fn until(mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < HANG, "it did not happen");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Whether a process is there and not just a zombie.

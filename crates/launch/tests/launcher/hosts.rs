@@ -10,9 +10,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::harness::{begin, ends_with, err, is_alive, launch, out, send, until};
+use crate::harness::{begin, ends_with, err, is_alive, launch, out, send};
 use crate::serving;
-use crate::support::{check_exchange, role, run};
+use crate::support::check_exchange;
+use hydrant_testing::{
+    roles::role,
+    running::{run, until},
+};
 
 /// A remote shell that runs the command here. `gone` cannot be reached, `bare` has no hydrant,
 /// and `chatty` greets who logs in.

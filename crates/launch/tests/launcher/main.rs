@@ -16,7 +16,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::test;
+use hydrant_testing::roles::{self as kit, test};
 
 fn main() -> ExitCode {
     let tests = vec![
@@ -119,5 +119,5 @@ fn main() -> ExitCode {
             floods::prints,
         ),
     ];
-    support::main(roles::roles, tests)
+    kit::main(roles::roles, tests)
 }

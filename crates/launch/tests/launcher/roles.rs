@@ -11,7 +11,8 @@ use std::time::Duration;
 use hydrant_launch::launcher::{self, Bind, Prefix, Spec};
 use hydrant_launch::{Error, Kind, join};
 
-use crate::support::{HANG, finish, role};
+use crate::support::{self, finish};
+use hydrant_testing::{HANG, roles::role};
 
 /// The roles of this binary beside the shared ones.
 pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
@@ -23,7 +24,7 @@ pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "say" => say(arguments),
         "flood" => flood(arguments),
         "lying-agent" => lying_agent(arguments),
-        _ => return None,
+        _ => return support::roles(role, arguments),
     })
 }
 

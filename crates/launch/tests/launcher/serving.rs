@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use crate::harness::{ends_with, err, launch, launch_role, out};
-use crate::support::{check_exchange, need, role, run};
+use crate::support::{check_exchange, need};
+use hydrant_testing::{roles::role, running::run};
 
 pub(crate) fn ranks_exchange() {
     for size in [1, 2, 7] {

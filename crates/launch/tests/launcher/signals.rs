@@ -4,9 +4,12 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{begin, ends_with, err, is_alive, out, send, shell, until};
+use crate::harness::{begin, ends_with, err, is_alive, out, send, shell};
 use crate::hosts::Shell;
-use crate::support::{role, run};
+use hydrant_testing::{
+    roles::role,
+    running::{run, until},
+};
 
 /// A job whose launcher begins with these signals ignored.
 fn ignoring(signals: &str, options: &[&str], script: &str) -> Command {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use crate::harness::{begin, ends_with, err, launch, out, send, shell};
-use crate::support::{role, run};
+use hydrant_testing::{roles::role, running::run};
 
 pub(crate) fn bound() {
     let print = "grep Cpus_allowed_list /proc/self/status | cut -f2";

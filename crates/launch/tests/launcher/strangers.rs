@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::endings::child_named;
-use crate::harness::{begin, err, is_alive, send, shell, until};
+use crate::harness::{begin, err, is_alive, send, shell};
 use crate::hosts::Shell;
-use crate::support::{HANG, role};
+use hydrant_testing::{HANG, roles::role, running::until};
 
 /// A job whose rank 1 becomes another user when rank 0 fails, started by a root that may not end
 /// what others run, as if it were any other user; and the processes of its ranks.

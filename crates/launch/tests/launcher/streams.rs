@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 
 use crate::harness::{err, out, shell};
-use crate::support::run;
+use hydrant_testing::running::run;
 
 pub(crate) fn input() {
     let mut child = shell(&["-n", "3", "--none"], "cat")

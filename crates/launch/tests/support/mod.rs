@@ -1,55 +1,14 @@
-//! What the tests that start real jobs share: the test binary started again as
-//! `BINARY --role NAME ARGUMENTS` is a rank.
+//! What the tests that start real jobs share: roles, and what they print.
 
 use std::env;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{ExitCode, Output};
 
 use hydrant_launch::{Error, JoinOptions, Kind, join, join_with};
-use libtest_mimic::{Arguments, Trial};
 
-/// Longer than anything here takes on a busy machine: only a hang reaches it.
-pub(crate) const HANG: Duration = Duration::from_secs(120);
-
-/// Plays the role that the command line names, or runs the tests.
-pub(crate) fn main(roles: fn(&str, &[String]) -> Option<ExitCode>, tests: Vec<Trial>) -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    if let [flag, role, rest @ ..] = arguments.as_slice()
-        && flag == "--role"
-    {
-        return shared_role(role, rest)
-            .or_else(|| roles(role, rest))
-            .unwrap_or_else(|| {
-                eprintln!("no role {role}");
-                ExitCode::FAILURE
-            });
-    }
-    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
-}
-
-/// A test that passes unless it panics.
-pub(crate) fn test(name: &str, body: fn()) -> Trial {
-    Trial::test(name, move || {
-        body();
-        Ok(())
-    })
-}
-
-/// The command that starts this binary in a role.
-pub(crate) fn role(arguments: &[&str]) -> Vec<String> {
-    let binary = env::current_exe().expect("the test binary has a path");
-    let mut command = vec![
-        binary.to_str().expect("and the path is UTF-8").to_owned(),
-        "--role".into(),
-    ];
-    command.extend(arguments.iter().map(|&a| a.to_owned()));
-    command
-}
-
-fn shared_role(role: &str, _arguments: &[String]) -> Option<ExitCode> {
+/// The roles that all of these tests have.
+pub(crate) fn roles(role: &str, _arguments: &[String]) -> Option<ExitCode> {
     Some(match role {
         "exchange" => finish(exchange()),
         "join" => {
@@ -168,31 +127,6 @@ pub(crate) fn check_exchange(output: &Output, service: &str, size: u32) {
         secrets.iter().all(|s| *s == secrets[0] && s.len() == 32),
         "{secrets:?}"
     );
-}
-
-/// Runs a command to its end, with a guard against hangs.
-#[track_caller]
-pub(crate) fn run(command: &mut Command) -> Output {
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let pid = child.id();
-    let waiter = thread::spawn(move || child.wait_with_output());
-    let begun = Instant::now();
-    while !waiter.is_finished() {
-        if begun.elapsed() > HANG {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            panic!("{command:?} hung");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    waiter
-        .join()
-        .expect("the waiter does not panic")
-        .expect("a child can be waited for")
 }
 
 /// A command that a Debian package brings, or the reason to skip.

@@ -1,9 +1,9 @@
 //! Ranks that are killed while data moves.
 
-use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing};
+use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing, conformance::Log};
+use hydrant_testing::family::Child;
 
-use super::{Log, Pages, announced, heard, pinned_pages, post_get, post_put};
-use crate::family::Child;
+use super::{Pages, announced, heard, pinned_pages, post_get, post_put, put};
 
 /// Pages of a transfer: some pieces, more than a pipe holds.
 const PAGES: usize = 256;
@@ -12,7 +12,7 @@ const VICTIM: Rank = Rank(2);
 /// Rank 2 is killed while the others write to it and read from it, many at once: each operation
 /// ends once, and the others go on among themselves.
 pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
     let key = memory
         .register(conduit, Permission::ReadWrite)
@@ -28,8 +28,7 @@ pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
         }
     }
     let there = heard(&places[VICTIM.index()]);
-    log.put(conduit, VICTIM, there, buffer, local)
-        .expect("alive");
+    put(log, conduit, VICTIM, there, buffer, local).expect("alive");
     child.say("waiting");
     let mut lost = 0;
     while lost == 0 {
@@ -59,7 +58,7 @@ pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
     let other = Rank(1 - conduit.rank().0);
     let there = heard(&places[other.index()]);
     buffer.fill(5);
-    let done = log.put(conduit, other, there, buffer, local);
+    let done = put(log, conduit, other, there, buffer, local);
     done.expect("the other lives");
     log.until(conduit, |_| memory.all(5));
     survived(child);
@@ -78,7 +77,7 @@ fn survived(child: &Child) {
 /// Rank 2 is killed while it writes to and reads from the others, which then take their memory
 /// back: no piece lands that was not whole, and none later.
 pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let memory = Pages::new(PAGES);
     let key = memory
         .register(conduit, Permission::ReadWrite)

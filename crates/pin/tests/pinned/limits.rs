@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use hydrant_conduit::{Conduit, Error, Membership, Permission, Rank};
+use hydrant_conduit::{Conduit, Error, Membership, Permission, Rank, conformance::Log};
+use hydrant_testing::family::Child;
 use rustix::{
     process::{Resource, Rlimit, setrlimit},
     thread::{CapabilitySet, capabilities, set_capabilities},
 };
 
-use super::{Log, PAGE, Pages, announced, heard, pinned_pages};
-use crate::{family::Child, options};
+use super::{PAGE, Pages, announced, get, heard, pinned_pages, put};
+use crate::options;
 
 /// With few bytes that may be locked, they run out with an error that names the limit.
 pub(crate) fn memlock(child: &mut Child) -> ExitCode {
@@ -111,7 +112,7 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
 /// Rank 0 has no descriptors left: neither for the pipes by which it would reach others, nor for
 /// those by which others reach it. Both hear that, and which limit it was.
 pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let memory = Pages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
@@ -122,7 +123,7 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let there = heard(&places[other.index()]);
     // Nothing of what was begun is in the way of what comes after.
     for _ in 0..3 {
-        match log.put(conduit, other, there, memory, key) {
+        match put(log, conduit, other, there, memory, key) {
             Err(Error::Exhausted { remedy, limit, .. }) => {
                 assert!(remedy.contains("RLIMIT_NOFILE"), "{remedy}");
                 assert!(full.as_ref().is_none_or(|full| full.len() as u64 <= limit));
@@ -136,7 +137,7 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
 /// A rank that reaches all others, and is reached by them, has five descriptors for each: one that
 /// it watches the process by from the start, and two pipes each way.
 pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let memory = Pages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
@@ -147,8 +148,8 @@ pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());
     for peer in peers() {
         let (there, peer) = (heard(&places[peer]), Rank(peer as u32));
-        log.put(conduit, peer, there, memory, key).expect("a put");
-        log.get(conduit, peer, there, memory, key).expect("a get");
+        put(log, conduit, peer, there, memory, key).expect("a put");
+        get(log, conduit, peer, there, memory, key).expect("a get");
     }
     child.meet(|| _ = conduit.poll(log));
     assert_eq!(open_pipes(), before + 4 * peers().count());

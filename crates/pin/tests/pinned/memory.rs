@@ -1,30 +1,21 @@
 //! What is pinned, and what a key names.
 
-use std::{sync::Arc, thread};
+use hydrant_conduit::{Conduit, Permission, Rank, conformance::Log};
+use hydrant_testing::{family::Child, ranks};
 
-use hydrant_conduit::{Conduit, Permission, Rank};
-
-use super::{Log, PAGE, Pages, announced, heard, pinned_pages};
-use crate::{family::Child, options};
+use super::{PAGE, Pages, announced, get, heard, pinned_pages, put};
+use crate::options;
 
 /// Ranks as threads of this process.
-fn ranks(count: u32) -> Vec<Arc<hydrant_pin::Pinned>> {
-    thread::scope(|scope| {
-        let ranks: Vec<_> = hydrant_launch::local(count)
-            .into_iter()
-            .map(|mut bootstrap| {
-                scope.spawn(move || hydrant_pin::attach(&mut bootstrap, &options()))
-            })
-            .collect();
-        (ranks.into_iter())
-            .map(|rank| Arc::new(rank.join().expect("no panic").expect("ranks of one host")))
-            .collect()
+fn start(count: u32) -> Vec<hydrant_pin::Pinned> {
+    ranks::joined(count, |mut bootstrap| {
+        hydrant_pin::attach(&mut bootstrap, &options()).expect("ranks of one host")
     })
 }
 
 /// The kernel counts the pages of each registration, and no others.
 pub(crate) fn counted() {
-    let conduit = ranks(1).remove(0);
+    let conduit = start(1).remove(0);
     assert_eq!(pinned_pages(), 0, "something is pinned from the start");
     let mut held = Vec::new();
     let mut sum = 0;
@@ -32,7 +23,7 @@ pub(crate) fn counted() {
         let memory = Pages::new(pages);
         // Touched or not, and for whatever permission.
         let permission = [Permission::Read, Permission::ReadWrite][number % 2];
-        held.push((memory.register(&*conduit, permission).expect("room"), pages));
+        held.push((memory.register(&conduit, permission).expect("room"), pages));
         sum += pages;
         assert_eq!(pinned_pages(), sum, "{pages} pages more");
     }
@@ -49,21 +40,19 @@ pub(crate) fn counted() {
     }
     .expect("mapped");
     held.push((
-        constant
-            .register(&*conduit, Permission::Read)
-            .expect("room"),
+        constant.register(&conduit, Permission::Read).expect("room"),
         3,
     ));
     sum += 3;
     assert_eq!(pinned_pages(), sum, "a copy");
-    assert!(constant.register(&*conduit, Permission::ReadWrite).is_err());
+    assert!(constant.register(&conduit, Permission::ReadWrite).is_err());
     // A part of a page takes all of it.
     let part = Pages {
         len: 100,
         ..Pages::new(1)
     };
     held.push((
-        part.register(&*conduit, Permission::ReadWrite)
+        part.register(&conduit, Permission::ReadWrite)
             .expect("room"),
         1,
     ));
@@ -74,7 +63,7 @@ pub(crate) fn counted() {
         sum -= pages;
         assert_eq!(pinned_pages(), sum, "{pages} pages fewer");
     }
-    let left = Pages::new(100).register(&*conduit, Permission::ReadWrite);
+    let left = Pages::new(100).register(&conduit, Permission::ReadWrite);
     left.expect("room");
     drop(conduit);
     assert_eq!(
@@ -86,44 +75,42 @@ pub(crate) fn counted() {
 
 /// Addresses that are unmapped and mapped anew are other memory; the key opens the old pages.
 pub(crate) fn remapped() {
-    let mut conduits = ranks(2);
+    let mut conduits = start(2);
     let (owner, peer) = (conduits.remove(0), conduits.remove(0));
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     for pages in [1, 33] {
         let memory = Pages::new(pages);
         memory.fill(1);
         let key = memory
-            .register(&*owner, Permission::ReadWrite)
+            .register(&owner, Permission::ReadWrite)
             .expect("room");
         let remote = memory.remote(key);
         let buffer = Pages::new(pages);
-        let local = buffer
-            .register(&*peer, Permission::ReadWrite)
-            .expect("room");
+        let local = buffer.register(&peer, Permission::ReadWrite).expect("room");
         memory.anew();
         assert!(memory.all(0), "new pages");
         buffer.fill(9);
-        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        let done = get(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(buffer.all(1), "a read did not find the old pages");
         buffer.fill(2);
-        let done = log.put(&*peer, owner.rank(), remote, buffer, local);
+        let done = put(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(
             memory.all(0),
             "a write under the old key landed in the new pages"
         );
         buffer.fill(9);
-        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        let done = get(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(buffer.all(2), "a write was lost");
         // The same for the side that asks.
         buffer.fill(3);
         buffer.anew();
-        let done = log.put(&*peer, owner.rank(), remote, buffer, local);
+        let done = put(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         buffer.fill(4);
-        let done = log.get(&*peer, owner.rank(), remote, buffer, local);
+        let done = get(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(buffer.all(4), "a read landed in the new pages");
         // By address, the new pages are found: what a NIC does not do.
@@ -132,7 +119,7 @@ pub(crate) fn remapped() {
             ..remote
         };
         let any = hydrant_conduit::Key::ANY;
-        let done = log.put(&*owner, owner.rank(), address, buffer, any);
+        let done = put(log, &owner, owner.rank(), address, buffer, any);
         done.expect("mapped");
         assert!(memory.all(4), "a copy by address found other pages");
         owner.deregister(key).expect("in force");
@@ -144,7 +131,7 @@ pub(crate) fn remapped() {
 /// Every rank writes to and reads from the next one, whose application sleeps or computes.
 pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
     const PAGES: usize = 700;
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let me = conduit.rank().0;
     let right = Rank((me + 1) % 3);
     let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
@@ -159,11 +146,9 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
     for round in 0..20_u8 {
         let value = |rank: u32| round.wrapping_mul(3) + rank as u8 + 1;
         buffer.fill(value(me));
-        log.put(conduit, right, to, buffer, local)
-            .expect("a key in force");
+        put(log, conduit, right, to, buffer, local).expect("a key in force");
         buffer.fill(0);
-        log.get(conduit, right, to, buffer, local)
-            .expect("a key in force");
+        get(log, conduit, right, to, buffer, local).expect("a key in force");
         assert!(buffer.all(value(me)), "round {round}");
         // Nobody polls here meanwhile: the peer's NIC needs nobody.
         child.meet(|| ());
@@ -179,7 +164,7 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
 
 /// The child of a fork writes to its own copy of what is pinned; peers see the parent's.
 pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
-    let log = &mut Log::default();
+    let log = &mut Log::new();
     let (memory, buffer) = (Pages::new(4), Pages::new(4));
     memory.fill(7);
     let key = memory
@@ -205,12 +190,12 @@ pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
     child.meet(|| ());
     let peer = Rank(1 - conduit.rank().0);
     let there = heard(&places[peer.index()]);
-    let done = log.get(conduit, peer, there, buffer, local);
+    let done = get(log, conduit, peer, there, buffer, local);
     done.expect("a key in force");
     assert!(buffer.all(7), "the child's memory was read");
     child.meet(|| ());
     buffer.fill(9);
-    let done = log.put(conduit, peer, there, buffer, local);
+    let done = put(log, conduit, peer, there, buffer, local);
     done.expect("a key in force");
     child.meet(|| ());
     assert!(memory.all(9), "the pages are no longer the parent's");

@@ -4,18 +4,12 @@ pub(crate) mod death;
 pub(crate) mod limits;
 pub(crate) mod memory;
 
-use std::{
-    ptr,
-    time::{Duration, Instant},
-};
+use std::ptr;
 
 use hydrant_conduit::{
-    Access, Conduit, Delivery, Error, Key, Local, Permission, Posted, Rank, Remote, ReplyPort,
-    Sink, Sleeper, Ticket,
+    Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, conformance::Log,
 };
 use rustix::mm::{self, MapFlags, ProtFlags};
-
-use super::GUARD;
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -99,81 +93,30 @@ impl Pages {
     }
 }
 
-/// A sink that keeps how operations ended.
-#[derive(Default)]
-pub(crate) struct Log {
-    pub(crate) ended: Vec<(Ticket, Result<(), Error>)>,
+/// Writes all of `from`, registered under `key`, and waits for the end.
+pub(crate) fn put(
+    log: &mut Log<'_>,
+    conduit: &dyn Conduit,
+    peer: Rank,
+    to: Remote,
+    from: Pages,
+    key: Key,
+) -> Result<(), Error> {
+    let posted = post_put(conduit, peer, to, from, key);
+    log.end(conduit, posted)
 }
 
-impl Sink for Log {
-    fn request(&mut self, delivery: Delivery<'_>, _: &mut dyn ReplyPort) {
-        panic!("nobody sent {delivery:?}");
-    }
-    fn reply(&mut self, delivery: Delivery<'_>) {
-        panic!("nobody sent {delivery:?}");
-    }
-    fn local(&mut self, _: Ticket) {}
-    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
-        self.ended.push((ticket, result));
-    }
-    fn malformed(&mut self, error: Error) {
-        panic!("{error}");
-    }
-}
-
-impl Log {
-    /// Waits, asleep most of the time, until `done`.
-    pub(crate) fn until(&mut self, conduit: &dyn Conduit, mut done: impl FnMut(&Self) -> bool) {
-        let since = Instant::now();
-        while !done(self) {
-            assert!(since.elapsed() < GUARD, "rank {} hangs", conduit.rank());
-            if conduit.poll(self) == 0 {
-                let time = Some(Duration::from_millis(100));
-                conduit.wait(Sleeper::Application, time, &mut || false);
-            }
-        }
-    }
-
-    /// How an operation ended.
-    pub(crate) fn end(
-        &mut self,
-        conduit: &dyn Conduit,
-        posted: Result<Posted, Error>,
-    ) -> Result<(), Error> {
-        let Posted::Pending(ticket) = posted? else {
-            return Ok(());
-        };
-        let find = |log: &Self| log.ended.iter().position(|(ended, _)| *ended == ticket);
-        self.until(conduit, |log| find(log).is_some());
-        let at = find(self).expect("just seen");
-        self.ended.swap_remove(at).1
-    }
-
-    /// Writes all of `from`, registered under `key`, and waits for the end.
-    pub(crate) fn put(
-        &mut self,
-        conduit: &dyn Conduit,
-        peer: Rank,
-        to: Remote,
-        from: Pages,
-        key: Key,
-    ) -> Result<(), Error> {
-        let posted = post_put(conduit, peer, to, from, key);
-        self.end(conduit, posted)
-    }
-
-    /// Reads all of `to`, registered under `key`, and waits for the end.
-    pub(crate) fn get(
-        &mut self,
-        conduit: &dyn Conduit,
-        peer: Rank,
-        from: Remote,
-        to: Pages,
-        key: Key,
-    ) -> Result<(), Error> {
-        let posted = post_get(conduit, peer, from, to, key);
-        self.end(conduit, posted)
-    }
+/// Reads all of `to`, registered under `key`, and waits for the end.
+pub(crate) fn get(
+    log: &mut Log<'_>,
+    conduit: &dyn Conduit,
+    peer: Rank,
+    from: Remote,
+    to: Pages,
+    key: Key,
+) -> Result<(), Error> {
+    let posted = post_get(conduit, peer, from, to, key);
+    log.end(conduit, posted)
 }
 
 /// Begins a write of all of `from`.

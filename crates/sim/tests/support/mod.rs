@@ -14,8 +14,8 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Clock, Conduit, Delivery, Error, Key, Local, Membership, Message, Permission, Posted,
-    Rank, Remote, ReplyPort, Sent, Sink, Sleep, Sleeper, Ticket, Window,
+    Access, Clock, Conduit, Error, Key, Local, Membership, Message, Permission, Posted, Rank,
+    Remote, Sent, Sleep, Sleeper, Ticket, Window, conformance::Log,
 };
 use hydrant_sim::{Faults, Options, Profile, Sim, World};
 
@@ -131,10 +131,11 @@ impl Member<'_> {
     }
 
     /// Waits until an operation is complete.
-    pub fn finish(&self, log: &mut Log, ticket: Ticket) -> Result<(), Error> {
+    pub fn finish(&self, log: &mut Log<'_>, ticket: Ticket) -> Result<(), Error> {
         loop {
-            if let Some(at) = log.ended.iter().position(|(ended, ..)| *ended == ticket) {
-                return log.ended.swap_remove(at).1;
+            assert!(log.malformed.is_empty(), "{:?}", log.malformed);
+            if let Some(outcome) = log.take(ticket) {
+                return outcome;
             }
             if self.conduit.poll(log) == 0 {
                 self.conduit.wait(Sleeper::Application, None, &mut || false);
@@ -145,7 +146,7 @@ impl Member<'_> {
     /// A write, to its end.
     pub fn put(
         &self,
-        log: &mut Log,
+        log: &mut Log<'_>,
         peer: Rank,
         to: Remote,
         from: &Window,
@@ -156,7 +157,7 @@ impl Member<'_> {
         self.finish(log, ticket)
     }
 
-    pub fn send(&self, log: &mut Log, peer: Rank, args: &[u64], payload: &[u8]) {
+    pub fn send(&self, log: &mut Log<'_>, peer: Rank, args: &[u64], payload: &[u8]) {
         let message = Message {
             kind: 0,
             tag: 0,
@@ -172,41 +173,4 @@ impl Member<'_> {
 pub fn register(conduit: &Sim, window: &Window, permission: Permission) -> Result<Key, Error> {
     // SAFETY: tests keep their windows, which bear being written to.
     unsafe { conduit.register(window.as_ptr(), window.len(), permission) }
-}
-
-/// What arrived.
-#[derive(Default)]
-pub struct Log {
-    pub requests: Vec<(Rank, Vec<u64>)>,
-    pub replies: Vec<(Rank, Vec<u64>)>,
-    pub local: Vec<Ticket>,
-    pub ended: Vec<(Ticket, Result<(), Error>)>,
-    pub echo: bool,
-}
-
-impl Sink for Log {
-    fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
-        (self.requests).push((delivery.from, delivery.args.to_vec()));
-        if self.echo {
-            let message = Message {
-                kind: 0,
-                tag: 0,
-                args: delivery.args,
-                payload: &[],
-            };
-            port.reply(&message).unwrap();
-        }
-    }
-    fn reply(&mut self, delivery: Delivery<'_>) {
-        (self.replies).push((delivery.from, delivery.args.to_vec()));
-    }
-    fn local(&mut self, ticket: Ticket) {
-        self.local.push(ticket);
-    }
-    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
-        self.ended.push((ticket, result));
-    }
-    fn malformed(&mut self, error: Error) {
-        panic!("{error}");
-    }
 }

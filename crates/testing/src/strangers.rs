@@ -23,11 +23,14 @@ const NOBODY: u32 = 65534;
 const HELD: usize = 300;
 
 /// Strangers at work, until dropped.
-pub(crate) struct Strangers(Vec<Child>);
+pub struct Strangers(Vec<Child>);
 
 impl Strangers {
-    /// One of this user, and one of another, if this user may start such.
-    pub(crate) fn start() -> Self {
+    /// Starts one of this user, and one of another, if this user may start such.
+    ///
+    /// # Panics
+    /// If the first can't be started.
+    pub fn start() -> Self {
         let mut strangers = Self(vec![start(None).expect("a process")]);
         match start(Some(NOBODY)) {
             Ok(stranger) => strangers.0.push(stranger),
@@ -64,8 +67,12 @@ fn start(user: Option<u32>) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Is a stranger until its parent ends, if it was started as one.
-pub(crate) fn be_one() {
+/// Is a stranger until its parent ends, if it was started as one: what the `main` of a test that starts
+/// strangers calls first.
+///
+/// # Panics
+/// If there is no socket for it.
+pub fn be_one() {
     if std::env::var_os(STRANGER).is_none() {
         return;
     }

@@ -1,37 +1,41 @@
-//! The launcher's library as a process of its own, for it takes its process over.
+//! The launcher's library in a process of its own, for it takes its process over.
 
+use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use hydrant_launch::launcher::{self, Prefix, Spec};
 
-use crate::support;
+use crate::roles;
 
-/// The command that starts `ranks` ranks in a role: this binary in the role `launch`.
-pub(crate) fn command(ranks: u32, arguments: &[&str]) -> Command {
+/// The role of the launcher: `launch N ROLE ARGUMENTS`.
+pub(crate) const ROLE: &str = "launch";
+
+/// The command that starts so many ranks in a role: this binary in the role of the launcher.
+///
+/// # Panics
+/// If the path of the binary is no text.
+pub fn command(ranks: u32, arguments: &[&str]) -> Command {
     let ranks = ranks.to_string();
-    let mut words = support::role(&[&["launch", ranks.as_str()], arguments].concat()).into_iter();
+    let mut words = roles::role(&[&[ROLE, ranks.as_str()], arguments].concat()).into_iter();
     let mut command = Command::new(words.next().expect("the program"));
     command.args(words);
     command
 }
 
-/// The role: `launch N ROLE ARGUMENTS`.
 pub(crate) fn launch(arguments: &[String]) -> ExitCode {
     let [ranks, arguments @ ..] = arguments else {
-        panic!("usage: --role launch N ROLE ARGUMENTS");
+        panic!("usage: --role {ROLE} N ROLE ARGUMENTS");
     };
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut words = support::role(&arguments).into_iter();
+    let mut words = roles::role(&arguments).into_iter();
     let ranks = ranks.parse().expect("a number of ranks");
     let mut spec = Spec::new(ranks, words.next().expect("the program"));
     spec.arguments = words.map(Into::into).collect();
     spec.prefix = Prefix::None;
     // In one piece: the ranks write to the same place meanwhile.
     let mut report = |event| {
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("launcher: {event}\n").as_bytes(),
-        );
+        let line = format!("launcher: {event}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
     };
     match launcher::run(&spec, &mut report) {
         Ok(status) => ExitCode::from(status),

@@ -1,30 +1,36 @@
 //! Ranks as children of the test, which is their launcher: they speak to it in lines on
 //! their standard input and output.
 
-#![allow(dead_code, reason = "each test that includes this uses a part of it")]
-
-pub(crate) mod strangers;
-
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader, Write},
+    env,
+    io::Write,
     process::{self, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use hydrant_launch::{Bootstrap, Error};
 
+use crate::{HANG, left_behind::Trace, running};
+
 const RANK: &str = "HYDRANT_TEST_RANK";
 const SIZE: &str = "HYDRANT_TEST_SIZE";
 const ROLE: &str = "HYDRANT_TEST_ROLE";
 
-/// The launcher's side.
-pub(crate) struct Family {
+/// Jobs that this process started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// The launcher's side of a job. Ranks that live when this is dropped are killed.
+pub struct Family {
     ranks: Vec<Member>,
     /// What was put, as sent on to everybody.
     put: Vec<String>,
+    trace: Trace,
 }
 
 struct Member {
@@ -34,62 +40,63 @@ struct Member {
 }
 
 impl Family {
-    pub(crate) fn start(role: &str, ranks: usize) -> Self {
-        let program = std::env::current_exe().expect("a test has a file");
-        let ranks = (0..ranks)
-            .map(|rank| {
-                let mut process = Command::new(&program)
-                    .env(RANK, rank.to_string())
-                    .env(SIZE, ranks.to_string())
-                    .env(ROLE, role)
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .expect("a process");
-                let input = process.stdin.take().expect("piped");
-                let output = BufReader::new(process.stdout.take().expect("piped"));
-                let (sender, lines) = channel();
-                thread::spawn(move || {
-                    for line in output.lines().map_while(Result::ok) {
-                        let _ = sender.send(line);
-                    }
-                });
-                Member {
-                    process,
-                    input,
-                    lines,
-                }
-            })
-            .collect();
+    /// Starts ranks: this binary, where [`Child::from_environment`] says what it is.
+    ///
+    /// # Panics
+    /// If that can't be.
+    pub fn start(role: &str, ranks: usize) -> Self {
+        let number = STARTED.fetch_add(1, Relaxed);
+        let token = format!("--family-{}-{number}", process::id());
+        let program = env::current_exe().expect("a test has a file");
+        let start = |rank: usize| {
+            let mut process = Command::new(&program)
+                .arg(&token)
+                .env(RANK, rank.to_string())
+                .env(SIZE, ranks.to_string())
+                .env(ROLE, role)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a process");
+            let input = process.stdin.take().expect("piped");
+            let (sender, lines) = channel();
+            running::read_lines(process.stdout.take(), sender);
+            Member {
+                process,
+                input,
+                lines,
+            }
+        };
         Self {
-            ranks,
+            trace: Trace::before(&token),
+            ranks: (0..ranks).map(start).collect(),
             put: Vec::new(),
         }
     }
 
     /// Serves the key-value space until the ranks wait for something else, or have ended.
-    pub(crate) fn serve(&mut self, ranks: usize, guard: Duration) {
+    ///
+    /// # Panics
+    /// If they do not come so far.
+    pub fn serve(&mut self) {
+        let ranks = self.ranks.len();
         let since = Instant::now();
         let mut fencing = vec![false; ranks];
         let mut serving = vec![true; ranks];
         while serving.contains(&true) {
-            assert!(
-                since.elapsed() < guard,
-                "the ranks do not come along: {fencing:?}"
-            );
+            let hangs = since.elapsed() > HANG;
+            assert!(!hangs, "the ranks do not come along: {fencing:?}");
             for rank in 0..ranks {
                 if !serving[rank] || fencing[rank] {
                     continue;
                 }
-                match self.ranks[rank]
-                    .lines
-                    .recv_timeout(Duration::from_millis(1))
-                {
+                let lines = &self.ranks[rank].lines;
+                match lines.recv_timeout(Duration::from_millis(1)) {
                     Ok(line) if line == "fence" => fencing[rank] = true,
                     Ok(line) if line == "served" => serving[rank] = false,
                     Ok(line) => self.put.push(line),
-                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => serving[rank] = false,
-                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => serving[rank] = false,
+                    Err(RecvTimeoutError::Timeout) => {}
                 }
             }
             if !fencing.contains(&false) {
@@ -98,56 +105,75 @@ impl Family {
                 fencing.fill(false);
             }
         }
+        for member in &self.ranks {
+            self.trace.note_rank(&member.process.id().to_string());
+        }
     }
 
-    pub(crate) fn tell(&mut self, rank: usize, text: &str) {
-        // One that has ended hears nothing.
+    /// Sends a line to a rank. One that has ended hears nothing.
+    pub fn tell(&mut self, rank: usize, text: &str) {
         let _ = writeln!(self.ranks[rank].input, "{text}");
     }
 
-    pub(crate) fn expect_line(&mut self, rank: usize, line: &str, guard: Duration) {
-        let said = self.ranks[rank].lines.recv_timeout(guard);
+    /// Waits for the next line of a rank.
+    ///
+    /// # Panics
+    /// If none comes, or another one.
+    pub fn expect_line(&mut self, rank: usize, line: &str) {
+        let said = self.ranks[rank].lines.recv_timeout(HANG);
         assert_eq!(said.as_deref(), Ok(line), "said by rank {rank}");
     }
 
-    pub(crate) fn kill(&mut self, rank: usize) {
+    /// Kills a rank.
+    ///
+    /// # Panics
+    /// If it has been waited for.
+    pub fn kill(&mut self, rank: usize) {
         self.ranks[rank].process.kill().expect("SIGKILL");
     }
 
-    pub(crate) fn wait(&mut self, rank: usize, guard: Duration) -> ExitStatus {
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.ranks[rank].process.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(since.elapsed() < guard, "rank {rank} does not end");
-            thread::sleep(Duration::from_millis(2));
+    /// Waits until a rank has ended.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn wait(&mut self, rank: usize) -> ExitStatus {
+        let mut status = None;
+        running::within(HANG, || {
+            status = self.ranks[rank].process.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.unwrap_or_else(|| panic!("rank {rank} does not end"))
+    }
+
+    /// Waits until these ranks have ended, well.
+    ///
+    /// # Panics
+    /// If one does not.
+    pub fn end_well(&mut self, ranks: impl IntoIterator<Item = usize>) {
+        for rank in ranks {
+            let status = self.wait(rank);
+            assert!(status.success(), "rank {rank}: {status}");
         }
     }
 
-    /// Fails if the job's socket or a file of it is still there.
-    pub(crate) fn nothing_left(&self) {
-        let sockets = std::fs::read_to_string("/proc/net/unix").expect("the list of sockets");
-        for name in sockets
-            .lines()
-            .filter_map(|line| line.rsplit_once("@hydrant-"))
-        {
-            let ours = self.put.iter().any(|put| put.contains(name.1));
-            assert!(!ours, "the socket {} is left", name.1);
-        }
-        assert!(
-            self.put.iter().any(|put| put.contains(" smp ")),
-            "no invitation to compare sockets with"
-        );
-        for file in std::fs::read_dir("/dev/shm")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let name = file.file_name().to_string_lossy().into_owned();
-            assert!(!name.contains("hydrant"), "/dev/shm/{name} is left");
-        }
+    /// Waits until nothing of the job is left.
+    ///
+    /// # Panics
+    /// If something stays.
+    pub fn nothing_left(&self) {
+        self.trace.assert_nothing_left();
     }
+}
+
+/// A job that ends well, and leaves nothing.
+///
+/// # Panics
+/// If it is not so.
+pub fn orderly(role: &str, ranks: usize) {
+    let mut family = Family::start(role, ranks);
+    family.serve();
+    family.end_well(0..ranks);
+    family.nothing_left();
 }
 
 impl Drop for Family {
@@ -160,30 +186,37 @@ impl Drop for Family {
 }
 
 /// A rank's side.
-pub(crate) struct Child {
+pub struct Child {
     rank: u32,
     size: u32,
-    pub(crate) role: String,
+    /// What the rank is to do.
+    pub role: String,
+    /// What every rank put, by its rank and the key.
     values: HashMap<(u32, String), Vec<u8>>,
 }
 
 impl Child {
     /// `None` in the test itself.
-    pub(crate) fn from_environment() -> Option<Self> {
-        let number = |name| std::env::var(name).ok()?.parse().ok();
+    pub fn from_environment() -> Option<Self> {
+        let number = |name| env::var(name).ok()?.parse().ok();
         Some(Self {
             rank: number(RANK)?,
             size: number(SIZE)?,
-            role: std::env::var(ROLE).ok()?,
+            role: env::var(ROLE).ok()?,
             values: HashMap::new(),
         })
     }
 
-    pub(crate) fn say(&self, line: &str) {
+    /// Sends a line to the launcher.
+    pub fn say(&self, line: &str) {
         println!("{line}");
     }
 
-    pub(crate) fn read_line(&self) -> String {
+    /// Waits for a line of the launcher's.
+    ///
+    /// # Panics
+    /// If the launcher is gone.
+    pub fn read_line(&self) -> String {
         let mut line = String::new();
         std::io::stdin()
             .read_line(&mut line)
@@ -193,7 +226,10 @@ impl Child {
     }
 
     /// What every rank says, by rank. After the last exchange come meetings only.
-    pub(crate) fn exchange(&mut self, text: &str) -> Vec<String> {
+    ///
+    /// # Panics
+    /// If the launcher is gone.
+    pub fn exchange(&mut self, text: &str) -> Vec<String> {
         self.put("exchange", text.as_bytes()).expect("a launcher");
         self.fence().expect("a launcher");
         let said = (0..self.size)
@@ -207,7 +243,7 @@ impl Child {
     }
 
     /// Waits for all ranks, doing `meanwhile`.
-    pub(crate) fn meet(&mut self, mut meanwhile: impl FnMut()) {
+    pub fn meet(&mut self, mut meanwhile: impl FnMut()) {
         self.say("fence");
         let (sender, heard) = channel();
         thread::scope(|scope| {
@@ -279,11 +315,13 @@ impl Bootstrap for Child {
 }
 
 /// A rank that does something whenever a fence is over.
-pub(crate) struct Hooked<'a, F> {
-    pub(crate) child: &'a mut Child,
-    pub(crate) fences: u32,
+pub struct Hooked<'a, F> {
+    /// The rank.
+    pub child: &'a mut Child,
+    /// How many fences are over.
+    pub fences: u32,
     /// Is told how many fences are over.
-    pub(crate) hook: F,
+    pub hook: F,
 }
 
 impl<F: FnMut(u32) + Send> Bootstrap for Hooked<'_, F> {

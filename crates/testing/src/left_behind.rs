@@ -1,17 +1,11 @@
 //! Whether a job left anything on the host.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use crate::running::HANG;
+use crate::{HANG, running};
 
 /// What was on the host before a job, and what is known of the job.
-pub(crate) struct Trace {
+pub struct Trace {
     sockets: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
     shared_memory: u64,
@@ -22,7 +16,9 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn before(token: &str) -> Self {
+    /// What is there before a job begins. `token` is in the arguments of every process of the job, and
+    /// of no other.
+    pub fn before(token: &str) -> Self {
         Self {
             sockets: sockets(),
             files: files(),
@@ -33,34 +29,33 @@ impl Trace {
     }
 
     /// Notes what memory a rank shares, while it lives.
-    pub(crate) fn note_rank(&mut self, pid: &str) {
+    pub fn note_rank(&mut self, pid: &str) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let inodes = maps.lines().filter(|line| line.contains("memfd:hydrant"));
         self.memory
             .extend(inodes.filter_map(|line| Some(line.split_whitespace().nth(4)?.to_owned())));
     }
 
-    /// Fails the test unless the ranks that were noted share one file.
-    pub(crate) fn assert_one_file(&self) {
+    /// Checks that the ranks that were noted share one file.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn assert_one_file(&self) {
         assert_eq!(self.memory.len(), 1, "the ranks of a host share one file");
     }
 
-    /// Fails the test unless everything of the job goes away: its processes, the memory they
-    /// shared, files and sockets. Other jobs may run meanwhile; they come and go.
-    pub(crate) fn assert_nothing_left(&self) {
-        let started = Instant::now();
-        loop {
-            let left = self.left();
-            if left.is_empty() {
-                break;
-            }
-            assert!(
-                started.elapsed() < HANG,
-                "the job left behind: {}",
-                left.join(", ")
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
+    /// Waits until everything of the job is gone: its processes, the memory they shared, files and
+    /// sockets. Other jobs may run meanwhile; they come and go.
+    ///
+    /// # Panics
+    /// If something stays.
+    pub fn assert_nothing_left(&self) {
+        let mut left = Vec::new();
+        let is_clean = running::within(HANG, || {
+            left = self.left();
+            left.is_empty()
+        });
+        assert!(is_clean, "the job left behind: {}", left.join(", "));
         let kib = shared_memory() as i64 - self.shared_memory as i64;
         println!("nothing left; shared memory of the host {kib:+} KiB");
     }

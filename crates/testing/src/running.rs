@@ -2,17 +2,18 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-/// Longer than anything here takes on a busy machine: only a hang reaches it.
-pub(crate) const HANG: Duration = Duration::from_secs(50);
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::HANG;
 
 /// A command that runs, and what it prints.
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
     lines: Receiver<String>,
     /// Everything printed so far, for when a test fails.
@@ -20,7 +21,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
+    /// Starts a command that reads nothing.
+    ///
+    /// # Panics
+    /// If it can't be started.
+    pub fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -38,7 +43,10 @@ impl Running {
     }
 
     /// Reads on until `count` lines begin with `word`; what follows it in each.
-    pub(crate) fn expect(&mut self, word: &str, count: usize) -> Vec<Vec<String>> {
+    ///
+    /// # Panics
+    /// If they do not come.
+    pub fn expect(&mut self, word: &str, count: usize) -> Vec<Vec<String>> {
         let until = Instant::now() + HANG;
         let mut found = Vec::new();
         while found.len() < count {
@@ -54,7 +62,10 @@ impl Running {
     }
 
     /// Reads to the end: the status, and every line.
-    pub(crate) fn end(mut self) -> (i32, Vec<String>) {
+    ///
+    /// # Panics
+    /// If the command hangs.
+    pub fn end(mut self) -> (i32, Vec<String>) {
         let until = Instant::now() + HANG;
         while self.next(until).is_some() {}
         loop {
@@ -87,12 +98,13 @@ impl Running {
 }
 
 /// The words of a line after its first, if that is `word`.
-pub(crate) fn fields(line: &str, word: &str) -> Option<Vec<String>> {
+pub fn fields(line: &str, word: &str) -> Option<Vec<String>> {
     let mut words = line.split_whitespace().map(str::to_owned);
     (words.next().as_deref() == Some(word)).then(|| words.collect())
 }
 
-fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
+/// Sends the lines of a pipe on, as they come.
+pub(crate) fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
     let from = BufReader::new(from.expect("a pipe was asked for"));
     thread::spawn(move || {
         for line in from.split(b'\n').map_while(Result::ok) {
@@ -106,15 +118,64 @@ fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
     });
 }
 
+/// Runs a command that reads nothing to its end: all that it printed.
+///
+/// # Panics
+/// If it can't be started, or hangs.
+#[track_caller]
+pub fn run(command: &mut Command) -> Output {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let pid = Pid::from_child(&child);
+    let waiter = thread::spawn(move || child.wait_with_output());
+    let begun = Instant::now();
+    while !waiter.is_finished() {
+        if begun.elapsed() > HANG {
+            let _ = kill_process(pid, Signal::KILL);
+            panic!("{command:?} hung");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let ended = waiter.join().expect("the waiter does not panic");
+    ended.expect("a child can be waited for")
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// If it never is.
+#[track_caller]
+pub fn until(mut done: impl FnMut() -> bool) {
+    assert!(within(HANG, &mut done), "it did not happen");
+}
+
+/// Waits until something is so, or the time is over; whether it is.
+pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !done() {
+        if begun.elapsed() > time {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
 /// The host's clock, the same in every process.
-pub(crate) fn now() -> Duration {
+///
+/// # Panics
+/// If it is before its epoch.
+pub fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).expect("the clock is past zero")
 }
 
 /// Prints a whole line in one write, for the ranks of a job share the pipe.
-#[allow(dead_code, reason = "each test binary uses a part")]
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = std::io::stdout()
         .lock()
         .write_all(format!("{line}\n").as_bytes());
