@@ -1,12 +1,10 @@
 //! The checks: their names, what they need, and how one is run and reported.
 
-use std::time::Instant;
-
 use clap::Subcommand;
 
 use crate::error::Error;
-use crate::report::{self, Row, Verdict};
-use crate::tool::Tool;
+use crate::report::{Row, timed};
+use crate::tool::{Tool, lacking, missing};
 use crate::{cargo, deny, fuzz, instructions, models, rooms, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
@@ -138,7 +136,7 @@ impl Check {
         if missing.is_empty() {
             return timed(self.name(), || self.run());
         }
-        timed(self.name(), || Err(Error::Missing { tools: missing }))
+        timed(self.name(), || Err(lacking(&missing)))
     }
 
     fn run(&self) -> Result<Vec<String>, Error> {
@@ -161,40 +159,5 @@ impl Check {
             Check::Soak(_) => soak::short(),
             Check::KillLoop { times } => runners::kill_loop(*times),
         }
-    }
-}
-
-/// Those of `tools` this machine lacks.
-pub(crate) fn missing(tools: &[Tool]) -> Vec<Tool> {
-    let absent = tools.iter().filter(|tool| !tool.is_here());
-    absent.copied().collect()
-}
-
-/// Runs `work` under the heading `name` and makes a row of its end.
-///
-/// `work` gives back the lines worth repeating below the table.
-pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
-    report::heading(name);
-    let start = Instant::now();
-    let outcome = work();
-    let seconds = start.elapsed().as_secs_f64();
-    let (result, notes) = match outcome {
-        Ok(notes) => (Verdict::Passed, notes),
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            let verdict = if error.could_not_run() {
-                Verdict::CouldNotRun
-            } else {
-                Verdict::Failed
-            };
-            let notes = error.to_string();
-            (verdict, notes.lines().map(str::to_owned).collect())
-        }
-    };
-    Row {
-        check: name,
-        result,
-        seconds,
-        notes,
     }
 }

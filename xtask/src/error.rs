@@ -3,8 +3,6 @@
 use std::io;
 use std::process::ExitStatus;
 
-use crate::tool::Tool;
-
 /// Why a check did not pass.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -74,14 +72,14 @@ pub(crate) enum Error {
         command: String,
     },
     /// The machine lacks tools this check needs.
-    #[error("missing: {}", with_sources(.tools))]
+    #[error("missing: {tools}")]
     Missing {
-        /// What is missing.
-        tools: Vec<Tool>,
+        /// What is missing, each with what would bring it.
+        tools: String,
     },
     /// There is no virtual machine, and why.
-    #[error(transparent)]
-    Vm(#[from] crate::vm::Error),
+    #[error("{0}")]
+    Vm(Box<dyn std::error::Error>),
     /// Something could not be installed, and why.
     #[error("{0}")]
     NotInstalled(String),
@@ -109,12 +107,4 @@ impl Error {
 
 fn lines(summary: &[String]) -> String {
     summary.iter().map(|line| format!("\n{line}")).collect()
-}
-
-/// The tools, each with what would bring it.
-pub(crate) fn with_sources(tools: &[Tool]) -> String {
-    let named = tools
-        .iter()
-        .map(|tool| format!("{} ({})", tool.name(), tool.source()));
-    named.collect::<Vec<_>>().join(", ")
 }

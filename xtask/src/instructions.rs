@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::command::{cargo, run_listening, succeeded};
 use crate::error::Error;
-use crate::tool::{Tool, gungraun_runner};
+use crate::tool::{Tool, gungraun_runner, lacking};
 
 /// The package and its benchmark.
 const BENCH: &str = "bench -p hydrant-pinning --bench instructions";
@@ -23,8 +23,7 @@ type Counts = BTreeMap<String, u64>;
 /// Counts, and compares.
 pub(crate) fn compare() -> Result<Vec<String>, Error> {
     let Some(runner) = gungraun_runner() else {
-        let tools = vec![Tool::GungraunRunner];
-        return Err(Error::Missing { tools });
+        return Err(lacking(&[Tool::GungraunRunner]));
     };
     let mut command = cargo(BENCH);
     command.env("GUNGRAUN_RUNNER", runner);

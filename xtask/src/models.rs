@@ -3,7 +3,7 @@
 use crate::command::cargo;
 use crate::error::Error;
 use crate::runners::libtest;
-use crate::tool::{Tool, miri_toolchain};
+use crate::tool::{Tool, lacking, miri_toolchain};
 
 /// Where the loom models are: package, and the prefix of their tests' names.
 const LOOM: [(&str, &str); 2] = [("hydrant-smp", "loom_"), ("hydrant-pinning", "loom_")];
@@ -19,7 +19,7 @@ const MIRI: [&str; 1] = ["hydrant-conduit"];
 pub(crate) fn loom() -> Result<Vec<String>, Error> {
     let mut results = Vec::new();
     for (package, prefix) in LOOM {
-        let mut command = cargo("test --release --lib");
+        let mut command = cargo("test --profile model --lib");
         command.args(["-p", package, prefix]);
         // A folder of its own: the flags would have everything else built anew.
         command.args(["--target-dir", "target/loom"]);
@@ -33,9 +33,7 @@ pub(crate) fn loom() -> Result<Vec<String>, Error> {
 /// No undefined behaviour that miri can see.
 pub(crate) fn miri() -> Result<Vec<String>, Error> {
     let Some(mut command) = miri_toolchain() else {
-        return Err(Error::Missing {
-            tools: vec![Tool::Miri],
-        });
+        return Err(lacking(&[Tool::Miri]));
     };
     command.arg("test");
     for package in MIRI {

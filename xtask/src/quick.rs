@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::check::{Check, missing, timed};
+use crate::check::Check;
 use crate::command::{at_root, output};
 use crate::error::Error;
 use crate::packages::{self, Package};
-use crate::report::Row;
-use crate::tool::Tool;
+use crate::report::{Row, timed};
+use crate::tool::{Tool, lacking, missing};
 use crate::{cargo, runners};
 
 /// What a change is compared with.
@@ -46,7 +46,7 @@ fn on(
         }
         let tools: Vec<Tool> = missing(check.needs());
         if !tools.is_empty() {
-            return Err(Error::Missing { tools });
+            return Err(lacking(&tools));
         }
         let mut notes = work(packages)?;
         notes.push(packages.join(", "));

@@ -2,8 +2,11 @@
 //! run, and a table when they are done.
 
 use std::io::{IsTerminal, stderr};
+use std::time::Instant;
 
 use clap::ValueEnum;
+
+use crate::error::Error;
 
 /// How the table is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,6 +57,35 @@ pub(crate) struct Row {
     pub(crate) seconds: f64,
     /// The runner's summary, or why the check did not pass.
     pub(crate) notes: Vec<String>,
+}
+
+/// Runs `work` under the heading `name` and makes a row of its end.
+///
+/// `work` gives back the lines worth repeating below the table.
+pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
+    heading(name);
+    let start = Instant::now();
+    let outcome = work();
+    let seconds = start.elapsed().as_secs_f64();
+    let (result, notes) = match outcome {
+        Ok(notes) => (Verdict::Passed, notes),
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            let verdict = if error.could_not_run() {
+                Verdict::CouldNotRun
+            } else {
+                Verdict::Failed
+            };
+            let notes = error.to_string();
+            (verdict, notes.lines().map(str::to_owned).collect())
+        }
+    };
+    Row {
+        check: name,
+        result,
+        seconds,
+        notes,
+    }
 }
 
 /// Announces a check, on standard error with everything else that is not the table.

@@ -3,11 +3,10 @@
 
 use rustix::process::geteuid;
 
-use crate::check::{missing, timed};
 use crate::command::{at_root, cargo, run, succeeds};
-use crate::error::{Error, with_sources};
-use crate::report::Row;
-use crate::tool::{Source, Tool, on_path};
+use crate::error::Error;
+use crate::report::{Row, timed};
+use crate::tool::{Source, Tool, missing, on_path, with_sources};
 
 /// Installs what is missing, under a heading of its own.
 pub(crate) fn report() -> Row {

@@ -1,11 +1,10 @@
 //! Everything: sets the machine up, then runs each check whatever became of
 //! the others.
 
-use crate::check::{Check, missing};
-use crate::error::with_sources;
+use crate::check::Check;
 use crate::report::{Row, Verdict};
 use crate::setup;
-use crate::tool::Tool;
+use crate::tool::{Tool, missing, with_sources};
 
 /// One row for the setup and one for each check.
 pub(crate) fn report_all() -> Vec<Row> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{at_root, cargo, succeeds};
+use crate::error::Error;
 
 /// Something a check needs on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,6 +290,27 @@ fn answers(mut command: Command) -> bool {
 fn prints(program: &str, argument: &str, wanted: &str) -> bool {
     let output = at_root(program).arg(argument).output();
     output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(wanted))
+}
+
+/// Those of `tools` this machine lacks.
+pub(crate) fn missing(tools: &[Tool]) -> Vec<Tool> {
+    let absent = tools.iter().filter(|tool| !tool.is_here());
+    absent.copied().collect()
+}
+
+/// The tools, each with what would bring it.
+pub(crate) fn with_sources(tools: &[Tool]) -> String {
+    let named = tools
+        .iter()
+        .map(|tool| format!("{} ({})", tool.name(), tool.source()));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// Why a check did not run that needs these.
+pub(crate) fn lacking(tools: &[Tool]) -> Error {
+    Error::Missing {
+        tools: with_sources(tools),
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::PathBuf;
 
-use crate::command::{at_root, quoted, run_listening, succeeded, target_folder};
+use crate::command::{quoted, run_listening, succeeded, target_folder};
 use crate::error::Error;
 use crate::faults;
 use crate::programs::{self, TestProgram};
@@ -247,7 +246,7 @@ impl Suite {
 /// Boots the machines and runs the steps; each must have passed, and tests have run.
 fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
     let script = write_script(hosts, steps)?;
-    let mut command = in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
+    let mut command = vm::in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
     // In the machine there is a device, so that no test may go without.
     command.env("HYDRANT_TEST_REQUIRE", "1");
     if hosts > 1 {
@@ -267,24 +266,6 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
             command: step.name.clone(),
         }),
     }
-}
-
-/// A command that boots machines and runs a script in the first.
-pub(crate) fn in_machine(
-    seconds: &str,
-    options: &[&str],
-    script: &Path,
-) -> Result<process::Command, Error> {
-    let this = env::current_exe().map_err(|source| Error::NotRun {
-        command: "xtask vm".into(),
-        source,
-    })?;
-    // Killed with us: nobody would wait for it any more.
-    let mut command = at_root("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(this);
-    command.args(["vm", "--timeout", seconds]).args(options);
-    command.args(["--", "sh"]).arg(script);
-    Ok(command)
 }
 
 /// The script's file, which stays, so that it can be run again by hand.

@@ -17,7 +17,6 @@ use clap::Args;
 use crate::command::{quoted, run_listening, succeeded, target_folder};
 use crate::error::Error;
 use crate::programs;
-use crate::verbs;
 use crate::vm;
 use runs::Listener;
 use scenarios::{ALL, Machine, Scenario};
@@ -120,7 +119,7 @@ fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, 
         Machine::Hosts => (&["--hosts", "2"], "faults-2.sh"),
     };
     let script = write_script(name, machine, scenarios)?;
-    let mut command = verbs::in_machine(SECONDS, options, &script)?;
+    let mut command = vm::in_machine(SECONDS, options, &script)?;
     command.envs(LIMITS);
     let mut listener = Listener::new(scenarios);
     let (command, status) = run_listening(command, |line| listener.listen(line))?;

@@ -15,11 +15,11 @@ use std::{env, fs, io};
 
 use clap::Args;
 
-use crate::check::missing;
 use crate::command::{at_root, run_listening, succeeded};
 use crate::error::Error;
 use crate::programs;
 use crate::report::Format;
+use crate::tool::{lacking, missing};
 use crate::vm;
 use job::{Job, Trial};
 use kind::Kind;
@@ -130,7 +130,7 @@ fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
     let missing = missing(vm::TOOLS);
     if kinds.contains(&Kind::Verbs) && !arguments.here && !missing.is_empty() {
         // Now, rather than when all else is done.
-        return Err(Error::Missing { tools: missing });
+        return Err(lacking(&missing));
     }
     soak_on(&kinds, arguments.minutes, arguments.seed, arguments.here)
 }

@@ -4,8 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::with_sources;
-use crate::tool::Tool;
+use crate::tool::{Tool, with_sources};
 
 /// Why a virtual machine did not run a command to its end.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +68,12 @@ pub(crate) enum Error {
         /// Where the log is.
         log: PathBuf,
     },
+}
+
+impl From<Error> for crate::error::Error {
+    fn from(error: Error) -> Self {
+        Self::Vm(Box::new(error))
+    }
 }
 
 impl Error {

@@ -20,15 +20,16 @@ mod package;
 mod ssh;
 mod words;
 
+use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::check;
-use crate::tool::Tool;
+use crate::command::at_root;
+use crate::tool::{Tool, missing};
 
 pub(crate) use error::Error;
 
@@ -111,12 +112,30 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// A command that boots machines and runs a script in the first.
+pub(crate) fn in_machine(
+    seconds: &str,
+    options: &[&str],
+    script: &Path,
+) -> Result<process::Command, crate::error::Error> {
+    let this = env::current_exe().map_err(|source| crate::error::Error::NotRun {
+        command: "xtask vm".into(),
+        source,
+    })?;
+    // Killed with us: nobody would wait for it any more.
+    let mut command = at_root("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(this);
+    command.args(["vm", "--timeout", seconds]).args(options);
+    command.args(["--", "sh"]).arg(script);
+    Ok(command)
+}
+
 fn boot(arguments: &Arguments) -> Result<u8, Error> {
     if arguments.hosts > 1 && arguments.devices > 1 {
         let problem = "two hosts have one device each: give --hosts or --devices";
         return Err(Error::Unusable(problem.into()));
     }
-    let missing = check::missing(TOOLS);
+    let missing = missing(TOOLS);
     if !missing.is_empty() {
         return Err(Error::Missing { tools: missing });
     }
