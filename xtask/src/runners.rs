@@ -13,7 +13,7 @@ use crate::error::Error;
 const LAUNCHER_TESTS: &str = "test(/mpiexec|hydra_|mpich|mpirun|openmpi|pmix|launcher/)";
 
 /// The test that kills a rank in mid-flight once; ignored in an ordinary run.
-const KILL_TEST: &str = "test(kill_loop)";
+const KILL_TEST: &str = "package(hydrant-cli) and test(kill_loop)";
 
 /// Open MPI refuses root, more ranks than cores, and machines without ssh, unless told.
 /// mpich's hydra needs nothing of the kind.
@@ -92,9 +92,9 @@ pub(crate) fn launchers() -> Result<Vec<String>, Error> {
     nextest(command)
 }
 
-/// The kill test, `times` over, in release.
+/// The kill test, `times` over, of what `unit` built.
 pub(crate) fn kill_loop(times: u32) -> Result<Vec<String>, Error> {
-    let mut command = cargo("nextest run -p hydrant-cli --release --run-ignored only");
+    let mut command = cargo("nextest run --workspace --run-ignored only");
     command.args(["-E", KILL_TEST, "--stress-count", &times.to_string()]);
     nextest(command)
 }
