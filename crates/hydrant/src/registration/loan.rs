@@ -145,7 +145,7 @@ impl Registration {
         };
         let (start, len) = ended.lease.place();
         for peer in ended.informed {
-            self.write_letter(peer, GONE, key.0);
+            self.queue_about(peer, GONE, key.0);
         }
         self.let_go(Some(ended.lease));
         self.flush();
@@ -244,7 +244,7 @@ impl Registration {
         }
         crate::progress::may_wait("the first use of an exposed buffer")?;
         if self.change_known(|known| known.ask(name)) {
-            self.write_letter(rank, ASK, key);
+            self.queue_about(rank, ASK, key);
             self.flush();
         }
         let mut lease = None;
@@ -280,12 +280,12 @@ impl Registration {
             self.lent.let_go_here(key);
             self.progress.wake_sleepers();
         } else {
-            self.write_letter(owner, LET_GO, key);
+            self.queue_about(owner, LET_GO, key);
             self.flush();
         }
     }
 
-    fn write_letter(&self, to: Rank, tag: u16, key: u64) {
+    fn queue_about(&self, to: Rank, tag: u16, key: u64) {
         self.outbox.lock().push(to.0, Queued::Loan { tag, key });
     }
 
