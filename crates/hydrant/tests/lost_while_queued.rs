@@ -50,6 +50,8 @@ fn kill_one(strategy: &str, round: u32) {
         ("HYDRANT_REGISTRATION", strategy),
         ("HYDRANT_M", "256K"),
         ("HYDRANT_MAXVICTIM", "64K"),
+        // Room for less than firehoses can be asked for at a time.
+        ("HYDRANT_RING_SLOTS", "8"),
     ]);
     let mut job = Running::start(command);
     let pid = killed::ready(&mut job, RANKS)[victim as usize];

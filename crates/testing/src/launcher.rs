@@ -32,6 +32,8 @@ pub(crate) fn launch(arguments: &[String]) -> ExitCode {
     let mut spec = Spec::new(ranks, words.next().expect("the program"));
     spec.arguments = words.map(Into::into).collect();
     spec.prefix = Prefix::None;
+    // Survivors end by themselves, on a busy machine, too; who hangs is found by the test.
+    spec.grace = crate::HANG / 2;
     // In one piece: the ranks write to the same place meanwhile.
     let mut report = |event| {
         let line = format!("launcher: {event}\n");
