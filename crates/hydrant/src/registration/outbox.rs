@@ -212,7 +212,7 @@ impl Registration {
     fn send_queued(&self, to: Rank, queued: &mut Queued, room: &mut Vec<u8>) -> Sent {
         let (kind, tag, key) = match queued {
             Queued::Engine(message, data) => {
-                self.write_message(to, message, *data, room);
+                self.write_message(to, message, data, room);
                 (kind::REGISTRATION, 0, None)
             }
             Queued::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
@@ -232,9 +232,10 @@ impl Registration {
         Sent::Yes
     }
 
-    /// Encodes a message that no own data follows, with what the peer asked for.
-    fn write_message(&self, to: Rank, message: &mut Message, data: Data, bytes: &mut Vec<u8>) {
-        let (region, addr, len) = match data {
+    /// Encodes a message that no own data follows, with what the peer asked for. What was refused
+    /// once stays refused, should there be no room for the answer now.
+    fn write_message(&self, to: Rank, message: &mut Message, data: &mut Data, bytes: &mut Vec<u8>) {
+        let (region, addr, len) = match *data {
             Data::Own { .. } => return,
             Data::None => return message.encode(bytes),
             Data::Asked { region, addr, len } => (region, addr, len as usize),
@@ -247,6 +248,7 @@ impl Registration {
         if !lent.while_lent(to, region, place, || self.load(addr, into)) {
             bytes.clear();
             message.refuse(lent.why_not(to, region, place));
+            *data = Data::None;
             message.encode(bytes);
         }
     }
