@@ -116,13 +116,14 @@ fn rank(victim: Rank) -> ExitCode {
     }
 }
 
-/// Says so when messages of the engine have found no room for the first time.
+/// Says that messages of the engine have found no room, once they have, again and again: who waits
+/// for that may have begun to listen late.
 fn say_when_stalled(job: &Job, is_lost: &AtomicBool) {
     while !is_lost.load(SeqCst) {
         if job.counters().registration_stalls > 0 {
-            return say(&format!("stalled {}", job.rank()));
+            say(&format!("stalled {}", job.rank()));
         }
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
