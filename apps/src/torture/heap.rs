@@ -5,6 +5,9 @@
 //! real time as well, and at other addresses in each run; so no two runs would be alike. Here each
 //! rank has a part of its own, as far from those of the others, and from a boundary of 2 MiB, in
 //! every run. Buffers share pages with their neighbours and lie where others did, as in any heap.
+//!
+//! Hash tables are left to the system. When one grows follows from where its entries fall, which,
+//! if they are addresses, is another place in each run: the buffers behind it would move.
 
 #![allow(unsafe_code)] // is an allocator
 
@@ -22,6 +25,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 const PART: usize = 256 << 20;
 /// The smallest block, and what every block is aligned to.
 const GRAIN: usize = 16;
+/// The alignment of hash tables: of the groups of entries that are looked at together.
+const TABLE_ALIGN: usize = 16;
 /// Sizes of blocks: four for each doubling.
 const CLASSES: usize = 4 * usize::BITS as usize;
 
@@ -146,15 +151,15 @@ fn size(class: usize) -> usize {
 
 // SAFETY: 1. Blocks are handed out once until they are freed: each is either the next unused bytes
 // of a part, or off the list of free ones, under the part's lock. 2. They have the size of their
-// class, which is no less than what was asked for, and the alignment of a grain; what needs a larger
-// one is the system's. 3. A block goes back to where it came from, which its address says, and to
+// class, which is no less than what was asked for, and the alignment of a grain; what needs that
+// or a larger one is the system's. 3. A block goes back to where it came from, which its address says, and to
 // the class that it was taken from, which the layout says. 4. Nothing here allocates or unwinds:
 // the locks are futexes, and are never poisoned by a panic within.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let own = OWN.get();
         if own != 0
-            && layout.align() <= GRAIN
+            && layout.align() < TABLE_ALIGN
             && layout.size() < PART
             && let Some(parts) = PARTS.get()
         {
@@ -218,5 +223,25 @@ mod tests {
         assert_eq!(take(&mut part, 97), first, "of the same class");
         assert!(take(&mut part, 100) > second);
         assert_eq!(part.take(parts.base, class(PART)), None, "it is full");
+    }
+    #[test]
+    fn buffers_lie_in_the_part_and_hash_tables_do_not() {
+        let lies_within = |layout| {
+            // SAFETY: the layout is of some bytes, and the block is given back with the same.
+            unsafe {
+                let block = Heap.alloc(layout);
+                Heap.dealloc(block, layout);
+                let parts = PARTS.get();
+                parts.is_some_and(|parts| parts.of(block.addr()).is_some())
+            }
+        };
+        let placed = placed(Rank(0), 1);
+        assert!(lies_within(Layout::array::<u64>(100).unwrap()));
+        // As hashbrown asks for one of 56 entries.
+        assert!(!lies_within(
+            Layout::from_size_align(64 * 8 + 80, TABLE_ALIGN).unwrap()
+        ));
+        drop(placed);
+        assert!(!lies_within(Layout::array::<u64>(100).unwrap()));
     }
 }

@@ -166,6 +166,10 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
     let losses: Vec<_> = (printed.iter())
         .filter_map(|line| fields(line, "lost"))
         .collect();
+    let errors: Vec<_> = (printed.iter())
+        .filter_map(|line| line.strip_prefix("error ")?.split_once(' '))
+        .collect();
+    let explained = explained(case.victim, &errors);
     for rank in &losses {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
         let after = at.saturating_sub(killed);
@@ -174,7 +178,10 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
         // Who comes late may use a rank that was told before and gave up: that one is named.
         let time = |loss: &[String]| loss[2].parse::<u64>().expect("a time");
         let gave_up = (losses.iter()).any(|other| other[0] == rank[1] && time(other) <= time(rank));
-        let fits = of_victim || gave_up;
+        let never_began = explained[1..]
+            .iter()
+            .any(|other| other.to_string() == rank[1]);
+        let fits = of_victim || gave_up || case.starting && never_began;
         assert!(fits, "rank {} was told of another:\n{all}", rank[0]);
     }
     if !case.starting {
@@ -185,25 +192,36 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
         );
         return;
     }
-    let victim = format!("rank {}", case.victim);
-    let of_one_that_gave_up = |line: &String| {
-        let names = |rank: &Vec<String>| line.contains(&format!("rank {} is lost", rank[0]));
-        losses.iter().any(names)
-    };
-    let errors = (printed.iter())
-        .filter(|line| line.starts_with("error "))
-        .filter(|line| !of_one_that_gave_up(line));
-    let (named, others): (Vec<_>, Vec<_>) = errors.partition(|line| line.contains(&victim));
-    assert!(
-        others.is_empty(),
-        "a survivor was told of something else:\n{all}"
-    );
-    let reason = format!(": {victim} ended before the fence");
+    for (rank, error) in &errors {
+        let fits = rank.parse().is_ok_and(|rank| explained.contains(&rank));
+        assert!(
+            fits,
+            "rank {rank} was told of something else ({error}):\n{all}"
+        );
+    }
+    let reason = format!(": rank {} ended before the fence", case.victim);
     let by_launcher = printed.iter().any(|line| line.contains(&reason));
     assert!(
-        !named.is_empty() || !losses.is_empty() || by_launcher,
+        explained.len() > 1 || !losses.is_empty() || by_launcher,
         "no survivor was told:\n{all}"
     );
+}
+
+/// The victim, and every rank whose error names one of these.
+fn explained(victim: u64, errors: &[(&str, &str)]) -> Vec<u64> {
+    let mut explained = vec![victim];
+    let mut at = 0;
+    while let Some(lost) = explained.get(at) {
+        let name = format!("rank {lost}");
+        let named = errors.iter().filter(|(_, error)| error.contains(&name));
+        for rank in named.filter_map(|(rank, _)| rank.parse().ok()) {
+            if !explained.contains(&rank) {
+                explained.push(rank);
+            }
+        }
+        at += 1;
+    }
+    explained
 }
 
 /// The process of a rank of the job with that token in its arguments.

@@ -161,7 +161,9 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error {error}"));
+            // Without a job there is nobody else to ask.
+            let rank = std::env::var("PMI_RANK").unwrap_or_default();
+            say(&format!("error {rank} {error}"));
             ExitCode::FAILURE
         }
     }
