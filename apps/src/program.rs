@@ -52,7 +52,7 @@ pub fn run<A: Parser>(
     if let Err(cause) = hydrant::log_to_stderr() {
         return failed(name, &cause);
     }
-    let ended = hydrant::run(|job| {
+    let ended = hydrant::run_spmd(|job| {
         let speaks = job.rank() == Rank(0);
         let arguments = match A::try_parse() {
             Ok(arguments) => arguments,

@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
         Ok(builder) => builder.anywhere(true),
         Err(cause) => return not_begun(&cause, since.elapsed()),
     };
-    let ended = builder.run(|job| {
+    let ended = builder.run_spmd(|job| {
         let arguments = match Arguments::try_parse() {
             Ok(arguments) => arguments,
             Err(usage) => {

@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = builder.run(|job| {
+    let ended = builder.run_spmd(|job| {
         let (tally, outcome) = work(job, &arguments);
         locked(&told).push(Report::new(job, &arguments, tally, &outcome));
         outcome

@@ -18,7 +18,7 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | join, leave, abort | [`run`], [`Job`], [`JobBuilder`] |
+//! | join, leave, abort | [`run`], [`join`], [`run_spmd`], [`Job`], [`JobBuilder`] |
 //! | own memory that peers can access | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
 //! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
@@ -74,7 +74,7 @@ pub use hydrant_conduit::{Caps, Footprint, Rank};
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
-pub use job::{Job, JobBuilder, run};
+pub use job::{Job, JobBuilder, join, run, run_spmd};
 pub use log::log_to_stderr;
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use message::{Function, Handler, HandlerContext, Limits};

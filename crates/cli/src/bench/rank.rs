@@ -92,9 +92,9 @@ pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
         Suite::Registration => {
             let costs = cases::registration::Costs::new(args.quick);
             let builder = Job::builder()?.through(costs.layer());
-            builder.run(|job| cases::registration::run(&ensemble(job, args)?, &costs))
+            builder.run_spmd(|job| cases::registration::run(&ensemble(job, args)?, &costs))
         }
-        _ => hydrant::run(|job| measure(job, args, before)),
+        _ => hydrant::run_spmd(|job| measure(job, args, before)),
     }
 }
 

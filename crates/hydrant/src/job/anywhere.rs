@@ -56,12 +56,12 @@ impl Job {
     pub unsafe fn lend_anywhere(&self, addr: *mut u8, len: usize) -> Result<AnywhereLoan> {
         progress::may_wait("lend_anywhere")?;
         // SAFETY: the caller's promise.
-        unsafe { AnywhereLoan::new(&self.core().transfer, addr, len) }
+        unsafe { AnywhereLoan::new(&self.active()?.transfer, addr, len) }
     }
 
     /// Whether this rank may ask that of another at all.
     fn check_anywhere(&self, rank: Rank) -> Result<()> {
-        self.progress().check_rank(rank)?;
+        self.active()?.progress.check_rank(rank)?;
         if self.settings().anywhere {
             return Ok(());
         }

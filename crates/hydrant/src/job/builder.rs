@@ -8,15 +8,10 @@ use std::{
 };
 
 use hydrant_conduit::Conduit;
-use hydrant_launch::{JoinOptions, Kind};
+use hydrant_launch::{Bootstrap, JoinOptions, Kind};
 use hydrant_smp::Foreign;
 
-use super::{
-    Core, Job,
-    ending::{self, End},
-    network::Network,
-    threads,
-};
+use super::{Job, ending::End, network::Network, threads};
 use crate::{AtomicsKind, ConduitKind, Error, InterNodeKind, Result, Settings, Strategy};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
@@ -237,24 +232,25 @@ impl JobBuilder {
         &self.settings
     }
 
-    /// As [`run`](crate::run), with these settings.
+    /// As [`join`](crate::join), with these settings.
     ///
     /// # Errors
     /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub fn run<R: Send>(self, body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
-        let mut bootstrap = hydrant_launch::join_with(&JoinOptions {
-            kind: self.settings.bootstrap,
-            ..JoinOptions::default()
-        })?;
+    pub fn join(self) -> Result<Job> {
         if self.settings.conduit.is_virtual() {
-            return threads::run_as_one_process(&self, &mut *bootstrap, body);
+            let conduit = self.settings.conduit.to_string();
+            return Err(Error::Setting {
+                name: "HYDRANT_CONDUIT",
+                expected: format!(
+                    "a network of processes, because this program is one rank; on `{conduit}` \
+                     the ranks are threads of one process, which `run_spmd` starts"
+                ),
+                value: conduit,
+            });
         }
-        let conduit = Network::of_processes(&self).attach(&self, &mut *bootstrap);
-        match conduit {
-            Ok(conduit) => live(Core::new(conduit, bootstrap, self.settings)?, body),
+        let mut bootstrap = self.launcher()?;
+        match Network::of_processes(&self).attach(&self, &mut *bootstrap) {
+            Ok(conduit) => Job::start(conduit, bootstrap, self.settings),
             // That one says what happened, unless an abort ends it before it could.
             Err(error @ Error::PeerLost(_)) => Err(error),
             Err(error) => {
@@ -262,6 +258,32 @@ impl JobBuilder {
                 Err(error)
             }
         }
+    }
+
+    /// As [`run`](crate::run), with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn run<R>(self, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+        live(self.join()?, body)
+    }
+
+    /// As [`run_spmd`](crate::run_spmd), with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn run_spmd<R: Send>(self, body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
+        if !self.settings.conduit.is_virtual() {
+            return self.run(body);
+        }
+        let mut bootstrap = self.launcher()?;
+        threads::run_as_one_process(&self, &mut *bootstrap, body)
     }
 
     /// Runs a job of `n` ranks as threads of this process: for tests, and for programs that
@@ -276,25 +298,33 @@ impl JobBuilder {
     ) -> Vec<Result<R>> {
         threads::run(&self, n, body)
     }
+
+    /// The connection to who launched this process.
+    fn launcher(&self) -> Result<Box<dyn Bootstrap>> {
+        Ok(hydrant_launch::join_with(&JoinOptions {
+            kind: self.settings.bootstrap,
+            ..JoinOptions::default()
+        })?)
+    }
 }
 
 /// From the first word to the last.
-pub(super) fn live<R>(core: Arc<Core>, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
-    let service = core.start_service()?;
+pub(super) fn live<R>(job: Job, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+    let progress = job.progress();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-        let job = Job::new(core.clone())?;
         let result = body(&job)?;
-        ending::wait_for_all(&job)?;
-        Ok(result)
+        match job.finalize() {
+            // The body did so itself.
+            Err(Error::JobOver) => Ok(result),
+            ended => ended.map(|()| result),
+        }
     }));
-    let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !core.progress.is_lost_itself();
-    let outcome = outcome.map(|result| result.map_err(|error| core.progress.cause_of(error)));
-    let end = match &outcome {
-        Ok(Ok(_)) => End::Orderly,
-        Ok(Err(_)) if bereft => End::Bereft,
-        Ok(Err(_)) | Err(_) => End::Failed,
-    };
-    ending::leave(&core, service, end);
+    let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();
+    let outcome = outcome.map(|result| result.map_err(|error| progress.cause_of(error)));
+    job.core().leave(match bereft {
+        true => End::Bereft,
+        false => End::Failed,
+    });
     match outcome {
         Ok(result) => result,
         Err(cause) => panic::resume_unwind(cause),

@@ -1,24 +1,26 @@
 //! What a job is composed of, at one rank.
 
-use std::{sync::Arc, thread::JoinHandle};
+use std::sync::Arc;
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
+use super::ending::{End, Leaving};
 use crate::{
-    Error, Result, Settings,
+    Error, Result, Settings, Team,
     atomics::{ByMessage, Way},
     collective,
     memory::{Reach, Registry},
     message::Messages,
-    progress::{self, Progress, kind},
+    progress::{Progress, kind},
     registration::Setup,
     stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
 };
 
-/// The rooms of a job, from the ground up.
+/// The rooms of a job, from the ground up. Only [jobs](super::Job) keep it: when the last of them
+/// goes, this rank leaves, if it has not left before.
 pub(crate) struct Core {
     pub(crate) progress: Arc<Progress>,
     pub(crate) transfer: Arc<Transfer>,
@@ -29,13 +31,18 @@ pub(crate) struct Core {
     pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
     pub(crate) atomics: Way,
+    /// The team of all ranks.
+    pub(crate) world: Team,
     pub(crate) settings: Settings,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+    /// How this rank leaves; taken by who does it.
+    leaving: Mutex<Option<Leaving>>,
 }
 
 impl Core {
-    /// Composes the rooms: each gets those below it, and hands in to them what they tell it.
-    pub(crate) fn new(
+    /// Composes the rooms, each of which gets those below it and hands in to them what they tell it,
+    /// and begins to answer peers.
+    pub(crate) fn start(
         conduit: Box<dyn Conduit>,
         mut bootstrap: Box<dyn Bootstrap>,
         settings: Settings,
@@ -58,7 +65,12 @@ impl Core {
         progress.route(kind::ATOMIC, Arc::new(by_message));
         progress.route(kind::STORE, Arc::new(collective::Stores));
         let handed_out = StripedArc::new(&transfer);
+        let mut leaving = Leaving::new(&progress, &memory, &bootstrap, &settings);
+        let world = Team::world(&progress)?;
+        leaving.start_service(&settings)?;
         Ok(Arc::new(Self {
+            world,
+            leaving: Mutex::new(Some(leaving)),
             progress,
             weak: handed_out.downgrade(),
             _handed_out: handed_out,
@@ -71,15 +83,12 @@ impl Core {
         }))
     }
 
-    pub(crate) fn start_service(&self) -> Result<Option<JoinHandle<()>>> {
-        if !self.settings.service || self.progress.virtual_time {
-            return Ok(None);
+    /// Leaves the job, once.
+    pub(super) fn leave(&self, end: End) {
+        let leaving = self.leaving.lock().take();
+        if let Some(leaving) = leaving {
+            leaving.leave(end);
         }
-        progress::start_service(&self.progress).map(Some)
-    }
-
-    pub(crate) fn bootstrap(&self) -> MutexGuard<'_, Box<dyn Bootstrap>> {
-        self.bootstrap.lock()
     }
 
     /// How the job reaches its symmetric memory.
@@ -95,7 +104,15 @@ impl Core {
 
     pub(crate) fn abort(&self, status: i32) {
         self.progress.conduit().leave(false);
-        self.bootstrap().abort(status, "the program called abort");
+        (self.bootstrap.lock()).abort(status, "the program called abort");
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Some(leaving) = self.leaving.get_mut().take() {
+            leaving.give_up();
+        }
     }
 }
 

@@ -3,11 +3,17 @@
 use std::{
     io::{self, Write},
     sync::Arc,
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
 };
 
-use super::{Core, Job};
-use crate::Result;
+use hydrant_launch::Bootstrap;
+use parking_lot::Mutex;
+
+use crate::{
+    Result, Settings,
+    memory::Registry,
+    progress::{self, Progress},
+};
 
 /// How a rank came to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,39 +27,88 @@ pub(super) enum End {
     Bereft,
 }
 
-/// Waits until every rank's body has returned, answering them meanwhile.
-pub(super) fn wait_for_all(job: &Job) -> Result<()> {
-    job.world().end()
+/// What is to be done when a rank leaves, and with what.
+pub(super) struct Leaving {
+    progress: Arc<Progress>,
+    memory: Arc<Registry>,
+    bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
+    service: Option<JoinHandle<()>>,
+    /// Whether to print the counters.
+    counters: bool,
 }
 
-/// Tells the peers and the launcher, stops the service thread, and makes every handle that
-/// is left useless.
-pub(super) fn leave(core: &Arc<Core>, service: Option<JoinHandle<()>>, end: End) {
-    core.progress.stop();
-    if let Some(service) = service
-        && service.join().is_err()
-    {
-        tracing::error!(rank = %core.progress.rank, "the service thread panicked");
-    }
-    core.memory.close();
-    if end == End::Failed {
-        // Before the peers hear of it and fail, too. Only our own launcher listens.
-        let _ = core.bootstrap().put(hydrant_launch::FAILING, b"1");
-    }
-    core.progress.conduit().leave(end == End::Orderly);
-    if end == End::Orderly {
-        let mut bootstrap = core.bootstrap();
-        if let Err(cause) = bootstrap.finalize() {
-            tracing::warn!(%cause, "the launcher did not take the goodbye");
+impl Leaving {
+    pub(super) fn new(
+        progress: &Arc<Progress>,
+        memory: &Arc<Registry>,
+        bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            progress: Arc::clone(progress),
+            memory: Arc::clone(memory),
+            bootstrap: Arc::clone(bootstrap),
+            service: None,
+            counters: settings.counters,
         }
     }
-    if core.settings.counters {
-        let counters = format!(
-            "counters of rank {}\n{}\n",
-            core.progress.rank,
-            core.progress.tally.snapshot()
-        );
-        // Nobody may read it, which is no reason to panic.
-        let _ = io::stderr().write_all(counters.as_bytes());
+
+    /// Starts the service thread, where there is to be one.
+    pub(super) fn start_service(&mut self, settings: &Settings) -> Result<()> {
+        if settings.service && !self.progress.virtual_time {
+            self.service = Some(progress::start_service(&self.progress)?);
+        }
+        Ok(())
+    }
+
+    /// Tells the peers and the launcher, stops the service thread, and makes every handle that
+    /// is left useless.
+    pub(super) fn leave(self, end: End) {
+        let progress = &self.progress;
+        progress.stop();
+        if let Some(service) = self.service
+            && service.join().is_err()
+        {
+            tracing::error!(rank = %progress.rank, "the service thread panicked");
+        }
+        self.memory.close();
+        if end == End::Failed {
+            // Before the peers hear of it and fail, too. Only our own launcher listens.
+            let _ = (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1");
+        }
+        progress.conduit().leave(end == End::Orderly);
+        if end == End::Orderly
+            && let Err(cause) = self.bootstrap.lock().finalize()
+        {
+            tracing::warn!(%cause, "the launcher did not take the goodbye");
+        }
+        if self.counters {
+            let counters = format!(
+                "counters of rank {}\n{}\n",
+                progress.rank,
+                progress.tally.snapshot()
+            );
+            // Nobody may read it, which is no reason to panic.
+            let _ = io::stderr().write_all(counters.as_bytes());
+        }
+    }
+
+    /// Leaves because nothing of the program holds the job any more, though it has not ended.
+    pub(super) fn give_up(self) {
+        let lost = self.progress.check_all_present().is_err();
+        let end = match lost && !self.progress.is_lost_itself() {
+            true => End::Bereft,
+            false => End::Failed,
+        };
+        let rank = self.progress.rank;
+        tracing::warn!(%rank, "the job was dropped before it was finalized");
+        if progress::may_wait("leave").is_ok() {
+            return self.leave(end);
+        }
+        // The service thread may run this very handler, or wait for its end.
+        let leave = move || self.leave(end);
+        if let Err(cause) = thread::Builder::new().spawn(leave) {
+            tracing::error!(%rank, %cause, "the job was dropped in a handler and cannot be left");
+        }
     }
 }

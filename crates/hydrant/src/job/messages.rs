@@ -78,7 +78,7 @@ impl Job {
     /// [`Error::UnknownHandler`], [`Error::HandlerPanicked`]. [`Error::PeerLost`].
     pub fn am_quiet(&self) -> Result<()> {
         progress::may_wait("am_quiet")?;
-        let progress = self.progress();
+        let progress = &self.active()?.progress;
         for rank in self.ranks() {
             progress.wait_handled(rank)?;
         }
@@ -88,9 +88,9 @@ impl Job {
     }
 
     /// Delivers the messages that have arrived; how many there were. Needed only where the
-    /// service thread is off.
+    /// service thread is off. When the job is over there are none.
     pub fn poll(&self) -> usize {
-        self.progress().look_round()
+        (self.active()).map_or(0, |core| core.progress.look_round())
     }
 
     /// Registers a handler for requests and replies. Collective: every rank registers the

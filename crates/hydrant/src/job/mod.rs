@@ -16,6 +16,9 @@ mod threads;
 
 use std::{process, sync::Arc, time::Duration};
 
+use hydrant_conduit::Conduit;
+use hydrant_launch::Bootstrap;
+
 pub use builder::JobBuilder;
 pub(crate) use core::Core;
 
@@ -23,30 +26,65 @@ use crate::{Counters, Rank, Result, Settings, progress, progress::Progress};
 
 /// Joins the job that this process belongs to and runs `body` in it.
 ///
-/// Under `hydrant run`, `mpiexec`, `srun` or `mpirun` every rank runs the same `body`; a
+/// Under `hydrant run`, `mpiexec`, `srun` or `mpirun` every rank runs the same program; a
 /// process that nobody launched is a job of one. The job ends in good order when every
-/// rank's `body` returned `Ok`: `run` waits for that. If `body` fails or panics, the others
-/// get [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
-///
-/// On a [simulated network](crate::ConduitKind::Sim), this process is the whole job: its ranks
-/// are threads of it, each of which runs `body`, as many as `HYDRANT_SIM_RANKS` says. Then the
-/// result is rank 0's; if ranks failed it is the failure that came first, by rank, of those that
-/// are not for the loss of another.
+/// rank's `body` returned `Ok`: `run` [waits](Job::finalize) for that. If `body` fails or panics,
+/// the others get [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
 ///
 /// # Errors
-/// What `body` returns; [`Error::Launch`](crate::Error::Launch) or
-/// [`Error::Setting`](crate::Error::Setting) if the job cannot be joined.
+/// What `body` returns; as [`join`].
 ///
 /// # Panics
 /// If `body` does.
-pub fn run<R: Send>(body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
+pub fn run<R>(body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
     JobBuilder::new()?.run(body)
 }
 
+/// As [`run`], and on a [simulated network](crate::ConduitKind::Sim), too, where this process is the
+/// whole job: its ranks are threads of it, as many as `HYDRANT_SIM_RANKS` says, and each runs
+/// `body`. Then the result is rank 0's; if ranks failed it is the failure that came first, by rank,
+/// of those that are not for the loss of another.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// If `body` does.
+pub fn run_spmd<R: Send>(body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
+    JobBuilder::new()?.run_spmd(body)
+}
+
+/// Joins the job that this process belongs to, as [`run`] does, until it is
+/// [finalized](Job::finalize).
+///
+/// ```
+/// # fn main() -> hydrant::Result<()> {
+/// let job = hydrant::join()?;
+/// let field = job.alloc::<u64>(8)?;
+/// let (own, part) = (job.clone(), field.clone());
+/// let worker = std::thread::spawn(move || part.put(own.right(), 0, &[1, 2]));
+/// worker.join().expect("the thread does not panic")?;
+/// job.finalize()
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Launch`](crate::Error::Launch) or [`Error::Setting`](crate::Error::Setting) if the job
+/// cannot be joined. On a simulated network, whose ranks are threads, it cannot: see [`run_spmd`].
+pub fn join() -> Result<Job> {
+    JobBuilder::new()?.join()
+}
+
 /// A job, as seen by one of its ranks. Any number of threads may use it at once.
+///
+/// This is a handle: a clone is cheap and names the same job, and may go to any thread, task or
+/// structure. The job ends here when it is [finalized](Self::finalize), or when [`run`]'s body
+/// returns. From then on what communicates says [`Error::JobOver`](crate::Error::JobOver). If the
+/// last handle is dropped before, this rank has failed: the others get
+/// [`Error::PeerLost`](crate::Error::PeerLost) where they wait for it, and the launcher is told.
+#[derive(Clone)]
 pub struct Job {
     core: Arc<Core>,
-    world: crate::Team,
 }
 
 impl Job {
@@ -58,13 +96,46 @@ impl Job {
         JobBuilder::new()
     }
 
-    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
-        let world = crate::Team::world(&core.progress)?;
-        Ok(Self { core, world })
+    /// Begins the job over a conduit that is attached.
+    fn start(
+        conduit: Box<dyn Conduit>,
+        bootstrap: Box<dyn Bootstrap>,
+        settings: Settings,
+    ) -> Result<Self> {
+        let core = Core::start(conduit, bootstrap, settings)?;
+        Ok(Self { core })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    /// Ends the job in good order: waits until every rank does this, answering them meanwhile, and
+    /// leaves. Collective. Clones of this handle, and what was made by the job, are useless from
+    /// then on.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`](crate::Error::JobOver) if it was finalized before,
+    /// [`Error::InHandler`](crate::Error::InHandler),
+    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) while another thread of this rank is in a
+    /// collective of all ranks, [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) if
+    /// another rank is in a collective that this one did not come to,
+    /// [`Error::PeerLost`](crate::Error::PeerLost). The job is not over then, until the last handle
+    /// is dropped.
+    pub fn finalize(&self) -> Result<()> {
+        self.world().end()?;
+        self.core.leave(ending::End::Orderly);
+        Ok(())
+    }
+
+    pub(crate) fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// What the job is made of, if it is not over.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`](crate::Error::JobOver).
+    #[inline]
+    pub(crate) fn active(&self) -> Result<&Core> {
+        self.core.progress.check_running()?;
+        Ok(&self.core)
     }
 
     pub(crate) fn progress(&self) -> &Arc<Progress> {
@@ -106,7 +177,7 @@ impl Job {
 
     /// The team of all ranks.
     pub fn world(&self) -> &crate::Team {
-        &self.world
+        &self.core.world
     }
 
     /// The settings in force.
@@ -149,10 +220,12 @@ impl Job {
     /// Says that the program computes so many operations here. In real time computing takes
     /// what it takes, and this does nothing. In virtual time it takes nothing but what is said
     /// here; messages that arrive meanwhile are handled as the host attends to them. In a
-    /// handler it does nothing.
+    /// handler, and when the job is over, it does nothing.
     pub fn compute(&self, operations: u64) {
-        if progress::may_wait("compute").is_ok() {
-            let progress = self.progress();
+        if progress::may_wait("compute").is_ok()
+            && let Ok(core) = self.active()
+        {
+            let progress = &core.progress;
             (progress.conduit()).compute(operations, &mut progress.arrivals());
         }
     }

@@ -37,7 +37,7 @@ impl Job {
     /// if any rank is lost, for a put that is a plain store does not notice.
     pub fn quiet(&self) -> Result<()> {
         progress::may_wait("quiet")?;
-        self.core().transfer.quiet()
+        self.active()?.transfer.quiet()
     }
 
     /// Orders this rank's puts: those before are seen, by each peer, no later than those
@@ -47,7 +47,7 @@ impl Job {
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn fence(&self) -> Result<()> {
         progress::may_wait("fence")?;
-        self.core().transfer.fence()
+        self.active()?.transfer.fence()
     }
 
     /// Runs `body`, then completes every operation it began: GASNet's access region, in the
@@ -81,7 +81,7 @@ impl Job {
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         progress::may_wait("scope")?;
-        let core = self.core();
+        let core = self.active()?;
         Scope::run(&core.transfer, &core.memory, body)
     }
 
@@ -115,6 +115,6 @@ impl Job {
     /// [`Error::ZeroSized`](crate::Error::ZeroSized), [`Error::Conduit`](crate::Error::Conduit) if
     /// there are too many.
     pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
-        Exposed::owning(&self.core().transfer, buffer)
+        Exposed::owning(&self.active()?.transfer, buffer)
     }
 }

@@ -4,7 +4,7 @@ use std::{io, panic, sync::OnceLock, thread};
 
 use hydrant_launch::Bootstrap;
 
-use super::{Core, Job, JobBuilder, builder::live, network::Network};
+use super::{Job, JobBuilder, builder::live, network::Network};
 use crate::{Error, Result};
 
 /// Runs `n` ranks; how each ended.
@@ -21,7 +21,7 @@ pub(super) fn run<R: Send>(
     let live_as = |mut bootstrap| {
         let conduit = network.attach(builder, &mut bootstrap)?;
         let settings = builder.settings.clone();
-        live(Core::new(conduit, Box::new(bootstrap), settings)?, &body)
+        live(Job::start(conduit, Box::new(bootstrap), settings)?, &body)
     };
     match all_at_once(hydrant_launch::local(n), live_as) {
         Ok(ends) => (ends.into_iter())

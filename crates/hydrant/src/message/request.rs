@@ -12,10 +12,11 @@ use crate::{
 /// Sends a request of the user's, waiting for room.
 ///
 /// # Errors
-/// [`Error::InHandler`], [`Error::RankOutOfRange`], [`Error::PeerLost`].
+/// [`Error::InHandler`], [`Error::JobOver`], [`Error::RankOutOfRange`], [`Error::PeerLost`].
 #[inline]
 pub(crate) fn send(progress: &Progress, rank: Rank, message: &Message<'_>) -> Result<()> {
     progress::may_wait("a request")?;
+    progress.check_running()?;
     progress.check_rank(rank)?;
     progress.send(rank, message)?;
     progress.tally.one(Count::Requests);

@@ -160,7 +160,18 @@ impl Progress {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.unpark_service();
+        self.wake_sleepers();
         self.conduit.wake(self.rank);
+    }
+
+    /// # Errors
+    /// [`Error::JobOver`].
+    #[inline]
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match self.is_stopped() {
+            false => Ok(()),
+            true => Err(Error::JobOver),
+        }
     }
 
     /// Whether the job is over here.

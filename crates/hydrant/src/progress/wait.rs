@@ -29,6 +29,12 @@ pub(crate) enum On<'a> {
     Served(Rank),
 }
 
+impl On<'_> {
+    fn is_nobody(self) -> bool {
+        matches!(self, On::Nobody | On::Served(_))
+    }
+}
+
 /// What ends the wait otherwise.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
@@ -110,7 +116,8 @@ impl Progress {
     /// sleep.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first.
+    /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first, [`Error::JobOver`] if this
+    /// rank left.
     #[inline]
     pub(crate) fn wait(&self, on: On<'_>, what: For, mut done: impl FnMut() -> bool) -> Result<()> {
         if done() {
@@ -136,7 +143,7 @@ impl Progress {
                 }
             }
             let now = self.conduit.changes();
-            if changes != Some(now) {
+            if changes != Some(now) || self.is_over(on) {
                 changes = Some(now);
                 self.tell_operations(|operations| operations.look_for_ended(now));
                 if let Some(cause) = self.in_vain(on, what) {
@@ -168,6 +175,7 @@ impl Progress {
                         ended = ended || done();
                         ended
                             || changes != Some(self.conduit.changes())
+                            || self.is_over(on)
                             || self.would_sleep_past_room(sleeper)
                     });
                     inside = own.enter();
@@ -195,10 +203,18 @@ impl Progress {
         }
     }
 
+    /// Whether this rank has left meanwhile, by another thread, and peers do nothing more for it.
+    fn is_over(&self, on: On<'_>) -> bool {
+        !on.is_nobody() && self.is_stopped()
+    }
+
     /// Why what is waited for will not happen.
     fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
-        if matches!(on, On::Nobody | On::Served(_)) {
+        if on.is_nobody() {
             return None;
+        }
+        if self.is_stopped() {
+            return Some(Error::JobOver);
         }
         // Peers do nothing more for a rank that they count as lost.
         if self.is_lost_itself() {

@@ -116,6 +116,8 @@ pub(super) fn resolve<T: Pod>(
                     what,
                 });
             }
+            // Of an allocation its own state says so.
+            transfer.progress.check_running()?;
             Ok(Resolved::Extent(Remote {
                 key: Key(key),
                 offset: bytes,

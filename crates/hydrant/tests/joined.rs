@@ -1,0 +1,264 @@
+//! Jobs that are held by handles, not by a body: clones in threads, the end in good order and not,
+//! and what every handle says afterwards.
+
+#![allow(unsafe_code)] // names memory by its address
+
+use std::{
+    io::{self, Write},
+    process::{Command, ExitCode, Output},
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
+
+use hydrant::{ConduitKind, Error, Job, Op, Rank, Result, Signal};
+use hydrant_testing::{launcher, roles};
+
+const RANKS: u32 = 3;
+const CONDUITS: [&str; 2] = ["smp", "smp+pin"];
+
+fn main() -> ExitCode {
+    let tests: Vec<(&str, fn())> = vec![
+        ("clones_work_in_threads_of_their_own", clones),
+        ("a_job_that_is_dropped_is_a_failure", dropped),
+        ("a_failure_that_drops_the_job_is_blamed", blamed),
+        ("all_that_communicates_says_that_the_job_is_over", over),
+        ("the_end_wakes_who_waits", woken),
+        ("a_body_may_finalize_and_move_what_it_captured", moved),
+        ("the_last_handle_may_go_in_a_handler", in_handler),
+        ("ranks_that_are_threads_cannot_join", simulated),
+    ];
+    let tests = tests
+        .into_iter()
+        .map(|(name, body)| roles::test(name, body));
+    roles::main(role, tests.collect())
+}
+
+fn role(role: &str, _: &[String]) -> Option<ExitCode> {
+    let end = match role {
+        "clones" => work_in_threads(),
+        "dropped" => drop_at(Rank(1)),
+        "fails" => fail_at(Rank(1)),
+        _ => return None,
+    };
+    Some(match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // In one piece, for the others say the same at the same time.
+            let _ = io::stderr().write_all(format!("error {error}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// The output of a job of ranks in this role.
+fn job(role: &str, conduit: &str) -> Output {
+    let mut command: Command = launcher::command(RANKS, &[role]);
+    command.env("HYDRANT_CONDUIT", conduit);
+    command.output().expect("the job starts")
+}
+
+fn clones() {
+    for conduit in CONDUITS {
+        let output = job("clones", conduit);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{conduit}: {text}");
+    }
+}
+
+/// Threads that outlive every borrow of the job put to every rank at once.
+fn work_in_threads() -> Result<()> {
+    let job = hydrant::join()?;
+    let table = job.alloc::<u64>(RANKS as usize * 4)?;
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            let (job, table) = (job.clone(), table.clone());
+            thread::spawn(move || {
+                let at = job.rank().index() * 4 + number;
+                for rank in job.ranks() {
+                    table.put(rank, at, &[at as u64 + 1])?;
+                }
+                job.quiet()
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no thread panics")?;
+    }
+    job.barrier()?;
+    let sum: u64 = table.local()?.to_vec().iter().sum();
+    let expected = (1..=u64::from(RANKS) * 4).sum::<u64>();
+    assert_eq!(sum, expected);
+    let mut sums = [sum];
+    job.all_reduce(&mut sums, Op::Sum)?;
+    assert_eq!(sums, [expected * u64::from(RANKS)]);
+    job.finalize()
+}
+
+fn dropped() {
+    for conduit in CONDUITS {
+        let output = job("dropped", conduit);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{conduit}: {text}");
+        // Both others are told of it, or of the one that was told first and gave up.
+        let told =
+            (text.lines()).filter(|line| line.contains("error rank") && line.contains("lost"));
+        assert_eq!(told.count(), RANKS as usize - 1, "{conduit}: {text}");
+        assert!(text.contains("error rank 1 is lost"), "{conduit}: {text}");
+    }
+}
+
+/// One rank drops the job and goes on, as a program would that forgot to finalize.
+fn drop_at(rank: Rank) -> Result<()> {
+    let job = hydrant::join()?;
+    job.barrier()?;
+    if job.rank() == rank {
+        drop(job);
+        // What the others are told must not need the end of the process.
+        thread::sleep(Duration::from_millis(300));
+        return Ok(());
+    }
+    job.barrier()?;
+    job.finalize()
+}
+
+/// The launcher blames the rank whose failure dropped the job, not one that was told of it.
+fn blamed() {
+    for conduit in CONDUITS {
+        let output = job("fails", conduit);
+        let text = String::from_utf8_lossy(&output.stderr);
+        let first = text.lines().find(|line| line.contains("first to fail"));
+        let blamed = first.is_some_and(|line| line.contains("rank 1"));
+        assert!(blamed, "{conduit}: {text}");
+    }
+}
+
+/// One rank fails, which drops the job.
+fn fail_at(rank: Rank) -> Result<()> {
+    let job = hydrant::join()?;
+    job.barrier()?;
+    if job.rank() == rank {
+        return Err(Error::other("the program's own failure"));
+    }
+    job.barrier()?;
+    job.finalize()
+}
+
+fn alone() -> Job {
+    (Job::builder().expect("the settings are valid"))
+        .anywhere(true)
+        .join()
+        .expect("a job of one")
+}
+
+fn over() {
+    let job = alone();
+    let own = job.rank();
+    let memory = job.alloc::<u64>(4).unwrap();
+    let exposed = job.expose(vec![0_u64; 4]).unwrap();
+    let (to_memory, to_exposed) = (memory.pointer(own, 0).unwrap(), exposed.pointer(0).unwrap());
+    let handler = job.handler(|_, _, _| {}).unwrap();
+    let function = job.function(|_, word: u64| word).unwrap();
+    let other = job.clone();
+    job.finalize().unwrap();
+
+    let mut word = [0];
+    let address = (&raw const word) as u64;
+    let outcomes: Vec<(&str, Result<()>)> = vec![
+        ("finalize", other.finalize()),
+        ("alloc", other.alloc::<u64>(1).map(drop)),
+        ("put", memory.put(own, 0, &[1])),
+        ("get", memory.get(own, 0, &mut word)),
+        ("put_nb", memory.put_nb(own, 0, vec![1]).map(drop)),
+        ("get_nb", memory.get_nb(own, 0, 1).map(drop)),
+        ("local", memory.local().map(drop)),
+        ("fetch_add", memory.fetch_add(own, 0, 1).map(drop)),
+        ("signal", memory.signal(own, 0, Signal::Add(1))),
+        (
+            "wait_until",
+            other.wait_until(&memory, 0, |_| true).map(drop),
+        ),
+        ("put_to", other.put_to(to_memory, &[1])),
+        ("get_from", other.get_from(to_memory, &mut word)),
+        ("put_to exposed", other.put_to(to_exposed, &[1])),
+        ("get_from exposed", other.get_from(to_exposed, &mut word)),
+        ("expose", other.expose(vec![0_u64]).map(drop)),
+        ("scope", other.scope(|_| Ok(()))),
+        ("quiet", other.quiet()),
+        ("fence", other.fence()),
+        ("barrier", other.barrier()),
+        ("all_reduce", other.all_reduce(&mut word, Op::Sum)),
+        ("request_short", other.request_short(own, handler, &[])),
+        ("call", other.call(own, &function, &1).map(drop)),
+        ("am_quiet", other.am_quiet()),
+        ("handler", other.handler(|_, _, _| {}).map(drop)),
+        ("split", other.world().split(Some(0), 0).map(drop)),
+        // SAFETY: it is refused before anything is touched.
+        ("get_anywhere", unsafe {
+            let mut bytes = [0; 8];
+            other.get_anywhere(own, address, &mut bytes)
+        }),
+        ("free", other.free(memory.clone())),
+    ];
+    for (what, outcome) in outcomes {
+        assert!(
+            matches!(outcome, Err(Error::JobOver)),
+            "{what}: {outcome:?}"
+        );
+    }
+    // What is no communication goes on.
+    assert_eq!((other.rank(), other.size()), (Rank(0), 1));
+    assert_eq!(other.poll(), 0);
+    other.compute(1);
+    let _ = (other.now(), other.counters());
+    drop(exposed);
+}
+
+fn woken() {
+    let job = alone();
+    let memory = job.alloc::<u64>(1).unwrap();
+    let (own, word) = (job.clone(), memory.clone());
+    let waiting = thread::spawn(move || own.wait_until(&word, 0, |value| value == 1));
+    // It may sleep by then, or not have begun.
+    thread::sleep(Duration::from_millis(50));
+    job.finalize().unwrap();
+    let ended = waiting.join().expect("it does not panic");
+    assert!(matches!(ended, Err(Error::JobOver)), "{ended:?}");
+}
+
+fn moved() {
+    let text = String::from("captured");
+    let back = hydrant::run(move |job| {
+        job.finalize()?;
+        Ok(text)
+    });
+    assert_eq!(back.unwrap(), "captured");
+}
+
+fn in_handler() {
+    let job = alone();
+    let memory = job.alloc::<u64>(1).unwrap();
+    let kept = std::sync::Arc::new(Mutex::new(Some(job.clone())));
+    let theirs = kept.clone();
+    let handler = job.handler(move |_, _, _| drop(theirs.lock().unwrap().take()));
+    job.request_short(Rank(0), handler.unwrap(), &[]).unwrap();
+    drop(job);
+    // By the service thread, which goes on until it is over.
+    while !matches!(memory.put(Rank(0), 0, &[1]), Err(Error::JobOver)) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(kept.lock().unwrap().is_none(), "the handler had the last");
+}
+
+fn simulated() {
+    let builder = || {
+        let builder = Job::builder().expect("the settings are valid");
+        builder.conduit(ConduitKind::Sim("ideal".to_owned()))
+    };
+    let refused = builder().join().map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Setting { .. }), "{refused}");
+    assert!(refused.to_string().contains("run_spmd"), "{refused}");
+    let refused = builder().run(|_| Ok(())).unwrap_err();
+    assert!(matches!(refused, Error::Setting { .. }), "{refused}");
+    assert_eq!(builder().run_spmd(|job| Ok(job.size())).unwrap(), 1);
+}
