@@ -21,6 +21,7 @@
 //! | join, leave, abort | [`run`], [`join`], [`run_spmd`], [`Job`], [`JobBuilder`] |
 //! | own memory that peers can access | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
 //! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
+//! | await operations | [`PutHandle`], [`GetHandle`], [`Operation`], [`when_all`], [`when_any`], [`Job::wait_for`] |
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
 //! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
@@ -79,5 +80,8 @@ pub use log::log_to_stderr;
 pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
 pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
-pub use rma::{AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride};
+pub use rma::{
+    AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride, WhenAll, WhenAny,
+    when_all, when_any,
+};
 pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};

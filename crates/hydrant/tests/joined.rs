@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{ConduitKind, Error, Job, Op, Rank, Result, Signal};
+use hydrant::{ConduitKind, Error, GlobalPtr, Job, Op, Rank, Result, Signal};
 use hydrant_testing::{launcher, roles};
 
 const RANKS: u32 = 3;
@@ -20,6 +20,7 @@ const CONDUITS: [&str; 2] = ["smp", "smp+pin"];
 fn main() -> ExitCode {
     let tests: Vec<(&str, fn())> = vec![
         ("clones_work_in_threads_of_their_own", clones),
+        ("tasks_of_a_runtime_await_operations", awaited),
         ("a_job_that_is_dropped_is_a_failure", dropped),
         ("a_failure_that_drops_the_job_is_blamed", blamed),
         ("all_that_communicates_says_that_the_job_is_over", over),
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
 fn role(role: &str, _: &[String]) -> Option<ExitCode> {
     let end = match role {
         "clones" => work_in_threads(),
+        "awaits" => await_on_tokio(),
         "dropped" => drop_at(Rank(1)),
         "fails" => fail_at(Rank(1)),
         _ => return None,
@@ -92,6 +94,69 @@ fn work_in_threads() -> Result<()> {
     let mut sums = [sum];
     job.all_reduce(&mut sums, Op::Sum)?;
     assert_eq!(sums, [expected * u64::from(RANKS)]);
+    job.finalize()
+}
+
+fn awaited() {
+    for (conduit, foreign) in [("smp", "messages"), ("smp+pin", "auto")] {
+        let mut command: Command = launcher::command(RANKS, &["awaits"]);
+        command.envs([
+            ("HYDRANT_CONDUIT", conduit),
+            ("HYDRANT_SMP_FOREIGN", foreign),
+        ]);
+        let output = command.output().expect("the job starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{conduit}: {text}");
+    }
+}
+
+/// Tasks of two threads put to what a peer exposes and get it back; some are given up in between.
+fn await_on_tokio() -> Result<()> {
+    const TASKS: usize = 16;
+    const PART: usize = 20_000;
+    let job = hydrant::join()?;
+    let pointers = job.alloc::<GlobalPtr<u64>>(1)?;
+    let exposed = job.expose(vec![0_u64; TASKS * PART])?;
+    pointers.put(job.left(), 0, &[exposed.pointer(0)?])?;
+    job.barrier()?;
+    let theirs = pointers.local()?.load(0)?;
+
+    let runtime = (tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time())
+    .build()
+    .expect("the runtime starts");
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|number| {
+            let job = job.clone();
+            runtime.spawn(async move {
+                let to = theirs.offset((number * PART) as isize);
+                for round in 0..10 {
+                    let data = vec![(number * 100 + round) as u64; PART];
+                    let data = job.put_to_nb(to, data)?.await?;
+                    // Given up at once, or when it has ended.
+                    let get = job.get_from_nb(to, vec![0; PART])?;
+                    let _ = tokio::time::timeout(Duration::from_micros(round as u64), get).await;
+                    let back = job.get_from_nb(to, vec![0; PART])?.await?;
+                    assert!(back == data, "task {number}, round {round}");
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let ends = runtime.block_on(async {
+        let mut ends: Vec<Result<()>> = Vec::new();
+        for task in tasks {
+            ends.push(task.await.expect("no task panics"));
+        }
+        ends
+    });
+    ends.into_iter().collect::<Result<Vec<()>>>()?;
+    job.barrier()?;
+    let mine = exposed.take_back();
+    for number in 0..TASKS {
+        assert_eq!(mine[number * PART + PART - 1], (number * 100 + 9) as u64);
+    }
     job.finalize()
 }
 

@@ -25,6 +25,7 @@ mod memory {
 mod rma {
     mod atomics;
     mod completion;
+    mod futures;
     mod model;
     mod threads;
 }

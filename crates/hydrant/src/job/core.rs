@@ -65,7 +65,7 @@ impl Core {
         progress.route(kind::ATOMIC, Arc::new(by_message));
         progress.route(kind::STORE, Arc::new(collective::Stores));
         let handed_out = StripedArc::new(&transfer);
-        let mut leaving = Leaving::new(&progress, &memory, &bootstrap, &settings);
+        let mut leaving = Leaving::new(&transfer, &memory, &bootstrap, &settings);
         let world = Team::world(&progress)?;
         leaving.start_service(&settings)?;
         Ok(Arc::new(Self {

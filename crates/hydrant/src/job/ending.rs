@@ -13,6 +13,7 @@ use crate::{
     Result, Settings,
     memory::Registry,
     progress::{self, Progress},
+    transfer::Transfer,
 };
 
 /// How a rank came to its end.
@@ -30,6 +31,7 @@ pub(super) enum End {
 /// What is to be done when a rank leaves, and with what.
 pub(super) struct Leaving {
     progress: Arc<Progress>,
+    transfer: Arc<Transfer>,
     memory: Arc<Registry>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
@@ -39,13 +41,14 @@ pub(super) struct Leaving {
 
 impl Leaving {
     pub(super) fn new(
-        progress: &Arc<Progress>,
+        transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,
         bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
         settings: &Settings,
     ) -> Self {
         Self {
-            progress: Arc::clone(progress),
+            progress: Arc::clone(&transfer.progress),
+            transfer: Arc::clone(transfer),
             memory: Arc::clone(memory),
             bootstrap: Arc::clone(bootstrap),
             service: None,
@@ -72,6 +75,7 @@ impl Leaving {
             tracing::error!(rank = %progress.rank, "the service thread panicked");
         }
         self.memory.close();
+        self.transfer.wake_tasks();
         if end == End::Failed {
             // Before the peers hear of it and fail, too. Only our own launcher listens.
             let _ = (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1");

@@ -106,8 +106,8 @@ impl Job {
         Ok(Self { core })
     }
 
-    /// Ends the job in good order: waits until every rank does this, answering them meanwhile, and
-    /// leaves. Collective. Clones of this handle, and what was made by the job, are useless from
+    /// Ends the job in good order: completes what this rank has under way, waits until every rank does
+    /// this, answering them meanwhile, and leaves. Collective. Clones of this handle, and what was made by the job, are useless from
     /// then on.
     ///
     /// # Errors
@@ -119,6 +119,8 @@ impl Job {
     /// [`Error::PeerLost`](crate::Error::PeerLost). The job is not over then, until the last handle
     /// is dropped.
     pub fn finalize(&self) -> Result<()> {
+        progress::may_wait("finalize")?;
+        self.active()?.transfer.finish_all()?;
         self.world().end()?;
         self.core.leave(ending::End::Orderly);
         Ok(())

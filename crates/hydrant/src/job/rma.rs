@@ -3,8 +3,8 @@
 
 use super::Job;
 use crate::{
-    Exposed, GlobalPtr, Pod, Result, Scope, Symmetric, progress,
-    rma::{pointed, signal},
+    Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, Symmetric, progress,
+    rma::{handles, pointed, signal},
 };
 
 impl Job {
@@ -29,6 +29,24 @@ impl Job {
         pointed::get(&core.transfer, &core.memory, from, data)
     }
 
+    /// Begins to put `data` to where `to` points.
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to).
+    pub fn put_to_nb<T: Pod>(&self, to: GlobalPtr<T>, data: Vec<T>) -> Result<PutHandle<T>> {
+        let core = self.core();
+        handles::put_to(&core.transfer, &core.memory, to, data)
+    }
+
+    /// Begins to get as many elements as `buffer` has, in their place, from where `from` points.
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to).
+    pub fn get_from_nb<T: Pod>(&self, from: GlobalPtr<T>, buffer: Vec<T>) -> Result<GetHandle<T>> {
+        let core = self.core();
+        handles::get_from(&core.transfer, &core.memory, from, buffer)
+    }
+
     /// Waits until all puts and gets of this rank so far are complete, remotely: OpenSHMEM's
     /// quiet.
     ///
@@ -48,6 +66,23 @@ impl Job {
     pub fn fence(&self) -> Result<()> {
         progress::may_wait("fence")?;
         self.active()?.transfer.fence()
+    }
+
+    /// Waits for a future on this thread, looking after messages meanwhile: for programs without an
+    /// executor. The future may be any, of Hydrant's operations or not.
+    ///
+    /// On an executor, operations are awaited as other futures are. The rank's service thread looks
+    /// after them while no thread of the program does; where there is none
+    /// ([`JobBuilder::service`](crate::JobBuilder::service)), a task that awaits one is polled again
+    /// and again.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    ///
+    /// # Panics
+    /// If the future does.
+    pub fn wait_for<F: Future>(&self, future: F) -> Result<F::Output> {
+        progress::wait_for(self.progress(), future)
     }
 
     /// Runs `body`, then completes every operation it began: GASNet's access region, in the

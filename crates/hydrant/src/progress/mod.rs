@@ -17,6 +17,7 @@ mod handler;
 pub(crate) mod kind;
 mod send;
 mod service;
+mod tasks;
 mod wait;
 
 use std::{
@@ -34,6 +35,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
+pub(crate) use tasks::wait_for;
 pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
@@ -78,6 +80,12 @@ pub(crate) struct Progress {
     unpark: Condvar,
     /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
+    /// There is a service thread until the end of the job.
+    served: bool,
+    /// Tasks that wait for the end of an operation.
+    tasks: AtomicU32,
+    /// The service thread sleeps, and is not woken by the end of an operation.
+    ignores_tasks: AtomicBool,
     /// The job is over here; set once, when this rank leaves.
     stopped: AtomicBool,
     /// What the virtual clock showed last, in nanoseconds.
@@ -112,6 +120,9 @@ impl Progress {
             park: Mutex::new(()),
             unpark: Condvar::new(),
             service_rests: AtomicBool::new(false),
+            served: settings.service && !settings.conduit.is_virtual(),
+            tasks: AtomicU32::new(0),
+            ignores_tasks: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             shown: AtomicU64::new(u64::MAX),
         }

@@ -44,15 +44,20 @@ fn serve(progress: &Progress) {
             nap = NAP;
         }
         progress.service_rests(nap > NAP);
+        progress.ignore_tasks(true);
         progress.conduit.wait(Sleeper::Nap, Some(nap), &mut || {
-            progress.is_stopped() || nap > NAP && progress.has_backlog()
+            progress.is_stopped() || nap > NAP && progress.has_backlog() || progress.has_tasks()
         });
+        progress.ignore_tasks(false);
         progress.service_rests(false);
         let woken = begun.elapsed() < nap;
         nap = if progress.asleep() > 0 {
             // A sleeping application thread is woken by messages itself, and by room.
             progress.park_service();
             nap
+        } else if progress.has_tasks() {
+            watch_over(progress);
+            NAP
         } else if progress.has_backlog() && !woken {
             // The application may have looked a moment ago, and compute by now.
             watch_over(progress);
@@ -84,10 +89,11 @@ fn look(progress: &Progress) -> usize {
     found
 }
 
-/// Answers messages while the application does not look at them.
+/// Answers messages while the application does not look at them, or while tasks wait.
 fn watch_over(progress: &Progress) {
     let since = progress.attended();
-    let alone = || progress.attended() == since && !progress.is_inside() && !progress.is_stopped();
+    let left_alone = || progress.attended() == since && !progress.is_inside();
+    let alone = || (progress.has_tasks() || left_alone()) && !progress.is_stopped();
     let mut quiet_since = None;
     // Once in any case: a peer may have asked for it.
     loop {
@@ -103,14 +109,18 @@ fn watch_over(progress: &Progress) {
         if quiet < BRIEF && !progress.crowded {
             hint::spin_loop();
         } else {
-            let sleeper = match progress.has_backlog() {
-                true => Sleeper::Room,
-                false => Sleeper::Service,
+            let sleeper = match (progress.has_backlog(), progress.has_tasks()) {
+                (true, _) => Sleeper::Room,
+                (false, true) => Sleeper::Application,
+                (false, false) => Sleeper::Service,
             };
-            progress.service_rests(sleeper == Sleeper::Service);
+            let rests = sleeper == Sleeper::Service;
+            progress.service_rests(rests);
+            progress.ignore_tasks(rests);
             progress.conduit.wait(sleeper, None, &mut || {
-                !alone() || progress.would_sleep_past_room(sleeper)
+                !alone() || progress.would_sleep_past_room(sleeper) || rests && progress.has_tasks()
             });
+            progress.ignore_tasks(false);
             progress.service_rests(false);
             quiet_since = None;
         }

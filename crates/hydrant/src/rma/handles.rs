@@ -2,77 +2,51 @@
 
 #![allow(unsafe_code)] // the handle owns the buffer that the conduit uses
 
-use std::{mem::ManuallyDrop, sync::Arc};
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytemuck::Pod;
-use hydrant_conduit::{Posted, Ticket};
+use hydrant_conduit::Posted;
 
-use super::contiguous::place;
+use super::{
+    contiguous::place,
+    pending::Pending,
+    pointed::{Resolved, in_elements, resolve, touched},
+};
 use crate::{
-    Rank, Result,
+    GlobalPtr, Rank, Result,
     counters::Count,
-    memory::Symmetric,
-    progress,
+    memory::{Registry, Symmetric},
     transfer::{self, Transfer},
 };
 
-/// A put under way. It owns the source buffer; leaking it leaks the buffer, dropping it
-/// waits.
-#[must_use = "dropping the handle waits for the put"]
-pub struct PutHandle<T: Pod> {
-    pending: Pending,
-    buffer: ManuallyDrop<Vec<T>>,
-}
+/// A put under way, which owns its source. It is a future that gives the buffer back when the put
+/// is remotely complete, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so
+/// without one.
+///
+/// If it is dropped, the put goes on: [`Job::quiet`](crate::Job::quiet) waits for it, its buffer
+/// is freed at its end, and if it fails only the log says so. Its result is given once:
+/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+#[must_use = "only the handle says whether the put failed"]
+pub struct PutHandle<T: Pod>(Owner<T>);
 
-/// A get under way. It owns the destination buffer; leaking it leaks the buffer, dropping it
-/// waits.
-#[must_use = "dropping the handle waits for the get"]
-pub struct GetHandle<T: Pod> {
-    pending: Pending,
-    buffer: ManuallyDrop<Vec<T>>,
-}
+/// A get under way, which owns its destination. It is a future that gives the data, on any
+/// executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+///
+/// If it is dropped, the get goes on, and its buffer is freed at its end. Its result is given once:
+/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+#[must_use = "only the handle gives the data"]
+pub struct GetHandle<T: Pod>(Owner<T>);
 
-/// An operation that is not known to be complete yet, if it is not, and who completes it.
-struct Pending(Option<(Arc<Transfer>, Ticket)>);
-
-impl Pending {
-    const DONE: Self = Self(None);
-
-    fn new(transfer: &Arc<Transfer>, posted: Posted) -> Self {
-        Self(match posted {
-            Posted::Done => None,
-            Posted::Pending(ticket) => Some((Arc::clone(transfer), ticket)),
-        })
-    }
-
-    fn test(&mut self) -> Result<bool> {
-        if let Some((transfer, ticket)) = &self.0 {
-            transfer.progress.look_round();
-            let Some(outcome) = transfer.outcome(*ticket) else {
-                return Ok(false);
-            };
-            self.0 = None;
-            outcome?;
-        }
-        Ok(true)
-    }
-
-    fn wait_local(&self) -> Result<()> {
-        match &self.0 {
-            Some((transfer, ticket)) => transfer.finish_local(Posted::Pending(*ticket)),
-            None => Ok(()),
-        }
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        let outcome = match &self.0 {
-            Some((transfer, ticket)) => transfer.finish(Posted::Pending(*ticket)),
-            None => Ok(()),
-        };
-        // Not before: whoever drops the handle sees by this that the buffer is free.
-        self.0 = None;
-        outcome
-    }
+/// An operation and the buffer that it uses.
+struct Owner<T: Pod> {
+    pending: Pending<Arc<Transfer>>,
+    /// Left alone while the operation is [open](Pending::open).
+    buffer: Vec<T>,
 }
 
 impl<T: Pod> Symmetric<T> {
@@ -84,16 +58,16 @@ impl<T: Pod> Symmetric<T> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
             self.put(rank, index, &data)?;
-            return Ok(PutHandle::new(Pending::DONE, data));
+            return Ok(PutHandle(Owner::done(data)));
         }
         let offset = self.offset(index, data.len())?;
         let transfer = block.transfer()?;
         let bytes: &[u8] = bytemuck::cast_slice(&data);
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: the buffer goes into the handle, which lets go of it only when the
-        // operation is complete.
+        // SAFETY: the buffer goes into the owner, which lets go of it only when the operation is
+        // complete.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
-        Ok(PutHandle::new(Pending::new(&transfer, posted), data))
+        Ok(PutHandle(Owner::new(&transfer, posted, data)))
     }
 
     /// Begins to get `count` elements of `rank`, from element `index` on.
@@ -101,38 +75,94 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_nb(&self, rank: Rank, index: usize, count: usize) -> Result<GetHandle<T>> {
+        // Before memory is asked for.
+        self.block().part(rank)?;
+        self.offset(index, count)?;
+        self.get_nb_into(rank, index, vec![T::zeroed(); count])
+    }
+
+    /// Begins to get as many elements of `rank` as `buffer` has, from element `index` on, in their
+    /// place: so a buffer is used again and again.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_nb_into(
+        &self,
+        rank: Rank,
+        index: usize,
+        mut buffer: Vec<T>,
+    ) -> Result<GetHandle<T>> {
         let block = self.block();
-        let mapped = block.part(rank)?.mapped.is_some();
-        let offset = self.offset(index, count)?;
-        let mut buffer = vec![T::zeroed(); count];
-        if mapped {
+        if block.part(rank)?.mapped.is_some() {
             self.get(rank, index, &mut buffer)?;
-            return Ok(GetHandle::new(Pending::DONE, buffer));
+            return Ok(GetHandle(Owner::done(buffer)));
         }
+        let offset = self.offset(index, buffer.len())?;
         let transfer = block.transfer()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let access = transfer::get(rank, place(block, offset), bytes);
         // SAFETY: as in `put_nb`; nobody else has the buffer.
         let posted = unsafe { transfer.begin(&access)? };
-        Ok(GetHandle::new(Pending::new(&transfer, posted), buffer))
+        Ok(GetHandle(Owner::new(&transfer, posted, buffer)))
     }
 }
 
-impl<T: Pod> PutHandle<T> {
-    fn new(pending: Pending, buffer: Vec<T>) -> Self {
-        Self {
-            pending,
-            buffer: ManuallyDrop::new(buffer),
-        }
-    }
+/// Begins to put `data` to where `to` points.
+///
+/// # Errors
+/// As [`Job::put_to_nb`](crate::Job::put_to_nb).
+pub(crate) fn put_to<T: Pod>(
+    transfer: &Arc<Transfer>,
+    memory: &Registry,
+    to: GlobalPtr<T>,
+    data: Vec<T>,
+) -> Result<PutHandle<T>> {
+    let remote = match resolve(transfer, memory, &to)? {
+        Resolved::Symmetric(memory, index) => return memory.put_nb(to.rank(), index, data),
+        Resolved::Extent(remote) => remote,
+    };
+    let bytes: &[u8] = bytemuck::cast_slice(&data);
+    (transfer.progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
+    // SAFETY: as in `Symmetric::put_nb`.
+    let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) }
+        .map_err(in_elements::<T>(data.len()))?;
+    touched(transfer, to.rank(), posted);
+    Ok(PutHandle(Owner::new(transfer, posted, data)))
+}
 
+/// Begins to get as many elements as `buffer` has, from where `from` points.
+///
+/// # Errors
+/// As [`Job::get_from_nb`](crate::Job::get_from_nb).
+pub(crate) fn get_from<T: Pod>(
+    transfer: &Arc<Transfer>,
+    memory: &Registry,
+    from: GlobalPtr<T>,
+    mut buffer: Vec<T>,
+) -> Result<GetHandle<T>> {
+    let remote = match resolve(transfer, memory, &from)? {
+        Resolved::Symmetric(memory, index) => {
+            return memory.get_nb_into(from.rank(), index, buffer);
+        }
+        Resolved::Extent(remote) => remote,
+    };
+    let count = buffer.len();
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
+    (transfer.progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
+    // SAFETY: as in `Symmetric::get_nb_into`.
+    let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) }
+        .map_err(in_elements::<T>(count))?;
+    Ok(GetHandle(Owner::new(transfer, posted, buffer)))
+}
+
+impl<T: Pod> PutHandle<T> {
     /// Whether the put is remotely complete.
     ///
     /// # Errors
     /// What befell the put.
     pub fn test(&mut self) -> Result<bool> {
-        self.pending.test()
+        self.0.pending.test()
     }
 
     /// Waits for local completion: the conduit no longer reads the buffer. Remote completion
@@ -141,72 +171,86 @@ impl<T: Pod> PutHandle<T> {
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&mut self) -> Result<()> {
-        progress::may_wait("wait_local")?;
-        self.pending.wait_local()
+        self.0.pending.wait_local()
     }
 
     /// Waits for remote completion and gives the buffer back.
     ///
     /// # Errors
-    /// What befell the put.
+    /// What befell the put; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<Vec<T>> {
-        progress::may_wait("wait")?;
-        self.pending.wait()?;
-        Ok(std::mem::take(&mut *self.buffer))
+        self.0.wait()
     }
 }
 
 impl<T: Pod> GetHandle<T> {
-    fn new(pending: Pending, buffer: Vec<T>) -> Self {
-        Self {
-            pending,
-            buffer: ManuallyDrop::new(buffer),
-        }
-    }
-
     /// Whether the get is complete.
     ///
     /// # Errors
     /// What befell the get.
     pub fn test(&mut self) -> Result<bool> {
-        self.pending.test()
+        self.0.pending.test()
     }
 
     /// Waits for the data.
     ///
     /// # Errors
-    /// What befell the get.
+    /// What befell the get; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<Vec<T>> {
-        progress::may_wait("wait")?;
+        self.0.wait()
+    }
+}
+
+impl<T: Pod> Future for PutHandle<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().0.poll(context)
+    }
+}
+
+impl<T: Pod> Future for GetHandle<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().0.poll(context)
+    }
+}
+
+// Nothing is pinned: the buffer of a vector stays where it is when the vector moves.
+impl<T: Pod> Unpin for PutHandle<T> {}
+impl<T: Pod> Unpin for GetHandle<T> {}
+
+impl<T: Pod> Owner<T> {
+    fn done(buffer: Vec<T>) -> Self {
+        Self {
+            pending: Pending::DONE,
+            buffer,
+        }
+    }
+
+    fn new(transfer: &Arc<Transfer>, posted: Posted, buffer: Vec<T>) -> Self {
+        Self {
+            pending: Pending::new(Arc::clone(transfer), posted),
+            buffer,
+        }
+    }
+
+    fn wait(&mut self) -> Result<Vec<T>> {
         self.pending.wait()?;
-        Ok(std::mem::take(&mut *self.buffer))
+        Ok(mem::take(&mut self.buffer))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
+        let ended = self.pending.poll(context);
+        ended.map_ok(|()| mem::take(&mut self.buffer))
     }
 }
 
-impl<T: Pod> Drop for PutHandle<T> {
+impl<T: Pod> Drop for Owner<T> {
     fn drop(&mut self) {
-        release(&mut self.pending, &mut self.buffer);
-    }
-}
-
-impl<T: Pod> Drop for GetHandle<T> {
-    fn drop(&mut self) {
-        release(&mut self.pending, &mut self.buffer);
-    }
-}
-
-/// Frees the buffer when the operation is complete. In a handler, which may not wait, an
-/// operation under way keeps it for good.
-fn release<T: Pod>(pending: &mut Pending, buffer: &mut ManuallyDrop<Vec<T>>) {
-    if pending.0.is_some() {
-        if progress::may_wait("drop").is_err() {
-            tracing::warn!("a transfer's handle was dropped in a handler: its buffer is leaked");
-            return;
-        }
-        if let Err(cause) = pending.wait() {
-            tracing::warn!(%cause, "a transfer whose handle was dropped failed");
+        if let Some((transfer, ticket)) = self.pending.open() {
+            transfer.abandon(ticket, mem::take(&mut self.buffer));
         }
     }
-    // SAFETY: called once, from drop; the conduit is done with the buffer.
-    unsafe { ManuallyDrop::drop(buffer) };
 }

@@ -6,15 +6,18 @@
 
 pub(crate) mod anywhere;
 mod contiguous;
-mod handles;
+pub(crate) mod handles;
 mod long;
+mod pending;
 mod pieces;
 pub(crate) mod pointed;
 mod scope;
 pub(crate) mod signal;
+mod when;
 
 pub use anywhere::AnywhereLoan;
 pub use handles::{GetHandle, PutHandle};
 pub use pieces::Stride;
 pub use scope::{Operation, Scope};
 pub use signal::Signal;
+pub use when::{WhenAll, WhenAny, when_all, when_any};

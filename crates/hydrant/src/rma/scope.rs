@@ -5,8 +5,10 @@
 use std::{
     marker::PhantomData,
     panic::{self, AssertUnwindSafe},
+    pin::Pin,
     ptr::NonNull,
     sync::Arc,
+    task::{Context, Poll},
 };
 
 use bytemuck::Pod;
@@ -15,13 +17,13 @@ use parking_lot::Mutex;
 
 use super::{
     contiguous::place,
+    pending::Pending,
     pointed::{check_apart, in_elements, remote, touched},
 };
 use crate::{
     GlobalPtr, Rank, Result,
     counters::Count,
     memory::{Exposed, Registry, Symmetric},
-    progress,
     transfer::{self, Transfer},
 };
 
@@ -37,16 +39,36 @@ pub struct Scope<'scope, 'env: 'scope> {
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// An operation of a scope. It may be dropped: the scope completes it.
+/// An operation of a scope. It may be dropped: the scope completes it. What befell it is said once,
+/// here if it is asked for here, else by the scope: so that of many one knows which failed.
+///
+/// It is a future, on any executor, that ends when the operation is complete.
 pub struct Operation<'scope> {
-    transfer: &'scope Transfer,
-    posted: Posted,
+    pending: Pending<&'scope Transfer>,
+    immediate: bool,
 }
 
 impl Operation<'_> {
     /// Whether the operation was complete at once.
     pub fn is_immediate(&self) -> bool {
-        self.posted == Posted::Done
+        self.immediate
+    }
+
+    /// Whether the operation is complete: remotely, if it is a put.
+    ///
+    /// # Errors
+    /// What befell the operation.
+    pub fn test(&mut self) -> Result<bool> {
+        self.pending.test()
+    }
+
+    /// Waits until the operation is complete: remotely, if it is a put.
+    ///
+    /// # Errors
+    /// What befell the operation; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said
+    /// before; [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait(&mut self) -> Result<()> {
+        self.pending.wait()
     }
 
     /// Waits for local completion: the source of a put may be reused once the scope's borrow
@@ -55,8 +77,15 @@ impl Operation<'_> {
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&self) -> Result<()> {
-        progress::may_wait("wait_local")?;
-        self.transfer.finish_local(self.posted)
+        self.pending.wait_local()
+    }
+}
+
+impl Future for Operation<'_> {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().pending.poll(context)
     }
 }
 
@@ -214,8 +243,8 @@ impl<'scope> Scope<'scope, '_> {
             list.push(posted);
         }
         Operation {
-            transfer: self.transfer,
-            posted,
+            pending: Pending::new(self.transfer, posted),
+            immediate: posted == Posted::Done,
         }
     }
 

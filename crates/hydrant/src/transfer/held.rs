@@ -90,11 +90,14 @@ impl Transfer {
 
     /// The conduit, or the engine, ended an operation.
     pub(super) fn completed(&self, ticket: Ticket, outcome: End) {
-        match self.under_way.complete(ticket, outcome) {
-            Completed::Nothing => {}
-            Completed::Rest(held) => self.give_back(held, true),
-            Completed::First(held, outcome) => self.end_first(ticket, held, outcome),
+        let Completed { first, rest, asked } = self.under_way.complete(ticket, outcome);
+        if let Some((held, outcome)) = first {
+            self.end_first(ticket, held, outcome);
         }
+        if let Some(held) = rest {
+            self.give_back(held, true);
+        }
+        self.tell(asked);
     }
 
     fn end_first(&self, ticket: Ticket, held: Held, outcome: End) {
@@ -115,7 +118,8 @@ impl Transfer {
             return;
         }
         self.give_back(held, outcome.is_ok());
-        self.under_way.end(ticket, outcome);
+        let asked = self.under_way.end(ticket, outcome);
+        self.tell(asked);
     }
 
     /// Gives back what was held for an operation; what it read goes where it belongs, if it went

@@ -13,10 +13,12 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
 
+mod asked;
 mod begin;
 mod bounce;
 mod held;
 mod lending;
+mod orphan;
 mod registered;
 mod under_way;
 mod word;
@@ -31,9 +33,11 @@ use crate::{
     progress::{Operations, Outcome, Progress, Route, kind},
     registration::{Carrier, Piece, Registration, Setup},
 };
+pub(crate) use asked::taken;
 pub(crate) use begin::{get, put};
 use bounce::Bounce;
 use held::Held;
+pub(crate) use under_way::Look;
 use under_way::{Failure, UnderWay};
 
 /// One-sided operations of a rank.

@@ -1,13 +1,19 @@
 //! One-sided operations that are not complete yet: one map, looked at once when an operation is
 //! posted, once when it ends and once when its end is asked for.
 
-use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::{
+    collections::hash_map::{
+        Entry::{Occupied, Vacant},
+        OccupiedEntry,
+    },
+    task::Waker,
+};
 
 use hydrant_conduit::{Posted, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
-use super::{Held, Transfer};
+use super::{Held, Transfer, orphan::Orphan};
 use crate::{
     Error, Result,
     progress::{For, On},
@@ -37,33 +43,59 @@ impl From<Failure> for Error {
 /// The operations under way, and those that ended and were not asked for yet.
 #[derive(Default)]
 pub(super) struct UnderWay {
-    entries: Mutex<FxHashMap<u64, Entry>>,
+    entries: Mutex<Entries>,
 }
+
+type Entries = FxHashMap<u64, Entry>;
 
 enum Entry {
     /// Locally complete; who posted it has not said so yet.
     Left,
-    Open {
-        /// None while its end is being seen to.
-        held: Option<Held>,
-        /// Whether it is locally complete.
-        left: bool,
-    },
+    Open(Open),
     Ended(End),
+}
+
+struct Open {
+    /// None while its end is being seen to.
+    held: Option<Held>,
+    /// Whether it is locally complete.
+    left: bool,
+    /// Who asks for its end, other than by waiting.
+    asker: Asker,
+}
+
+/// Who asks for the end of an operation.
+enum Asker {
+    /// Nobody so far.
+    Nobody,
+    /// A task, which is woken.
+    Task(Waker),
+    /// Nobody ever will. The memory that it uses is freed.
+    Orphan(Orphan),
 }
 
 impl Entry {
     /// Whether somebody may wait for it: nobody does for what the engine has under way.
     fn is_open(&self) -> bool {
         match self {
-            Entry::Open { held, .. } => !held.as_ref().is_some_and(Held::is_piece),
+            Entry::Open(open) => !open.held.as_ref().is_some_and(Held::is_piece),
             Entry::Left | Entry::Ended(_) => false,
         }
     }
 }
 
+/// Whether an operation has ended, for who looks.
+pub(crate) enum Look {
+    /// It has: this is how, once.
+    Ended(Result<()>),
+    /// It has not.
+    Open,
+    /// How it ended was asked for before.
+    Gone,
+}
+
 impl UnderWay {
-    fn entries(&self) -> MutexGuard<'_, FxHashMap<u64, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock()
     }
 
@@ -71,19 +103,24 @@ impl UnderWay {
     /// what is to be done about that is handed back, and [`end`](Self::end) is due.
     #[must_use = "an operation that has ended is to be ended"]
     pub(super) fn post(&self, ticket: Ticket, held: Held, left: bool) -> Option<(Held, End)> {
+        let open = |held, left| {
+            Entry::Open(Open {
+                held,
+                left,
+                asker: Asker::Nobody,
+            })
+        };
         match self.entries().entry(ticket.0) {
             Vacant(place) => {
-                let held = Some(held);
-                place.insert(Entry::Open { held, left });
+                place.insert(open(Some(held), left));
                 None
             }
             Occupied(mut found) => {
                 let left = left || matches!(found.get(), Entry::Left);
-                match found.insert(Entry::Open { held: None, left }) {
+                match found.insert(open(None, left)) {
                     Entry::Ended(outcome) => Some((held, outcome)),
                     _ => {
-                        let held = Some(held);
-                        found.insert(Entry::Open { held, left });
+                        found.insert(open(Some(held), left));
                         None
                     }
                 }
@@ -94,15 +131,15 @@ impl UnderWay {
     /// The operation was not begun after all.
     pub(super) fn forget(&self, ticket: Ticket) -> Option<Held> {
         match self.entries().remove(&ticket.0) {
-            Some(Entry::Open { held, .. }) => held,
+            Some(Entry::Open(open)) => open.held,
             _ => None,
         }
     }
 
     /// The conduit says that a write no longer needs its source.
     pub(super) fn left(&self, ticket: Ticket) {
-        if let Entry::Open { left, .. } = self.entries().entry(ticket.0).or_insert(Entry::Left) {
-            *left = true;
+        if let Entry::Open(open) = self.entries().entry(ticket.0).or_insert(Entry::Left) {
+            open.left = true;
         }
     }
 
@@ -110,64 +147,149 @@ impl UnderWay {
     /// before that is [known](Self::end) where somebody would see what is not done, after it
     /// where nobody does.
     pub(super) fn complete(&self, ticket: Ticket, outcome: End) -> Completed {
+        let mut completed = Completed::default();
         match self.entries().entry(ticket.0) {
-            Vacant(place) => {
-                place.insert(Entry::Ended(outcome));
-                Completed::Nothing
-            }
+            // Who posted it has not said so yet.
+            Vacant(place) => _ = place.insert(Entry::Ended(outcome)),
             Occupied(mut found) => {
-                let entry = found.get_mut();
-                let held = match entry {
-                    Entry::Open { held, .. } => held.take(),
+                let held = match found.get_mut() {
+                    Entry::Open(open) => open.held.take(),
                     Entry::Left | Entry::Ended(_) => None,
                 };
                 match held {
-                    Some(first) if first.comes_first() => Completed::First(first, outcome),
-                    held => {
-                        *entry = Entry::Ended(outcome);
-                        held.map_or(Completed::Nothing, Completed::Rest)
+                    Some(first) if first.comes_first() => completed.first = Some((first, outcome)),
+                    rest => {
+                        completed.rest = rest;
+                        completed.asked = close(found, outcome);
                     }
                 }
             }
         }
+        completed
     }
 
-    /// All is done: whoever waits for the operation may know.
-    pub(super) fn end(&self, ticket: Ticket, outcome: End) {
-        self.entries().insert(ticket.0, Entry::Ended(outcome));
+    /// All is done: whoever waits for the operation may know. Who has asked is handed back.
+    pub(super) fn end(&self, ticket: Ticket, outcome: End) -> Asked {
+        match self.entries().entry(ticket.0) {
+            Occupied(found) => close(found, outcome),
+            Vacant(_) => {
+                debug_assert!(false, "an operation that ends is under way");
+                Asked::Not
+            }
+        }
     }
 
     /// The outcome of an operation, once.
-    pub(super) fn take(&self, ticket: Ticket) -> Option<End> {
+    pub(super) fn take(&self, ticket: Ticket) -> Look {
+        match self.entries().entry(ticket.0) {
+            Vacant(_) => Look::Gone,
+            Occupied(found) if matches!(found.get(), Entry::Ended(_)) => match found.remove() {
+                Entry::Ended(end) => Look::Ended(end.map_err(Error::from)),
+                Entry::Left | Entry::Open(_) => Look::Gone,
+            },
+            Occupied(_) => Look::Open,
+        }
+    }
+
+    /// Has a task be woken when the operation has ended, if it has not yet: whether it will be. And
+    /// who was to be woken before, to be dropped when nothing is locked: what that does is the
+    /// program's affair.
+    pub(super) fn wake_at_end(&self, ticket: Ticket, waker: &Waker) -> (bool, Option<Waker>) {
+        // So is what cloning does.
+        let waker = waker.clone();
         let mut entries = self.entries();
-        let Occupied(found) = entries.entry(ticket.0) else {
-            return None;
+        let Some(Entry::Open(open)) = entries.get_mut(&ticket.0) else {
+            return (false, None);
         };
-        if !matches!(found.get(), Entry::Ended(_)) {
-            return None;
+        match std::mem::replace(&mut open.asker, Asker::Task(waker)) {
+            Asker::Task(before) => (true, Some(before)),
+            Asker::Nobody | Asker::Orphan(_) => (true, None),
         }
-        match found.remove() {
-            Entry::Ended(outcome) => Some(outcome),
+    }
+
+    /// Nobody will ask for the end of the operation: what it uses is to be freed then, or now if it
+    /// is over. And who was to be woken, as [there](Self::wake_at_end).
+    pub(super) fn abandon(&self, ticket: Ticket, orphan: Orphan) -> (Asked, Option<Waker>) {
+        match self.entries().entry(ticket.0) {
+            Vacant(_) => (Asked::Never(orphan, Ok(())), None),
+            Occupied(mut found) => {
+                if let Entry::Open(open) = found.get_mut() {
+                    let before = std::mem::replace(&mut open.asker, Asker::Orphan(orphan));
+                    let Asker::Task(waker) = before else {
+                        return (Asked::Not, None);
+                    };
+                    return (Asked::Not, Some(waker));
+                }
+                let Entry::Ended(end) = found.remove() else {
+                    debug_assert!(false, "who has the ticket has posted the operation");
+                    return (Asked::Not, None);
+                };
+                (Asked::Never(orphan, end), None)
+            }
+        }
+    }
+
+    /// Who asked for the end of an operation and will not learn of it, because nobody looks after it
+    /// any more.
+    pub(super) fn askers(&self) -> Vec<Waker> {
+        let mut entries = self.entries();
+        let tasks = entries.values_mut().filter_map(|entry| match entry {
+            Entry::Open(open) => match std::mem::replace(&mut open.asker, Asker::Nobody) {
+                Asker::Task(waker) => Some(waker),
+                other => {
+                    open.asker = other;
+                    None
+                }
+            },
             _ => None,
-        }
+        });
+        tasks.collect()
     }
 }
 
-/// How far the end of an operation is.
-pub(super) enum Completed {
-    /// Nothing is to be done.
-    Nothing,
+/// What is to be done about the end of an operation, in this order.
+#[derive(Default)]
+pub(super) struct Completed {
+    /// This, before whoever waits knows.
+    pub(super) first: Option<(Held, End)>,
     /// Who waits knows; this is to be done.
-    Rest(Held),
-    /// This is to be done before whoever waits knows.
-    First(Held, End),
+    pub(super) rest: Option<Held>,
+    /// Who is to be told.
+    pub(super) asked: Asked,
+}
+
+/// Who asked for the end of an operation that has ended, other than by waiting.
+#[derive(Default)]
+pub(super) enum Asked {
+    #[default]
+    Not,
+    /// A task, which is to be woken.
+    ByTask(Waker),
+    /// Nobody ever will: this is to be freed, and nobody else says how it ended.
+    Never(Orphan, End),
+}
+
+/// Keeps how an operation ended for who asks. Who has asked is handed back.
+fn close(mut found: OccupiedEntry<'_, u64, Entry>, outcome: End) -> Asked {
+    let asker = match found.get_mut() {
+        Entry::Open(open) => std::mem::replace(&mut open.asker, Asker::Nobody),
+        Entry::Left | Entry::Ended(_) => Asker::Nobody,
+    };
+    if let Asker::Orphan(orphan) = asker {
+        found.remove();
+        return Asked::Never(orphan, outcome);
+    }
+    found.insert(Entry::Ended(outcome));
+    match asker {
+        Asker::Task(waker) => Asked::ByTask(waker),
+        Asker::Nobody | Asker::Orphan(_) => Asked::Not,
+    }
 }
 
 impl Transfer {
-    /// The outcome of an operation that has ended, once.
-    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<()>> {
-        let end = self.under_way.take(ticket)?;
-        Some(end.map_err(Error::from))
+    /// The outcome of an operation, if it has ended, once.
+    pub(crate) fn outcome(&self, ticket: Ticket) -> Look {
+        self.under_way.take(ticket)
     }
 
     /// Waits until a write no longer needs its source: local completion.
@@ -179,7 +301,7 @@ impl Transfer {
             let entries = self.under_way.entries();
             !matches!(
                 entries.get(&ticket.0),
-                Some(Entry::Open { left: false, .. })
+                Some(Entry::Open(Open { left: false, .. }))
             )
         })
     }
@@ -196,14 +318,18 @@ impl Transfer {
 
     /// As [`finish`](Self::finish); `on` tells who may have to do something for it.
     pub(crate) fn finish_one(&self, on: On<'_>, ticket: Ticket) -> Result<()> {
-        let mut outcome = None;
+        let mut look = Look::Open;
         self.progress.to_the_end(|| {
             self.progress.wait(on, For::Message, || {
-                outcome = self.under_way.take(ticket);
-                outcome.is_some()
+                look = self.under_way.take(ticket);
+                !matches!(look, Look::Open)
             })
         })?;
-        outcome.unwrap_or(Ok(())).map_err(Into::into)
+        match look {
+            Look::Ended(outcome) => outcome,
+            // Who asked for it before was told.
+            Look::Gone | Look::Open => Ok(()),
+        }
     }
 
     /// Orders this rank's puts: those before are seen, by each peer, no later than those after.

@@ -1,0 +1,93 @@
+//! Tasks that wait for the end of an operation. None of their threads polls meanwhile, so that the
+//! service thread does, whatever the application does: it sleeps as who waits itself.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::{For, On, Progress, may_wait};
+use crate::Result;
+
+impl Progress {
+    /// A task waits from now on, until [`task_ends`](Self::task_ends).
+    pub(crate) fn task_begins(&self) {
+        self.tasks.fetch_add(1, SeqCst);
+        // Then it looks whether the service thread sleeps; that one looks for tasks after it said so.
+        fence(SeqCst);
+        if self.ignores_tasks.load(Relaxed) {
+            self.conduit.wake(self.rank);
+        }
+    }
+
+    pub(crate) fn task_ends(&self) {
+        self.tasks.fetch_sub(1, SeqCst);
+    }
+
+    /// Whether a task waits. A task that ends as it begins may be counted off before it is counted,
+    /// which is over in a moment.
+    #[inline]
+    pub(super) fn has_tasks(&self) -> bool {
+        self.tasks.load(Relaxed) != 0
+    }
+
+    /// The service thread sleeps, and not as who waits for an operation.
+    pub(super) fn ignore_tasks(&self, ignores: bool) {
+        self.ignores_tasks.store(ignores, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Whether a service thread looks after messages.
+    pub(crate) fn is_served(&self) -> bool {
+        self.served && !self.is_stopped()
+    }
+}
+
+/// A thread that waits for a future.
+struct Waiting {
+    progress: Arc<Progress>,
+    /// The future is to be polled.
+    woken: AtomicBool,
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        self.progress.wake_sleepers();
+    }
+}
+
+/// Waits for a future, looking after messages meanwhile.
+///
+/// # Errors
+/// As [`Job::wait_for`](crate::Job::wait_for).
+pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result<F::Output> {
+    may_wait("wait_for")?;
+    let waiting = Arc::new(Waiting {
+        progress: Arc::clone(progress),
+        woken: AtomicBool::new(false),
+    });
+    let waker = Waker::from(Arc::clone(&waiting));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Ok(output);
+        }
+        progress.wait(On::Nobody, For::Message, || {
+            waiting.woken.swap(false, SeqCst)
+        })?;
+    }
+}

@@ -1,0 +1,223 @@
+//! Several operations at once: all of them, or the first that ends (UPC++, `when_all`).
+
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+};
+
+use parking_lot::Mutex;
+
+/// A future of the results of all of `operations`, in their order, each with its own outcome. It
+/// takes any futures that may be moved, such as [`GetHandle`](crate::GetHandle) and
+/// [`Operation`](crate::Operation), on any executor.
+///
+/// ```
+/// # fn main() -> hydrant::Result<()> {
+/// # hydrant::run(|job| {
+/// let field = job.alloc::<u64>(4)?;
+/// let parts = (0..4).map(|at| field.get_nb(job.right(), at, 1));
+/// let parts = parts.collect::<hydrant::Result<Vec<_>>>()?;
+/// for part in job.wait_for(hydrant::when_all(parts))? {
+///     assert_eq!(part?, [0]);
+/// }
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub fn when_all<F: Future + Unpin>(operations: impl IntoIterator<Item = F>) -> WhenAll<F> {
+    let parts = Parts::new(operations);
+    WhenAll {
+        results: parts.futures.iter().map(|_| None).collect(),
+        left: parts.futures.len(),
+        parts,
+    }
+}
+
+/// A future of the first of `operations` that ends: its place among them, its result, and the
+/// others, which go on, in their order.
+///
+/// # Panics
+/// If there are no operations, of which none can end.
+pub fn when_any<F: Future + Unpin>(operations: impl IntoIterator<Item = F>) -> WhenAny<F> {
+    let parts = Parts::new(operations);
+    assert!(!parts.futures.is_empty(), "when_any of no operations");
+    WhenAny { parts }
+}
+
+/// See [`when_all`].
+#[must_use = "futures do nothing unless they are polled"]
+pub struct WhenAll<F: Future> {
+    parts: Parts<F>,
+    results: Vec<Option<F::Output>>,
+    /// How many have not ended.
+    left: usize,
+}
+
+/// See [`when_any`].
+#[must_use = "futures do nothing unless they are polled"]
+pub struct WhenAny<F: Future> {
+    parts: Parts<F>,
+}
+
+// Results are moved; the futures themselves can be.
+impl<F: Future + Unpin> Unpin for WhenAll<F> {}
+
+impl<F: Future + Unpin> Future for WhenAll<F> {
+    type Output = Vec<F::Output>;
+
+    /// # Panics
+    /// If it is polled after it was ready.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        while this.left > 0 {
+            let Poll::Ready((part, result)) = this.parts.poll_next(context) else {
+                return Poll::Pending;
+            };
+            this.results[part] = Some(result);
+            this.left -= 1;
+        }
+        let results = mem::take(&mut this.results).into_iter();
+        let taken = |result: Option<_>| result.expect("it is polled until it is ready, once");
+        Poll::Ready(results.map(taken).collect())
+    }
+}
+
+impl<F: Future + Unpin> Future for WhenAny<F> {
+    type Output = (usize, F::Output, Vec<F>);
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let parts = &mut self.get_mut().parts;
+        parts.poll_next(context).map(|(part, result)| {
+            let others = mem::take(&mut parts.futures).into_iter().flatten();
+            (part, result, others.collect())
+        })
+    }
+}
+
+/// Futures of which only those are polled that were woken.
+struct Parts<F> {
+    /// None where it has ended.
+    futures: Vec<Option<F>>,
+    wakers: Vec<Waker>,
+    woken: Arc<Woken>,
+}
+
+/// Who was woken, and who is to be.
+struct Woken {
+    parts: Mutex<Vec<usize>>,
+    /// The task that polls the whole.
+    whole: Mutex<Option<Waker>>,
+}
+
+/// Wakes the whole for one part.
+struct PartWaker {
+    woken: Arc<Woken>,
+    part: usize,
+}
+
+impl Wake for PartWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.parts.lock().push(self.part);
+        // What a waker does is the program's affair: nothing is locked meanwhile.
+        let whole = self.woken.whole.lock().clone();
+        if let Some(whole) = whole {
+            whole.wake();
+        }
+    }
+}
+
+impl<F: Future + Unpin> Parts<F> {
+    fn new(futures: impl IntoIterator<Item = F>) -> Self {
+        let futures: Vec<_> = futures.into_iter().map(Some).collect();
+        let woken = Arc::new(Woken {
+            // The last is looked at first.
+            parts: Mutex::new((0..futures.len()).rev().collect()),
+            whole: Mutex::new(None),
+        });
+        let waker = |part| {
+            let woken = Arc::clone(&woken);
+            Waker::from(Arc::new(PartWaker { woken, part }))
+        };
+        Self {
+            wakers: (0..futures.len()).map(waker).collect(),
+            futures,
+            woken,
+        }
+    }
+
+    /// One that has ended, and its result.
+    fn poll_next(&mut self, context: &Context<'_>) -> Poll<(usize, F::Output)> {
+        let before = self.woken.whole.lock().replace(context.waker().clone());
+        drop(before);
+        // Not those that are woken meanwhile, perhaps by being polled: they have woken the whole.
+        let mut woken = mem::take(&mut *self.woken.parts.lock());
+        while let Some(part) = woken.pop() {
+            let Some(future) = &mut self.futures[part] else {
+                continue;
+            };
+            let mut context = Context::from_waker(&self.wakers[part]);
+            if let Poll::Ready(result) = Pin::new(future).poll(&mut context) {
+                self.futures[part] = None;
+                self.woken.parts.lock().append(&mut woken);
+                return Poll::Ready((part, result));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+
+    use super::*;
+
+    /// Ends when it is polled for the time given, and wakes itself until then.
+    struct Times(u32);
+
+    impl Future for Times {
+        type Output = u32;
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u32> {
+            self.0 -= 1;
+            if self.0 == 0 {
+                return Poll::Ready(7);
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn all_ends_with_the_last_and_keeps_their_order() {
+        let mut all = when_all([Times(9), Times(1), Times(2)]);
+        assert!(poll(&mut all).is_pending());
+        let ended = (0..9).map(|_| poll(&mut all)).find(Poll::is_ready);
+        assert_eq!(ended, Some(Poll::Ready(vec![7; 3])));
+        let mut order = when_all((0..5).map(ready));
+        assert_eq!(poll(&mut order), Poll::Ready(vec![0, 1, 2, 3, 4]));
+        let mut none = when_all(Vec::<Ready<u8>>::new());
+        assert_eq!(poll(&mut none), Poll::Ready(vec![]));
+    }
+
+    #[test]
+    fn any_ends_with_the_first_and_gives_the_others_back() {
+        let mut any = when_any([Times(3), Times(2), Times(9)]);
+        assert!(poll(&mut any).is_pending());
+        let Poll::Ready((which, result, others)) = poll(&mut any) else {
+            panic!("the second has ended");
+        };
+        assert_eq!((which, result), (1, 7));
+        assert!(others.len() == 2 && others[0].0 < others[1].0);
+    }
+}

@@ -1,0 +1,106 @@
+//! Operations whose end is asked for by tasks, or by nobody any more.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    task::{Context, Poll, Waker},
+};
+
+use bytemuck::Pod;
+use hydrant_conduit::Ticket;
+
+use super::{
+    Transfer,
+    orphan::Orphan,
+    under_way::{Asked, Look},
+};
+use crate::{Error, Result, progress};
+
+impl Transfer {
+    /// The outcome of an operation, once; the task is woken when it has ended.
+    pub(crate) fn poll_outcome(
+        &self,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        // Who is in a handler, as a waker is, looks at what is known and no more.
+        if progress::may_wait("a look").is_ok() {
+            self.progress.look_round();
+        }
+        loop {
+            match self.under_way.take(ticket) {
+                Look::Ended(outcome) => return Poll::Ready(outcome),
+                Look::Gone => return Poll::Ready(Err(taken())),
+                Look::Open => {}
+            }
+            let (will_be, before) = self.under_way.wake_at_end(ticket, context.waker());
+            if will_be && before.is_none() {
+                self.progress.task_begins();
+            }
+            drop(before);
+            if will_be {
+                break;
+            }
+        }
+        if !self.progress.is_served() {
+            // Nobody else will look whether anything has arrived.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Leaves an operation to itself, with the buffer that it uses.
+    pub(crate) fn abandon<T: Pod>(&self, ticket: Ticket, buffer: Vec<T>) {
+        let (asked, before) = self.under_way.abandon(ticket, Orphan::of(buffer));
+        if before.is_some() {
+            self.progress.task_ends();
+        }
+        drop(before);
+        self.tell(asked);
+    }
+
+    /// Wakes the tasks that wait, for nobody looks after their operations any more.
+    pub(crate) fn wake_tasks(&self) {
+        for waker in self.under_way.askers() {
+            self.wake(waker);
+        }
+    }
+
+    /// Tells who asked for the end of an operation that has ended, if somebody did.
+    #[inline]
+    pub(super) fn tell(&self, asked: Asked) {
+        match asked {
+            Asked::Not => {}
+            Asked::ByTask(waker) => self.wake(waker),
+            Asked::Never(orphan, end) => {
+                // SAFETY: the operation has ended.
+                unsafe { orphan.free() };
+                if let Err(cause) = end.map_err(Error::from) {
+                    tracing::warn!(%cause, "a transfer whose handle was dropped failed");
+                }
+            }
+        }
+    }
+
+    /// Wakes a task. What a waker does is the program's affair: it may not wait in there, for it is
+    /// called in the midst of whatever thread polls, and a panic stays in it.
+    #[cold]
+    fn wake(&self, waker: Waker) {
+        self.progress.task_ends();
+        let woken = panic::catch_unwind(AssertUnwindSafe(|| {
+            progress::in_handler(|| waker.wake());
+        }));
+        if let Err(cause) = woken {
+            tracing::error!("a waker panicked");
+            // Dropping that may panic, too.
+            std::mem::forget(cause);
+        }
+    }
+}
+
+/// The result of an operation is asked for twice.
+pub(crate) fn taken() -> Error {
+    Error::OutOfTurn {
+        what: "the end of an operation",
+        why: "its result was taken before",
+    }
+}
