@@ -62,6 +62,10 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// A wait for any of no words would never end.
+    #[error("no words were given to wait for")]
+    NothingToWaitFor,
+
     /// Two buffers that must be apart share bytes.
     #[error("the {len} bytes at {addr:#x} overlap the memory they were to be copied to or from")]
     Overlap {

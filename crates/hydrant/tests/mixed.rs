@@ -21,6 +21,8 @@ mod memory {
 }
 mod rma {
     mod atomics;
+    mod futures;
     mod model;
+    mod signals;
     mod threads;
 }

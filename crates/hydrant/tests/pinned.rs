@@ -22,5 +22,6 @@ mod rma {
     mod completion;
     mod futures;
     mod model;
+    mod signals;
     mod threads;
 }

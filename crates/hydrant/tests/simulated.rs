@@ -16,5 +16,7 @@ mod memory {
 }
 mod rma {
     mod atomics;
+    mod futures;
+    mod signals;
     mod virtual_time;
 }

@@ -27,5 +27,6 @@ mod rma {
     mod completion;
     mod futures;
     mod model;
+    mod signals;
     mod threads;
 }

@@ -12,6 +12,7 @@ mod message_tests;
 mod messages;
 mod network;
 mod rma;
+mod signals;
 mod threads;
 
 use std::{process, sync::Arc, time::Duration};

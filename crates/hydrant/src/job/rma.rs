@@ -3,8 +3,8 @@
 
 use super::Job;
 use crate::{
-    Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, Symmetric, progress,
-    rma::{handles, pointed, signal},
+    Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, progress,
+    rma::{handles, pointed},
 };
 
 impl Job {
@@ -118,26 +118,6 @@ impl Job {
         progress::may_wait("scope")?;
         let core = self.active()?;
         Scope::run(&core.transfer, &core.memory, body)
-    }
-
-    /// Waits until word `at` of this rank's part is as `enough` wants, and returns it. Looks
-    /// after messages meanwhile; sleeps when it takes long.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed),
-    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
-    /// if some rank ends first.
-    ///
-    /// # Panics
-    /// If `enough` does.
-    pub fn wait_until(
-        &self,
-        signals: &Symmetric<u64>,
-        at: usize,
-        enough: impl FnMut(u64) -> bool,
-    ) -> Result<u64> {
-        progress::may_wait("wait_until")?;
-        signal::wait_until(self.progress(), signals, at, enough)
     }
 
     /// Exposes a buffer to all ranks. Not collective; send them the

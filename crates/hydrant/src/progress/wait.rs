@@ -123,14 +123,37 @@ impl Progress {
         if done() {
             return Ok(());
         }
-        self.wait_long(on, what, &mut done)
+        self.wait_long(on, what, None, &mut done).map(drop)
     }
 
-    fn wait_long<F: FnMut() -> bool>(&self, on: On<'_>, what: For, done: &mut F) -> Result<()> {
+    /// As [`wait`](Self::wait), until so much time has passed, on the job's clock, at most: whether
+    /// `done` said yes.
+    pub(crate) fn wait_within(
+        &self,
+        on: On<'_>,
+        what: For,
+        time: Duration,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<bool> {
+        if done() {
+            return Ok(true);
+        }
+        // As good as for ever if it is so long.
+        let until = self.conduit.now().checked_add(time);
+        self.wait_long(on, what, until, &mut done)
+    }
+
+    /// Whether `done` said yes, which it did unless it had to do so `until` then.
+    fn wait_long<F: FnMut() -> bool>(
+        &self,
+        on: On<'_>,
+        what: For,
+        until: Option<Duration>,
+        done: &mut F,
+    ) -> Result<bool> {
         let mut patience = Patience::new(self);
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
-        let timeout = deaf.then_some(UNHEARD);
         let own = self.attention();
         let mut inside = own.enter();
         loop {
@@ -139,8 +162,12 @@ impl Progress {
             for _ in 0..patience.polls() {
                 delivered += self.poll();
                 if done() {
-                    return Ok(());
+                    return Ok(true);
                 }
+            }
+            let left = until.map(|until| until.saturating_sub(self.conduit.now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(false);
             }
             let now = self.conduit.changes();
             if changes != Some(now) || self.is_over(on) {
@@ -149,7 +176,7 @@ impl Progress {
                 if let Some(cause) = self.in_vain(on, what) {
                     // What was done before the end still counts.
                     self.poll();
-                    return if done() { Ok(()) } else { Err(cause) };
+                    return if done() { Ok(true) } else { Err(cause) };
                 }
             }
             if delivered > 0 {
@@ -170,6 +197,10 @@ impl Progress {
                         For::Memory => Sleeper::Memory,
                         For::Message | For::Flag => Sleeper::Application,
                     };
+                    let timeout = match (left, deaf.then_some(UNHEARD)) {
+                        (Some(left), Some(unheard)) => Some(left.min(unheard)),
+                        (left, unheard) => left.or(unheard),
+                    };
                     let mut ended = false;
                     self.conduit.wait(sleeper, timeout, &mut || {
                         ended = ended || done();
@@ -181,7 +212,7 @@ impl Progress {
                     inside = own.enter();
                     drop(asleep);
                     if ended {
-                        return Ok(());
+                        return Ok(true);
                     }
                     // Who only looks whether something was stored goes on sleeping.
                     if !deaf {

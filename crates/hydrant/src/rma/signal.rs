@@ -3,7 +3,11 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
-    sync::atomic::Ordering::{AcqRel, Acquire, Release},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Release},
+    },
+    time::Duration,
 };
 
 use bytemuck::Pod;
@@ -69,42 +73,109 @@ impl Symmetric<u64> {
     }
 }
 
-/// Waits until word `at` of this rank's part is as `enough` wants, and returns it.
-///
-/// # Errors
-/// As [`Job::wait_until`](crate::Job::wait_until).
-///
-/// # Panics
-/// If `enough` does.
-pub(crate) fn wait_until(
-    progress: &Progress,
-    signals: &Symmetric<u64>,
-    at: usize,
-    mut enough: impl FnMut(u64) -> bool,
-) -> Result<u64> {
+/// Words of this rank's part that are waited for, in an array or a vector.
+pub(crate) struct Words<'a, W> {
+    progress: &'a Progress,
+    words: W,
+}
+
+impl<'a> Words<'a, [&'a AtomicU64; 1]> {
+    /// One word of `signals`.
+    ///
+    /// # Errors
+    /// As [`Job::wait_until`](crate::Job::wait_until).
+    pub(crate) fn one(
+        progress: &'a Progress,
+        signals: &'a Symmetric<u64>,
+        at: usize,
+    ) -> Result<Self> {
+        let words = [word(progress, signals, at)?];
+        Ok(Self { progress, words })
+    }
+}
+
+impl<'a> Words<'a, Vec<&'a AtomicU64>> {
+    /// Several words of `signals`.
+    ///
+    /// # Errors
+    /// As [`Job::wait_until_any`](crate::Job::wait_until_any).
+    pub(crate) fn several(
+        progress: &'a Progress,
+        signals: &'a Symmetric<u64>,
+        at: &[usize],
+    ) -> Result<Self> {
+        if at.is_empty() {
+            return Err(Error::NothingToWaitFor);
+        }
+        let words = at.iter().map(|at| word(progress, signals, *at));
+        let words = words.collect::<Result<_>>()?;
+        Ok(Self { progress, words })
+    }
+}
+
+/// A word of this rank's part.
+fn word<'a>(progress: &Progress, signals: &'a Symmetric<u64>, at: usize) -> Result<&'a AtomicU64> {
     signals.block().check_job(progress.id)?;
     let part = signals.block().part(progress.rank)?;
     let offset = signals.offset(at, 1)?;
     // The own part is always mapped, and whoever changes the word, a processor sees it.
     let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
-    let word = (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)?;
-    let mut value = 0;
-    let mut panicked = None;
-    // A program may ask again and again for what is so already, and in virtual time nothing else
-    // would let time pass.
-    progress.poll_memory();
-    progress.wait(On::Anyone, For::Memory, || {
-        value = word.load(Acquire);
-        // It is asked while the conduit puts this thread to sleep: it ends the wait in good
-        // order, and unwinds out of here.
-        let said = panic::catch_unwind(AssertUnwindSafe(|| enough(value)));
-        said.unwrap_or_else(|cause| {
-            panicked = Some(cause);
-            true
-        })
-    })?;
-    match panicked {
-        None => Ok(value),
-        Some(cause) => panic::resume_unwind(cause),
+    (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)
+}
+
+impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
+    /// The first of the words, in their order, that is as `enough` wants: its place, and the word.
+    ///
+    /// # Panics
+    /// If `enough` does.
+    pub(crate) fn test(&self, mut enough: impl FnMut(usize, u64) -> bool) -> Option<(usize, u64)> {
+        // A program may ask again and again for what is so already, and in virtual time nothing else
+        // would let time pass.
+        self.progress.poll_memory();
+        self.look(&mut enough)
+    }
+
+    /// Waits until one of the words is as `enough` wants, for so long at most if a time is given.
+    ///
+    /// # Errors
+    /// As [`Job::wait_until`](crate::Job::wait_until).
+    ///
+    /// # Panics
+    /// If `enough` does.
+    pub(crate) fn wait(
+        &self,
+        time: Option<Duration>,
+        mut enough: impl FnMut(usize, u64) -> bool,
+    ) -> Result<Option<(usize, u64)>> {
+        let progress = self.progress;
+        let (mut found, mut panicked) = (None, None);
+        progress.poll_memory();
+        let mut done = || {
+            // It is asked while the conduit puts this thread to sleep: it ends the wait in good
+            // order, and unwinds out of here.
+            let said = panic::catch_unwind(AssertUnwindSafe(|| self.look(&mut enough)));
+            match said {
+                Ok(said) => found = said,
+                Err(cause) => panicked = Some(cause),
+            }
+            found.is_some() || panicked.is_some()
+        };
+        match time {
+            None => progress.wait(On::Anyone, For::Memory, &mut done)?,
+            Some(time) => {
+                progress.wait_within(On::Anyone, For::Memory, time, &mut done)?;
+            }
+        }
+        match panicked {
+            None => Ok(found),
+            Some(cause) => panic::resume_unwind(cause),
+        }
+    }
+
+    fn look(&self, enough: &mut impl FnMut(usize, u64) -> bool) -> Option<(usize, u64)> {
+        let words = self.words.as_ref().iter().map(|word| word.load(Acquire));
+        words
+            .enumerate()
+            .find(|(place, word)| enough(*place, *word))
     }
 }
