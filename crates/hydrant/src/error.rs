@@ -62,6 +62,13 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// Memory cannot be one rank's alone while others can reach it.
+    #[error("another handle of the memory exists at rank {rank}, or something there uses it")]
+    HandleInUse {
+        /// Where.
+        rank: Rank,
+    },
+
     /// A wait for any of no words would never end.
     #[error("no words were given to wait for")]
     NothingToWaitFor,

@@ -20,6 +20,7 @@
 //! |---|---|
 //! | join, leave, abort | [`run`], [`join`], [`run_spmd`], [`Job`], [`JobBuilder`] |
 //! | own memory that peers can access | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
+//! | compute on own memory | [`Symmetric::local`], [`Job::exclusive`] |
 //! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
 //! | await operations | [`PutHandle`], [`GetHandle`], [`Operation`], [`when_all`], [`when_any`], [`Job::wait_for`] |
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
@@ -77,7 +78,9 @@ pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, join, run, run_spmd};
 pub use log::log_to_stderr;
-pub use memory::{AllocOptions, Exposed, GlobalPtr, HugePages, Symmetric, View};
+pub use memory::{
+    AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, Refused, Symmetric, View,
+};
 pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
 pub use rma::{

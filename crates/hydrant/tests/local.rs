@@ -18,6 +18,7 @@ mod memory {
     mod alloc;
     mod anywhere;
     mod direct;
+    mod exclusive;
     mod expose;
     mod lend_again;
     mod loans;

@@ -15,6 +15,7 @@ mod hosts {
 mod memory {
     mod alloc;
     mod anywhere;
+    mod exclusive;
     mod expose;
     mod lend_again;
     mod loans;

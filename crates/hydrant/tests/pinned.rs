@@ -13,6 +13,7 @@ mod errors;
 mod memory {
     mod alloc;
     mod anywhere;
+    mod exclusive;
     mod expose;
     mod lend_again;
     mod loans;

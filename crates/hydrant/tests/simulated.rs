@@ -10,6 +10,7 @@ mod active_messages {
 }
 mod collectives;
 mod memory {
+    mod exclusive;
     mod lend_again;
     mod paging;
     mod virtual_loans;

@@ -18,6 +18,7 @@ mod exposed;
 mod memory {
     mod alloc;
     mod anywhere;
+    mod exclusive;
     mod expose;
     mod lend_again;
     mod loans;

@@ -22,10 +22,12 @@ pub(crate) enum Operation {
     AllReduce,
     Scan,
     ExclusiveScan,
+    Exclusive,
+    Share,
 }
 
 /// By number.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 18] = [
     "barrier",
     "end of the job",
     "alloc",
@@ -42,6 +44,8 @@ const NAMES: [&str; 16] = [
     "all_reduce",
     "scan",
     "exclusive_scan",
+    "exclusive",
+    "share",
 ];
 
 impl Operation {

@@ -6,6 +6,7 @@ mod builder;
 mod collective;
 mod core;
 mod ending;
+mod exclusive;
 mod hosts;
 #[cfg(test)]
 mod message_tests;

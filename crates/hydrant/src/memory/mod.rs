@@ -12,10 +12,13 @@
 //! (see [`hydrant_conduit::memory`]). Elements are plain old data ([`Pod`](crate::Pod)), so
 //! whatever bytes a race leaves are a value. A buffer that is lent is either owned by the
 //! guard, so that leaking the guard leaks the buffer, or lent for a [scope](crate::Scope) that
-//! revokes it at its end whatever became of the guard. A handle that outlives its memory or
+//! revokes it at its end whatever became of the guard. Symmetric memory is given out as a slice
+//! ([`Exclusive`]) while every rank has given up its only handle, has completed what it began with
+//! it, and resolves no pointer into it. A handle that outlives its memory or
 //! its job is an error at its next use; the mapping itself lives as long as any handle.
 
 mod block;
+mod exclusive;
 mod expose;
 mod heap;
 mod options;
@@ -25,6 +28,7 @@ mod symmetric;
 mod view;
 
 pub(crate) use block::{Block, Mapped, Reach};
+pub use exclusive::{Exclusive, Refused};
 pub use expose::Exposed;
 pub(crate) use heap::Heap;
 pub use options::{AllocOptions, HugePages};

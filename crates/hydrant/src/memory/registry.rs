@@ -46,6 +46,16 @@ impl Registry {
         blocks.last = block.number;
     }
 
+    /// Takes in again what was [removed](Self::remove). If the job is over, so is the block.
+    pub(crate) fn restore(&self, block: &Arc<Block>) {
+        let mut blocks = self.blocks.write();
+        if blocks.closed {
+            block.close();
+        } else {
+            blocks.live.insert(block.number, Arc::clone(block));
+        }
+    }
+
     pub(crate) fn remove(&self, number: u64) {
         let mut blocks = self.blocks.write();
         blocks.live.remove(&number);

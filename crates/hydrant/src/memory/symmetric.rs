@@ -58,6 +58,14 @@ impl<T: Pod> Symmetric<T> {
         &self.block
     }
 
+    pub(crate) fn shared_block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
+    pub(crate) fn into_block(self) -> Arc<Block> {
+        self.block
+    }
+
     /// Elements that each rank owns.
     #[inline]
     pub fn len(&self) -> usize {
@@ -142,7 +150,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(unsafe { std::slice::from_raw_parts_mut(at, self.len) })
     }
 
-    fn local_start(&self) -> Result<*mut T> {
+    pub(crate) fn local_start(&self) -> Result<*mut T> {
         let part = self.block.part(self.block.rank)?;
         let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
         let start: *mut T = mapped.window.as_ptr().cast();

@@ -1,0 +1,191 @@
+//! Memory that is each rank's own for a while: nobody else reaches it then, whatever they kept.
+
+use std::thread;
+
+use hydrant::{Error, GlobalPtr, Rank, Refused};
+
+use crate::support::{builder, good, local};
+
+const CELLS: usize = 50;
+const STEPS: usize = 30;
+
+/// Cells on a ring of ranks, each with a halo cell at either side, against all cells on one.
+#[test]
+fn a_stencil_needs_no_copy() {
+    const RANKS: usize = 3;
+    let weigh = |left: f64, own: f64, right: f64| 0.25 * left + 0.5 * own + 0.25 * right;
+    let begin = |at: usize| ((at * 37) % 101) as f64;
+    let mut all: Vec<f64> = (0..RANKS * CELLS).map(begin).collect();
+    for _ in 0..STEPS {
+        let n = all.len();
+        let next = (0..n).map(|at| weigh(all[(at + n - 1) % n], all[at], all[(at + 1) % n]));
+        all = next.collect();
+    }
+    local(RANKS as u32, |job| {
+        let first = job.rank().index() * CELLS;
+        let mut field = job.alloc::<f64>(CELLS + 2)?;
+        for step in 0..=STEPS {
+            let mut own = job.exclusive(field)?;
+            if step == 0 {
+                (0..CELLS).for_each(|at| own[at + 1] = begin(first + at));
+            } else {
+                let old = own.to_vec();
+                (1..=CELLS).for_each(|at| own[at] = weigh(old[at - 1], old[at], old[at + 1]));
+            }
+            let edges = (own[1], own[CELLS]);
+            field = job.share(own)?;
+            field.put_value(job.left(), CELLS + 1, edges.0)?;
+            field.put_value(job.right(), 0, edges.1)?;
+        }
+        let own = job.exclusive(field)?;
+        assert_eq!(own[1..=CELLS], all[first..first + CELLS]);
+        let field = job.share(own)?;
+        job.free(field)
+    });
+}
+
+#[test]
+fn another_handle_at_any_rank_keeps_it_shared() {
+    local(3, |job| {
+        let memory = job.alloc::<u64>(8)?;
+        let kept = (job.rank() == Rank(1)).then(|| memory.clone());
+        let Err(Refused { memory, cause }) = job.exclusive(memory) else {
+            panic!("rank 1 has another handle");
+        };
+        assert!(
+            matches!(cause, Error::HandleInUse { rank: Rank(1) }),
+            "{cause}"
+        );
+        let memory = memory.expect("it is as good as before");
+        memory.put_value(job.right(), 3, 7)?;
+        job.barrier()?;
+        assert_eq!(memory.local()?.load(3)?, 7);
+        drop(kept);
+        let own = job.exclusive(memory)?;
+        assert_eq!(own[..], [0, 0, 0, 7, 0, 0, 0, 0]);
+        job.share(own).map(drop)?;
+        job.barrier()
+    });
+}
+
+#[test]
+fn pointers_rest_meanwhile_and_count_again() {
+    local(2, |job| {
+        let memory = job.alloc::<u64>(8)?;
+        let to: GlobalPtr<u64> = memory.pointer(job.right(), 2)?;
+        let mut own = job.exclusive(memory)?;
+        own.fill(5);
+        let put = job.put_to(to, &[9]);
+        assert!(matches!(put, Err(Error::Freed)), "{put:?}");
+        let put = job.put_to_nb(to, vec![9]).map(drop);
+        assert!(matches!(put, Err(Error::Freed)), "{put:?}");
+        let put = job.scope(|s| s.put_to(to, &[9]).map(drop));
+        assert!(matches!(put, Err(Error::Freed)), "{put:?}");
+        // Nobody reaches the other's until both are done.
+        assert_eq!(own[..], [5; 8]);
+        let memory = job.share(own)?;
+        job.put_to(to, &[9])?;
+        job.barrier()?;
+        assert_eq!(memory.local()?.to_vec(), [5, 5, 9, 5, 5, 5, 5, 5]);
+        job.barrier()
+    });
+}
+
+/// What was begun is over before anybody has a slice, whoever let go of it.
+#[test]
+fn what_is_under_way_ends_before() {
+    const LONG: usize = 100_000;
+    local(2, |job| {
+        let mut memory = job.alloc::<u64>(LONG)?;
+        for round in 1..10 {
+            drop(memory.put_nb(job.right(), 0, vec![round; LONG])?);
+            let own = job.exclusive(memory)?;
+            assert!(own.iter().all(|element| *element == round), "round {round}");
+            memory = job.share(own)?;
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn different_memory_is_given_back() {
+    local(2, |job| {
+        let (one, other) = (job.alloc::<u64>(4)?, job.alloc::<u64>(4)?);
+        let (mine, rest) = match job.rank() {
+            Rank(0) => (one, other),
+            _ => (other, one),
+        };
+        let refused = job.exclusive(mine).map(drop).unwrap_err();
+        let mismatch = matches!(refused.cause, Error::CollectiveMismatch { .. });
+        assert!(mismatch, "{}", refused.cause);
+        let mine = refused.memory.expect("it is as good as before");
+        mine.put_value(job.right(), 0, 3)?;
+        rest.put_value(job.right(), 0, 4)?;
+        job.barrier()?;
+        // To share what others do not is refused, too.
+        let (first, second) = match job.rank() {
+            Rank(0) => (mine, rest),
+            _ => (rest, mine),
+        };
+        let (first, second) = (job.exclusive(first)?, job.exclusive(second)?);
+        let (mine, rest) = match job.rank() {
+            Rank(0) => (first, second),
+            _ => (second, first),
+        };
+        let refused = job.share(mine).map(drop).unwrap_err();
+        let mismatch = matches!(refused.cause, Error::CollectiveMismatch { .. });
+        assert!(mismatch, "{}", refused.cause);
+        let mut mine = refused.memory.expect("it is as good as before");
+        mine[1] = 1;
+        assert_eq!((mine[0], rest[0]), (4, 3));
+        job.barrier()
+    });
+}
+
+#[test]
+fn memory_that_is_gone_is_refused() {
+    local(1, |job| {
+        let memory = job.alloc::<u64>(4)?;
+        let stale = memory.clone();
+        job.free(memory)?;
+        let refused = job.exclusive(stale).map(drop).unwrap_err();
+        assert!(matches!(refused.cause, Error::Freed), "{}", refused.cause);
+        Ok(())
+    });
+}
+
+/// The others cannot know how far a rank came that is lost: nobody has a slice and a handle at once.
+#[test]
+fn a_rank_that_is_lost_ends_the_phase() {
+    let ends: Vec<hydrant::Result<()>> = builder().run_local(3, |job| {
+        let memory = job.alloc::<u64>(4)?;
+        let own = job.exclusive(memory)?;
+        if job.rank() == Rank(1) {
+            return Err(Error::other("enough"));
+        }
+        let refused = job.share(own).map(drop).unwrap_err();
+        assert!(
+            matches!(refused.cause, Error::PeerLost(_)),
+            "{}",
+            refused.cause
+        );
+        Err(refused.cause)
+    });
+    assert!(ends.iter().all(Result::is_err));
+}
+
+/// A slice goes to the threads that compute with it, as that of a vector does.
+#[test]
+fn threads_share_the_slice() {
+    good(builder().run_local(2, |job| {
+        let mut own = job.exclusive(job.alloc::<u64>(1000)?)?;
+        thread::scope(|threads| {
+            for (number, part) in own.chunks_mut(250).enumerate() {
+                threads.spawn(move || part.fill(number as u64));
+            }
+        });
+        assert_eq!(own.iter().sum::<u64>(), 250 * (1 + 2 + 3));
+        let memory = job.share(own)?;
+        job.free(memory)
+    }));
+}
