@@ -11,7 +11,8 @@ impl Job {
     /// Puts `data` to where `to` points. Remotely complete on return.
     ///
     /// # Errors
-    /// As [`Symmetric::put`]; [`Error::ForeignHandle`](crate::Error::ForeignHandle) for a pointer
+    /// As [`Symmetric::put`](crate::Symmetric::put);
+    /// [`Error::ForeignHandle`](crate::Error::ForeignHandle) for a pointer
     /// of another job, [`Error::ForgedPointer`](crate::Error::ForgedPointer) for one that no job
     /// made, [`Error::Misaligned`](crate::Error::Misaligned),
     /// [`Error::Revoked`](crate::Error::Revoked) if the exposed buffer was taken back.
