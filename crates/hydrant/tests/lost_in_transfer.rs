@@ -7,7 +7,14 @@
 #[path = "support/killed.rs"]
 mod killed;
 
-use std::{process::ExitCode, thread, time::Duration};
+use std::{
+    pin::pin,
+    process::ExitCode,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
 
 use hydrant::{Error, GlobalPtr, Job, Rank, Result, Symmetric};
 use hydrant_testing::{
@@ -124,7 +131,7 @@ fn one(
     let index = draw(ELEMENTS - len);
     let mut data = vec![7; len];
     let there = pointers[rank.index()];
-    match draw(6) {
+    match draw(9) {
         0 => memory.put(rank, index, &data),
         1 => memory.get(rank, index, &mut data),
         2 => job.put_to(there, &data),
@@ -135,6 +142,39 @@ fn one(
             put.wait()?;
             get.wait().map(drop)
         }
+        5 => {
+            let mut put = job.put_to_nb(there, data)?;
+            while !put.test()? {}
+            Ok(())
+        }
+        6 => block_on(job.get_from_nb(there, data)?).map(drop),
+        7 => {
+            let part = |at| memory.get_nb(rank, index + at, len - at);
+            let parts = [0, len / 3, len / 2].map(part).into_iter();
+            let parts = hydrant::when_all(parts.collect::<Result<Vec<_>>>()?);
+            job.wait_for(parts)?
+                .into_iter()
+                .try_for_each(|part| part.map(drop))
+        }
         _ => job.scope(|s| (0..4).try_for_each(|_| s.put(memory, rank, index, &data).map(drop))),
+    }
+}
+
+/// An executor of one thread that only sleeps between two polls: it never looks after messages.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
     }
 }

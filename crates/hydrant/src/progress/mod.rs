@@ -80,6 +80,8 @@ pub(crate) struct Progress {
     unpark: Condvar,
     /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
+    /// How many peers had ended when those who only look did so last.
+    noticed: AtomicU64,
     /// There is a service thread until the end of the job.
     served: bool,
     /// Tasks that wait for the end of an operation.
@@ -120,6 +122,7 @@ impl Progress {
             park: Mutex::new(()),
             unpark: Condvar::new(),
             service_rests: AtomicBool::new(false),
+            noticed: AtomicU64::new(0),
             served: settings.service && !settings.conduit.is_virtual(),
             tasks: AtomicU32::new(0),
             ignores_tasks: AtomicBool::new(false),

@@ -98,6 +98,10 @@ fn watch_over(progress: &Progress) {
     // Once in any case: a peer may have asked for it.
     loop {
         let found = look(progress);
+        let changes = progress.conduit.changes();
+        if progress.has_tasks() {
+            progress.notice_ended();
+        }
         if !alone() {
             return;
         }
@@ -118,7 +122,9 @@ fn watch_over(progress: &Progress) {
             progress.service_rests(rests);
             progress.ignore_tasks(rests);
             progress.conduit.wait(sleeper, None, &mut || {
-                !alone() || progress.would_sleep_past_room(sleeper) || rests && progress.has_tasks()
+                !alone()
+                    || progress.would_sleep_past_room(sleeper)
+                    || progress.has_tasks() && (rests || changes != progress.conduit.changes())
             });
             progress.ignore_tasks(false);
             progress.service_rests(false);

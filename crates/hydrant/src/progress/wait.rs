@@ -81,7 +81,20 @@ impl Progress {
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
         let _inside = self.attention().look_inside();
-        self.poll()
+        let delivered = self.poll();
+        self.notice_ended();
+        delivered
+    }
+
+    /// Has the operations ended that will not end otherwise, if a peer has ended since that was asked
+    /// for here last. Who [waits](Self::wait) sees to that itself.
+    #[inline]
+    pub(super) fn notice_ended(&self) {
+        let changes = self.conduit.changes();
+        if self.noticed.load(Relaxed) != changes {
+            self.noticed.store(changes, Relaxed);
+            self.tell_operations(|operations| operations.look_for_ended(changes));
+        }
     }
 
     /// Called before own memory, or the clock, is looked at: in virtual time that takes a moment, in
