@@ -1,5 +1,7 @@
 //! What all ranks do together, drawn alike by each, beside what their threads do meanwhile.
 
+use std::time::Duration;
+
 use hydrant::{Error, Job, Op, Rank, Result, Signal, Symmetric};
 
 use super::hand::Hand;
@@ -75,9 +77,25 @@ impl Collectives {
         })?;
         self.signalled += 1;
         let enough = self.signalled;
-        hand.attempt("wait_until", |job| {
-            job.wait_until(&self.signals, 0, |count| count >= enough)
-        })?;
+        let signals = &self.signals;
+        match hand.dice.below(3) {
+            0 => hand.attempt("wait_until", |job| {
+                job.wait_until(signals, 0, |count| count >= enough)
+            })?,
+            1 => hand.attempt("wait_until_any", |job| {
+                let (_, count) = job.wait_until_any(signals, &[0], |count| count >= enough)?;
+                Ok(count)
+            })?,
+            _ => loop {
+                let time = Duration::from_micros(50);
+                let count = hand.attempt("wait_until_within", |job| {
+                    job.wait_until_within(signals, 0, time, |count| count >= enough)
+                })?;
+                if let Some(count) = count {
+                    break count;
+                }
+            },
+        };
         let (left, mut got) = (hand.job.left(), vec![0; len]);
         self.mail.local()?.read(0, &mut got)?;
         let right = (0..len).all(|at| got[at] == round.word(left, at));
@@ -273,10 +291,22 @@ impl Round {
         let what = format!("put of {} words into new memory", self.len);
         let put = hand.must(&what, |_| memory.put(right, 0, &words))?;
         hand.attempt("barrier", Job::barrier)?;
-        let mut got = vec![0; self.len];
-        memory.local()?.read(0, &mut got)?;
+        // For a phase it is this rank's alone.
+        let mut mine = hand.attempt("exclusive", |job| Ok(job.exclusive(memory)?))?;
         if put.is_some() {
-            self.compare(hand, "put into new memory", &got, &self.words(left));
+            let got = &mine[..self.len];
+            self.compare(hand, "put into new memory", got, &self.words(left));
+        }
+        mine.fill(own.0.into());
+        let memory = hand.attempt("share", |job| Ok(job.share(mine)?))?;
+        let mut got = vec![0; self.len];
+        if (hand.must("get of what was shared", |_| memory.get(right, 0, &mut got))?).is_some() {
+            self.compare(
+                hand,
+                "get of what was shared",
+                &got,
+                &vec![right.0.into(); self.len],
+            );
         }
         let pointer = memory.pointer(right, 0)?;
         hand.attempt("barrier", Job::barrier)?;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -217,7 +220,7 @@ impl<'job> Hand<'job> {
         let since = Instant::now();
         while since.elapsed() < time {
             match asleep {
-                true => std::thread::sleep(time),
+                true => thread::sleep(time),
                 false => std::hint::spin_loop(),
             }
         }
@@ -238,4 +241,23 @@ pub(crate) fn is_simulated(job: &Job) -> bool {
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a future on a thread that sleeps meanwhile and looks after nothing.
+pub(crate) fn asleep<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
 }

@@ -3,7 +3,7 @@
 
 use hydrant::{Rank, Result, Stride, Symmetric};
 
-use super::hand::Hand;
+use super::hand::{Hand, asleep};
 
 /// Bytes of a thread's part of each rank.
 pub(crate) const BYTES: usize = 20_000;
@@ -277,7 +277,7 @@ impl Region {
                     drop(handle);
                     continue;
                 }
-                2..5 => hand.must(&what, |_| {
+                2 | 3 => hand.must(&what, |_| {
                     for _ in 0..20 {
                         if handle.test()? {
                             break;
@@ -285,6 +285,8 @@ impl Region {
                     }
                     handle.wait()
                 })?,
+                4 => hand.must(&what, |job| job.wait_for(handle)?)?,
+                5 => hand.must(&what, |_| asleep(handle))?,
                 _ => hand.must(&what, |_| handle.wait())?,
             };
             if let Some(got) = ended {
@@ -303,9 +305,9 @@ impl Region {
                 }
                 0 | 1 => {
                     drop(handle);
-                    Some(())
+                    hand.must("quiet", hydrant::Job::quiet)?
                 }
-                2..4 => hand.must(&what, |_| {
+                2 | 3 => hand.must(&what, |_| {
                     for _ in 0..20 {
                         if handle.test()? {
                             break;
@@ -317,6 +319,8 @@ impl Region {
                     handle.wait_local()?;
                     handle.wait().map(drop)
                 })?,
+                5 => hand.must(&what, |job| job.wait_for(handle)?.map(drop))?,
+                6 => hand.must(&what, |_| asleep(handle).map(drop))?,
                 _ => {
                     let back = hand.must(&what, |_| handle.wait())?;
                     if let Some(back) = &back {
@@ -373,13 +377,23 @@ impl Region {
         let (at, len) = Self::run(hand, BYTES);
         let (data, index) = (hand.draw_bytes(len), self.base + at);
         let what = format!("put_to of {len} bytes at {index} of rank {target}");
+        let by_handle = hand.dice.one_in(2);
         let put = hand.must(&what, |job| {
-            job.put_to(self.memory.pointer(target, index)?, &data)
+            let to = self.memory.pointer(target, index)?;
+            match by_handle {
+                true => job.put_to_nb(to, data.clone())?.wait().map(drop),
+                false => job.put_to(to, &data),
+            }
         })?;
         self.settle(hand, put, target, at, &data)?;
         let (mut got, what) = (vec![0xee; len], what.replace("put_to", "get_from"));
         let done = hand.must(&what, |job| {
-            job.get_from(self.memory.pointer(target, index)?, &mut got)
+            let from = self.memory.pointer(target, index)?;
+            match by_handle {
+                true => got = job.get_from_nb(from, std::mem::take(&mut got))?.wait()?,
+                false => job.get_from(from, &mut got)?,
+            }
+            Ok(())
         })?;
         match done {
             Some(()) => self.compare(hand, &what, target, at, &got),
