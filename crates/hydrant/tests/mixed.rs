@@ -19,6 +19,7 @@ mod memory {
     mod expose;
     mod lend_again;
     mod loans;
+    mod many;
 }
 mod rma {
     mod atomics;

@@ -22,6 +22,7 @@ mod memory {
     mod expose;
     mod lend_again;
     mod loans;
+    mod many;
 }
 mod rma {
     mod atomics;

@@ -40,13 +40,13 @@ impl Registration {
             self.begin_to_last(addr, len as u64)?;
         }
         if self.strategy() != Strategy::PinEverything {
-            (self.lent).allocate(addr, len as u64);
+            (self.lent).allocate((addr, len as u64));
             return Ok(());
         }
         // Own operations register nothing of it as long as it is not lent: what is pinned is
         // pinned for itself, and does not go with its neighbours.
         let pinned = self.pin(addr, len as u64);
-        (self.lent).allocate(addr, len as u64);
+        (self.lent).allocate((addr, len as u64));
         let most = len as u64 / self.geometry.bucket() + 2;
         let grants: &[Grant] = pinned.as_deref().unwrap_or_default();
         let mut round = 0;
@@ -89,9 +89,9 @@ impl Registration {
     /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
     /// peers that were told of it forget it.
     pub(crate) fn unregister_block(&self, offset: usize, len: usize) -> Result<()> {
-        let base = self.segments.of(self.progress.rank)?;
-        (self.lent).free(base + offset as u64);
-        self.take_back(base + offset as u64, len as u64);
+        let addr = self.segments.of(self.progress.rank)? + offset as u64;
+        (self.lent).free((addr, len as u64));
+        self.take_back(addr, len as u64);
         Ok(())
     }
 }

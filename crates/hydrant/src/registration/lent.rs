@@ -2,12 +2,9 @@
 //! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
 //! another region.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
 };
 
 use hydrant_conduit::{Key, Rank};
@@ -15,7 +12,7 @@ use hydrant_pinning::{Geometry, Refusal, Region, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::loan::Lease;
+use super::{lasting::Lasting, loan::Lease};
 use crate::segment::SYSTEM;
 
 /// Where memory lies, and its bytes.
@@ -39,13 +36,13 @@ pub(super) struct Lent {
 
 #[derive(Default)]
 struct State {
-    /// What goes only after it was taken back: where it begins, and its bytes. Allocated parts of
-    /// the segment and exposed buffers, which share no byte.
-    lasting: BTreeMap<u64, u64>,
+    /// What goes only after it was taken back: allocated parts of the segment, exposed buffers, and
+    /// what is lent to whoever names addresses.
+    lasting: Lasting,
     /// Exposed buffers, by key.
     exposed: FxHashMap<u64, Loan>,
     /// What is lent to whoever names addresses, by key. It may share bytes with anything.
-    steady: BTreeMap<u64, Place>,
+    steady: FxHashMap<u64, Place>,
     /// Loans that end, by key.
     ending: FxHashMap<u64, Ending>,
     /// The last key that was given out: none is given twice.
@@ -85,16 +82,6 @@ impl State {
         }
         known
     }
-
-    /// Where memory that lasts ends, if it begins before `end` and reaches beyond `start`.
-    fn lasts_beyond(&self, start: u64, end: u64) -> Option<u64> {
-        let stop = |(from, len): Place| from.saturating_add(len);
-        let last = self.lasting.range(..end).next_back();
-        let last = last.map(|(from, len)| stop((*from, *len)));
-        let steady = self.steady.values().filter(|(from, _)| *from < end);
-        let found = steady.map(|place| stop(*place)).chain(last).max();
-        found.filter(|stop| *stop > start)
-    }
 }
 
 impl Lent {
@@ -108,7 +95,7 @@ impl Lent {
             ends: AtomicU64::new(0),
         };
         // Hydrant's own part is there as long as the job.
-        lent.allocate(segment.0, (SYSTEM as u64).min(segment.1));
+        lent.allocate((segment.0, (SYSTEM as u64).min(segment.1)));
         lent
     }
 
@@ -134,26 +121,24 @@ impl Lent {
     }
 
     /// A part of the segment is in use.
-    pub(super) fn allocate(&self, addr: u64, len: u64) {
-        self.change(|state| state.lasting.insert(addr, len));
+    pub(super) fn allocate(&self, place: Place) {
+        self.change(|state| state.lasting.add(place));
     }
 
     /// A part of the segment goes.
-    pub(super) fn free(&self, addr: u64) {
-        self.withdraw(|state| state.lasting.remove(&addr));
+    pub(super) fn free(&self, place: Place) {
+        self.withdraw(|state| state.lasting.remove(place));
     }
 
     /// Lends a buffer to peers: its key.
-    pub(super) fn lend(&self, (start, len): Place) -> u64 {
+    pub(super) fn lend(&self, place: Place) -> u64 {
         self.change(|state| {
             state.last += 1;
             let key = state.last;
-            let lease = Lease::new(self.rank, key, (start, len));
+            let lease = Lease::new(self.rank, key, place);
             let informed = FxHashSet::default();
             state.exposed.insert(key, Loan { lease, informed });
-            if len > 0 {
-                state.lasting.insert(start, len);
-            }
+            state.lasting.add(place);
             key
         })
     }
@@ -163,13 +148,18 @@ impl Lent {
         self.change(|state| {
             state.last += 1;
             state.steady.insert(state.last, place);
+            state.lasting.add(place);
             state.last
         })
     }
 
     /// What [`lend_steady`](Self::lend_steady) lent ends: where it lies.
     pub(super) fn end_steady(&self, key: u64) -> Option<Place> {
-        self.withdraw(|state| state.steady.remove(&key))
+        self.withdraw(|state| {
+            let place = state.steady.remove(&key)?;
+            state.lasting.remove(place);
+            Some(place)
+        })
     }
 
     /// Where a buffer lies, for a peer that asks; it is told when that ends.
@@ -192,10 +182,7 @@ impl Lent {
     pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
         self.withdraw(|state| {
             let Loan { lease, informed } = state.exposed.remove(&key)?;
-            // An empty one may lie where another begins.
-            if let (start, 1..) = lease.place() {
-                state.lasting.remove(&start);
-            }
+            state.lasting.remove(lease.place());
             let informed: FxHashSet<Rank> =
                 informed.into_iter().filter(|rank| present(*rank)).collect();
             let ended = Ended {
@@ -265,7 +252,7 @@ impl Lent {
         let mut bucket = run.first;
         while bucket < run.end() {
             let (start, next) = (geometry.address_of(bucket), geometry.address_of(bucket + 1));
-            let Some(stop) = state.lasts_beyond(start, next) else {
+            let Some(stop) = state.lasting.reach_beyond(start, next) else {
                 break;
             };
             bucket = (bucket + 1).max(geometry.bucket_of(stop - 1) + 1);

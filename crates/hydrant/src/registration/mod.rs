@@ -13,6 +13,7 @@
 
 mod block;
 mod drive;
+mod lasting;
 mod lent;
 mod limits;
 mod loan;

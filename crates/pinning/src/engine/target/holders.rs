@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::super::{agree::agree, local::Hold};
+use super::{
+    super::{agree::agree, local::Hold},
+    attached::{Attached, Grant},
+};
 use crate::Run;
 
 /// The peers that hold firehoses here, and sums over them, so that nobody is counted anew for
@@ -93,7 +96,7 @@ impl Holders {
     /// A peer holds an extent from now on; `false` if it did before.
     pub(super) fn attach_once(&mut self, peer: u32, extent: Run, slot: u32) -> bool {
         self.change(peer, |holder| {
-            let new = !holder.attached.contains_key(&extent);
+            let new = !holder.attached.contains(extent);
             if new {
                 holder.arrive(extent, slot);
             }
@@ -108,9 +111,8 @@ impl Holders {
 
     /// What a peer holds of a run, in order.
     pub(super) fn attached_in(&self, peer: u32, run: Run) -> Vec<Run> {
-        let attached = self.get(peer).map(|holder| holder.attached.keys());
-        let attached = attached.into_iter().flatten();
-        let mut held: Vec<Run> = attached.filter(|it| it.overlaps(run)).copied().collect();
+        let attached = self.get(peer).map(|holder| holder.attached.in_run(run));
+        let mut held: Vec<Run> = attached.into_iter().flatten().collect();
         held.sort_unstable();
         held
     }
@@ -186,7 +188,7 @@ impl Holders {
 
     /// The peers that hold some of the extents of a run.
     pub(super) fn with(&self, run: Run) -> Vec<u32> {
-        let holds = |holder: &Holder| holder.attached.keys().any(|held| held.overlaps(run));
+        let holds = |holder: &Holder| holder.attached.in_run(run).next().is_some();
         let mut peers: Vec<u32> = (self.peers.iter())
             .filter(|(_, holder)| holds(holder))
             .map(|(peer, _)| *peer)
@@ -200,7 +202,7 @@ impl Holders {
 #[derive(Debug, Default)]
 struct Holder {
     /// The record of each grant, by run.
-    attached: FxHashMap<Run, Attached>,
+    attached: Attached,
     /// Buckets attached in all.
     buckets: u64,
     /// Buckets of moves being answered.
@@ -209,14 +211,6 @@ struct Holder {
     lent: u64,
     /// At most. Of those asked back it may not know yet.
     most_lent: u64,
-}
-
-/// A grant that a peer holds. Firehoses are attached once; operations without them may hold
-/// one run several times at once.
-#[derive(Clone, Copy, Debug)]
-struct Attached {
-    slot: u32,
-    times: u32,
 }
 
 impl Holder {
@@ -229,22 +223,13 @@ impl Holder {
     }
 
     fn arrive(&mut self, run: Run, slot: u32) {
-        let attached = self
-            .attached
-            .entry(run)
-            .or_insert(Attached { slot, times: 0 });
-        attached.times += 1;
+        self.attached.arrive(run, slot);
         self.buckets += run.count;
     }
 
     /// The record whose reference is given back.
     fn leave(&mut self, run: Run) -> Option<u32> {
-        let attached = self.attached.get_mut(&run)?;
-        let slot = attached.slot;
-        attached.times -= 1;
-        if attached.times == 0 {
-            self.attached.remove(&run);
-        }
+        let slot = self.attached.leave(run)?;
         self.buckets -= run.count;
         Some(slot)
     }
@@ -252,10 +237,8 @@ impl Holder {
     /// The records of its grants, as often as it holds them; in an order that does not follow from
     /// where memory lies.
     fn slots(&self) -> Vec<u32> {
-        let attached = self.attached.values();
-        let mut slots: Vec<u32> = attached
-            .flat_map(|attached| (0..attached.times).map(|_| attached.slot))
-            .collect();
+        let times = |(_, grant): (_, Grant)| (0..grant.times).map(move |_| grant.slot);
+        let mut slots: Vec<u32> = self.attached.iter().flat_map(times).collect();
         slots.sort_unstable();
         slots
     }

@@ -3,6 +3,7 @@
 //!
 //! It uses the local table below it, and knows nothing of own operations.
 
+mod attached;
 mod get;
 mod holders;
 mod moves;
