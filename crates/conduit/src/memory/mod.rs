@@ -11,12 +11,14 @@ mod cgroup;
 mod copy;
 mod limits;
 mod place;
+mod runs;
 mod segment;
 mod window;
 
 pub use cgroup::{group_limit, group_room};
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
+pub use runs::{MOST_LOOPS, Runs};
 pub use segment::Segment;
 pub use window::{Fault, Line, Window, Word32};
 

@@ -13,7 +13,10 @@ use std::{
 
 use bytemuck::Pod;
 
-use super::copy;
+use super::{
+    copy,
+    runs::{Direction, Runs},
+};
 
 /// Why a window refused an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +130,47 @@ impl Window {
         let src = self.at(offset, data.len())?;
         // SAFETY: as in `write`.
         unsafe { copy::load(data.as_mut_ptr(), src.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies runs in: the first from `from` in `data` to `offset`.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`] if they leave the window or `data`; then nothing was copied.
+    pub fn write_runs(
+        &self,
+        offset: usize,
+        data: &[u8],
+        from: usize,
+        runs: &Runs,
+    ) -> Result<(), Fault> {
+        let [here, there] = runs.spans();
+        let dst = self.at(offset, here)?;
+        let data = data.get(from..).filter(|rest| there <= rest.len());
+        let src = data.ok_or(Fault::OutOfBounds)?.as_ptr();
+        // SAFETY: (1) both spans were checked, and `data` is borrowed; (2) the window's promise;
+        // (3) nobody holds a reference into the window.
+        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
+        Ok(())
+    }
+
+    /// Copies runs out: the first from `offset` to `to` in `data`.
+    ///
+    /// # Errors
+    /// As [`write_runs`](Self::write_runs).
+    pub fn read_runs(
+        &self,
+        offset: usize,
+        data: &mut [u8],
+        to: usize,
+        runs: &Runs,
+    ) -> Result<(), Fault> {
+        let [here, there] = runs.spans();
+        let src = self.at(offset, here)?;
+        let data = data.get_mut(to..).filter(|rest| there <= rest.len());
+        let dst = data.ok_or(Fault::OutOfBounds)?.as_mut_ptr();
+        // SAFETY: as in `write_runs`; `data` is borrowed mutably.
+        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
         Ok(())
     }
 
