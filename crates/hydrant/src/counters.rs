@@ -39,7 +39,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Puts of any kind, by value, strided and indexed ones counted once a piece.
+    /// Puts of any kind; by value, sections, strided and indexed ones counted once a piece.
     Puts puts,
     /// Bytes put.
     PutBytes put_bytes,

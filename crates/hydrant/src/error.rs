@@ -93,6 +93,46 @@ pub enum Error {
         right: usize,
     },
 
+    /// A section leaves the buffer that it is about.
+    #[error("{count} elements at index {index} of the buffer are out of bounds: it has {len}")]
+    OutsideBuffer {
+        /// First element.
+        index: usize,
+        /// Elements from the first to the last.
+        count: usize,
+        /// Elements that the buffer has.
+        len: usize,
+    },
+
+    /// A section that is written to names an element twice.
+    #[error(
+        "a section that is written to names an element twice: {elements} elements within {span}"
+    )]
+    SectionOverlap {
+        /// Elements of the section.
+        elements: usize,
+        /// Elements from its first to its last.
+        span: usize,
+    },
+
+    /// A section reaches further than any memory.
+    #[error("{count} times, {stride} elements apart, reaches further than any memory")]
+    SectionOverflow {
+        /// How often a level of the section repeats what is within it.
+        count: usize,
+        /// How far apart.
+        stride: usize,
+    },
+
+    /// A section has more levels than are possible.
+    #[error("a section of {levels} levels: {limit} are possible")]
+    SectionLevels {
+        /// Levels given.
+        levels: usize,
+        /// Most levels.
+        limit: usize,
+    },
+
     /// A message has more payload than the conduit carries.
     #[error("a message of {len} bytes is above the limit of {limit} (see Job::limits)")]
     MessageTooLong {

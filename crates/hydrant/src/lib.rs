@@ -84,7 +84,7 @@ pub use memory::{
 pub use message::{Function, Handler, HandlerContext, Limits};
 pub use plain::{Pod, Zeroable};
 pub use rma::{
-    AnywhereLoan, GetHandle, Operation, PutHandle, Scope, Signal, Stride, WhenAll, WhenAny,
-    when_all, when_any,
+    AnywhereLoan, GetHandle, Level, Operation, PutHandle, Scope, Section, Signal, Stride, WhenAll,
+    WhenAny, when_all, when_any,
 };
 pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};

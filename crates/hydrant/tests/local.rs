@@ -29,6 +29,7 @@ mod rma {
     mod completion;
     mod futures;
     mod model;
+    mod sections;
     mod signals;
     mod threads;
 }

@@ -25,6 +25,7 @@ mod rma {
     mod atomics;
     mod futures;
     mod model;
+    mod sections;
     mod signals;
     mod threads;
 }

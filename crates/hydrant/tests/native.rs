@@ -11,5 +11,6 @@ mod rma {
     mod atomics;
     mod completion;
     mod model;
+    mod sections;
     mod threads;
 }

@@ -27,7 +27,7 @@ mod registry;
 mod symmetric;
 mod view;
 
-pub(crate) use block::{Block, Mapped, Reach};
+pub(crate) use block::{Block, Mapped, Part, Reach};
 pub use exclusive::{Exclusive, Refused};
 pub use expose::Exposed;
 pub(crate) use heap::Heap;

@@ -14,7 +14,7 @@ use crate::{Error, Rank, Result};
 /// [`Job::free`](crate::Job::free); what is not freed lives as long as the job.
 ///
 /// The operations are the extended API of GASNet (Firehose §2): puts and gets
-/// ([`put`](Self::put)), with [signals](Self::put_signal),
+/// ([`put`](Self::put)), with [signals](Self::put_signal), of [sections](Self::put_section),
 /// [strided](Self::put_strided) and [indexed](Self::put_indexed), and
 /// [atomics](Self::fetch_add).
 pub struct Symmetric<T> {

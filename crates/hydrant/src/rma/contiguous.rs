@@ -88,7 +88,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     #[inline(always)]
-    fn after_store(&self, mapped: &Mapped, rank: Rank) -> Result<()> {
+    pub(super) fn after_store(&self, mapped: &Mapped, rank: Rank) -> Result<()> {
         if mapped.is_watched() {
             self.block().wake(rank);
         }
@@ -171,7 +171,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     #[cold]
-    fn outside(&self, index: usize, count: usize) -> Error {
+    pub(super) fn outside(&self, index: usize, count: usize) -> Error {
         Error::OutOfBounds {
             index,
             count,

@@ -1,10 +1,15 @@
-//! Strided and indexed puts and gets: many small runs in one call.
+//! Puts and gets of many runs in one call: sections, strided and indexed. They are checked as a
+//! whole before anything is copied; what is mapped is then copied in one go, and elsewhere run by
+//! run.
 
 use bytemuck::Pod;
+use hydrant_conduit::memory::Runs;
 
+use super::{nest, section::Section};
 use crate::{
     Error, Rank, Result,
-    memory::{Symmetric, overlap},
+    counters::Count,
+    memory::{Mapped, Part, Symmetric, check_range, overlap},
 };
 
 /// Runs of elements at equal distances in a rank's part.
@@ -24,8 +29,8 @@ pub struct Stride {
 
 impl Stride {
     /// Checks that the runs lie within `len` elements and that a buffer of `buffer` elements
-    /// holds them.
-    fn check(&self, buffer: usize, len: usize) -> Result<()> {
+    /// holds them: how many elements lie from the first to the last.
+    fn check(&self, buffer: usize, len: usize) -> Result<usize> {
         let total = self.run.checked_mul(self.count);
         if total != Some(buffer) {
             return Err(Error::LengthMismatch {
@@ -45,7 +50,19 @@ impl Stride {
             .checked_mul(self.stride)
             .and_then(|last| last.checked_add(self.start))
             .unwrap_or(usize::MAX);
-        crate::memory::check_range(last, self.run, len)
+        check_range(last, self.run, len)?;
+        Ok(last - self.start + self.run)
+    }
+
+    /// The runs, and a buffer that has them one after the other, of elements of so many bytes.
+    fn runs(&self, size: usize) -> Option<Runs> {
+        let mut runs = Runs::new(self.run * size);
+        // Of one run the stride may be anything.
+        if self.count > 1 {
+            let (there, here) = (self.stride * size, self.run * size);
+            runs.repeat(self.count, there, here).ok()?;
+        }
+        Some(runs)
     }
 
     fn starts(&self) -> impl Iterator<Item = usize> {
@@ -55,17 +72,99 @@ impl Stride {
 }
 
 impl<T: Pod> Symmetric<T> {
-    /// Puts consecutive runs of `data` where `to` says. Checked as a whole before anything is
-    /// put.
+    /// Puts the elements that `from` names of `data` where `to` says, the first to the first and so
+    /// on: ARMCI's `PutS`. The shapes may differ. Remotely complete on return.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// use hydrant::Section;
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// // Each rank has 8 rows of 8; the left column of mine becomes the right one of my neighbour.
+    /// let grid = job.alloc::<f64>(64)?;
+    /// let mine = [f64::from(job.rank().0); 64];
+    /// let (left, right) = (Section::of(&[8, 8], &[0..8, 0..1])?, Section::of(&[8, 8], &[0..8, 7..8])?);
+    /// grid.put_section(job.right(), &right, &mine, &left)?;
+    /// job.barrier()?;
+    /// assert_eq!(grid.local()?.load(15)?, f64::from(job.left().0));
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::OutsideBuffer`] if `from` leaves `data`,
+    /// [`Error::LengthMismatch`] if the sections have not equally many elements,
+    /// [`Error::SectionOverlap`] if `to` names an element twice.
+    pub fn put_section(&self, rank: Rank, to: &Section, data: &[T], from: &Section) -> Result<()> {
+        self.check_sections(to, data.len(), from)?;
+        if to.overlaps_itself() {
+            return Err(named_twice(to));
+        }
+        let part = self.block().part(rank)?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        let runs = (to.starts(), to.run_len());
+        self.check_apart(part, (to.start(), to.span()), runs, data)?;
+        if let Some(mapped) = self.block().reach(rank)
+            && let Some(runs) = nest::loops(to, from, size_of::<T>())
+        {
+            return self.store_runs(rank, mapped, &runs, to.start(), data, from.start());
+        }
+        for (there, here, count) in nest::pieces(to, from) {
+            self.put(rank, there, &data[here..here + count])?;
+        }
+        Ok(())
+    }
+
+    /// Gets the elements that `from` names into those of `data` that `to` names: ARMCI's `GetS`.
+    ///
+    /// # Errors
+    /// As [`put_section`](Self::put_section).
+    pub fn get_section(
+        &self,
+        rank: Rank,
+        from: &Section,
+        data: &mut [T],
+        to: &Section,
+    ) -> Result<()> {
+        self.check_sections(from, data.len(), to)?;
+        if to.overlaps_itself() {
+            return Err(named_twice(to));
+        }
+        let part = self.block().part(rank)?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        let runs = (from.starts(), from.run_len());
+        self.check_apart(part, (from.start(), from.span()), runs, data)?;
+        if let Some(mapped) = self.block().reach(rank)
+            && let Some(runs) = nest::loops(from, to, size_of::<T>())
+        {
+            return self.load_runs(mapped, &runs, from.start(), data, to.start());
+        }
+        for (there, here, count) in nest::pieces(from, to) {
+            self.get(rank, there, &mut data[here..here + count])?;
+        }
+        Ok(())
+    }
+
+    /// Puts consecutive runs of `data` where `to` says.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::LengthMismatch`].
     pub fn put_strided(&self, rank: Rank, to: Stride, data: &[T]) -> Result<()> {
-        to.check(data.len(), self.len())?;
-        if to.run == 0 {
-            return self.block().part(rank).map(|_| ());
+        let span = to.check(data.len(), self.len())?;
+        let part = self.block().part(rank)?;
+        if data.is_empty() {
+            return Ok(());
         }
-        self.check_apart(rank, to.starts(), to.run, bytemuck::cast_slice(data))?;
+        self.check_apart(part, (to.start, span), (to.starts(), to.run), data)?;
+        if let Some(mapped) = self.block().reach(rank)
+            && let Some(runs) = to.runs(size_of::<T>())
+        {
+            return self.store_runs(rank, mapped, &runs, to.start, data, 0);
+        }
         for (start, run) in to.starts().zip(data.chunks_exact(to.run)) {
             self.put(rank, start, run)?;
         }
@@ -77,28 +176,31 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`get`](Self::get); [`Error::LengthMismatch`].
     pub fn get_strided(&self, rank: Rank, from: Stride, data: &mut [T]) -> Result<()> {
-        from.check(data.len(), self.len())?;
-        if from.run == 0 {
-            return self.block().part(rank).map(|_| ());
+        let span = from.check(data.len(), self.len())?;
+        let part = self.block().part(rank)?;
+        if data.is_empty() {
+            return Ok(());
         }
-        self.check_apart(rank, from.starts(), from.run, bytemuck::cast_slice(data))?;
+        self.check_apart(part, (from.start, span), (from.starts(), from.run), data)?;
+        if let Some(mapped) = self.block().reach(rank)
+            && let Some(runs) = from.runs(size_of::<T>())
+        {
+            return self.load_runs(mapped, &runs, from.start, data, 0);
+        }
         for (start, run) in from.starts().zip(data.chunks_exact_mut(from.run)) {
             self.get(rank, start, run)?;
         }
         Ok(())
     }
 
-    /// Puts `data[i]` at element `indices[i]`, for each `i` in order. Checked as a whole
-    /// before anything is put.
+    /// Puts `data[i]` at element `indices[i]`, for each `i` in order.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::LengthMismatch`].
     pub fn put_indexed(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
-        self.check_indices(indices, data.len())?;
-        let starts = indices.iter().copied();
-        self.check_apart(rank, starts, 1, bytemuck::cast_slice(data))?;
+        self.check_indices(rank, indices, data)?;
         for (index, value) in indices.iter().zip(data) {
-            self.put(rank, *index, std::slice::from_ref(value))?;
+            self.put_value(rank, *index, *value)?;
         }
         Ok(())
     }
@@ -108,41 +210,110 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`get`](Self::get); [`Error::LengthMismatch`].
     pub fn get_indexed(&self, rank: Rank, indices: &[usize], data: &mut [T]) -> Result<()> {
-        self.check_indices(indices, data.len())?;
-        let starts = indices.iter().copied();
-        self.check_apart(rank, starts, 1, bytemuck::cast_slice(data))?;
+        self.check_indices(rank, indices, data)?;
         for (index, value) in indices.iter().zip(data) {
-            self.get(rank, *index, std::slice::from_mut(value))?;
+            *value = self.get_value(rank, *index)?;
         }
         Ok(())
     }
 
-    /// Checks that the whole buffer lies apart from every run, and that there is such a rank.
-    fn check_apart(
+    /// Puts runs that were checked, from element `from` of `data` to element `to`.
+    fn store_runs(
         &self,
         rank: Rank,
-        mut starts: impl Iterator<Item = usize>,
-        run: usize,
-        buffer: &[u8],
+        mapped: &Mapped,
+        runs: &Runs,
+        to: usize,
+        data: &[T],
+        from: usize,
     ) -> Result<()> {
-        let Some(mapped) = &self.block().part(rank)?.mapped else {
-            return Ok(());
-        };
         let size = size_of::<T>();
-        if starts.any(|start| mapped.window.overlaps(start * size, run * size, buffer)) {
-            return Err(overlap(buffer));
+        let (puts, bytes) = (runs.count() as u64, runs.bytes() as u64);
+        (self.block().tally).add_each([(Count::Puts, puts), (Count::PutBytes, bytes)]);
+        (mapped.window)
+            .write_runs(to * size, bytemuck::cast_slice(data), from * size, runs)
+            .map_err(|_| self.outside(to, 0))?;
+        self.after_store(mapped, rank)
+    }
+
+    /// As [`store_runs`](Self::store_runs), the other way.
+    fn load_runs(
+        &self,
+        mapped: &Mapped,
+        runs: &Runs,
+        from: usize,
+        data: &mut [T],
+        to: usize,
+    ) -> Result<()> {
+        let size = size_of::<T>();
+        let (gets, bytes) = (runs.count() as u64, runs.bytes() as u64);
+        (self.block().tally).add_each([(Count::Gets, gets), (Count::GetBytes, bytes)]);
+        (mapped.window)
+            .read_runs(from * size, bytemuck::cast_slice_mut(data), to * size, runs)
+            .map_err(|_| self.outside(from, 0))
+    }
+
+    /// Checks that both sections lie within what they are about, and that they fit together.
+    fn check_sections(&self, remote: &Section, buffer: usize, local: &Section) -> Result<()> {
+        check_range(remote.start(), remote.span(), self.len())?;
+        if check_range(local.start(), local.span(), buffer).is_err() {
+            return Err(Error::OutsideBuffer {
+                index: local.start(),
+                count: local.span(),
+                len: buffer,
+            });
+        }
+        if remote.len() != local.len() {
+            return Err(Error::LengthMismatch {
+                what: "elements in the remote section against elements in the local one",
+                left: remote.len(),
+                right: local.len(),
+            });
         }
         Ok(())
     }
 
-    fn check_indices(&self, indices: &[usize], buffer: usize) -> Result<()> {
-        if indices.len() != buffer {
+    /// Checks that there are the elements and the rank, and that the whole buffer lies apart from
+    /// each.
+    fn check_indices(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
+        if indices.len() != data.len() {
             return Err(Error::LengthMismatch {
                 what: "indices against elements in the buffer",
                 left: indices.len(),
-                right: buffer,
+                right: data.len(),
             });
         }
-        (indices.iter()).try_for_each(|index| crate::memory::check_range(*index, 1, self.len()))
+        (indices.iter()).try_for_each(|index| check_range(*index, 1, self.len()))?;
+        let part = self.block().part(rank)?;
+        self.check_apart(part, (0, self.len()), (indices.iter().copied(), 1), data)
+    }
+
+    /// Checks that the whole buffer lies apart from every run, where they are mapped: from where
+    /// each begins, and how many elements it has. All lie within the `span`.
+    fn check_apart(
+        &self,
+        part: &Part,
+        span: (usize, usize),
+        (mut starts, run): (impl Iterator<Item = usize>, usize),
+        buffer: &[T],
+    ) -> Result<()> {
+        let Some(mapped) = &part.mapped else {
+            return Ok(());
+        };
+        let (size, bytes) = (size_of::<T>(), bytemuck::cast_slice(buffer));
+        let hits = |start, count| (mapped.window).overlaps(start * size, count * size, bytes);
+        // Nearly always the buffer is elsewhere.
+        if hits(span.0, span.1) && starts.any(|start| hits(start, run)) {
+            return Err(overlap(bytes));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn named_twice(section: &Section) -> Error {
+    Error::SectionOverlap {
+        elements: section.len(),
+        span: section.span(),
     }
 }

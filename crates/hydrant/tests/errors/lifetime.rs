@@ -1,6 +1,6 @@
 //! Handles and pointers to memory that was freed, taken back, or went with its job.
 
-use hydrant::{Error, Foreign, GlobalPtr, Job, Rank, Result, Signal, Stride, Symmetric};
+use hydrant::{Error, Foreign, GlobalPtr, Job, Rank, Result, Section, Signal, Stride, Symmetric};
 
 use crate::{
     errors::fixture::Fixture,
@@ -13,6 +13,10 @@ const RUNS: Stride = Stride {
     stride: 2,
     count: 2,
 };
+
+fn pair() -> Section {
+    Section::run(0, 2).expect("it is small")
+}
 
 /// Every use of memory, with what became of it.
 fn uses(memory: &Symmetric<u64>, rank: Rank) -> Vec<(&'static str, Result<()>)> {
@@ -28,6 +32,14 @@ fn uses(memory: &Symmetric<u64>, rank: Rank) -> Vec<(&'static str, Result<()>)> 
         ("fill", m.fill(rank, 0..2, 1)),
         ("put_strided", m.put_strided(rank, RUNS, &[1, 2])),
         ("get_strided", m.get_strided(rank, RUNS, &mut data)),
+        (
+            "put_section",
+            m.put_section(rank, &pair(), &[1, 2], &pair()),
+        ),
+        (
+            "get_section",
+            m.get_section(rank, &pair(), &mut data, &pair()),
+        ),
         ("put_indexed", m.put_indexed(rank, &[0, 1], &[1, 2])),
         ("get_indexed", m.get_indexed(rank, &[0, 1], &mut data)),
         (

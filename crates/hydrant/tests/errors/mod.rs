@@ -12,4 +12,5 @@ mod messages;
 mod overlap;
 mod pointers;
 mod ranks;
+mod sections;
 mod waiting;

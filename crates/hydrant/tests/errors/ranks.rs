@@ -1,6 +1,6 @@
 //! A rank that the job does not have.
 
-use hydrant::{Error, GlobalPtr, Rank, Signal, Stride};
+use hydrant::{Error, GlobalPtr, Rank, Section, Signal, Stride};
 
 use crate::{errors::fixture::Fixture, support::local};
 
@@ -31,6 +31,7 @@ fn of_a_put() {
     local(3, |job| {
         let f = Fixture::new(job)?;
         let signals = job.alloc::<u64>(1)?;
+        let pair = Section::run(0, 2)?;
         no_such_rank!(
             job,
             |rank| f.memory.put(rank, 0, &[1]),
@@ -39,6 +40,7 @@ fn of_a_put() {
             f.memory.put_nb(rank, 0, vec![1]),
             f.memory.fill(rank, 0..4, 1),
             f.memory.put_strided(rank, RUNS, &[1, 2]),
+            f.memory.put_section(rank, &pair, &[1, 2], &pair),
             f.memory.put_indexed(rank, &[1, 2], &[1, 2]),
             job.scope(|s| s.put(&f.memory, rank, 0, &[1]).map(drop)),
             f.memory
@@ -56,12 +58,14 @@ fn of_a_get() {
     local(3, |job| {
         let f = Fixture::new(job)?;
         let mut data = [7, 7];
+        let pair = Section::run(0, 2)?;
         no_such_rank!(
             job,
             |rank| f.memory.get(rank, 0, &mut data),
             f.memory.get_value(rank, 0),
             f.memory.get_nb(rank, 0, 1),
             f.memory.get_strided(rank, RUNS, &mut data),
+            f.memory.get_section(rank, &pair, &mut data, &pair),
             f.memory.get_indexed(rank, &[1, 2], &mut data),
         );
         for rank in [Rank(3), Rank(u32::MAX)] {

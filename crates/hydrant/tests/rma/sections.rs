@@ -1,0 +1,180 @@
+//! Sections of random arrays, against elements counted one by one.
+
+use std::ops::Range;
+
+use hydrant::{Foreign, Job, Level, Pod, Result, Section};
+use proptest::prelude::*;
+
+use crate::support::{builder, good};
+
+/// Most elements of a section.
+const MOST: usize = 3000;
+
+/// Numbers from a seed: the same on every rank and run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        ((self.0 >> 33) % limit as u64) as usize
+    }
+}
+
+/// A section, its elements in order, and a length of memory that holds them.
+struct Shape {
+    section: Section,
+    elements: Vec<usize>,
+    len: usize,
+}
+
+impl Shape {
+    /// A part of an array that has so many elements along each axis.
+    fn of(dice: &mut Dice, counts: &[usize]) -> Self {
+        let ranges: Vec<Range<usize>> = (counts.iter())
+            .map(|count| {
+                let start = dice.below(3);
+                start..start + count
+            })
+            .collect();
+        let shape: Vec<usize> = (ranges.iter().rev())
+            // The array is to stay small: few axes are much longer than their range.
+            .map(|range| range.end + dice.below(2))
+            .collect();
+        let shape: Vec<usize> = shape.into_iter().rev().collect();
+        let mut elements = vec![0];
+        for (extent, range) in shape.iter().zip(&ranges) {
+            let along = |outer: usize| range.clone().map(move |at| outer * extent + at);
+            elements = elements.into_iter().flat_map(along).collect();
+        }
+        Self {
+            section: Section::of(&shape, &ranges).expect("it is small"),
+            len: shape.iter().product(),
+            elements,
+        }
+    }
+
+    /// As many elements in levels that interleave or go round as they like, some of them twice.
+    fn to_be_read(dice: &mut Dice, counts: &[usize]) -> Self {
+        let start = dice.below(5);
+        let (run, levels) = counts.split_last().expect("an axis");
+        let levels: Vec<Level> = (levels.iter().rev())
+            .map(|count| Level {
+                count: *count,
+                stride: dice.below(40),
+            })
+            .collect();
+        let mut elements: Vec<usize> = (start..start + run).collect();
+        for level in &levels {
+            let turn = |turn| elements.iter().map(move |at| at + turn * level.stride);
+            elements = (0..level.count).flat_map(turn).collect();
+        }
+        Self {
+            section: Section::new(start, *run, &levels).expect("it is small"),
+            len: elements.iter().max().map_or(start, |last| last + 1) + dice.below(3),
+            elements,
+        }
+    }
+}
+
+/// How many elements along each of up to nine axes.
+fn counts(dice: &mut Dice) -> Vec<usize> {
+    let axes = 1 + dice.below(9);
+    let mut counts = vec![1; axes];
+    for axis in 0..axes {
+        let most = [2, 3, 5, 70][dice.below(4)];
+        counts[axis] = 1 + dice.below(most);
+        let padded = counts.iter().map(|count| count + 2);
+        if counts.iter().product::<usize>() > MOST || padded.product::<usize>() > 40 * MOST {
+            counts[axis] = 1;
+        }
+    }
+    if dice.below(12) == 0 {
+        counts[dice.below(axes)] = 0;
+    }
+    counts
+}
+
+/// The same number of elements, along other axes.
+fn regrouped(dice: &mut Dice, counts: &[usize]) -> Vec<usize> {
+    let mut others = counts.to_vec();
+    match dice.below(4) {
+        0 => others = vec![counts.iter().product()],
+        1 => others.reverse(),
+        2 if others.len() > 1 => {
+            let last = others.pop().expect("two axes");
+            *others.last_mut().expect("two axes") *= last;
+        }
+        _ => {}
+    }
+    others
+}
+
+/// Each rank puts a section to its right neighbour, and gets one from there.
+fn steps<T: Pod + PartialEq + std::fmt::Debug>(
+    job: &Job,
+    dice: &mut Dice,
+    steps: usize,
+    element: impl Fn(usize) -> T,
+) -> Result<()> {
+    for step in 0..steps {
+        let counts = counts(dice);
+        let there = Shape::of(dice, &counts);
+        let others = regrouped(dice, &counts);
+        let here = if dice.below(2) == 0 {
+            Shape::of(dice, &others)
+        } else {
+            Shape::to_be_read(dice, &others)
+        };
+        let value = |rank: u32, at: usize| element(at * 31 + step * 7 + rank as usize * 1009);
+        let old = element(step);
+        let memory = job.alloc::<T>(there.len)?;
+        memory.local()?.fill(0..there.len, old)?;
+        let own = job.rank().0;
+        let data: Vec<T> = (0..here.len).map(|at| value(own, at)).collect();
+        job.barrier()?;
+        memory.put_section(job.right(), &there.section, &data, &here.section)?;
+        job.quiet()?;
+        job.barrier()?;
+        let mut right = vec![old; there.len];
+        for (to, from) in there.elements.iter().zip(&here.elements) {
+            right[*to] = value(job.left().0, *from);
+        }
+        assert_eq!(memory.local()?.to_vec(), right, "{:?}", there.section);
+        // And back, into an array of another shape.
+        let into = Shape::of(dice, &others);
+        let mut got = vec![old; into.len];
+        memory.get_section(job.right(), &there.section, &mut got, &into.section)?;
+        let mut right = vec![old; into.len];
+        for (to, from) in into.elements.iter().zip(&here.elements) {
+            right[*to] = data[*from];
+        }
+        assert_eq!(got, right, "{:?}", into.section);
+        job.barrier()?;
+        job.free(memory)?;
+    }
+    Ok(())
+}
+
+fn mix(ranks: u32, seed: u64, foreign: Foreign) {
+    good(builder().foreign(foreign).run_local(ranks, |job| {
+        let dice = &mut Dice(seed);
+        steps(job, dice, 4, |number| number as u8)?;
+        steps(job, dice, 2, |number| number as u32)?;
+        steps(job, dice, 3, |number| number as u64)?;
+        steps(job, dice, 2, |number| [number as u16, number as u16 / 3, 7])
+    }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10))]
+
+    #[test]
+    fn sections_by_the_kernel(ranks in 1_u32..4, seed: u64) {
+        mix(ranks, seed, Foreign::ProcessVm);
+    }
+
+    #[test]
+    fn sections_by_messages(ranks in 1_u32..4, seed: u64) {
+        mix(ranks, seed, Foreign::Messages);
+    }
+}
