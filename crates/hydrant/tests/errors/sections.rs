@@ -54,13 +54,13 @@ fn that_are_none() {
         "8 are possible"
     );
     refused!(
-        Section::of(&[4, 4], &[0..4]),
+        Section::of(&[4, 4, 4], &[0..4, 1..2]),
         Error::LengthMismatch {
-            left: 2,
-            right: 1,
+            left: 3,
+            right: 2,
             ..
         },
-        "2 against 1"
+        "3 against 2"
     );
     let backwards = Range { start: 3, end: 2 };
     for (range, said) in [
