@@ -48,10 +48,20 @@ on_world! {
     fn all_to_all_v<T: Pod>(parts: &[Vec<T>]) -> Result<Vec<Vec<T>>>;
     /// Reduces the ranks' elements to `root`.
     fn reduce<T: Reducible>(root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>>;
+    /// Reduces the ranks' elements to `root` by a function.
+    fn reduce_with<T: Pod>(root: Rank, mine: &[T], combine: impl Fn(T, T) -> T)
+        -> Result<Option<Vec<T>>>;
     /// Reduces the ranks' elements on every rank.
     fn all_reduce<T: Reducible>(data: &mut [T], op: Op) -> Result<()>;
+    /// Reduces the ranks' elements on every rank by a function.
+    fn all_reduce_with<T: Pod>(data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()>;
     /// Reduces the elements of the ranks up to this one.
     fn scan<T: Reducible>(data: &mut [T], op: Op) -> Result<()>;
+    /// Reduces the elements of the ranks up to this one by a function.
+    fn scan_with<T: Pod>(data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()>;
     /// Reduces the elements of the ranks before this one.
     fn exclusive_scan<T: Reducible>(data: &mut [T], op: Op) -> Result<()>;
+    /// Reduces the elements of the ranks before this one by a function.
+    fn exclusive_scan_with<T: Pod>(data: &mut [T], first: T, combine: impl Fn(T, T) -> T)
+        -> Result<()>;
 }

@@ -218,17 +218,16 @@ fn functions_need_not_commute() {
                         })
                         .collect()
                 };
-                let world = job.world();
                 let mut data = mine.clone();
-                world.all_reduce_with(&mut data, then)?;
+                job.all_reduce_with(&mut data, then)?;
                 assert_eq!(data, fold(0..job.size() as usize));
-                let reduced = world.reduce_with(Rank(0), &mine, then)?;
+                let reduced = job.reduce_with(Rank(0), &mine, then)?;
                 assert_eq!(reduced, (me == 0).then(|| fold(0..job.size() as usize)));
                 let mut data = mine.clone();
-                world.scan_with(&mut data, then)?;
+                job.scan_with(&mut data, then)?;
                 assert_eq!(data, fold(0..me + 1));
                 let mut data = mine.clone();
-                world.exclusive_scan_with(&mut data, [1, 0], then)?;
+                job.exclusive_scan_with(&mut data, [1, 0], then)?;
                 assert_eq!(data, fold(0..me));
             }
             Ok(())
