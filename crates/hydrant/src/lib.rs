@@ -69,9 +69,12 @@ mod transfer;
 pub use atomics::{AtomicFloat, AtomicInteger};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
 pub use bytemuck;
-pub use collective::{Op, Reducible, Team};
+pub use collective::{Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
+/// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.
+#[cfg(feature = "half")]
+pub use half;
 pub use hydrant_conduit::{Caps, Footprint, Rank};
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
@@ -82,6 +85,9 @@ pub use memory::{
     AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, Refused, Symmetric, View,
 };
 pub use message::{Function, Handler, HandlerContext, Limits};
+/// The crate whose complex numbers can be reduced, in the version that Hydrant takes.
+#[cfg(feature = "num-complex")]
+pub use num_complex;
 pub use plain::{Pod, Zeroable};
 pub use rma::{
     AnywhereLoan, GetHandle, Level, Operation, PutHandle, Scope, Section, Signal, Stride, WhenAll,

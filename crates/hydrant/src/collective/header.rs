@@ -1,6 +1,6 @@
 //! What a member says about the collective it calls.
 
-use super::{Op, op::KINDS};
+use super::{Op, kind};
 use crate::Rank;
 
 /// Which collective.
@@ -177,9 +177,7 @@ impl Header {
         match (word >> REDUCTION) as u8 {
             0 => {}
             op => {
-                let kind = KINDS
-                    .get(usize::from((word >> KIND) as u8))
-                    .unwrap_or(&"unknown");
+                let kind = kind::describe((word >> KIND) as u8, size);
                 text += &format!(" of type {kind} by {}", Op::name_of(op));
             }
         }

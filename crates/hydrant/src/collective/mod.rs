@@ -48,10 +48,16 @@ mod area;
 mod barrier;
 mod broadcast;
 mod channel;
+#[cfg(feature = "num-complex")]
+mod complex;
 mod exchange;
 mod gather;
+#[cfg(feature = "half")]
+mod half_precision;
 mod header;
+mod kind;
 mod layout;
+mod located;
 mod op;
 mod peer;
 mod reduce;
@@ -64,6 +70,7 @@ mod tree;
 
 pub(crate) use affair::Affair;
 pub(crate) use header::Operation;
+pub use located::Located;
 pub use op::{Op, Reducible};
 pub(crate) use stores::Stores;
 pub use team::Team;

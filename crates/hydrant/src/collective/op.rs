@@ -41,35 +41,48 @@ impl Op {
     }
 }
 
-/// A type whose elements an [`Op`] can reduce: the primitive integers and floats.
+/// A type whose elements an [`Op`] can reduce.
+///
+/// | type | operations |
+/// |---|---|
+/// | the primitive integers | all |
+/// | `f32`, `f64`; with the feature `half` its `f16` and `bf16`, each step in `f32` | sum, product, minimum, maximum |
+/// | with the feature `num-complex` its `Complex<f32>` and `Complex<f64>` | sum, product |
+/// | [`Located`](crate::Located) integers and floats | minimum, maximum |
+/// | arrays of these, element by element | as theirs |
+///
+/// Any other [`Pod`] is reduced by a function, as in [`Team::reduce_with`](crate::Team::reduce_with).
 pub trait Reducible: Pod + sealed::Sealed {}
 
-/// Combines the second slice into the first, element by element.
-pub(super) type FoldBy<T> = fn(into: &mut [T], with: &[T]);
-
-mod sealed {
-    use super::{FoldBy, Op};
+pub(super) mod sealed {
+    use super::Op;
 
     pub trait Sealed: Sized {
-        /// A number for the type.
+        /// A number for the type; an array has that of its elements.
         const KIND: u8;
-        /// Combines `with` into `into`, element by element; `None` if the type has no such
-        /// operation.
-        fn fold(op: Op) -> Option<FoldBy<Self>>;
+        /// Combines `with` into `into`, element by element. Whether the type has such an
+        /// operation: without elements this only tells that.
+        fn fold(op: Op, into: &mut [Self], with: &[Self]) -> bool;
         /// What changes nothing.
         fn identity(op: Op) -> Self;
     }
 }
 
-/// The fold of `op`.
+/// The fold of `op`: combines the second slice into the first, element by element.
 ///
 /// # Errors
 /// [`Error::UnsuitableOp`].
-pub(super) fn fold_of<T: Reducible>(op: Op) -> Result<FoldBy<T>> {
-    T::fold(op).ok_or_else(|| Error::UnsuitableOp {
-        what: std::any::type_name::<T>(),
-        op: Op::name_of(op as u8 + 1),
-    })
+pub(super) fn fold_of<T: Reducible>(op: Op) -> Result<impl Fn(&mut [T], &[T])> {
+    if T::fold(op, &mut [], &[]) {
+        Ok(move |into: &mut [T], with: &[T]| {
+            T::fold(op, into, with);
+        })
+    } else {
+        Err(Error::UnsuitableOp {
+            what: std::any::type_name::<T>(),
+            op: Op::name_of(op as u8 + 1),
+        })
+    }
 }
 
 /// The number of a type in headers.
@@ -77,26 +90,17 @@ pub(super) fn kind_of<T: Reducible>() -> u8 {
     T::KIND
 }
 
-/// Types by their number in headers.
-pub(super) const KINDS: [&str; 15] = [
-    "any", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "usize", "isize", "u128", "i128",
-    "f32", "f64",
-];
-
 /// What an exclusive scan gives the first member.
 pub(super) fn identity_of<T: Reducible>(op: Op) -> T {
     T::identity(op)
 }
 
-/// A loop for each operation, so that the compiler makes vector code of it.
-macro_rules! each {
-    ($combine:expr) => {
-        Some(|into: &mut [Self], with: &[Self]| {
-            for (into, with) in into.iter_mut().zip(with) {
-                *into = $combine(*into, *with);
-            }
-        })
-    };
+/// Combines by a function. Each has a loop of its own, so that the compiler makes vector code of it.
+pub(super) fn each<T: Copy>(into: &mut [T], with: &[T], combine: impl Fn(T, T) -> T) -> bool {
+    for (into, with) in into.iter_mut().zip(with) {
+        *into = combine(*into, *with);
+    }
+    true
 }
 
 macro_rules! integers {
@@ -104,15 +108,15 @@ macro_rules! integers {
         impl Reducible for $type {}
         impl sealed::Sealed for $type {
             const KIND: u8 = $kind;
-            fn fold(op: Op) -> Option<FoldBy<Self>> {
+            fn fold(op: Op, into: &mut [Self], with: &[Self]) -> bool {
                 match op {
-                    Op::Sum => each!(Self::wrapping_add),
-                    Op::Product => each!(Self::wrapping_mul),
-                    Op::Min => each!(Ord::min),
-                    Op::Max => each!(Ord::max),
-                    Op::And => each!(|a, b| a & b),
-                    Op::Or => each!(|a, b| a | b),
-                    Op::Xor => each!(|a, b| a ^ b),
+                    Op::Sum => each(into, with, Self::wrapping_add),
+                    Op::Product => each(into, with, Self::wrapping_mul),
+                    Op::Min => each(into, with, Ord::min),
+                    Op::Max => each(into, with, Ord::max),
+                    Op::And => each(into, with, |a, b| a & b),
+                    Op::Or => each(into, with, |a, b| a | b),
+                    Op::Xor => each(into, with, |a, b| a ^ b),
                 }
             }
             fn identity(op: Op) -> Self {
@@ -133,13 +137,13 @@ macro_rules! floats {
         impl Reducible for $type {}
         impl sealed::Sealed for $type {
             const KIND: u8 = $kind;
-            fn fold(op: Op) -> Option<FoldBy<Self>> {
+            fn fold(op: Op, into: &mut [Self], with: &[Self]) -> bool {
                 match op {
-                    Op::Sum => each!(|a, b| a + b),
-                    Op::Product => each!(|a, b| a * b),
-                    Op::Min => each!(Self::min),
-                    Op::Max => each!(Self::max),
-                    Op::And | Op::Or | Op::Xor => None,
+                    Op::Sum => each(into, with, |a, b| a + b),
+                    Op::Product => each(into, with, |a, b| a * b),
+                    Op::Min => each(into, with, Self::min),
+                    Op::Max => each(into, with, Self::max),
+                    Op::And | Op::Or | Op::Xor => false,
                 }
             }
             fn identity(op: Op) -> Self {
@@ -156,3 +160,15 @@ macro_rules! floats {
 
 integers!(1 u8, 2 i8, 3 u16, 4 i16, 5 u32, 6 i32, 7 u64, 8 i64, 9 usize, 10 isize, 11 u128, 12 i128);
 floats!(13 f32, 14 f64);
+
+impl<T: Reducible, const N: usize> Reducible for [T; N] {}
+impl<T: Reducible, const N: usize> sealed::Sealed for [T; N] {
+    // How many they are follows from the size, which headers have.
+    const KIND: u8 = T::KIND;
+    fn fold(op: Op, into: &mut [Self], with: &[Self]) -> bool {
+        T::fold(op, into.as_flattened_mut(), with.as_flattened())
+    }
+    fn identity(op: Op) -> Self {
+        [T::identity(op); N]
+    }
+}

@@ -29,6 +29,8 @@ use crate::{
 /// - Every member calls the same collectives in the same order, with the same sizes, root and
 ///   operation. If not, every member gets [`Error::CollectiveMismatch`], nothing is changed,
 ///   and the team stays usable.
+/// - Reductions combine by rank, from the first member to the last, however long the data, whoever
+///   comes late and whatever the network: the result is that of a serial loop, bit for bit.
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
 /// - A root is a rank of the team. Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).

@@ -6,6 +6,7 @@ mod lost;
 mod mismatch;
 mod mix;
 mod teams;
+mod types;
 
 use hydrant::{Job, Result};
 
