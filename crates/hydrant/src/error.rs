@@ -133,6 +133,46 @@ pub enum Error {
         limit: usize,
     },
 
+    /// A block of a collective is not within its buffer.
+    #[error(
+        "the block of rank {block} of the team, {count} elements at index {index}, ends past the \
+         {len} elements of the buffer"
+    )]
+    BlockOutOfBounds {
+        /// Whose block it is: a rank of the team.
+        block: Rank,
+        /// Its first element.
+        index: usize,
+        /// Its elements.
+        count: usize,
+        /// Elements of the buffer.
+        len: usize,
+    },
+
+    /// Two blocks that a collective was to write share elements.
+    #[error("the blocks of ranks {one} and {other} of the team share the element at index {index}")]
+    BlocksOverlap {
+        /// Whose the one block is: a rank of the team.
+        one: Rank,
+        /// Whose the other is.
+        other: Rank,
+        /// The first element that they share.
+        index: usize,
+    },
+
+    /// A rank sends another number of elements than the one that receives them has room for.
+    #[error("rank {from} sends {sent} elements to rank {to}, which wants {wanted} from it")]
+    CountMismatch {
+        /// Who sends.
+        from: Rank,
+        /// Who receives.
+        to: Rank,
+        /// Elements sent.
+        sent: u64,
+        /// Elements wanted.
+        wanted: u64,
+    },
+
     /// A message has more payload than the conduit carries.
     #[error("a message of {len} bytes is above the limit of {limit} (see Job::limits)")]
     MessageTooLong {

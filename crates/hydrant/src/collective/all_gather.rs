@@ -2,8 +2,10 @@
 
 use super::{
     agree::Piggyback,
+    blocks::{Blocks, places, same_length},
     channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
+    layout::SMALL,
     team::{IDLE, Team},
 };
 use crate::{Error, Pod, Result};
@@ -19,6 +21,98 @@ impl Team {
             Header::new(Operation::AllGather).of::<T>(mine.len()),
             Ok(()),
             mine,
+        )
+    }
+
+    /// As [`all_gather`](Self::all_gather), into a buffer with room for the elements of every
+    /// member. Other members may call either.
+    ///
+    /// # Errors
+    /// As there; and [`Error::LengthMismatch`] if the buffer is longer or shorter.
+    pub fn all_gather_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
+        let _turn = self.enter("all_gather_into", IDLE)?;
+        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+        let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
+        let each = bytes(mine).len();
+        if self.fits(each) {
+            let all = self.ride(header, checked, bytes(mine))?;
+            all.hand_blocks(bytes_mut(into));
+            return Ok(());
+        }
+        self.agree(header, checked, Piggyback::Nothing)?;
+        into[..mine.len()].copy_from_slice(mine);
+        self.stream_blocks(bytes_mut(into), each)?;
+        into.rotate_right(self.me * mine.len());
+        Ok(())
+    }
+
+    /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member:
+    /// this one's are in their place when it is called. Other members may call either.
+    ///
+    /// # Errors
+    /// As there; and [`Error::LengthMismatch`] if the elements are not equally many for each member.
+    pub fn all_gather_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
+        let _turn = self.enter("all_gather_in_place", IDLE)?;
+        let part = data.len() / self.members.len();
+        let header = Header::new(Operation::AllGather).of::<T>(part);
+        let checked = sized::<T>().and_then(|()| self.one_part_each(data.len()));
+        let mine = self.me * part..(self.me + 1) * part;
+        let each = bytes(&data[mine.clone()]).len();
+        if self.fits(each) {
+            let all = self.ride(header, checked, bytes(&data[mine]))?;
+            all.hand_blocks(bytes_mut(data));
+            return Ok(());
+        }
+        self.agree(header, checked, Piggyback::Nothing)?;
+        data.copy_within(mine, 0);
+        self.stream_blocks(bytes_mut(data), each)?;
+        data.rotate_right(self.me * part);
+        Ok(())
+    }
+
+    /// As [`all_gather_into`](Self::all_gather_into), with blocks of any length, as MPI's
+    /// `Allgatherv`: what member m gives is block m of `into`. Elements outside the blocks stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// - [`Error::CollectiveMismatch`] if types differ, or another member gets one of the following.
+    /// - [`Error::LengthMismatch`] if there is not one block for each member.
+    /// - [`Error::BlockOutOfBounds`] if a block is not within the buffer.
+    /// - [`Error::BlocksOverlap`] if blocks do.
+    /// - [`Error::CountMismatch`] if a member gives another number of elements than its block has.
+    /// - As for every collective of a [`Team`].
+    pub fn all_gather_v_into<T: Pod>(
+        &self,
+        mine: &[T],
+        into: &mut [T],
+        blocks: Blocks<'_>,
+    ) -> Result<()> {
+        let _turn = self.enter("all_gather_v_into", IDLE)?;
+        let header = Header::new(Operation::AllGatherV).of_uneven::<T>();
+        let ranges =
+            sized::<T>().and_then(|()| blocks.ranges_apart(self.members.len(), into.len()));
+        let (ranges, checked) = match ranges {
+            Ok(ranges) => (ranges, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        let checked =
+            (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
+                self.same_count(m, self.me, *sent, range.len() as u64)
+            });
+        self.agree(header, checked, Piggyback::Nothing)?;
+        self.exchange(|_| bytes(mine), &mut places(into, &ranges))
+    }
+
+    /// Whether a buffer has room for `each` elements of every member and no more.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`].
+    pub(super) fn room_for_all(&self, each: usize, room: usize) -> Result<()> {
+        same_length(
+            "room against the elements of all members",
+            room,
+            each.saturating_mul(self.members.len()),
         )
     }
 
@@ -65,6 +159,21 @@ impl Team {
         Ok(all)
     }
 
+    /// Agrees, with a block of every member riding along: so few bytes that they fit.
+    pub(super) fn ride(&self, header: Header, checked: Result<()>, mine: &[u8]) -> Result<Ride> {
+        let (size, each) = (self.members.len(), mine.len());
+        let mut ride = Ride {
+            all: [0; 2 * SMALL],
+            each,
+            me: self.me,
+            size,
+        };
+        ride.all[..each].copy_from_slice(mine);
+        let all = &mut ride.all[..each * size];
+        self.agree(header, checked, Piggyback::Blocks { all, each })?;
+        Ok(ride)
+    }
+
     /// Whether a block of so many bytes from each member can ride on the agreement.
     pub(super) fn fits(&self, each: usize) -> bool {
         Piggyback::fits(self.members.len(), each)
@@ -105,6 +214,38 @@ impl Team {
                 available: 0,
                 remedy: "the result of a collective must fit the memory of one process",
             }),
+        }
+    }
+}
+
+/// Blocks of all members that rode on an agreement.
+pub(super) struct Ride {
+    /// Mine is first.
+    all: [u8; 2 * SMALL],
+    each: usize,
+    me: usize,
+    size: usize,
+}
+
+impl Ride {
+    /// What a member gave.
+    fn block(&self, member: usize) -> &[u8] {
+        let place = (member + self.size - self.me) % self.size;
+        &self.all[place * self.each..][..self.each]
+    }
+
+    /// Hands out the blocks, by member.
+    pub(super) fn hand_blocks(&self, into: &mut [u8]) {
+        for (member, place) in into.chunks_mut(self.each.max(1)).enumerate() {
+            place.copy_from_slice(self.block(member));
+        }
+    }
+
+    /// Hands out my part of each block, by member.
+    pub(super) fn hand_parts(&self, into: &mut [u8]) {
+        let part = self.each / self.size;
+        for (member, place) in into.chunks_mut(part.max(1)).enumerate() {
+            place.copy_from_slice(&self.block(member)[self.me * part..][..part]);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! All-to-all, even and uneven.
 
 use super::{
+    Blocks,
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
+    blocks::{places, same_length},
     header::{Header, Operation},
     team::{IDLE, Team},
 };
@@ -17,25 +19,53 @@ impl Team {
     /// many for each member; and as for every collective of a [`Team`].
     pub fn all_to_all<T: Pod>(&self, parts: &[T]) -> Result<Vec<T>> {
         let _turn = self.enter("all_to_all", IDLE)?;
-        let size = self.members.len();
-        let checked = if parts.len().is_multiple_of(size) {
-            Ok(())
-        } else {
-            Err(Error::LengthMismatch {
-                what: "elements against as many for each member",
-                left: parts.len(),
-                right: parts.len().next_multiple_of(size),
-            })
-        };
-        self.transpose(
-            Header::new(Operation::AllToAll).of::<T>(parts.len()),
-            checked,
-            parts,
-        )
+        let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
+        let checked = self.one_part_each(parts.len());
+        self.transpose(header, checked, parts)
+    }
+
+    /// As [`all_to_all`](Self::all_to_all), into a buffer as long as `parts`. Other members may
+    /// call either.
+    ///
+    /// # Errors
+    /// As there; and [`Error::LengthMismatch`] if the buffer is not as long.
+    pub fn all_to_all_into<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
+        let _turn = self.enter("all_to_all_into", IDLE)?;
+        let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
+        let checked = (self.one_part_each(parts.len())).and_then(|()| {
+            same_length(
+                "elements to receive against to send",
+                into.len(),
+                parts.len(),
+            )
+        });
+        self.transpose_into(header, checked, parts, into)
+    }
+
+    /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
+    /// members may call either. It takes as much memory again for as long as it lasts.
+    ///
+    /// # Errors
+    /// As there; and [`Error::OutOfMemory`].
+    pub fn all_to_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
+        let _turn = self.enter("all_to_all_in_place", IDLE)?;
+        let header = Header::new(Operation::AllToAll).of::<T>(data.len());
+        let checked = self.one_part_each(data.len()).and_then(|()| sized::<T>());
+        if self.fits(bytes(data).len()) {
+            let all = self.ride(header, checked, bytes(data))?;
+            all.hand_parts(bytes_mut(data));
+            return Ok(());
+        }
+        let room = checked.and_then(|()| self.buffer(Some(data.len())));
+        let mut copy = self.agree(header, room, Piggyback::Nothing)?;
+        copy.copy_from_slice(data);
+        self.exchange_parts(&copy, data)
     }
 
     /// As [`all_to_all`](Self::all_to_all), with parts of any length: `parts[m]` goes to
-    /// member m, the result's element m came from member m.
+    /// member m, the result's element m came from member m. Nobody need know how much comes. With
+    /// flat buffers, and lengths that both sides know, it is
+    /// [`all_to_all_v_into`](Self::all_to_all_v_into); other members may call either.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`] if types differ; [`Error::LengthMismatch`] if there is not
@@ -44,17 +74,9 @@ impl Team {
     pub fn all_to_all_v<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
         let _turn = self.enter("all_to_all_v", IDLE)?;
         let size = self.members.len();
-        let header = Header::new(Operation::AllToAllV).of::<T>(size);
-        let checked = sized::<T>().and_then(|()| {
-            if parts.len() == size {
-                return Ok(());
-            }
-            Err(Error::LengthMismatch {
-                what: "parts against members",
-                left: parts.len(),
-                right: size,
-            })
-        });
+        let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
+        let checked =
+            sized::<T>().and_then(|()| same_length("parts against members", parts.len(), size));
         let mut counts: Vec<u64> = parts.iter().map(|part| part.len() as u64).collect();
         counts.resize(size, 0);
         let counts = self.transpose(header, checked, &counts)?;
@@ -68,28 +90,133 @@ impl Team {
         Ok(results)
     }
 
+    /// As [`all_to_all`](Self::all_to_all), with blocks of any length in flat buffers, as MPI's
+    /// `Alltoallv`: block m of `from` goes to member m, block m of `into` comes from member m. Elements
+    /// of `into` outside its blocks stay as they are. The blocks of `from` may overlap.
+    ///
+    /// ```
+    /// use hydrant::Blocks;
+    ///
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// // Rank 0 keeps one element and sends two; rank 1 sends nothing and keeps one.
+    /// let (send, receive) = match job.rank().0 {
+    ///     0 => ([1, 2], [1, 0]),
+    ///     _ => ([0, 1], [2, 1]),
+    /// };
+    /// let mut into = [0; 3];
+    /// job.all_to_all_v_into(
+    ///     &[7, 8, 9],
+    ///     Blocks::packed(&send),
+    ///     &mut into,
+    ///     Blocks::packed(&receive),
+    /// )?;
+    /// assert_eq!(into, [[7, 0, 0], [8, 9, 7]][job.rank().index()]);
+    /// # Ok(()) }).into_iter().collect::<hydrant::Result<()>>()?;
+    /// # Ok::<(), hydrant::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Error::CollectiveMismatch`] if types differ, or another member gets one of the following.
+    /// - [`Error::LengthMismatch`] if there is not one block for each member.
+    /// - [`Error::BlockOutOfBounds`] if a block is not within its buffer.
+    /// - [`Error::BlocksOverlap`] if blocks of `into` do.
+    /// - [`Error::CountMismatch`] if a member sends this one another number of elements than its
+    ///   block has.
+    /// - [`Error::OutOfMemory`], and as for every collective of a [`Team`].
+    pub fn all_to_all_v_into<T: Pod>(
+        &self,
+        from: &[T],
+        from_blocks: Blocks<'_>,
+        into: &mut [T],
+        into_blocks: Blocks<'_>,
+    ) -> Result<()> {
+        let _turn = self.enter("all_to_all_v_into", IDLE)?;
+        let size = self.members.len();
+        let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
+        let ranges = sized::<T>().and_then(|()| {
+            Ok((
+                from_blocks.ranges(size, from.len())?,
+                into_blocks.ranges_apart(size, into.len())?,
+            ))
+        });
+        let (from_ranges, into_ranges) = match ranges {
+            Ok(ranges) => ranges,
+            Err(error) => {
+                return self
+                    .transpose(header, Err(error), &vec![0_u64; size])
+                    .map(drop);
+            }
+        };
+        let counts: Vec<u64> = from_ranges.iter().map(|range| range.len() as u64).collect();
+        let counts = self.transpose(header, Ok(()), &counts)?;
+        let checked =
+            (counts.iter().zip(&into_ranges).enumerate()).try_for_each(|(m, (sent, range))| {
+                self.same_count(m, self.me, *sent, range.len() as u64)
+            });
+        self.agree(header, checked, Piggyback::Nothing)?;
+        self.exchange(
+            |member| bytes(&from[from_ranges[member].clone()]),
+            &mut places(into, &into_ranges),
+        )
+    }
+
+    /// Whether the elements are equally many for each member.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`].
+    pub(super) fn one_part_each(&self, len: usize) -> Result<()> {
+        let size = self.members.len();
+        if len.is_multiple_of(size) {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            what: "elements against as many for each member",
+            left: len,
+            right: len.next_multiple_of(size),
+        })
+    }
+
     /// Agrees, and does an all-to-all.
-    fn transpose<T: Pod>(
+    pub(super) fn transpose<T: Pod>(
         &self,
         header: Header,
         checked: Result<()>,
         parts: &[T],
     ) -> Result<Vec<T>> {
-        let (size, part) = (self.members.len(), parts.len() / self.members.len());
+        let room = checked
+            .and_then(|()| sized::<T>())
+            .and_then(|()| self.buffer(Some(parts.len())));
+        let (mut result, checked) = match room {
+            Ok(room) => (room, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.transpose_into(header, checked, parts, &mut result)?;
+        Ok(result)
+    }
+
+    /// As [`transpose`](Self::transpose), into a buffer of the same length if all was well so far.
+    fn transpose_into<T: Pod>(
+        &self,
+        header: Header,
+        checked: Result<()>,
+        parts: &[T],
+        into: &mut [T],
+    ) -> Result<()> {
+        let checked = checked.and_then(|()| sized::<T>());
         if self.fits(bytes(parts).len()) {
             // Everybody's parts ride along to everybody.
-            let all = self.gather_blocks(header, checked, parts)?;
-            let mine = all
-                .chunks(parts.len().max(1))
-                .flat_map(|of| &of[self.me * part..][..part]);
-            return Ok(mine.copied().collect());
+            let all = self.ride(header, checked, bytes(parts))?;
+            all.hand_parts(bytes_mut(into));
+            return Ok(());
         }
-        let checked =
-            (checked.and_then(|()| sized::<T>())).and_then(|()| self.buffer(Some(parts.len())));
-        let mut result = self.agree(header, checked, Piggyback::Nothing)?;
-        let mut into: Vec<_> = result.chunks_mut(part).map(bytes_mut).collect();
-        self.exchange(|member| bytes(&parts[member * part..][..part]), &mut into)?;
-        debug_assert_eq!(into.len(), size);
-        Ok(result)
+        self.agree(header, checked, Piggyback::Nothing)?;
+        self.exchange_parts(parts, into)
+    }
+
+    /// Gives each member its part, and gets from each: many elements.
+    fn exchange_parts<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
+        let part = parts.len() / self.members.len();
+        let mut places: Vec<_> = into.chunks_mut(part).map(bytes_mut).collect();
+        self.exchange(|member| bytes(&parts[member * part..][..part]), &mut places)
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
+    blocks::{Blocks, bytes_in, places},
     header::{Header, Operation},
     team::{IDLE, Team},
 };
@@ -18,28 +19,109 @@ impl Team {
     /// collective of a [`Team`].
     pub fn gather<T: Pod>(&self, root: Rank, mine: &[T]) -> Result<Option<Vec<T>>> {
         let _turn = self.enter("gather", IDLE)?;
+        if root != self.rank() {
+            self.gather_to(root, Ok(()), mine, &mut [])?;
+            return Ok(None);
+        }
+        let room =
+            sized::<T>().and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
+        let (mut all, checked) = match room {
+            Ok(room) => (room, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.gather_to(root, checked, mine, &mut all)?;
+        Ok(Some(all))
+    }
+
+    /// As [`gather`](Self::gather), into a buffer with room for the elements of every member.
+    /// `into` is looked at on the root alone. Other members may call either.
+    ///
+    /// # Errors
+    /// As there; and [`Error::LengthMismatch`](crate::Error::LengthMismatch) on a root whose buffer
+    /// is longer or shorter.
+    pub fn gather_into<T: Pod>(
+        &self,
+        root: Rank,
+        mine: &[T],
+        into: Option<&mut [T]>,
+    ) -> Result<()> {
+        let _turn = self.enter("gather_into", IDLE)?;
+        if root != self.rank() {
+            return self.gather_to(root, Ok(()), mine, &mut []);
+        }
+        let into = into.unwrap_or_default();
+        let checked = self.room_for_all(mine.len(), into.len());
+        self.gather_to(root, checked, mine, into)
+    }
+
+    /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
+    /// member m gives is block m of the buffer at the root. Elements outside the blocks stay as they are.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather); and on the root, while the others get a
+    /// [`CollectiveMismatch`](crate::Error::CollectiveMismatch),
+    /// - [`Error::LengthMismatch`](crate::Error::LengthMismatch) if there is not one block for each member,
+    /// - [`Error::BlockOutOfBounds`](crate::Error::BlockOutOfBounds) if a block is not within the buffer,
+    /// - [`Error::BlocksOverlap`](crate::Error::BlocksOverlap) if blocks do,
+    /// - [`Error::CountMismatch`](crate::Error::CountMismatch) if a member gives another number of
+    ///   elements than its block has.
+    pub fn gather_v_into<T: Pod>(
+        &self,
+        root: Rank,
+        mine: &[T],
+        into: Option<(&mut [T], Blocks<'_>)>,
+    ) -> Result<()> {
+        let _turn = self.enter("gather_v_into", IDLE)?;
+        let header = Header::new(Operation::GatherV).of_uneven::<T>().root(root);
+        let (into, blocks) = into
+            .filter(|_| root == self.rank())
+            .unwrap_or((&mut [], Blocks::packed(&[])));
+        let ranges = sized::<T>()
+            .and_then(|()| self.check_member(root))
+            .and_then(|root| match root == self.me {
+                true => blocks.ranges_apart(self.members.len(), into.len()),
+                false => Ok(Vec::new()),
+            });
+        let (ranges, checked) = match ranges {
+            Ok(ranges) => (ranges, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        // None but the root has ranges.
+        let checked =
+            (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
+                self.same_count(m, self.me, *sent, range.len() as u64)
+            });
+        self.agree(header, checked, Piggyback::Nothing)?;
+        self.stream_up(
+            root.index(),
+            bytes(mine),
+            |member| bytes_in::<T>(counts[member]),
+            &mut places(into, &ranges),
+        )
+    }
+
+    /// Brings every member's block to the root, which has room for them if all was well so far.
+    fn gather_to<T: Pod>(
+        &self,
+        root: Rank,
+        checked: Result<()>,
+        mine: &[T],
+        into: &mut [T],
+    ) -> Result<()> {
         let header = Header::new(Operation::Gather)
             .of::<T>(mine.len())
             .root(root);
-        let checked = sized::<T>().and_then(|()| self.check_member(root));
-        let at_root = root == self.rank();
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let each = bytes(mine).len();
         if self.fits(each) {
             // They ride along to everybody.
-            let all = self.gather_blocks(header, checked.map(|_| ()), mine)?;
-            return Ok(at_root.then_some(all));
+            let all = self.ride(header, checked.map(drop), bytes(mine))?;
+            all.hand_blocks(bytes_mut(into));
+            return Ok(());
         }
-        let checked = checked.and_then(|root| {
-            let all = if at_root {
-                mine.len().checked_mul(self.members.len())
-            } else {
-                Some(0)
-            };
-            Ok((root, self.buffer(all)?))
-        });
-        let (root, mut all) = self.agree(header, checked, Piggyback::Nothing)?;
-        let mut blocks: Vec<_> = bytes_mut(&mut all).chunks_mut(each).collect();
-        self.stream_up(root, bytes(mine), |_| each, &mut blocks)?;
-        Ok(at_root.then_some(all))
+        let root = self.agree(header, checked, Piggyback::Nothing)?;
+        let mut blocks: Vec<_> = bytes_mut(into).chunks_mut(each).collect();
+        self.stream_up(root, bytes(mine), |_| each, &mut blocks)
     }
 }

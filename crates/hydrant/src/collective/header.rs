@@ -18,16 +18,21 @@ pub(crate) enum Operation {
     Scatter,
     AllToAll,
     AllToAllV,
+    GatherV,
+    AllGatherV,
+    ScatterV,
     Reduce,
     AllReduce,
     Scan,
     ExclusiveScan,
+    ReduceScatter,
+    ReduceScatterV,
     Exclusive,
     Share,
 }
 
 /// By number.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 23] = [
     "barrier",
     "end of the job",
     "alloc",
@@ -40,10 +45,15 @@ const NAMES: [&str; 18] = [
     "scatter",
     "all_to_all",
     "all_to_all_v",
+    "gather_v",
+    "all_gather_v",
+    "scatter_v",
     "reduce",
     "all_reduce",
     "scan",
     "exclusive_scan",
+    "reduce_scatter",
+    "reduce_scatter_v",
     "exclusive",
     "share",
 ];
@@ -58,7 +68,7 @@ impl Operation {
 ///
 /// ```text
 /// word 0   bits 0..8 operation, 8..16 reduction, 16..24 type, 24 refused, 25 named, 32..64 root
-/// word 1   elements; a barrier's name
+/// word 1   elements, or all ones if each member has as many as it likes; a barrier's name
 /// word 2   bytes of an element
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +79,7 @@ const KIND: u32 = 16;
 const REFUSED: u64 = 1 << 24;
 const NAMED: u64 = 1 << 25;
 const ROOT: u32 = 32;
+const UNEVEN: u64 = u64::MAX;
 
 impl Header {
     pub(super) fn new(operation: Operation) -> Self {
@@ -87,6 +98,13 @@ impl Header {
 
     pub(super) fn of<T>(mut self, count: usize) -> Self {
         self.0[1] = count as u64;
+        self.0[2] = size_of::<T>() as u64;
+        self
+    }
+
+    /// Elements of which members may have different numbers.
+    pub(super) fn of_uneven<T>(mut self) -> Self {
+        self.0[1] = UNEVEN;
         self.0[2] = size_of::<T>() as u64;
         self
     }
@@ -162,13 +180,17 @@ impl Header {
             }
             return text;
         }
-        if size > 0 {
-            text += &format!(" with {count} elements of {size} bytes");
+        match (count, size) {
+            (_, 0) => {}
+            (UNEVEN, _) => text += &format!(" with elements of {size} bytes"),
+            _ => text += &format!(" with {count} elements of {size} bytes"),
         }
         let root = [
             Operation::Broadcast,
             Operation::Gather,
+            Operation::GatherV,
             Operation::Scatter,
+            Operation::ScatterV,
             Operation::Reduce,
         ];
         if root.iter().any(|rooted| *rooted as u64 == self.operation()) {

@@ -13,6 +13,9 @@
 //!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
 //!    its slice of the elements for all).
 //!
+//! Where blocks have different lengths the members tell each other how long they are, compare that
+//! with what they have room for, and agree once more, before any data moves.
+//!
 //! Scratch that is not mapped here is stored to by [messages](stores) instead, and the rest is the
 //! same.
 //!
@@ -46,6 +49,7 @@ mod all_gather;
 mod all_to_all;
 mod area;
 mod barrier;
+mod blocks;
 mod broadcast;
 mod channel;
 #[cfg(feature = "num-complex")]
@@ -61,6 +65,7 @@ mod located;
 mod op;
 mod peer;
 mod reduce;
+mod reduce_scatter;
 mod scan;
 mod scatter;
 mod split;
@@ -69,6 +74,7 @@ mod team;
 mod tree;
 
 pub(crate) use affair::Affair;
+pub use blocks::Blocks;
 pub(crate) use header::Operation;
 pub use located::Located;
 pub use op::{Op, Reducible};

@@ -56,6 +56,34 @@ impl Team {
         self.reduce_to(root, header, Ok(()), mine, &by(combine))
     }
 
+    /// As [`reduce`](Self::reduce), with the result in the place of what the root gave; what other
+    /// members gave stays as it is. Other members may call either.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reduce_in_place<T: Reducible>(&self, root: Rank, data: &mut [T], op: Op) -> Result<()> {
+        let header = Header::new(Operation::Reduce).reduction(Some(op), kind_of::<T>());
+        match fold_of::<T>(op) {
+            Ok(fold) => self.reduce_here(root, header, Ok(()), data, &fold),
+            Err(error) => self.reduce_here(root, header, Err(error), data, &|_, _| {}),
+        }
+    }
+
+    /// As [`reduce_in_place`](Self::reduce_in_place), by a function as in
+    /// [`reduce_with`](Self::reduce_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reduce_in_place_with<T: Pod>(
+        &self,
+        root: Rank,
+        data: &mut [T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Result<()> {
+        let header = Header::new(Operation::Reduce).reduction(None, 0);
+        self.reduce_here(root, header, Ok(()), data, &by(combine))
+    }
+
     /// Reduces the members' elements, index by index, on every member. The result takes the
     /// place of what was given; it is the same on all, bit for bit.
     ///
@@ -92,31 +120,76 @@ impl Team {
         fold: &Fold<'_, T>,
     ) -> Result<Option<Vec<T>>> {
         let _turn = self.enter("reduce", IDLE)?;
-        let header = header.of::<T>(mine.len()).root(root);
-        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let at_root = root == self.rank();
-        if self.fits(bytes(mine).len()) {
-            let all = self.gather_blocks(header, checked.map(|_| ()), mine)?;
-            return Ok(at_root.then(|| fold_blocks(&all, mine.len(), fold)));
+        let room = || self.buffer(Some(if at_root { mine.len() } else { 0 }));
+        let folded = self.fold_for(root, header.of::<T>(mine.len()), checked, mine, room, fold)?;
+        match folded {
+            Folded::All(all) => Ok(at_root.then_some(all)),
+            Folded::Slice(slice, mut result) => {
+                self.bring_slices(root, &slice, mine.len(), &mut result)?;
+                Ok(at_root.then_some(result))
+            }
         }
-        let checked = checked.and_then(|root| {
-            let result = if at_root { mine.len() } else { 0 };
-            Ok((
-                root,
-                self.buffer(Some(result))?,
-                self.slices_to_fold::<T>(mine.len())?,
-            ))
-        });
-        let (root, mut result, slices) = self.agree(header, checked, Piggyback::Nothing)?;
-        let slice = self.fold_slice(mine, slices, fold)?;
-        let mut places = if at_root {
-            self.cut(&mut result)
-        } else {
-            Vec::new()
-        };
-        let len = |member| self.slice(mine.len(), member).len() * size_of::<T>();
-        self.stream_up(root, bytes(&slice), len, &mut places)?;
-        Ok(at_root.then_some(result))
+    }
+
+    fn reduce_here<T: Pod>(
+        &self,
+        root: Rank,
+        header: Header,
+        checked: Result<()>,
+        data: &mut [T],
+        fold: &Fold<'_, T>,
+    ) -> Result<()> {
+        let _turn = self.enter("reduce_in_place", IDLE)?;
+        let (len, header) = (data.len(), header.of::<T>(data.len()));
+        let folded = self.fold_for(root, header, checked, data, || Ok(()), fold)?;
+        let result = if root == self.rank() { data } else { &mut [] };
+        match folded {
+            Folded::All(all) => {
+                result.copy_from_slice(&all);
+                Ok(())
+            }
+            Folded::Slice(slice, ()) => self.bring_slices(root, &slice, len, result),
+        }
+    }
+
+    /// Agrees, after having made room for the result of many elements, and folds what is this
+    /// member's to fold: at the root all of few, nothing elsewhere, and a slice of many.
+    fn fold_for<T: Pod, R>(
+        &self,
+        root: Rank,
+        header: Header,
+        checked: Result<()>,
+        mine: &[T],
+        room: impl FnOnce() -> Result<R>,
+        fold: &Fold<'_, T>,
+    ) -> Result<Folded<T, R>> {
+        let header = header.root(root);
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        if self.fits(bytes(mine).len()) {
+            let all = self.gather_blocks(header, checked.map(drop), mine)?;
+            return Ok(Folded::All(if root == self.rank() {
+                fold_blocks(&all, mine.len(), fold)
+            } else {
+                Vec::new()
+            }));
+        }
+        let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
+        let (room, slices) = self.agree(header, checked, Piggyback::Nothing)?;
+        Ok(Folded::Slice(self.fold_slice(mine, slices, fold)?, room))
+    }
+
+    /// Brings the members' slices, of `len` elements in all, to the root.
+    fn bring_slices<T: Pod>(
+        &self,
+        root: Rank,
+        slice: &[T],
+        len: usize,
+        result: &mut [T],
+    ) -> Result<()> {
+        let bytes_of = |member| self.slice(len, member).len() * size_of::<T>();
+        // Places without room, where this is not the root, are not looked at.
+        self.stream_up(root.index(), bytes(slice), bytes_of, &mut self.cut(result))
     }
 
     fn reduce_all<T: Pod>(
@@ -171,18 +244,22 @@ impl Team {
 
     /// My slice from every member, by member.
     pub(super) fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
-        let each = self.slice(data.len(), self.me).len();
-        let mut rest = slices;
-        let mut into = Vec::with_capacity(self.members.len());
-        for _ in &self.members {
-            let (block, tail) = rest.split_at_mut(each);
-            into.push(bytes_mut(block));
-            rest = tail;
-        }
         self.exchange(
             |member| bytes(&data[self.slice(data.len(), member)]),
-            &mut into,
+            &mut self.even(slices),
         )
+    }
+
+    /// The places of one part for each member, all equally long.
+    pub(super) fn even<'a, T: Pod>(&self, mut data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+        let each = data.len() / self.members.len();
+        (self.members.iter())
+            .map(|_| {
+                let (part, rest) = std::mem::take(&mut data).split_at_mut(each);
+                data = rest;
+                bytes_mut(part)
+            })
+            .collect()
     }
 
     /// My slice, folded for all.
@@ -207,6 +284,14 @@ impl Team {
     }
 }
 
+/// What a member has folded for a root.
+enum Folded<T, R> {
+    /// Everything, at the root.
+    All(Vec<T>),
+    /// A slice; and the room for the result.
+    Slice(Vec<T>, R),
+}
+
 /// A fold by a function of two elements.
 pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
     move |into, with| {
@@ -217,7 +302,7 @@ pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T])
 }
 
 /// All blocks of `len` elements in one, from the left.
-fn fold_blocks<T: Pod>(blocks: &[T], len: usize, fold: &Fold<'_, T>) -> Vec<T> {
+pub(super) fn fold_blocks<T: Pod>(blocks: &[T], len: usize, fold: &Fold<'_, T>) -> Vec<T> {
     let (first, rest) = blocks.split_at(len);
     let mut folded = first.to_vec();
     for block in rest.chunks(len.max(1)) {

@@ -3,6 +3,7 @@
 use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
+    blocks::{Blocks, bytes_in},
     header::{Header, Operation},
     layout::SMALL,
     team::{IDLE, Team},
@@ -52,8 +53,55 @@ impl Team {
             }
             None => {
                 let root = self.agree(header, checked, Piggyback::Nothing)?;
-                self.stream_apart(root, |member| &all[member * each..][..each], mine)
+                let block = |member| &all[member * each..][..each];
+                self.stream_apart(root, block, |_| each, mine)
             }
         }
+    }
+
+    /// As [`scatter`](Self::scatter), with blocks of any length, as MPI's `Scatterv`: member m gets
+    /// block m of what the root has. `all` is looked at on the root alone; its blocks may overlap.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`] for the root; on the root, while the others get an
+    /// [`Error::CollectiveMismatch`],
+    /// - [`Error::LengthMismatch`] if there is not one block for each member,
+    /// - [`Error::BlockOutOfBounds`] if a block is not within the buffer,
+    /// - [`Error::CountMismatch`] if a member has room for another number of elements than its
+    ///   block has;
+    ///
+    /// and as for every collective of a [`Team`].
+    pub fn scatter_v<T: Pod>(
+        &self,
+        root: Rank,
+        all: Option<(&[T], Blocks<'_>)>,
+        mine: &mut [T],
+    ) -> Result<()> {
+        let _turn = self.enter("scatter_v", IDLE)?;
+        let header = Header::new(Operation::ScatterV).of_uneven::<T>().root(root);
+        let (all, blocks) = all.unwrap_or((&[], Blocks::packed(&[])));
+        let ranges = sized::<T>()
+            .and_then(|()| self.check_member(root))
+            .and_then(|root| match root == self.me {
+                true => blocks.ranges(self.members.len(), all.len()),
+                false => Ok(Vec::new()),
+            });
+        let (ranges, checked) = match ranges {
+            Ok(ranges) => (ranges, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        // None but the root has ranges.
+        let checked =
+            (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (room, range))| {
+                self.same_count(self.me, m, range.len() as u64, *room)
+            });
+        self.agree(header, checked, Piggyback::Nothing)?;
+        self.stream_apart(
+            root.index(),
+            |member| bytes(&all[ranges[member].clone()]),
+            |member| bytes_in::<T>(counts[member]),
+            bytes_mut(mine),
+        )
     }
 }

@@ -29,6 +29,9 @@ use crate::{
 /// - Every member calls the same collectives in the same order, with the same sizes, root and
 ///   operation. If not, every member gets [`Error::CollectiveMismatch`], nothing is changed,
 ///   and the team stays usable.
+/// - Names say what is what: with `_into` the result goes to a buffer of the caller's, with
+///   `_in_place` to where the elements are; with `_v` each member has as many elements as it likes; with
+///   `_with` a function reduces.
 /// - Reductions combine by rank, from the first member to the last, however long the data, whoever
 ///   comes late and whatever the network: the result is that of a serial loop, bit for bit.
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].

@@ -130,11 +130,12 @@ impl Team {
         Ok(())
     }
 
-    /// Brings from the root to every member its block; all are equally long.
+    /// Brings from the root to every member its block, of `len(member)` bytes.
     pub(super) fn stream_apart<'a>(
         &self,
         root: usize,
         block: impl Fn(usize) -> &'a [u8],
+        len: impl Fn(usize) -> usize,
         mine: &mut [u8],
     ) -> Result<()> {
         let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
@@ -159,8 +160,10 @@ impl Team {
             return Ok(());
         };
         parent.receive(mine)?;
-        for (mut child, mut below) in children {
-            below.try_for_each(|_| pass(&mut parent, &mut child, mine.len()))?;
+        for (mut child, below) in children {
+            below
+                .map(|v| len(tree.member(v)))
+                .try_for_each(|len| pass(&mut parent, &mut child, len))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The collectives of the team of all ranks, on the job itself.
 
 use super::Job;
-use crate::{Op, Pod, Rank, Reducible, Result, Team};
+use crate::{Blocks, Op, Pod, Rank, Reducible, Result, Team};
 
 /// Methods that hand on to the world's of the same name, or of the one after `=>`.
 macro_rules! on_world {
@@ -38,19 +38,57 @@ on_world! {
     fn broadcast<T: Pod>(root: Rank, data: &mut [T]) -> Result<()>;
     /// What every rank gave, by rank, at `root`.
     fn gather<T: Pod>(root: Rank, mine: &[T]) -> Result<Option<Vec<T>>>;
+    /// What every rank gave, by rank, at `root`, into a buffer.
+    fn gather_into<T: Pod>(root: Rank, mine: &[T], into: Option<&mut [T]>) -> Result<()>;
+    /// What every rank gave, in blocks of any length, at `root`, into a buffer.
+    fn gather_v_into<T: Pod>(root: Rank, mine: &[T], into: Option<(&mut [T], Blocks<'_>)>)
+        -> Result<()>;
     /// What every rank gave, by rank.
     fn all_gather<T: Pod>(mine: &[T]) -> Result<Vec<T>>;
+    /// What every rank gave, by rank, into a buffer.
+    fn all_gather_into<T: Pod>(mine: &[T], into: &mut [T]) -> Result<()>;
+    /// What every rank gave, by rank, in the buffer it gave it in.
+    fn all_gather_in_place<T: Pod>(data: &mut [T]) -> Result<()>;
+    /// What every rank gave, in blocks of any length, into a buffer.
+    fn all_gather_v_into<T: Pod>(mine: &[T], into: &mut [T], blocks: Blocks<'_>) -> Result<()>;
     /// Gives each rank its part of what `root` has.
     fn scatter<T: Pod>(root: Rank, all: Option<&[T]>, mine: &mut [T]) -> Result<()>;
+    /// Gives each rank its block of what `root` has; of any length.
+    fn scatter_v<T: Pod>(root: Rank, all: Option<(&[T], Blocks<'_>)>, mine: &mut [T])
+        -> Result<()>;
     /// Gives each rank its part of what this one has, and gets from each.
     fn all_to_all<T: Pod>(parts: &[T]) -> Result<Vec<T>>;
+    /// Gives each rank its part of what this one has, and gets from each, into a buffer.
+    fn all_to_all_into<T: Pod>(parts: &[T], into: &mut [T]) -> Result<()>;
+    /// Gives each rank its part of what this one has, and gets from each, in the same buffer.
+    fn all_to_all_in_place<T: Pod>(data: &mut [T]) -> Result<()>;
     /// Gives each rank its part of what this one has, and gets from each; of any length.
     fn all_to_all_v<T: Pod>(parts: &[Vec<T>]) -> Result<Vec<Vec<T>>>;
+    /// Gives each rank its block of what this one has, and gets from each; of any length, in flat
+    /// buffers.
+    fn all_to_all_v_into<T: Pod>(from: &[T], from_blocks: Blocks<'_>, into: &mut [T],
+        into_blocks: Blocks<'_>) -> Result<()>;
     /// Reduces the ranks' elements to `root`.
     fn reduce<T: Reducible>(root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>>;
     /// Reduces the ranks' elements to `root` by a function.
     fn reduce_with<T: Pod>(root: Rank, mine: &[T], combine: impl Fn(T, T) -> T)
         -> Result<Option<Vec<T>>>;
+    /// Reduces the ranks' elements to `root`, in the place of its own.
+    fn reduce_in_place<T: Reducible>(root: Rank, data: &mut [T], op: Op) -> Result<()>;
+    /// Reduces the ranks' elements to `root` by a function, in the place of its own.
+    fn reduce_in_place_with<T: Pod>(root: Rank, data: &mut [T], combine: impl Fn(T, T) -> T)
+        -> Result<()>;
+    /// Reduces the ranks' elements, and gives each rank its part.
+    fn reduce_scatter<T: Reducible>(data: &[T], mine: &mut [T], op: Op) -> Result<()>;
+    /// Reduces the ranks' elements by a function, and gives each rank its part.
+    fn reduce_scatter_with<T: Pod>(data: &[T], mine: &mut [T], combine: impl Fn(T, T) -> T)
+        -> Result<()>;
+    /// Reduces the ranks' elements, and gives each rank its part; of any length.
+    fn reduce_scatter_v<T: Reducible>(data: &[T], counts: &[usize], mine: &mut [T], op: Op)
+        -> Result<()>;
+    /// Reduces the ranks' elements by a function, and gives each rank its part; of any length.
+    fn reduce_scatter_v_with<T: Pod>(data: &[T], counts: &[usize], mine: &mut [T],
+        combine: impl Fn(T, T) -> T) -> Result<()>;
     /// Reduces the ranks' elements on every rank.
     fn all_reduce<T: Reducible>(data: &mut [T], op: Op) -> Result<()>;
     /// Reduces the ranks' elements on every rank by a function.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{Error, Job, Op, Rank, Result, Team};
+use hydrant::{Blocks, Error, Job, Op, Rank, Result, Team};
 
 use super::outcomes;
 
@@ -17,7 +17,7 @@ fn ok<T>(result: Result<T>) -> Result<()> {
 }
 
 /// Each collective, over and over: short ones and long ones.
-const CALLS: [(&str, Call); 16] = [
+const CALLS: [(&str, Call); 20] = [
     ("barrier", |team| team.barrier()),
     ("notify and wait", |team| {
         team.notify(None)?;
@@ -47,6 +47,27 @@ const CALLS: [(&str, Call); 16] = [
     }),
     ("long all_to_all_v", |team| {
         ok(team.all_to_all_v(&vec![vec![1_u8; LONG]; team.size() as usize]))
+    }),
+    ("long all_to_all_v_into", |team| {
+        let counts = vec![LONG; team.size() as usize];
+        let (data, blocks) = (vec![1_u8; LONG * counts.len()], Blocks::packed(&counts));
+        team.all_to_all_v_into(&data, blocks, &mut vec![0; data.len()], blocks)
+    }),
+    ("gather_v", |team| {
+        let counts = vec![9; team.size() as usize];
+        let mut into = vec![0; 9 * counts.len()];
+        team.gather_v_into(
+            Rank(0),
+            &[1_u8; 9],
+            Some((&mut into, Blocks::packed(&counts))),
+        )
+    }),
+    ("long all_gather_in_place", |team| {
+        team.all_gather_in_place(&mut vec![1_u8; LONG * team.size() as usize])
+    }),
+    ("long reduce_scatter", |team| {
+        let data = vec![1_u8; LONG * team.size() as usize];
+        team.reduce_scatter(&data, &mut vec![0; LONG], Op::Sum)
     }),
     ("long reduce", |team| {
         ok(team.reduce(Rank(0), &vec![1_u8; LONG], Op::Sum))

@@ -1,6 +1,6 @@
 //! Ranks that disagree: an error on each of them, nothing changed, and the team goes on.
 
-use hydrant::{Error, Job, Op, Rank, Result};
+use hydrant::{Blocks, Error, Job, Op, Rank, Result};
 
 use super::{outcomes, run};
 
@@ -12,7 +12,7 @@ fn ok<T>(result: Result<T>) -> Result<()> {
 }
 
 /// One way to call each collective, small, and large where that goes another way.
-const CALLS: [(&str, Call); 21] = [
+const CALLS: [(&str, Call); 26] = [
     ("barrier", |job| job.barrier_named(1)),
     ("barrier named otherwise", |job| job.barrier_named(2)),
     ("split phase", |job| {
@@ -46,6 +46,35 @@ const CALLS: [(&str, Call); 21] = [
     }),
     ("all_to_all_v", |job| {
         ok(job.all_to_all_v(&vec![vec![job.rank().0]; job.size() as usize]))
+    }),
+    ("all_to_all_v_into of bytes", |job| {
+        let counts = vec![1; job.size() as usize];
+        let (data, mut into) = (vec![1_u8; counts.len()], vec![0; counts.len()]);
+        let blocks = Blocks::packed(&counts);
+        job.all_to_all_v_into(&data, blocks, &mut into, blocks)
+    }),
+    ("all_gather_v", |job| {
+        let counts = vec![3; job.size() as usize];
+        unchanged(job, 3 * counts.len(), |job, data| {
+            job.all_gather_v_into(&[1; 3], data, Blocks::packed(&counts))
+        })
+    }),
+    ("gather_v", |job| {
+        let counts = vec![3; job.size() as usize];
+        unchanged(job, 3 * counts.len(), |job, data| {
+            job.gather_v_into(Rank(0), &[1; 3], Some((data, Blocks::packed(&counts))))
+        })
+    }),
+    ("scatter_v", |job| {
+        let counts = vec![3; job.size() as usize];
+        let all = vec![5; 3 * counts.len()];
+        unchanged(job, 3, |job, data| {
+            job.scatter_v(Rank(1), Some((&all, Blocks::packed(&counts))), data)
+        })
+    }),
+    ("reduce_scatter", |job| {
+        let all = vec![5; 3 * job.size() as usize];
+        unchanged(job, 3, |job, data| job.reduce_scatter(&all, data, Op::Sum))
     }),
     ("reduce", |job| {
         ok(job.reduce(Rank(1), &[1_i32, 2], Op::Sum))

@@ -1,6 +1,6 @@
 //! Collectives at random, on random teams, against the serial answer.
 
-use hydrant::{Job, Op, Rank, Result, Team};
+use hydrant::{Blocks, Job, Op, Rank, Result, Team};
 use proptest::prelude::*;
 
 use super::outcomes;
@@ -15,6 +15,8 @@ enum Step {
     Scatter { root: u32, len: usize },
     AllToAll { len: usize },
     AllToAllV { len: usize },
+    Blocks { root: u32, len: usize },
+    ReduceScatter { len: usize },
     Reduce { root: u32, len: usize },
     AllReduce { len: usize },
     Scan { len: usize },
@@ -51,6 +53,8 @@ fn step() -> impl Strategy<Value = Step> {
         rooted().prop_map(|(root, len)| Step::Scatter { root, len }),
         length().prop_map(|len| Step::AllToAll { len }),
         length().prop_map(|len| Step::AllToAllV { len }),
+        rooted().prop_map(|(root, len)| Step::Blocks { root, len }),
+        length().prop_map(|len| Step::ReduceScatter { len }),
         rooted().prop_map(|(root, len)| Step::Reduce { root, len }),
         length().prop_map(|len| Step::AllReduce { len }),
         length().prop_map(|len| Step::Scan { len }),
@@ -143,6 +147,39 @@ fn perform(team: &Team, number: usize, step: &Step) -> Result<()> {
                 .map(|from| values(number, from * n + me, len(from, me)))
                 .collect();
             assert_eq!(team.all_to_all_v(&parts)?, expected);
+        }
+        Step::Blocks { root, len } => {
+            // Scattered, gathered, and gathered by all, with gaps that differ from step to step.
+            let counts: Vec<_> = (0..n).map(|m| len * ((m + number) % 4) / 3).collect();
+            let gap = number % 3;
+            let displacements: Vec<_> = (0..n)
+                .map(|m| gap * (m + 1) + counts[..m].iter().sum::<usize>())
+                .collect();
+            let blocks = Blocks::at(&counts, &displacements);
+            let mut all = vec![1; gap * (n + 1) + counts.iter().sum::<usize>()];
+            for member in 0..n {
+                let block = &mut all[displacements[member]..][..counts[member]];
+                block.copy_from_slice(&values(number, member, counts[member]));
+            }
+            let mut part = vec![0; counts[me]];
+            let given = at_root(root).then_some((all.as_slice(), blocks));
+            team.scatter_v(root_of(root), given, &mut part)?;
+            assert_eq!(part, values(number, me, counts[me]));
+            let mut into = vec![1; all.len()];
+            let room = at_root(root).then_some((into.as_mut_slice(), blocks));
+            team.gather_v_into(root_of(root), &part, room)?;
+            assert!(!at_root(root) || into == all);
+            let mut into = vec![1; all.len()];
+            team.all_gather_v_into(&part, &mut into, blocks)?;
+            assert_eq!(into, all);
+        }
+        Step::ReduceScatter { len } => {
+            let counts: Vec<_> = (0..n).map(|m| len * ((m + number) % 3) / 2).collect();
+            let before = counts[..me].iter().sum::<usize>();
+            let total = counts.iter().sum();
+            let mut part = vec![0; counts[me]];
+            team.reduce_scatter_v(&values(number, me, total), &counts, &mut part, Op::Sum)?;
+            assert_eq!(part, sum(number, 0..n, total)[before..][..counts[me]]);
         }
         Step::Reduce { root, len } => {
             let reduced = team.reduce(root_of(root), &values(number, me, len), Op::Sum)?;

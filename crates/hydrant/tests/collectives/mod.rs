@@ -2,11 +2,13 @@
 
 mod answers;
 mod barriers;
+mod flat;
 mod lost;
 mod mismatch;
 mod mix;
 mod teams;
 mod types;
+mod unfit;
 
 use hydrant::{Job, Result};
 
