@@ -127,7 +127,7 @@ impl Registered<'_> {
             timed(count, |_| {
                 job.scope(|scope| {
                     for (index, piece) in pieces.iter().enumerate() {
-                        let _ = scope.put(field, PARTNER, index * words, &piece[..])?;
+                        scope.put(field, PARTNER, index * words, &piece[..])?;
                     }
                     Ok(())
                 })
@@ -138,7 +138,7 @@ impl Registered<'_> {
             timed(count, |_| {
                 job.scope(|scope| {
                     for (index, piece) in pieces.iter_mut().enumerate() {
-                        let _ = scope.get(field, PARTNER, index * words, &mut piece[..words])?;
+                        scope.get(field, PARTNER, index * words, &mut piece[..words])?;
                     }
                     Ok(())
                 })

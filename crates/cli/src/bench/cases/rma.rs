@@ -160,7 +160,7 @@ impl Rma<'_> {
                 let in_scope = || {
                     job.scope(|scope| {
                         for _ in 0..count {
-                            let _ = scope.put(field, PEER, 0, black_box(&data[..]))?;
+                            scope.put(field, PEER, 0, black_box(&data[..]))?;
                         }
                         Ok(())
                     })
