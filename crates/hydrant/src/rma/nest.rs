@@ -12,16 +12,19 @@ pub(super) fn loops(remote: &Section, local: &Section, size: usize) -> Option<Ru
     let mut ours = local.levels().iter().copied();
     let (mut there, mut here) = (theirs.next(), ours.next());
     let mut runs = Runs::new(size);
+    // Neighbours are a run where nothing is within them: a section may go down its columns first.
+    let mut is_inmost = true;
     // Both have equally many elements, so they end together.
     while let (Some(outer), Some(inner)) = (there, here) {
         let count = outer.count.min(inner.count);
         there = rest(outer, count)?.or_else(|| theirs.next());
         here = rest(inner, count)?.or_else(|| ours.next());
-        if outer.stride == 1 && inner.stride == 1 {
-            // Only the inmost levels are neighbours.
+        if is_inmost && outer.stride == 1 && inner.stride == 1 {
             runs = Runs::new(count * size);
+            is_inmost = false;
             continue;
         }
+        is_inmost = false;
         (runs.repeat(count, outer.stride * size, inner.stride * size)).ok()?;
     }
     Some(runs)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hydrant::{Foreign, Job, Level, Pod, Result, Section};
 use proptest::prelude::*;
 
-use crate::support::{builder, good};
+use crate::support::{builder, good, local};
 
 /// Most elements of a section.
 const MOST: usize = 3000;
@@ -177,4 +177,36 @@ proptest! {
     fn sections_by_messages(ranks in 1_u32..4, seed: u64) {
         mix(ranks, seed, Foreign::Messages);
     }
+}
+
+/// Both sides go down their columns first, so that neighbours come last.
+#[test]
+fn columns_first_on_both_sides() {
+    local(2, |job| {
+        let memory = job.alloc::<u64>(64)?;
+        let columns = |stride| {
+            let (down, across) = (
+                Level { count: 4, stride },
+                Level {
+                    count: 3,
+                    stride: 1,
+                },
+            );
+            Section::new(0, 1, &[down, across])
+        };
+        let (to, from) = (columns(5)?, columns(3)?);
+        let data: Vec<u64> = (1..=12).collect();
+        memory.put_section(job.right(), &to, &data, &from)?;
+        job.barrier()?;
+        let right = [
+            1, 2, 3, 0, 0, 4, 5, 6, 0, 0, 7, 8, 9, 0, 0, 10, 11, 12, 0, 0,
+        ];
+        assert_eq!(memory.local()?.to_vec()[..20], right);
+        for rank in job.ranks() {
+            let mut back = vec![0; 12];
+            memory.get_section(rank, &to, &mut back, &from)?;
+            assert_eq!(back, data);
+        }
+        job.barrier()
+    });
 }
