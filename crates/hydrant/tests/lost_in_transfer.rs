@@ -7,17 +7,11 @@
 #[path = "support/killed.rs"]
 mod killed;
 
-use std::{
-    pin::pin,
-    process::ExitCode,
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
+use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant::{Error, GlobalPtr, Job, Rank, Result, Symmetric};
 use hydrant_testing::{
+    executor::block_on,
     launcher, roles,
     running::{self, Running, say},
 };
@@ -157,24 +151,5 @@ fn one(
                 .try_for_each(|part| part.map(drop))
         }
         _ => job.scope(|s| (0..4).try_for_each(|_| s.put(memory, rank, index, &data).map(drop))),
-    }
-}
-
-/// An executor of one thread that only sleeps between two polls: it never looks after messages.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        thread::park();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     agree::Piggyback,
-    blocks::{Blocks, places, same_length},
+    blocks::{Blocks, apart, places, same_length},
     channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
     layout::SMALL,
@@ -91,10 +91,7 @@ impl Team {
         let header = Header::new(Operation::AllGatherV).of_uneven::<T>();
         let ranges =
             sized::<T>().and_then(|()| blocks.ranges_apart(self.members.len(), into.len()));
-        let (ranges, checked) = match ranges {
-            Ok(ranges) => (ranges, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (ranges, checked) = apart(ranges);
         let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
@@ -133,10 +130,7 @@ impl Team {
         let all = checked
             .and_then(|()| sized::<T>())
             .and_then(|()| self.buffer(mine.len().checked_mul(size)));
-        let (mut all, checked) = match all {
-            Ok(all) => (all, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (mut all, checked) = apart(all);
         if checked.is_ok() {
             all[..mine.len()].copy_from_slice(mine);
         }

@@ -4,7 +4,7 @@ use super::{
     Blocks,
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
-    blocks::{places, same_length},
+    blocks::{apart, places, same_length},
     header::{Header, Operation},
     team::{IDLE, Team},
 };
@@ -186,10 +186,7 @@ impl Team {
         let room = checked
             .and_then(|()| sized::<T>())
             .and_then(|()| self.buffer(Some(parts.len())));
-        let (mut result, checked) = match room {
-            Ok(room) => (room, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (mut result, checked) = apart(room);
         self.transpose_into(header, checked, parts, &mut result)?;
         Ok(result)
     }

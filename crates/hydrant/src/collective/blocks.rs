@@ -132,6 +132,15 @@ pub(super) fn same_length(what: &'static str, left: usize, right: usize) -> Resu
     }
 }
 
+/// What was made ready for a collective, or nothing, apart from whether that went well: every member
+/// agrees on the latter before anybody uses the former.
+pub(super) fn apart<T>(ready: Result<Vec<T>>) -> (Vec<T>, Result<()>) {
+    match ready {
+        Ok(ready) => (ready, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    }
+}
+
 impl Team {
     /// Whether a member sends what another one has room for.
     ///

@@ -3,7 +3,7 @@
 use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
-    blocks::{Blocks, bytes_in, places},
+    blocks::{Blocks, apart, bytes_in, places},
     header::{Header, Operation},
     team::{IDLE, Team},
 };
@@ -25,10 +25,7 @@ impl Team {
         }
         let room =
             sized::<T>().and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
-        let (mut all, checked) = match room {
-            Ok(room) => (room, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (mut all, checked) = apart(room);
         self.gather_to(root, checked, mine, &mut all)?;
         Ok(Some(all))
     }
@@ -82,10 +79,7 @@ impl Team {
                 true => blocks.ranges_apart(self.members.len(), into.len()),
                 false => Ok(Vec::new()),
             });
-        let (ranges, checked) = match ranges {
-            Ok(ranges) => (ranges, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (ranges, checked) = apart(ranges);
         let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
         // None but the root has ranges.
         let checked =

@@ -3,7 +3,7 @@
 use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
-    blocks::{Blocks, bytes_in},
+    blocks::{Blocks, apart, bytes_in},
     header::{Header, Operation},
     layout::SMALL,
     team::{IDLE, Team},
@@ -86,10 +86,7 @@ impl Team {
                 true => blocks.ranges(self.members.len(), all.len()),
                 false => Ok(Vec::new()),
             });
-        let (ranges, checked) = match ranges {
-            Ok(ranges) => (ranges, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let (ranges, checked) = apart(ranges);
         let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
         // None but the root has ranges.
         let checked =

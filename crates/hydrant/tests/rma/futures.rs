@@ -2,7 +2,7 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
@@ -12,6 +12,8 @@ use std::{
 };
 
 use hydrant::{Error, Exposed, Foreign, GlobalPtr, Job, Rank, Result, when_all, when_any};
+
+use hydrant_testing::executor::block_on;
 
 use crate::support::{builder, good, local};
 
@@ -27,25 +29,6 @@ fn lend(job: &Job, len: usize) -> Result<(Exposed<'static, u64>, GlobalPtr<u64>)
     job.barrier()?;
     let theirs = pointers.local()?.load(0)?;
     Ok((exposed, theirs))
-}
-
-/// An executor of one thread that only sleeps between two polls: it never looks after messages.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        thread::park();
-    }
 }
 
 /// Puts in parts, gets in parts, and what came back is what went.
@@ -267,4 +250,34 @@ fn wakers_may_panic_and_look() {
         }
         job.barrier()
     }));
+}
+
+/// Handles that outlive a job that failed: what they began ends, whoever asks for it.
+#[test]
+fn handles_outlive_a_job_that_failed() {
+    let kept = Mutex::new(Vec::new());
+    let builder = builder().service(false).foreign(Foreign::Messages);
+    let ends: Vec<Result<()>> = builder.run_local(2, |job| {
+        let (_exposed, theirs) = lend(job, LONG)?;
+        let gets = (0..4).map(|_| job.get_from_nb(theirs, vec![0; LONG]));
+        // To begin them may need the other rank, which the lock would keep.
+        let gets = gets.collect::<Result<Vec<_>>>();
+        kept.lock().unwrap().extend(gets.unwrap_or_default());
+        Err(Error::other("enough"))
+    });
+    assert!(ends.iter().all(Result::is_err));
+    for (number, mut handle) in kept.into_inner().unwrap().into_iter().enumerate() {
+        // Some have gone well before.
+        let _ = match number % 4 {
+            0 => handle.wait().map(drop),
+            1 => block_on(handle).map(drop),
+            2 => loop {
+                match handle.test() {
+                    Ok(false) => {}
+                    ended => break ended.map(drop),
+                }
+            },
+            _ => Ok(()),
+        };
+    }
 }
