@@ -296,7 +296,7 @@ unsafe impl Conduit for Sim {
         call.charge(self.world.fixed.profile.host().poll.0);
         call.look();
         let pair = call.pair(self.rank.index(), peer.index());
-        (pair.handled, pair.sent)
+        (pair.settled, pair.sent)
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {

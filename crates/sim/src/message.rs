@@ -63,6 +63,11 @@ impl State {
             return;
         }
         pair.replies += 1;
+        self.post_reply(rank, peer, message, time);
+    }
+
+    fn post_reply(&mut self, rank: usize, peer: usize, message: OwnedMessage, time: Time) {
+        self.pair(peer, rank).coming += 1;
         let transfer = Transfer {
             from: rank,
             to: peer,
@@ -87,6 +92,9 @@ impl State {
     }
 
     pub(crate) fn reply_arrived(&mut self, from: usize, to: usize, message: OwnedMessage) {
+        let pair = self.pair(to, from);
+        pair.coming -= 1;
+        pair.settle();
         self.ranks[to].inbox.push_back(Item::Reply(from, message));
         self.notify(to, News::Message);
     }
@@ -126,7 +134,9 @@ impl State {
 
     /// `rank` hears that `peer` has handled a request of its.
     pub(crate) fn request_handled(&mut self, rank: usize, peer: usize) {
-        self.pair(rank, peer).handled += 1;
+        let pair = self.pair(rank, peer);
+        pair.handled += 1;
+        pair.settle();
         self.notify(rank, News::Room);
     }
 
@@ -138,14 +148,8 @@ impl State {
             return;
         };
         pair.replies += 1;
-        let transfer = Transfer {
-            from: rank,
-            to: peer,
-            bytes: bytes_of(&message),
-            payload: Payload::Reply(message),
-        };
         let time = self.now.max(given);
-        self.post(transfer, time);
+        self.post_reply(rank, peer, message, time);
         self.release_held(fixed, rank, peer, time);
     }
 

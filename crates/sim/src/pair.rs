@@ -21,6 +21,11 @@ pub(crate) struct Pair {
     /// Requests sent to it, and those of them that it has handled.
     pub(crate) sent: u64,
     pub(crate) handled: u64,
+    /// Those that it has handled and whose replies have arrived, too: who asks for what was handled
+    /// asks for these. There is room again before.
+    pub(crate) settled: u64,
+    /// Replies of its that are under way.
+    pub(crate) coming: u64,
     /// Replies sent to it that it has not taken.
     pub(crate) replies: u64,
     /// Replies to it that wait for room, and when they were given: the handler's clock may be
@@ -34,6 +39,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// A request was handled, or a reply has arrived.
+    pub(crate) fn settle(&mut self) {
+        if self.coming == 0 {
+            self.settled = self.handled;
+        }
+    }
+
     /// Replies that wait for room, and requests that wait for these.
     pub(crate) fn kept_back(&self) -> (usize, usize) {
         (self.kept.len(), self.held.len())
