@@ -26,7 +26,7 @@
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
 //! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
-//! | run code on another rank | [`Job::request_short`], [`Job::call`] |
+//! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | set and count | [`Settings`], [`Counters`] |
 //! | see the log | [`log_to_stderr`] |
@@ -84,7 +84,7 @@ pub use log::log_to_stderr;
 pub use memory::{
     AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, Refused, Symmetric, View,
 };
-pub use message::{Function, Handler, HandlerContext, Limits};
+pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded_len};
 /// The crate whose complex numbers can be reduced, in the version that Hydrant takes.
 #[cfg(feature = "num-complex")]
 pub use num_complex;

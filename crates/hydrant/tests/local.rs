@@ -7,6 +7,7 @@ mod network;
 mod support;
 
 mod active_messages {
+    mod calls;
     mod handlers;
 }
 mod collectives;

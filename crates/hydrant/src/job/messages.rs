@@ -4,7 +4,8 @@ use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, Function, Handler, HandlerContext, Job, Limits, Pod, Rank, Result, Symmetric,
+    CallHandle, Error, Function, Handler, HandlerContext, Job, Limits, Pod, Rank, Result,
+    Symmetric,
     collective::Operation,
     message::{
         call,
@@ -161,36 +162,115 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::HandlerPanicked`] if it did, [`Error::Codec`], [`Error::MessageTooLong`] for
-    /// an argument or result beyond [`Limits::max_medium`], and as
-    /// [`request_short`](Self::request_short).
+    /// an argument or result beyond [`Limits::max_medium`] (see
+    /// [`encoded_len`](crate::encoded_len)), and as [`request_short`](Self::request_short).
     pub fn call<A, R>(&self, rank: Rank, function: &Function<A, R>, argument: &A) -> Result<R>
     where
         A: Serialize,
         R: DeserializeOwned,
     {
         progress::may_wait("call")?;
+        let id = self.begin_call(rank, function, &call::encoded(argument)?)?;
+        let answer = (self.core().messages.calls()).wait(self.progress(), rank, id)?;
+        call::result_of(&answer)
+    }
+
+    /// Begins to call `function` on `rank`. The argument is copied before this returns.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), of what is found at once; the rest is said by the handle.
+    pub fn call_nb<A, R>(
+        &self,
+        rank: Rank,
+        function: &Function<A, R>,
+        argument: &A,
+    ) -> Result<CallHandle<R>>
+    where
+        A: Serialize,
+        R: DeserializeOwned,
+    {
+        self.call_encoded(rank, function, &call::encoded(argument)?)
+    }
+
+    /// Begins to call `function` with the same argument on each of `ranks`, which is encoded once: a
+    /// handle for each, in their order.
+    ///
+    /// # Errors
+    /// As [`call_nb`](Self::call_nb). Those that were called before go on, and nobody learns of
+    /// their results.
+    pub fn call_each<A, R>(
+        &self,
+        ranks: impl IntoIterator<Item = Rank>,
+        function: &Function<A, R>,
+        argument: &A,
+    ) -> Result<Vec<CallHandle<R>>>
+    where
+        A: Serialize,
+        R: DeserializeOwned,
+    {
+        let argument = call::encoded(argument)?;
+        (ranks.into_iter())
+            .map(|rank| self.call_encoded(rank, function, &argument))
+            .collect()
+    }
+
+    /// Has `function` run on `rank`, which sends no result back (UPC++, `rpc_ff`). Returns when the
+    /// message is on its way; [`am_quiet`](Self::am_quiet) waits until it has run, and says whether
+    /// it panicked.
+    ///
+    /// # Errors
+    /// As [`request_medium`](Self::request_medium); [`Error::Codec`].
+    pub fn call_one_way<A, R>(
+        &self,
+        rank: Rank,
+        function: &Function<A, R>,
+        argument: &A,
+    ) -> Result<()>
+    where
+        A: Serialize,
+    {
+        let argument = call::encoded(argument)?;
+        self.request_medium(rank, self.handler_of(function)?, &[], &argument)
+    }
+
+    fn call_encoded<A, R: DeserializeOwned>(
+        &self,
+        rank: Rank,
+        function: &Function<A, R>,
+        argument: &[u8],
+    ) -> Result<CallHandle<R>> {
+        let id = self.begin_call(rank, function, argument)?;
+        let calls = self.core().messages.calls();
+        Ok(CallHandle::new(self.progress(), calls, rank, id))
+    }
+
+    /// Sends a call: its number.
+    fn begin_call<A, R>(
+        &self,
+        rank: Rank,
+        function: &Function<A, R>,
+        argument: &[u8],
+    ) -> Result<u64> {
+        let handler = self.handler_of(function)?;
         let progress = self.progress();
-        let handler = function.handler();
-        if handler.job != progress.id {
-            return Err(Error::ForeignHandle { what: "function" });
-        }
         progress.check_rank(rank)?;
-        let argument = postcard::to_stdvec(argument).map_err(|cause| Error::Codec {
-            what: "argument",
-            cause: cause.to_string(),
-        })?;
-        let bytes = self.core().messages.calls().ask(progress, rank, |id| {
+        self.core().messages.calls().begin(|id| {
             let message = Message {
                 kind: kind::CALL,
                 tag: handler.number,
                 args: &[id],
-                payload: &argument,
+                payload: argument,
             };
             request::send(progress, rank, &message)
-        })?;
-        postcard::from_bytes(&bytes).map_err(|cause| Error::Codec {
-            what: "result",
-            cause: cause.to_string(),
         })
+    }
+
+    /// The handler of a function of this job.
+    fn handler_of<A, R>(&self, function: &Function<A, R>) -> Result<Handler> {
+        let handler = function.handler();
+        match handler.job == self.progress().id {
+            true => Ok(handler),
+            false => Err(Error::ForeignHandle { what: "function" }),
+        }
     }
 }

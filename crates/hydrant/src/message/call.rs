@@ -64,19 +64,52 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
     function: impl Fn(Rank, A) -> R + Send + Sync + 'static,
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static {
     move |context, args, payload| {
-        let outcome = postcard::from_bytes(payload)
-            .map_err(|cause| cause.to_string())
-            .and_then(|argument| {
-                let result = function(context.source(), argument);
-                postcard::to_stdvec(&result).map_err(|cause| cause.to_string())
-            });
-        answer(context, args, outcome);
+        let argument = postcard::from_bytes(payload).map_err(|cause| cause.to_string());
+        let result = argument.map(|argument| function(context.source(), argument));
+        if let [id, ..] = args {
+            let encoded = |result| postcard::to_stdvec(&result).map_err(|cause| cause.to_string());
+            return answer(context, *id, result.and_then(encoded));
+        }
+        // Nobody waits. The sender's `am_quiet` says what a panic says.
+        if let Err(cause) = result {
+            panic!("the argument of a one-way call cannot be decoded: {cause}");
+        }
     }
 }
 
+/// How many bytes a value takes as an argument or a result of a [call](crate::Job::call), which
+/// [`Limits::max_medium`] limits. Values are encoded by [`postcard`](https://docs.rs/postcard):
+/// integers by seven bits a byte, sequences after their length, structures field by field without
+/// names. A slice of bytes costs a pass over each of them both ways: put long data, and send its
+/// place.
+///
+/// # Errors
+/// [`Error::Codec`].
+pub fn encoded_len<A: Serialize + ?Sized>(value: &A) -> Result<usize> {
+    postcard::experimental::serialized_size(value).map_err(|cause| Error::Codec {
+        what: "argument",
+        cause: cause.to_string(),
+    })
+}
+
+/// An argument, encoded.
+pub(crate) fn encoded<A: Serialize>(argument: &A) -> Result<Vec<u8>> {
+    postcard::to_stdvec(argument).map_err(|cause| Error::Codec {
+        what: "argument",
+        cause: cause.to_string(),
+    })
+}
+
+/// The result that an answer has.
+pub(crate) fn result_of<R: DeserializeOwned>(answer: &[u8]) -> Result<R> {
+    postcard::from_bytes(answer).map_err(|cause| Error::Codec {
+        what: "result",
+        cause: cause.to_string(),
+    })
+}
+
 /// Replies with the result of a function, or with why there is none.
-fn answer(context: &mut HandlerContext<'_>, args: &[u64], outcome: Result<Vec<u8>, String>) {
-    let id = args.first().copied().unwrap_or(u64::MAX);
+fn answer(context: &mut HandlerContext<'_>, id: u64, outcome: Result<Vec<u8>, String>) {
     let limit = context.progress.conduit().caps().max_payload;
     let (code, bytes) = match outcome {
         Ok(bytes) if bytes.len() <= limit => (status::DONE, bytes),
@@ -121,7 +154,7 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
             cause: String::from_utf8_lossy(delivery.payload).into_owned(),
         }),
     };
-    if !messages.calls.end(id, result) {
+    if !messages.calls.end(progress, id, result) {
         progress.malformed(delivery.from, "the result of a call that nobody made");
     }
 }

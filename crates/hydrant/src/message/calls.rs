@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    task::Waker,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -15,14 +16,25 @@ use crate::{
 /// Questions that were asked and not yet answered, and answers that nobody took yet.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// By number; none until the answer comes.
-    open: Mutex<HashMap<u64, Option<Result<Vec<u8>>>>>,
+    /// By number.
+    open: Mutex<HashMap<u64, Question>>,
     /// The next question's number.
     next: AtomicU64,
 }
 
+/// What an answer says: bytes, or how the question failed at the target.
+type Answer = Result<Vec<u8>>;
+
+enum Question {
+    /// It is not answered; a task that waits for that is woken.
+    Asked(Option<Waker>),
+    Answered(Answer),
+    /// Nobody wants to know any more.
+    Abandoned,
+}
+
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Option<Result<Vec<u8>>>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Question>> {
         self.open.lock()
     }
 
@@ -36,47 +48,109 @@ impl Calls {
         progress: &Progress,
         rank: Rank,
         send: impl FnOnce(u64) -> Result<()>,
-    ) -> Result<Vec<u8>> {
-        let id = self.begin();
-        let mut result = None;
-        let waited = send(id).and_then(|()| {
-            progress.wait(On::Rank(rank), For::Message, || {
-                result = self.take(id);
-                result.is_some()
-            })
-        });
-        if let Err(error) = waited {
-            self.forget(id);
+    ) -> Answer {
+        let id = self.begin(send)?;
+        self.wait(progress, rank, id)
+    }
+
+    /// Asks by the message that `send` sends under the number given, which names the question from
+    /// then on. Somebody [waits](Self::wait) for the answer, or [abandons](Self::abandon) it.
+    ///
+    /// # Errors
+    /// What `send` returns.
+    pub(crate) fn begin(&self, send: impl FnOnce(u64) -> Result<()>) -> Result<u64> {
+        let id = self.next.fetch_add(1, Relaxed);
+        self.open().insert(id, Question::Asked(None));
+        if let Err(error) = send(id) {
+            self.open().remove(&id);
             return Err(error);
         }
-        result.unwrap_or(Err(Error::PeerLost(rank)))
+        Ok(id)
     }
 
-    fn begin(&self) -> u64 {
-        let id = self.next.fetch_add(1, Relaxed);
-        self.open().insert(id, None);
-        id
+    /// Waits for the answer of `rank`, which is given once.
+    ///
+    /// # Errors
+    /// What the answer says, [`Error::PeerLost`].
+    pub(crate) fn wait(&self, progress: &Progress, rank: Rank, id: u64) -> Answer {
+        let mut answer = None;
+        let waited = progress.wait(On::Rank(rank), For::Message, || {
+            answer = self.take(id);
+            answer.is_some()
+        });
+        if let Err(error) = waited {
+            drop(self.give_up(id));
+            return Err(error);
+        }
+        answer.unwrap_or(Err(Error::PeerLost(rank)))
     }
 
-    /// An answer came; `false` if nobody waits for it.
-    pub(crate) fn end(&self, id: u64, result: Result<Vec<u8>>) -> bool {
-        match self.open().get_mut(&id) {
-            Some(slot) => {
-                *slot = Some(result);
-                true
+    /// An answer came; `false` if nobody asked.
+    pub(crate) fn end(&self, progress: &Progress, id: u64, answer: Answer) -> bool {
+        let mut open = self.open();
+        let Some(question) = open.get_mut(&id) else {
+            return false;
+        };
+        let waker = match std::mem::replace(question, Question::Answered(answer)) {
+            Question::Asked(waker) => waker,
+            Question::Abandoned => {
+                open.remove(&id);
+                None
             }
-            None => false,
+            // One answer is enough.
+            first @ Question::Answered(_) => {
+                *question = first;
+                return false;
+            }
+        };
+        drop(open);
+        if let Some(waker) = waker {
+            progress.wake_task(waker);
+        }
+        true
+    }
+
+    /// The answer, if it has come, once.
+    pub(crate) fn take(&self, id: u64) -> Option<Answer> {
+        let mut open = self.open();
+        if !matches!(open.get(&id)?, Question::Answered(_)) {
+            return None;
+        }
+        match open.remove(&id)? {
+            Question::Answered(answer) => Some(answer),
+            Question::Asked(_) | Question::Abandoned => None,
         }
     }
 
-    fn take(&self, id: u64) -> Option<Result<Vec<u8>>> {
+    /// Has a task be woken by the answer, if it has not come: whether it will be. And who was to be
+    /// woken before, to be dropped when nothing is locked.
+    pub(crate) fn wake_at_end(&self, id: u64, waker: &Waker) -> (bool, Option<Waker>) {
+        // What cloning does is the program's affair, too.
+        let waker = waker.clone();
         let mut open = self.open();
-        let result = open.get_mut(&id)?.take()?;
-        open.remove(&id);
-        Some(result)
+        match open.get_mut(&id) {
+            Some(Question::Asked(asker)) => (true, asker.replace(waker)),
+            _ => (false, None),
+        }
     }
 
-    fn forget(&self, id: u64) {
-        self.open().remove(&id);
+    /// Nobody will take the answer. And who was to be woken, as [there](Self::wake_at_end).
+    pub(crate) fn abandon(&self, id: u64) -> Option<Waker> {
+        let mut open = self.open();
+        match open.remove(&id)? {
+            Question::Asked(waker) => {
+                open.insert(id, Question::Abandoned);
+                waker
+            }
+            Question::Answered(_) | Question::Abandoned => None,
+        }
+    }
+
+    /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
+    pub(crate) fn give_up(&self, id: u64) -> Option<Waker> {
+        match self.open().remove(&id)? {
+            Question::Asked(waker) => waker,
+            Question::Answered(_) | Question::Abandoned => None,
+        }
     }
 }

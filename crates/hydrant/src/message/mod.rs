@@ -20,12 +20,14 @@ pub(crate) mod call;
 mod calls;
 mod context;
 mod failure;
+mod handle;
 mod handlers;
 pub(crate) mod request;
 mod route;
 
-pub use call::{Function, Limits};
+pub use call::{Function, Limits, encoded_len};
 pub(crate) use calls::Calls;
 pub use context::HandlerContext;
+pub use handle::CallHandle;
 pub use handlers::Handler;
 pub(crate) use handlers::Messages;

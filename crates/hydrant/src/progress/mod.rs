@@ -22,10 +22,12 @@ mod wait;
 
 use std::{
     any::Any,
+    collections::HashMap,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
+    task::Waker,
     time::Duration,
 };
 
@@ -35,7 +37,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
-pub(crate) use tasks::wait_for;
+pub(crate) use tasks::{taken, wait_for};
 pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
@@ -80,12 +82,14 @@ pub(crate) struct Progress {
     unpark: Condvar,
     /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
-    /// How many peers had ended when those who only look did so last.
+    /// How many changes of peers were [noticed](Self::notice_ended).
     noticed: AtomicU64,
     /// There is a service thread until the end of the job.
     served: bool,
     /// Tasks that wait for the end of an operation.
     tasks: AtomicU32,
+    /// Who is woken when a peer ends, by the number of a question; they come and go by themselves.
+    watchers: Mutex<HashMap<u64, Waker>>,
     /// The service thread sleeps, and is not woken by the end of an operation.
     ignores_tasks: AtomicBool,
     /// The job is over here; set once, when this rank leaves.
@@ -125,6 +129,7 @@ impl Progress {
             noticed: AtomicU64::new(0),
             served: settings.service && !settings.conduit.is_virtual(),
             tasks: AtomicU32::new(0),
+            watchers: Mutex::default(),
             ignores_tasks: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             shown: AtomicU64::new(u64::MAX),
@@ -175,6 +180,7 @@ impl Progress {
         self.stopped.store(true, SeqCst);
         self.unpark_service();
         self.wake_sleepers();
+        self.wake_watchers();
         self.conduit.wake(self.rank);
     }
 

@@ -2,6 +2,7 @@
 //! service thread does, whatever the application does: it sleeps as who waits itself.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     pin::pin,
     sync::{
         Arc,
@@ -15,7 +16,7 @@ use std::{
 };
 
 use super::{For, On, Progress, may_wait};
-use crate::Result;
+use crate::{Error, Result};
 
 impl Progress {
     /// A task waits from now on, until [`task_ends`](Self::task_ends).
@@ -30,6 +31,34 @@ impl Progress {
 
     pub(crate) fn task_ends(&self) {
         self.tasks.fetch_sub(1, SeqCst);
+    }
+
+    /// Wakes a task that waited. What a waker does is the program's affair: it may not wait in there,
+    /// for it is called in the midst of whatever thread polls, and a panic stays in it.
+    #[cold]
+    pub(crate) fn wake_task(&self, waker: Waker) {
+        self.task_ends();
+        wake(waker);
+    }
+
+    /// Has a task be woken when a peer ends, or the job is over, too, until
+    /// [`unwatch`](Self::unwatch). `id` is one of a [question](crate::message::Calls)'s.
+    pub(crate) fn watch(&self, id: u64, waker: &Waker) {
+        let waker = waker.clone();
+        let before = self.watchers.lock().insert(id, waker);
+        // What that does is the program's affair: nothing is locked.
+        drop(before);
+    }
+
+    pub(crate) fn unwatch(&self, id: u64) {
+        let before = self.watchers.lock().remove(&id);
+        drop(before);
+    }
+
+    /// A peer has ended, or the job is over.
+    pub(super) fn wake_watchers(&self) {
+        let watchers = std::mem::take(&mut *self.watchers.lock());
+        watchers.into_values().for_each(wake);
     }
 
     /// Whether a task waits. A task that ends as it begins may be counted off before it is counted,
@@ -48,6 +77,17 @@ impl Progress {
     /// Whether a service thread looks after messages.
     pub(crate) fn is_served(&self) -> bool {
         self.served && !self.is_stopped()
+    }
+}
+
+fn wake(waker: Waker) {
+    let woken = panic::catch_unwind(AssertUnwindSafe(|| {
+        super::in_handler(|| waker.wake());
+    }));
+    if let Err(cause) = woken {
+        tracing::error!("a waker panicked");
+        // Dropping that may panic, too.
+        std::mem::forget(cause);
     }
 }
 
@@ -89,5 +129,13 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
         progress.wait(On::Nobody, For::Message, || {
             waiting.woken.swap(false, SeqCst)
         })?;
+    }
+}
+
+/// The result of an operation is asked for twice.
+pub(crate) fn taken() -> Error {
+    Error::OutOfTurn {
+        what: "the end of an operation",
+        why: "its result was taken before",
     }
 }

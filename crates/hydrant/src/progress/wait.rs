@@ -86,14 +86,15 @@ impl Progress {
         delivered
     }
 
-    /// Has the operations ended that will not end otherwise, if a peer has ended since that was asked
-    /// for here last. Who [waits](Self::wait) sees to that itself.
+    /// Has the operations ended that will not end otherwise, and tasks woken, if a peer has ended since
+    /// that was seen to last.
     #[inline]
     pub(super) fn notice_ended(&self) {
         let changes = self.conduit.changes();
         if self.noticed.load(Relaxed) != changes {
             self.noticed.store(changes, Relaxed);
             self.tell_operations(|operations| operations.look_for_ended(changes));
+            self.wake_watchers();
         }
     }
 
@@ -185,7 +186,7 @@ impl Progress {
             let now = self.conduit.changes();
             if changes != Some(now) || self.is_over(on) {
                 changes = Some(now);
-                self.tell_operations(|operations| operations.look_for_ended(now));
+                self.notice_ended();
                 if let Some(cause) = self.in_vain(on, what) {
                     // What was done before the end still counts.
                     self.poll();
@@ -253,7 +254,7 @@ impl Progress {
     }
 
     /// Why what is waited for will not happen.
-    fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
+    pub(crate) fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
         if on.is_nobody() {
             return None;
         }

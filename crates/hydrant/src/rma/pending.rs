@@ -8,8 +8,9 @@ use std::{
 use hydrant_conduit::{Posted, Ticket};
 
 use crate::{
-    Result, progress,
-    transfer::{Look, Transfer, taken},
+    Result,
+    progress::{self, taken},
+    transfer::{Look, Transfer},
 };
 
 /// An operation, and who completes it. Its result is given once.

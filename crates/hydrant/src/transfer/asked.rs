@@ -1,9 +1,6 @@
 //! Operations whose end is asked for by tasks, or by nobody any more.
 
-use std::{
-    panic::{self, AssertUnwindSafe},
-    task::{Context, Poll, Waker},
-};
+use std::task::{Context, Poll};
 
 use bytemuck::Pod;
 use hydrant_conduit::Ticket;
@@ -13,7 +10,10 @@ use super::{
     orphan::Orphan,
     under_way::{Asked, Look},
 };
-use crate::{Error, Result, progress};
+use crate::{
+    Error, Result,
+    progress::{self, taken},
+};
 
 impl Transfer {
     /// The outcome of an operation, once; the task is woken when it has ended.
@@ -61,7 +61,7 @@ impl Transfer {
     /// Wakes the tasks that wait, for nobody looks after their operations any more.
     pub(crate) fn wake_tasks(&self) {
         for waker in self.under_way.askers() {
-            self.wake(waker);
+            self.progress.wake_task(waker);
         }
     }
 
@@ -70,7 +70,7 @@ impl Transfer {
     pub(super) fn tell(&self, asked: Asked) {
         match asked {
             Asked::Not => {}
-            Asked::ByTask(waker) => self.wake(waker),
+            Asked::ByTask(waker) => self.progress.wake_task(waker),
             Asked::Never(orphan, end) => {
                 // SAFETY: the operation has ended.
                 unsafe { orphan.free() };
@@ -79,28 +79,5 @@ impl Transfer {
                 }
             }
         }
-    }
-
-    /// Wakes a task. What a waker does is the program's affair: it may not wait in there, for it is
-    /// called in the midst of whatever thread polls, and a panic stays in it.
-    #[cold]
-    fn wake(&self, waker: Waker) {
-        self.progress.task_ends();
-        let woken = panic::catch_unwind(AssertUnwindSafe(|| {
-            progress::in_handler(|| waker.wake());
-        }));
-        if let Err(cause) = woken {
-            tracing::error!("a waker panicked");
-            // Dropping that may panic, too.
-            std::mem::forget(cause);
-        }
-    }
-}
-
-/// The result of an operation is asked for twice.
-pub(crate) fn taken() -> Error {
-    Error::OutOfTurn {
-        what: "the end of an operation",
-        why: "its result was taken before",
     }
 }

@@ -33,7 +33,6 @@ use crate::{
     progress::{Operations, Outcome, Progress, Route, kind},
     registration::{Carrier, Piece, Registration, Setup},
 };
-pub(crate) use asked::taken;
 pub(crate) use begin::{get, put};
 use bounce::Bounce;
 use held::Held;

@@ -1,0 +1,162 @@
+//! Calls under way.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use serde::de::DeserializeOwned;
+
+use super::{Calls, call};
+use crate::{
+    Error, Rank, Result,
+    progress::{self, For, On, Progress, taken},
+};
+
+/// A call under way. It is a future that gives the function's result, on any executor;
+/// [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+///
+/// If it is dropped, the function runs all the same, and nobody learns of its result. The result
+/// is given once: [`Error::OutOfTurn`] after that.
+#[must_use = "only the handle gives the result, or says that the call failed"]
+pub struct CallHandle<R> {
+    /// None once the result was given.
+    call: Option<Call>,
+    _result: PhantomData<fn() -> R>,
+}
+
+/// A question and whom it was put to.
+struct Call {
+    progress: Arc<Progress>,
+    calls: Arc<Calls>,
+    rank: Rank,
+    id: u64,
+}
+
+/// An answer, if there is one.
+type Answer = Option<Result<Vec<u8>>>;
+
+impl<R: DeserializeOwned> CallHandle<R> {
+    /// A call of that number, which was begun.
+    pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
+        Self {
+            call: Some(Call {
+                progress: Arc::clone(progress),
+                calls: Arc::clone(calls),
+                rank,
+                id,
+            }),
+            _result: PhantomData,
+        }
+    }
+
+    /// The result, if it has come.
+    ///
+    /// # Errors
+    /// As [`Job::call`](crate::Job::call).
+    pub fn test(&mut self) -> Result<Option<R>> {
+        let call = self.call.as_ref().ok_or_else(taken)?;
+        match call.look() {
+            None => Ok(None),
+            Some(answer) => self.give(answer).map(Some),
+        }
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// As [`Job::call`](crate::Job::call).
+    pub fn wait(mut self) -> Result<R> {
+        progress::may_wait("wait")?;
+        let call = self.call.as_ref().ok_or_else(taken)?;
+        let answer = call.calls.wait(&call.progress, call.rank, call.id);
+        self.give(answer)
+    }
+
+    /// Gives the answer: from here on there is nothing to ask for.
+    fn give(&mut self, answer: Result<Vec<u8>>) -> Result<R> {
+        self.call = None;
+        call::result_of(&answer?)
+    }
+}
+
+impl<R: DeserializeOwned> Future for CallHandle<R> {
+    type Output = Result<R>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let Some(call) = &this.call else {
+            return Poll::Ready(Err(taken()));
+        };
+        loop {
+            if let Some(answer) = call.look() {
+                return Poll::Ready(this.give(answer));
+            }
+            let (will_be, before) = call.calls.wake_at_end(call.id, context.waker());
+            if will_be && before.is_none() {
+                call.progress.task_begins();
+            }
+            drop(before);
+            call.progress.watch(call.id, context.waker());
+            // Or the peer ended before that was watched for.
+            if will_be && call.in_vain().is_none() {
+                break;
+            }
+        }
+        if !call.progress.is_served() {
+            // Nobody else will look whether anything has arrived.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Call {
+    /// The answer, if there is one, or why there will be none.
+    fn look(&self) -> Answer {
+        // Who is in a handler, as a waker is, looks at what is known and no more.
+        if progress::may_wait("a look").is_ok() {
+            self.progress.look_round();
+        }
+        if let Some(answer) = self.calls.take(self.id) {
+            return Some(answer);
+        }
+        let cause = self.in_vain()?;
+        // What was answered before the end still counts.
+        if progress::may_wait("a look").is_ok() {
+            self.progress.drain();
+        }
+        let answer = self.calls.take(self.id);
+        Some(answer.unwrap_or(Err(cause)))
+    }
+
+    /// Why no answer will come.
+    fn in_vain(&self) -> Option<Error> {
+        self.progress.in_vain(On::Rank(self.rank), For::Message)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let waker = match self.in_vain() {
+            Some(_) => self.calls.give_up(self.id),
+            None => self.calls.abandon(self.id),
+        };
+        if waker.is_some() {
+            self.progress.task_ends();
+        }
+        self.progress.unwatch(self.id);
+    }
+}
+
+impl<R> fmt::Debug for CallHandle<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.call {
+            Some(call) => write!(f, "CallHandle(call {} at rank {})", call.id, call.rank),
+            None => f.write_str("CallHandle(its result was given)"),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Calls under way: many at once, awaited or not, to many ranks, one way.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Waker},
+    thread,
+};
+
+use hydrant::{Error, Rank, Result, encoded_len, when_all, when_any};
+use hydrant_testing::executor::block_on;
+
+use crate::support::{builder, good, local};
+
+#[test]
+fn many_are_under_way_at_once() {
+    local(3, |job| {
+        let square = job.function(|caller: Rank, n: u64| n * n + u64::from(caller.0))?;
+        let own = u64::from(job.rank().0);
+        for round in 0..5 {
+            let calls = (0..40).map(|n| job.call_nb(Rank(n as u32 % 3), &square, &n));
+            let calls = calls.collect::<Result<Vec<_>>>()?;
+            let results = match round % 3 {
+                0 => block_on(when_all(calls)),
+                1 => job.wait_for(when_all(calls))?,
+                _ => calls.into_iter().map(|call| call.wait()).collect(),
+            };
+            for (n, result) in (0..).zip(results) {
+                assert_eq!(result?, n * n + own);
+            }
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn a_result_is_given_once() {
+    local(2, |job| {
+        let next = job.function(|_, n: u64| n + 1)?;
+        let mut call = job.call_nb(job.right(), &next, &6)?;
+        let result = loop {
+            if let Some(result) = call.test()? {
+                break result;
+            }
+        };
+        assert_eq!(result, 7);
+        assert!(matches!(call.test(), Err(Error::OutOfTurn { .. })));
+        let again = job.wait_for(&mut call)?;
+        assert!(matches!(again, Err(Error::OutOfTurn { .. })), "{again:?}");
+        assert!(matches!(call.wait(), Err(Error::OutOfTurn { .. })));
+        job.barrier()
+    });
+}
+
+#[test]
+fn calls_that_nobody_waits_for_run_all_the_same() {
+    let count = Arc::new(AtomicU64::new(0));
+    local(2, |job| {
+        let theirs = Arc::clone(&count);
+        let add = job.function(move |_, n: u64| theirs.fetch_add(n, SeqCst))?;
+        for n in 0..50 {
+            let mut call = Box::pin(job.call_nb(job.right(), &add, &1)?);
+            if n % 2 == 0 {
+                let _ = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            }
+        }
+        job.am_quiet()?;
+        job.barrier()
+    });
+    assert_eq!(count.load(SeqCst), 100);
+}
+
+#[test]
+fn one_argument_goes_to_many() {
+    local(4, |job| {
+        let say = job.function(|_, text: String| text.len() as u64)?;
+        let text = "to each of them".to_owned();
+        let calls = job.call_each(job.ranks(), &say, &text)?;
+        for result in job.wait_for(when_all(calls))? {
+            assert_eq!(result?, text.len() as u64);
+        }
+        let (_, first, others) =
+            job.wait_for(when_any(job.call_each(job.ranks(), &say, &text)?))?;
+        assert_eq!((first?, others.len()), (text.len() as u64, 3));
+        drop(others);
+        job.barrier()
+    });
+}
+
+#[test]
+fn one_way_calls_are_counted_and_their_panics_told() {
+    let count = Arc::new(AtomicU64::new(0));
+    local(2, |job| {
+        let theirs = Arc::clone(&count);
+        let add = job.function(move |_, n: u64| {
+            assert!(n < 1000, "too many");
+            theirs.fetch_add(n, SeqCst)
+        })?;
+        for n in 0..100 {
+            job.call_one_way(job.right(), &add, &n)?;
+        }
+        job.am_quiet()?;
+        job.barrier()?;
+        assert_eq!(count.load(SeqCst), 2 * 99 * 50);
+        job.call_one_way(job.right(), &add, &1000)?;
+        let told = job.am_quiet();
+        let panicked = matches!(told, Err(Error::HandlerPanicked { .. }));
+        assert!(panicked, "{told:?}");
+        job.barrier()
+    });
+}
+
+#[test]
+fn what_fails_is_said_by_the_handle() {
+    local(2, |job| {
+        let picky = job.function(|_, n: u64| {
+            assert!(n != 7, "not seven");
+            vec![0_u8; n as usize]
+        })?;
+        let panicked = block_on(job.call_nb(job.right(), &picky, &7)?);
+        assert!(
+            matches!(panicked, Err(Error::HandlerPanicked { .. })),
+            "{panicked:?}"
+        );
+        let most = job.limits().max_medium as u64;
+        let too_long = job.call_nb(job.right(), &picky, &(2 * most))?.wait();
+        assert!(
+            matches!(too_long, Err(Error::MessageTooLong { .. })),
+            "{too_long:?}"
+        );
+        let nobody = job.call_nb(Rank(9), &picky, &1);
+        assert!(
+            matches!(nobody, Err(Error::RankOutOfRange { .. })),
+            "{nobody:?}"
+        );
+        let take = job.function(|_, bytes: Vec<u8>| bytes.len() as u64)?;
+        let long = vec![0_u8; most as usize];
+        assert!(encoded_len(&long)? > job.limits().max_medium);
+        let refused = job.call_nb(job.right(), &take, &long);
+        assert!(
+            matches!(refused, Err(Error::MessageTooLong { .. })),
+            "{refused:?}"
+        );
+        let fits = vec![0_u8; most as usize - 8];
+        assert!(encoded_len(&fits)? <= job.limits().max_medium);
+        assert_eq!(
+            job.call_nb(job.right(), &take, &fits)?.wait()?,
+            fits.len() as u64
+        );
+        job.barrier()
+    });
+}
+
+/// Rank 1 looks after no messages, and gives up.
+#[test]
+fn a_call_of_a_rank_that_ends_ends() {
+    let ends: Vec<Result<()>> = builder().service(false).run_local(3, |job| {
+        let echo = job.function(|_, n: u64| n)?;
+        job.barrier()?;
+        if job.rank() == Rank(1) {
+            if !job.settings().conduit.is_virtual() {
+                thread::sleep(std::time::Duration::from_millis(30));
+            }
+            return Err(Error::other("enough"));
+        }
+        let begin = || job.call_nb(Rank(1), &echo, &0);
+        // One that comes before the rank has left the barrier is answered yet.
+        let awaited = loop {
+            let ended = begin().and_then(block_on);
+            if ended.is_err() {
+                break ended;
+            }
+        };
+        assert!(
+            matches!(awaited, Err(Error::PeerLost(Rank(1)))),
+            "{awaited:?}"
+        );
+        let tested = begin().and_then(|mut call| {
+            loop {
+                if let Some(result) = call.test()? {
+                    return Ok(result);
+                }
+            }
+        });
+        assert!(
+            matches!(tested, Err(Error::PeerLost(Rank(1)))),
+            "{tested:?}"
+        );
+        Err(Error::PeerLost(Rank(1)))
+    });
+    assert!(ends.iter().all(Result::is_err));
+}
+
+/// With a service thread, which looks after the task, the end of a peer wakes it.
+#[test]
+fn the_end_of_a_peer_wakes_a_task() {
+    let ends: Vec<Result<()>> = builder().run_local(2, |job| {
+        let slow = job.function(|_, n: u64| {
+            thread::sleep(std::time::Duration::from_millis(n));
+            n
+        })?;
+        job.barrier()?;
+        if job.rank() == Rank(1) {
+            return Err(Error::other("enough"));
+        }
+        loop {
+            // It is answered, or not, or refused at once, as it falls together.
+            let ended = job.call_nb(Rank(1), &slow, &1).and_then(block_on);
+            if ended.is_err() {
+                assert!(matches!(ended, Err(Error::PeerLost(Rank(1)))), "{ended:?}");
+                return ended.map(drop);
+            }
+        }
+    });
+    assert!(ends.iter().all(Result::is_err));
+}
+
+#[test]
+fn calls_of_another_job_are_refused() {
+    let (first, other) = (builder(), builder());
+    good(first.run_local(1, |job| {
+        let mine = job.function(|_, n: u64| n)?;
+        good(other.clone().run_local(1, |inner| {
+            let refused = inner.call_nb(Rank(0), &mine, &1).map(drop);
+            assert!(
+                matches!(refused, Err(Error::ForeignHandle { .. })),
+                "{refused:?}"
+            );
+            let refused = inner.call_one_way(Rank(0), &mine, &1);
+            assert!(
+                matches!(refused, Err(Error::ForeignHandle { .. })),
+                "{refused:?}"
+            );
+            Ok(())
+        }));
+        Ok(())
+    }));
+}
