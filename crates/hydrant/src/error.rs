@@ -218,6 +218,13 @@ pub enum Error {
         limit: usize,
     },
 
+    /// Handlers have sent more than their peers take.
+    #[error("handlers have sent {limit} bytes for which peers have no room, and may send no more")]
+    OnwardFull {
+        /// Bytes that a rank keeps for its peers.
+        limit: usize,
+    },
+
     /// A handler tried something that waits.
     #[error("a handler may not wait: {what} was called from one")]
     InHandler {

@@ -26,7 +26,7 @@
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
 //! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
-//! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`] |
+//! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`], [`Job::async_function`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | set and count | [`Settings`], [`Counters`] |
 //! | see the log | [`log_to_stderr`] |
@@ -79,7 +79,7 @@ pub use hydrant_conduit::{Caps, Footprint, Rank};
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
-pub use job::{Job, JobBuilder, join, run, run_spmd};
+pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};
 pub use log::log_to_stderr;
 pub use memory::{
     AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, Refused, Symmetric, View,

@@ -10,6 +10,7 @@ mod support;
 mod active_messages {
     mod calls;
     mod handlers;
+    mod onward;
 }
 mod collectives;
 #[macro_use]

@@ -187,7 +187,7 @@ impl Route for ByMessage {
             DONE => Ok(old.to_le_bytes().to_vec()),
             _ => Err(Error::Freed),
         };
-        if !self.calls.end(progress, id, result) {
+        if !self.calls.end(progress, delivery.from, id, result) {
             progress.malformed(
                 delivery.from,
                 "the result of an atomic operation that nobody asked for",

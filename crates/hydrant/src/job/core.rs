@@ -57,7 +57,7 @@ impl Core {
         let progress = Arc::new(Progress::new(conduit, id, &settings));
         let transfer = Transfer::new(&progress, setup, &bootstrap);
         let messages = Arc::new(Messages::new());
-        for kind in [kind::USER, kind::CALL, kind::FAILURE] {
+        for kind in [kind::USER, kind::CALL, kind::FAILURE, kind::RESULT] {
             progress.route(kind, messages.clone());
         }
         let memory = Arc::new(Registry::new(settings.heap));

@@ -74,6 +74,7 @@ impl Leaving {
         {
             tracing::error!(rank = %progress.rank, "the service thread panicked");
         }
+        progress.drop_tasks();
         self.memory.close();
         self.transfer.wake_tasks();
         if end == End::Failed {

@@ -1,5 +1,7 @@
 //! Active messages and remote calls, on the job.
 
+use std::any::type_name_of_val;
+
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -8,10 +10,11 @@ use crate::{
     Symmetric,
     collective::Operation,
     message::{
-        call,
+        HandlerFn, Signature, call,
         request::{self, check_handler, long_args},
+        serve,
     },
-    progress::{self, kind},
+    progress::{self, For, On, kind},
 };
 
 impl Job {
@@ -19,7 +22,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::TooManyArgs`], [`Error::ForeignHandle`],
-    /// [`Error::InHandler`], [`Error::PeerLost`].
+    /// [`Error::PeerLost`], [`Error::JobOver`]; in a handler [`Error::OnwardFull`].
     #[inline]
     pub fn request_short(&self, rank: Rank, handler: Handler, args: &[u64]) -> Result<()> {
         self.request_medium(rank, handler, args, &[])
@@ -72,7 +75,8 @@ impl Job {
         self.request_short(rank, handler, &args)
     }
 
-    /// Waits until every request of this rank was handled, and its replies too.
+    /// Waits until every request that this rank has sent so far was handled, those of its handlers
+    /// included, and the replies too.
     ///
     /// # Errors
     /// The first failure that a target reported since the last call:
@@ -80,6 +84,8 @@ impl Job {
     pub fn am_quiet(&self) -> Result<()> {
         progress::may_wait("am_quiet")?;
         let progress = &self.active()?.progress;
+        // What handlers have sent for this rank first.
+        progress.wait(On::Anyone, For::Room, || !progress.has_onward())?;
         for rank in self.ranks() {
             progress.wait_handled(rank)?;
         }
@@ -98,7 +104,8 @@ impl Job {
     /// same handlers in the same order, and when this returns every rank has it.
     ///
     /// The handler gets its [context](HandlerContext), the arguments and the payload. It may
-    /// reply and may use memory directly, but not wait.
+    /// reply, use memory directly, send requests and begin calls and operations, but not wait. What
+    /// it needs of the job it takes [weakly](Self::downgrade).
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`], [`Error::CollectiveMismatch`], [`Error::PeerLost`].
@@ -106,23 +113,28 @@ impl Job {
         &self,
         handler: impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static,
     ) -> Result<Handler> {
+        self.register(&Signature::of_handler(), Box::new(handler))
+    }
+
+    /// Registers a handler of that signature. Collective.
+    fn register(&self, said: &str, handler: HandlerFn) -> Result<Handler> {
         progress::may_wait("handler")?;
         let core = self.core();
         let affair = self.world().affair(Operation::Handler)?;
         let number = core.messages.next_number()?;
-        let numbers = affair.all_gather(&u64::from(number))?;
-        for (rank, other) in self.ranks().zip(numbers) {
-            if other != u64::from(number) {
+        let ours = Signature::new(number, said);
+        for (rank, theirs) in self.ranks().zip(affair.all_gather(&ours)?) {
+            if theirs != ours {
                 return Err(Error::CollectiveMismatch {
                     operation: "handler",
                     rank,
-                    theirs: format!("registers handler number {other}"),
+                    theirs: theirs.said(),
                     own: core.progress.rank,
-                    ours: format!("registers handler number {number}"),
+                    ours: ours.said(),
                 });
             }
         }
-        core.messages.register(number, Box::new(handler))?;
+        core.messages.register(number, handler)?;
         // Only now may a peer send to it.
         affair.barrier()?;
         Ok(Handler {
@@ -142,8 +154,10 @@ impl Job {
         }
     }
 
-    /// Registers a function for remote calls. Collective, like [`handler`](Self::handler). It
-    /// runs as a handler: it may not wait.
+    /// Registers a function for remote calls. Collective, like [`handler`](Self::handler): ranks also
+    /// compare the function's name, as Rust calls it, and its types. It gets the rank that calls, and
+    /// runs as a handler: it may send and begin operations, not wait. What calls onward and needs the
+    /// answer is an [`async_function`](Self::async_function).
     ///
     /// # Errors
     /// As [`handler`](Self::handler).
@@ -155,7 +169,54 @@ impl Job {
         A: DeserializeOwned + 'static,
         R: Serialize + 'static,
     {
-        Ok(Function::of(self.handler(call::handler_of(function))?))
+        let said = Signature::of_function::<A, R>(type_name_of_val(&function));
+        let handler = self.register(&said, Box::new(serve::handler_of(function)))?;
+        Ok(Function::of(handler))
+    }
+
+    /// Registers a function whose result takes its time: what it returns is awaited at the rank that
+    /// is called, and may await calls of further ranks, operations, or what other threads do. Its
+    /// caller waits until then, or does something else, as for any function. Collective, like
+    /// [`function`](Self::function).
+    ///
+    /// The future is polled by whichever thread of the rank polls, as a handler is run: it never waits
+    /// otherwise than by `await`. A one-way call counts as handled when the future was made, and if
+    /// that panics later only the log says so. What has not ended when the job does is dropped.
+    ///
+    /// A handle of the job that it is to use is best taken [weakly](Self::downgrade).
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(3, |job| {
+    /// let weight = job.function(|_, n: u64| 10 * n)?;
+    /// let here = job.downgrade();
+    /// let sum = job.async_function(move |_, n: u64| {
+    ///     let onward = here.upgrade().map(|job| job.call_nb(job.right(), &weight, &n));
+    ///     async move {
+    ///         let there = onward?.ok()?.await.ok()?;
+    ///         Some(there + n)
+    ///     }
+    /// })?;
+    /// assert_eq!(job.call(job.right(), &sum, &4)?, Some(44));
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`handler`](Self::handler).
+    pub fn async_function<A, R, F>(
+        &self,
+        function: impl Fn(Rank, A) -> F + Send + Sync + 'static,
+    ) -> Result<Function<A, R>>
+    where
+        A: DeserializeOwned + 'static,
+        R: Serialize + 'static,
+        F: Future<Output = R> + Send + 'static,
+    {
+        let said = Signature::of_function::<A, R>(type_name_of_val(&function));
+        let handler = serve::handler_of_async(self.progress(), function);
+        Ok(Function::of(self.register(&said, Box::new(handler))?))
     }
 
     /// Calls `function` on `rank` and waits for its result.
@@ -254,7 +315,7 @@ impl Job {
         let handler = self.handler_of(function)?;
         let progress = self.progress();
         progress.check_rank(rank)?;
-        self.core().messages.calls().begin(|id| {
+        self.core().messages.calls().begin(rank, |id| {
             let message = Message {
                 kind: kind::CALL,
                 tag: handler.number,

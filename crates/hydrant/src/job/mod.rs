@@ -16,7 +16,11 @@ mod rma;
 mod signals;
 mod threads;
 
-use std::{process, sync::Arc, time::Duration};
+use std::{
+    process,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
@@ -89,6 +93,28 @@ pub struct Job {
     core: Arc<Core>,
 }
 
+/// A [`Job`] that does not keep the job: for what the job keeps itself, as its
+/// [handlers](Job::handler) and [functions](Job::async_function), which would keep each other for
+/// ever else.
+#[derive(Clone)]
+pub struct WeakJob {
+    core: Weak<Core>,
+}
+
+impl WeakJob {
+    /// The job, unless the last handle of it was dropped.
+    pub fn upgrade(&self) -> Option<Job> {
+        let core = self.core.upgrade()?;
+        Some(Job { core })
+    }
+}
+
+impl std::fmt::Debug for WeakJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WeakJob")
+    }
+}
+
 impl Job {
     /// A builder that starts from the environment's settings.
     ///
@@ -144,6 +170,13 @@ impl Job {
 
     pub(crate) fn progress(&self) -> &Arc<Progress> {
         &self.core.progress
+    }
+
+    /// The same job, not kept by it.
+    pub fn downgrade(&self) -> WeakJob {
+        WeakJob {
+            core: Arc::downgrade(&self.core),
+        }
     }
 
     /// This process.

@@ -2,14 +2,10 @@
 
 use std::marker::PhantomData;
 
-use hydrant_conduit::{Delivery, Message};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Handler, HandlerContext, Messages};
-use crate::{
-    Error, Rank, Result,
-    progress::{Progress, kind},
-};
+use super::Handler;
+use crate::{Error, Result};
 
 /// How much a message carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -59,24 +55,6 @@ impl<A, R> std::fmt::Debug for Function<A, R> {
     }
 }
 
-/// The handler of a function.
-pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
-    function: impl Fn(Rank, A) -> R + Send + Sync + 'static,
-) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static {
-    move |context, args, payload| {
-        let argument = postcard::from_bytes(payload).map_err(|cause| cause.to_string());
-        let result = argument.map(|argument| function(context.source(), argument));
-        if let [id, ..] = args {
-            let encoded = |result| postcard::to_stdvec(&result).map_err(|cause| cause.to_string());
-            return answer(context, *id, result.and_then(encoded));
-        }
-        // Nobody waits. The sender's `am_quiet` says what a panic says.
-        if let Err(cause) = result {
-            panic!("the argument of a one-way call cannot be decoded: {cause}");
-        }
-    }
-}
-
 /// How many bytes a value takes as an argument or a result of a [call](crate::Job::call), which
 /// [`Limits::max_medium`] limits. Values are encoded by [`postcard`](https://docs.rs/postcard):
 /// integers by seven bits a byte, sequences after their length, structures field by field without
@@ -106,55 +84,4 @@ pub(crate) fn result_of<R: DeserializeOwned>(answer: &[u8]) -> Result<R> {
         what: "result",
         cause: cause.to_string(),
     })
-}
-
-/// Replies with the result of a function, or with why there is none.
-fn answer(context: &mut HandlerContext<'_>, id: u64, outcome: Result<Vec<u8>, String>) {
-    let limit = context.progress.conduit().caps().max_payload;
-    let (code, bytes) = match outcome {
-        Ok(bytes) if bytes.len() <= limit => (status::DONE, bytes),
-        Ok(bytes) => (
-            status::TOO_LONG,
-            (bytes.len() as u64).to_le_bytes().to_vec(),
-        ),
-        Err(cause) => (status::CODEC, cause.into_bytes()),
-    };
-    // Without a port it was requested as a plain reply, and nobody waits.
-    let _ = context.send(&Message {
-        kind: kind::CALL,
-        tag: code,
-        args: &[id],
-        payload: &bytes[..bytes.len().min(limit)],
-    });
-}
-
-/// What a result's tag says.
-mod status {
-    pub(super) const DONE: u16 = 0;
-    pub(super) const CODEC: u16 = 1;
-    pub(super) const TOO_LONG: u16 = 2;
-}
-
-/// A result arrived.
-pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
-    let &[id] = delivery.args else {
-        return progress.malformed(delivery.from, "a result without its call");
-    };
-    let result = match delivery.tag {
-        status::DONE => Ok(delivery.payload.to_vec()),
-        status::TOO_LONG => {
-            let len = delivery.payload.try_into().map_or(0, u64::from_le_bytes);
-            Err(Error::MessageTooLong {
-                len: len as usize,
-                limit: progress.conduit().caps().max_payload,
-            })
-        }
-        _ => Err(Error::Codec {
-            what: "argument or result",
-            cause: String::from_utf8_lossy(delivery.payload).into_owned(),
-        }),
-    };
-    if !messages.calls.end(progress, id, result) {
-        progress.malformed(delivery.from, "the result of a call that nobody made");
-    }
 }

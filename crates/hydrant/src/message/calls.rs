@@ -16,8 +16,8 @@ use crate::{
 /// Questions that were asked and not yet answered, and answers that nobody took yet.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// By number.
-    open: Mutex<HashMap<u64, Question>>,
+    /// By number, with whom was asked.
+    open: Mutex<HashMap<u64, (Rank, Question)>>,
     /// The next question's number.
     next: AtomicU64,
 }
@@ -34,7 +34,7 @@ enum Question {
 }
 
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Question>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, (Rank, Question)>> {
         self.open.lock()
     }
 
@@ -49,18 +49,18 @@ impl Calls {
         rank: Rank,
         send: impl FnOnce(u64) -> Result<()>,
     ) -> Answer {
-        let id = self.begin(send)?;
+        let id = self.begin(rank, send)?;
         self.wait(progress, rank, id)
     }
 
-    /// Asks by the message that `send` sends under the number given, which names the question from
+    /// Asks `rank` by the message that `send` sends under the number given, which names the question from
     /// then on. Somebody [waits](Self::wait) for the answer, or [abandons](Self::abandon) it.
     ///
     /// # Errors
     /// What `send` returns.
-    pub(crate) fn begin(&self, send: impl FnOnce(u64) -> Result<()>) -> Result<u64> {
+    pub(crate) fn begin(&self, rank: Rank, send: impl FnOnce(u64) -> Result<()>) -> Result<u64> {
         let id = self.next.fetch_add(1, Relaxed);
-        self.open().insert(id, Question::Asked(None));
+        self.open().insert(id, (rank, Question::Asked(None)));
         if let Err(error) = send(id) {
             self.open().remove(&id);
             return Err(error);
@@ -85,11 +85,12 @@ impl Calls {
         answer.unwrap_or(Err(Error::PeerLost(rank)))
     }
 
-    /// An answer came; `false` if nobody asked.
-    pub(crate) fn end(&self, progress: &Progress, id: u64, answer: Answer) -> bool {
+    /// An answer of `from` came; `false` if nobody asked it.
+    pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: Answer) -> bool {
         let mut open = self.open();
-        let Some(question) = open.get_mut(&id) else {
-            return false;
+        let question = match open.get_mut(&id) {
+            Some((asked, question)) if *asked == from => question,
+            _ => return false,
         };
         let waker = match std::mem::replace(question, Question::Answered(answer)) {
             Question::Asked(waker) => waker,
@@ -113,10 +114,10 @@ impl Calls {
     /// The answer, if it has come, once.
     pub(crate) fn take(&self, id: u64) -> Option<Answer> {
         let mut open = self.open();
-        if !matches!(open.get(&id)?, Question::Answered(_)) {
+        if !matches!(open.get(&id)?.1, Question::Answered(_)) {
             return None;
         }
-        match open.remove(&id)? {
+        match open.remove(&id)?.1 {
             Question::Answered(answer) => Some(answer),
             Question::Asked(_) | Question::Abandoned => None,
         }
@@ -129,7 +130,7 @@ impl Calls {
         let waker = waker.clone();
         let mut open = self.open();
         match open.get_mut(&id) {
-            Some(Question::Asked(asker)) => (true, asker.replace(waker)),
+            Some((_, Question::Asked(asker))) => (true, asker.replace(waker)),
             _ => (false, None),
         }
     }
@@ -137,9 +138,10 @@ impl Calls {
     /// Nobody will take the answer. And who was to be woken, as [there](Self::wake_at_end).
     pub(crate) fn abandon(&self, id: u64) -> Option<Waker> {
         let mut open = self.open();
-        match open.remove(&id)? {
+        let (rank, question) = open.remove(&id)?;
+        match question {
             Question::Asked(waker) => {
-                open.insert(id, Question::Abandoned);
+                open.insert(id, (rank, Question::Abandoned));
                 waker
             }
             Question::Answered(_) | Question::Abandoned => None,
@@ -148,7 +150,7 @@ impl Calls {
 
     /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
     pub(crate) fn give_up(&self, id: u64) -> Option<Waker> {
-        match self.open().remove(&id)? {
+        match self.open().remove(&id)?.1 {
             Question::Asked(waker) => waker,
             Question::Answered(_) | Question::Abandoned => None,
         }

@@ -12,6 +12,8 @@ use crate::{
 pub struct HandlerContext<'a> {
     pub(super) progress: &'a Progress,
     pub(super) source: Rank,
+    /// The handler's number.
+    pub(super) handler: u16,
     /// `None` for replies, and once the reply was sent.
     pub(super) port: Option<&'a mut dyn ReplyPort>,
 }

@@ -106,7 +106,7 @@ impl<R: DeserializeOwned> Future for CallHandle<R> {
                 break;
             }
         }
-        if !call.progress.is_served() {
+        if !call.progress.is_looked_after() {
             // Nobody else will look whether anything has arrived.
             context.waker().wake_by_ref();
         }

@@ -9,16 +9,19 @@ use crate::{
     progress::{self, Progress},
 };
 
-/// Sends a request of the user's, waiting for room.
+/// Sends a request of the user's, waiting for room; in a handler it is kept until there is some.
 ///
 /// # Errors
-/// [`Error::InHandler`], [`Error::JobOver`], [`Error::RankOutOfRange`], [`Error::PeerLost`].
+/// [`Error::JobOver`], [`Error::RankOutOfRange`], [`Error::PeerLost`]; in a handler
+/// [`Error::OnwardFull`].
 #[inline]
 pub(crate) fn send(progress: &Progress, rank: Rank, message: &Message<'_>) -> Result<()> {
-    progress::may_wait("a request")?;
     progress.check_running()?;
     progress.check_rank(rank)?;
-    progress.send(rank, message)?;
+    match progress::may_wait("a request") {
+        Ok(()) => progress.send(rank, message)?,
+        Err(_) => progress.send_onward(rank, message)?,
+    }
     progress.tally.one(Count::Requests);
     Ok(())
 }

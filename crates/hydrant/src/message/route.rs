@@ -7,7 +7,7 @@ use std::{
 
 use hydrant_conduit::{Delivery, ReplyPort};
 
-use super::{HandlerContext, Messages, call, failure, failure::Failure};
+use super::{HandlerContext, Messages, answer, failure, failure::Failure};
 use crate::{
     Rank,
     counters::Count,
@@ -18,8 +18,10 @@ use crate::{
 impl Route for Messages {
     #[inline]
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
-        if delivery.kind == kind::FAILURE {
-            return progress.malformed(delivery.from, "a request of unknown kind");
+        match delivery.kind {
+            kind::USER | kind::CALL => {}
+            kind::RESULT => return answer::returned(self, progress, delivery),
+            _ => return progress.malformed(delivery.from, "a request of unknown kind"),
         }
         // A call is handled by its function's handler, which replies with the result.
         progress.tally.one(Count::Handled);
@@ -38,7 +40,8 @@ impl Route for Messages {
                     self.fail(failed_here(progress.rank, delivery.tag, failed.failure));
                 }
             }
-            kind::CALL => call::returned(self, progress, delivery),
+            kind::CALL => answer::returned(self, progress, delivery),
+            kind::RESULT => progress.malformed(delivery.from, "a result as a reply"),
             _ => failure::received(self, progress, delivery),
         }
     }
@@ -73,6 +76,7 @@ fn run<'a>(
     let mut context = HandlerContext {
         progress,
         source: delivery.from,
+        handler: delivery.tag,
         port,
     };
     match catch(|| handler(&mut context, delivery.args, delivery.payload)) {
@@ -98,13 +102,13 @@ fn panicked(context: HandlerContext<'_>, cause: Box<dyn Any + Send>) -> Box<Fail
 
 /// Runs something of the user's as a handler.
 #[inline(always)]
-fn catch<R>(act: impl FnOnce() -> R) -> std::thread::Result<R> {
+pub(super) fn catch<R>(act: impl FnOnce() -> R) -> std::thread::Result<R> {
     panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act)))
 }
 
 /// What a panic said. The payload is the user's, and so is what happens when it is dropped: a panic
 /// there must not unwind into the thread that polls, which may wait for something quite different.
-fn said(cause: Box<dyn Any + Send>) -> String {
+pub(super) fn said(cause: Box<dyn Any + Send>) -> String {
     let said = text(&*cause);
     if let Err(another) = catch(|| drop(cause)) {
         // Dropping that may panic, too, and so on without end.

@@ -1,5 +1,5 @@
-//! The backlog: messages of the room above for which a peer had no room, and who sends them when
-//! there is some.
+//! The backlog: what is to be done by whoever polls. Messages of the room above, and of handlers, for
+//! which a peer had no room, which are sent when there is some; and tasks that were woken.
 //!
 //! Whoever polls sends them, so that nothing is to be done while somebody polls. A thread that
 //! falls asleep while messages wait sleeps as [`Sleeper::Room`], and is woken when a peer has
@@ -22,6 +22,18 @@ use hydrant_conduit::Sleeper;
 
 use super::Progress;
 
+/// What may be to be done.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Backlog {
+    /// Messages of the room that registers memory wait for room.
+    Registration = 1,
+    /// Messages of [handlers](super::onward) do.
+    Onward = 2,
+    /// [Tasks](super::spawned) were woken.
+    Tasks = 4,
+}
+
 impl Progress {
     /// The service thread sleeps, for longer than messages that found no room may wait, and for
     /// something else than room.
@@ -33,27 +45,48 @@ impl Progress {
 }
 
 impl Progress {
-    /// Whether messages wait for room.
+    /// Whether messages wait for room, or tasks to be polled.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
-        self.backlog.load(Relaxed)
+        self.backlog.load(Relaxed) != 0
     }
 
-    /// Says whether messages wait for room, by who holds them: whether they do now and none did before.
-    pub(crate) fn set_backlog(&self, waits: bool) -> bool {
-        let waited = self.backlog.swap(waits, SeqCst);
-        waits && !waited
+    pub(super) fn has_backlog_of(&self, what: Backlog) -> bool {
+        self.backlog.load(Relaxed) & what as u8 != 0
     }
 
-    /// Sends what there is room for, if messages wait.
+    /// Says whether something is to be done, by who holds it: whether it is now and was not before.
+    pub(crate) fn set_backlog(&self, what: Backlog, waits: bool) -> bool {
+        let waited = match waits {
+            true => self.backlog.fetch_or(what as u8, SeqCst),
+            false => self.backlog.fetch_and(!(what as u8), SeqCst),
+        };
+        waits && waited & what as u8 == 0
+    }
+
+    /// Sends what there is room for, and polls tasks, if there is anything of that.
     #[inline]
     pub(crate) fn flush_backlog(&self) {
         if self.has_backlog() {
+            self.work_off();
+        }
+    }
+
+    #[cold]
+    fn work_off(&self) {
+        // Tasks are not polled in the midst of another, or of a handler.
+        if self.has_backlog_of(Backlog::Tasks) && super::may_wait("a task").is_ok() {
+            self.run_tasks();
+        }
+        if self.has_backlog_of(Backlog::Onward) {
+            self.flush_onward();
+        }
+        if self.has_backlog_of(Backlog::Registration) {
             self.tell_operations(|operations| operations.flush());
         }
     }
 
-    /// Messages have begun to wait for room. Whoever sleeps for something else is woken, so that
+    /// Something has begun to wait. Whoever sleeps for something else is woken, so that
     /// it looks after them.
     pub(crate) fn look_after_backlog(&self) {
         if self.has_sleepers() || self.service_rests.load(Relaxed) {
@@ -64,6 +97,9 @@ impl Progress {
     /// Whether a thread that can be woken as this sleeper must not sleep because messages that
     /// found no room can go, or have begun to wait meanwhile.
     pub(super) fn would_sleep_past_room(&self, sleeper: Sleeper) -> bool {
+        if self.has_backlog_of(Backlog::Tasks) {
+            return true;
+        }
         if self.has_backlog() && sleeper == Sleeper::Room {
             self.flush_backlog();
             return !self.has_backlog();

@@ -6,6 +6,8 @@ pub(crate) const USER: u8 = 0;
 pub(crate) const CALL: u8 = 1;
 /// A reply that says how a request failed.
 pub(crate) const FAILURE: u8 = 2;
+/// The result of a function that took its time: a request, for the call was answered long ago.
+pub(crate) const RESULT: u8 = 7;
 /// A store into the scratch of a team.
 pub(crate) const STORE: u8 = 3;
 /// An atomic operation, and what the word was.

@@ -15,8 +15,10 @@ mod faults;
 mod guard;
 mod handler;
 pub(crate) mod kind;
+mod onward;
 mod send;
 mod service;
+mod spawned;
 mod tasks;
 mod wait;
 
@@ -25,7 +27,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     task::Waker,
     time::Duration,
@@ -35,6 +37,7 @@ use hydrant_conduit::{Conduit, Message};
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
+pub(crate) use backlog::Backlog;
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
 pub(crate) use tasks::{taken, wait_for};
@@ -43,6 +46,8 @@ pub(crate) use wait::{For, On};
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
 use attention::Attention;
 use faults::Faults;
+use onward::Onward;
+use spawned::Spawned;
 
 /// The conduit of a rank, and the state of its progress.
 pub(crate) struct Progress {
@@ -74,8 +79,12 @@ pub(crate) struct Progress {
     attention: Striped<Attention>,
     /// Application threads asleep in a wait.
     asleep: AtomicU32,
-    /// Messages of the room above found no room and wait; set by who sends them.
-    backlog: AtomicBool,
+    /// What whoever polls is to do: bits of [`Backlog`].
+    backlog: AtomicU8,
+    /// What handlers sent and peers had no room for.
+    onward: Mutex<Onward>,
+    /// Tasks of the job's own.
+    spawned: Mutex<Spawned>,
     /// The service thread waits until no application thread is asleep.
     parked: AtomicBool,
     park: Mutex<()>,
@@ -121,7 +130,9 @@ impl Progress {
             faults: Faults::default(),
             attention: Striped::new(Attention::default),
             asleep: AtomicU32::new(0),
-            backlog: AtomicBool::new(false),
+            backlog: AtomicU8::new(0),
+            onward: Mutex::default(),
+            spawned: Mutex::default(),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),

@@ -74,9 +74,10 @@ impl Progress {
         fence(SeqCst);
     }
 
-    /// Whether a service thread looks after messages.
-    pub(crate) fn is_served(&self) -> bool {
-        self.served && !self.is_stopped()
+    /// Whether somebody looks after messages while a task waits that is polled now: the service
+    /// thread, or whoever polls it as one of the [job's own](super::spawned).
+    pub(crate) fn is_looked_after(&self) -> bool {
+        self.served && !self.is_stopped() || may_wait("a look").is_err()
     }
 }
 

@@ -7,7 +7,11 @@ use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
 use super::Registration;
-use crate::{Rank, counters::Count, progress::kind};
+use crate::{
+    Rank,
+    counters::Count,
+    progress::{Backlog, kind},
+};
 
 /// A message that waits.
 pub(super) enum Queued {
@@ -204,7 +208,7 @@ impl Registration {
             }
         }
         // Changed with the outbox held, so that it says what the last who sent has found.
-        self.progress.set_backlog(outbox.is_stuck())
+        (self.progress).set_backlog(Backlog::Registration, outbox.is_stuck())
     }
 
     /// Sends one message. Where own data follows it, both are in `room` already; else it is encoded

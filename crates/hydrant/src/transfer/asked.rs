@@ -41,7 +41,7 @@ impl Transfer {
                 break;
             }
         }
-        if !self.progress.is_served() {
+        if !self.progress.is_looked_after() {
             // Nobody else will look whether anything has arrived.
             context.waker().wake_by_ref();
         }

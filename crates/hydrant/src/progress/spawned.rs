@@ -1,0 +1,150 @@
+//! Tasks of the job's own: futures that whoever polls drives, as a handler is run.
+//!
+//! A task is polled when it was woken, by the thread that polls next, which is the one that woke it
+//! if that was what a message did. As in a handler nothing waits in there; what it awaits wakes it.
+
+use std::{
+    collections::VecDeque,
+    panic::{self, AssertUnwindSafe},
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Release},
+        },
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{Progress, backlog::Backlog, in_handler};
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The tasks of a rank.
+#[derive(Default)]
+pub(super) struct Spawned {
+    /// Those that have not ended, by number, so that they go with the job.
+    all: FxHashMap<u64, Arc<Task>>,
+    /// Those that were woken, in that order.
+    ready: VecDeque<Arc<Task>>,
+    next: u64,
+    /// The job is over: there are none any more.
+    closed: bool,
+}
+
+struct Task {
+    number: u64,
+    /// None when it has ended.
+    work: Mutex<Option<Work>>,
+    /// It is among those that are ready.
+    queued: AtomicBool,
+    progress: Weak<Progress>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        if self.queued.swap(true, AcqRel) {
+            return;
+        }
+        let Some(progress) = self.progress.upgrade() else {
+            return;
+        };
+        let mut spawned = progress.spawned.lock();
+        if spawned.closed {
+            return;
+        }
+        spawned.ready.push_back(self);
+        // With the lock held, so that it says what the last who looked has found.
+        progress.set_backlog(Backlog::Tasks, true);
+        drop(spawned);
+        progress.look_after_backlog();
+    }
+}
+
+impl Progress {
+    /// Has a task run from the next poll on. When the job is over it does not run at all.
+    pub(crate) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let mut spawned = self.spawned.lock();
+        if spawned.closed {
+            return;
+        }
+        let number = spawned.next;
+        spawned.next += 1;
+        let task = Arc::new(Task {
+            number,
+            work: Mutex::new(Some(Box::pin(work))),
+            queued: AtomicBool::new(false),
+            progress: Arc::downgrade(self),
+        });
+        spawned.all.insert(number, Arc::clone(&task));
+        drop(spawned);
+        task.wake();
+    }
+
+    /// Polls the tasks that were woken before this began. Not in a handler.
+    pub(super) fn run_tasks(&self) {
+        let mut ready = std::mem::take(&mut self.spawned.lock().ready);
+        for task in ready.drain(..) {
+            if task.run() {
+                self.spawned.lock().all.remove(&task.number);
+            }
+        }
+        let spawned = self.spawned.lock();
+        self.set_backlog(Backlog::Tasks, !spawned.ready.is_empty());
+    }
+
+    /// The job is over: what has not ended never will.
+    pub(crate) fn drop_tasks(&self) {
+        let mut spawned = self.spawned.lock();
+        spawned.closed = true;
+        let all = std::mem::take(&mut spawned.all);
+        let ready = std::mem::take(&mut spawned.ready);
+        self.set_backlog(Backlog::Tasks, false);
+        drop(spawned);
+        for task in all.into_values() {
+            task.end();
+        }
+        drop(ready);
+    }
+}
+
+impl Task {
+    /// Polls it: whether it has ended.
+    fn run(self: &Arc<Self>) -> bool {
+        // Before it is polled, so that who wakes it from here on has it polled again.
+        self.queued.store(false, Release);
+        let waker = Waker::from(Arc::clone(self));
+        let mut work = self.work.lock();
+        let Some(future) = work.as_mut() else {
+            return true;
+        };
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| {
+            in_handler(|| future.as_mut().poll(&mut Context::from_waker(&waker)))
+        }));
+        if let Ok(Poll::Pending) = polled {
+            return false;
+        }
+        drop(work);
+        if let Err(cause) = polled {
+            tracing::error!(number = self.number, "a task panicked");
+            // Dropping that may panic, too.
+            std::mem::forget(cause);
+        }
+        self.end();
+        true
+    }
+
+    /// Drops what it does: a user's destructors may run there.
+    fn end(&self) {
+        let work = self.work.lock().take();
+        let dropped = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| drop(work))));
+        if let Err(cause) = dropped {
+            tracing::error!(number = self.number, "a task panicked when it was dropped");
+            std::mem::forget(cause);
+        }
+    }
+}
