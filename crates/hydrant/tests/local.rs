@@ -9,6 +9,7 @@ mod support;
 mod active_messages {
     mod calls;
     mod handlers;
+    mod large;
     mod onward;
 }
 mod collectives;

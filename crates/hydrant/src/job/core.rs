@@ -15,6 +15,7 @@ use crate::{
     message::Messages,
     progress::{Progress, kind},
     registration::Setup,
+    rma::Buffers,
     stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
 };
@@ -54,18 +55,19 @@ impl Core {
         }
         let id = agree(&mut *bootstrap, atomics)?;
         let bootstrap = Arc::new(Mutex::new(bootstrap));
-        let progress = Arc::new(Progress::new(conduit, id, &settings));
+        let progress = Progress::new(conduit, id, &settings);
         let transfer = Transfer::new(&progress, setup, &bootstrap);
-        let messages = Arc::new(Messages::new());
+        let memory = Arc::new(Registry::new(settings.heap));
+        let buffers = Buffers::new(&transfer, &memory);
+        let messages = Arc::new(Messages::new(Box::new(buffers)));
         for kind in [kind::USER, kind::CALL, kind::FAILURE, kind::RESULT] {
             progress.route(kind, messages.clone());
         }
-        let memory = Arc::new(Registry::new(settings.heap));
         let by_message = ByMessage::new(&memory, messages.calls(), atomics);
         progress.route(kind::ATOMIC, Arc::new(by_message));
         progress.route(kind::STORE, Arc::new(collective::Stores));
         let handed_out = StripedArc::new(&transfer);
-        let mut leaving = Leaving::new(&transfer, &memory, &bootstrap, &settings);
+        let mut leaving = Leaving::new(&transfer, &memory, &messages, &bootstrap, &settings);
         let world = Team::world(&progress)?;
         leaving.start_service(&settings)?;
         Ok(Arc::new(Self {

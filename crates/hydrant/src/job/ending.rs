@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::{
     Result, Settings,
     memory::Registry,
+    message::Messages,
     progress::{self, Progress},
     transfer::Transfer,
 };
@@ -33,6 +34,7 @@ pub(super) struct Leaving {
     progress: Arc<Progress>,
     transfer: Arc<Transfer>,
     memory: Arc<Registry>,
+    messages: Arc<Messages>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
     /// Whether to print the counters.
@@ -43,6 +45,7 @@ impl Leaving {
     pub(super) fn new(
         transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,
+        messages: &Arc<Messages>,
         bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
         settings: &Settings,
     ) -> Self {
@@ -50,6 +53,7 @@ impl Leaving {
             progress: Arc::clone(&transfer.progress),
             transfer: Arc::clone(transfer),
             memory: Arc::clone(memory),
+            messages: Arc::clone(messages),
             bootstrap: Arc::clone(bootstrap),
             service: None,
             counters: settings.counters,
@@ -75,6 +79,7 @@ impl Leaving {
             tracing::error!(rank = %progress.rank, "the service thread panicked");
         }
         progress.drop_tasks();
+        self.messages.close();
         self.memory.close();
         self.transfer.wake_tasks();
         if end == End::Failed {

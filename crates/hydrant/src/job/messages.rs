@@ -1,6 +1,6 @@
 //! Active messages and remote calls, on the job.
 
-use std::any::type_name_of_val;
+use std::{any::type_name_of_val, sync::Arc};
 
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
@@ -14,7 +14,7 @@ use crate::{
         request::{self, check_handler, long_args},
         serve,
     },
-    progress::{self, For, On, kind},
+    progress::{self, For, On, Progress, kind},
 };
 
 impl Job {
@@ -215,23 +215,24 @@ impl Job {
         F: Future<Output = R> + Send + 'static,
     {
         let said = Signature::of_function::<A, R>(type_name_of_val(&function));
-        let handler = serve::handler_of_async(self.progress(), function);
+        let handler = serve::handler_of_async(function);
         Ok(Function::of(self.register(&said, Box::new(handler))?))
     }
 
-    /// Calls `function` on `rank` and waits for its result.
+    /// Calls `function` on `rank` and waits for its result. What takes more than
+    /// [`Limits::max_medium`] bytes when it is [encoded](crate::encoded_len) is exposed by its owner and
+    /// got by the other side; it costs some messages more, and lies in memory twice meanwhile.
     ///
     /// # Errors
-    /// [`Error::HandlerPanicked`] if it did, [`Error::Codec`], [`Error::MessageTooLong`] for
-    /// an argument or result beyond [`Limits::max_medium`] (see
-    /// [`encoded_len`](crate::encoded_len)), and as [`request_short`](Self::request_short).
+    /// [`Error::HandlerPanicked`] if it did, [`Error::Codec`] if an argument or result cannot be
+    /// encoded, decoded or got, and as [`request_short`](Self::request_short).
     pub fn call<A, R>(&self, rank: Rank, function: &Function<A, R>, argument: &A) -> Result<R>
     where
         A: Serialize,
         R: DeserializeOwned,
     {
         progress::may_wait("call")?;
-        let id = self.begin_call(rank, function, &call::encoded(argument)?)?;
+        let id = self.begin_call(rank, function, call::encoded(argument)?)?;
         let answer = (self.core().messages.calls()).wait(self.progress(), rank, id)?;
         call::result_of(&answer)
     }
@@ -250,7 +251,7 @@ impl Job {
         A: Serialize,
         R: DeserializeOwned,
     {
-        self.call_encoded(rank, function, &call::encoded(argument)?)
+        self.call_encoded(rank, function, call::encoded(argument)?)
     }
 
     /// Begins to call `function` with the same argument on each of `ranks`, which is encoded once: a
@@ -271,13 +272,14 @@ impl Job {
     {
         let argument = call::encoded(argument)?;
         (ranks.into_iter())
-            .map(|rank| self.call_encoded(rank, function, &argument))
+            .map(|rank| self.call_encoded(rank, function, argument.clone()))
             .collect()
     }
 
     /// Has `function` run on `rank`, which sends no result back (UPC++, `rpc_ff`). Returns when the
     /// message is on its way; [`am_quiet`](Self::am_quiet) waits until it has run, and says whether
-    /// it panicked.
+    /// it panicked. It does not for an argument of more than [`Limits::max_medium`] bytes, which the
+    /// rank gets first: then only its log says.
     ///
     /// # Errors
     /// As [`request_medium`](Self::request_medium); [`Error::Codec`].
@@ -291,6 +293,12 @@ impl Job {
         A: Serialize,
     {
         let argument = call::encoded(argument)?;
+        if argument.len() > self.limits().max_medium {
+            // The answer says that the argument was got.
+            let id = self.begin_call(rank, function, argument)?;
+            self.core().messages.calls().abandon(id);
+            return Ok(());
+        }
         self.request_medium(rank, self.handler_of(function)?, &[], &argument)
     }
 
@@ -298,7 +306,7 @@ impl Job {
         &self,
         rank: Rank,
         function: &Function<A, R>,
-        argument: &[u8],
+        argument: Vec<u8>,
     ) -> Result<CallHandle<R>> {
         let id = self.begin_call(rank, function, argument)?;
         let calls = self.core().messages.calls();
@@ -310,20 +318,61 @@ impl Job {
         &self,
         rank: Rank,
         function: &Function<A, R>,
-        argument: &[u8],
+        argument: Vec<u8>,
     ) -> Result<u64> {
-        let handler = self.handler_of(function)?;
+        let tag = self.handler_of(function)?.number;
         let progress = self.progress();
         progress.check_rank(rank)?;
-        self.core().messages.calls().begin(rank, |id| {
+        if argument.len() > progress.conduit().caps().max_payload {
+            return self.begin_large_call(rank, tag, argument);
+        }
+        self.core().messages.calls().begin(rank, None, |id| {
             let message = Message {
                 kind: kind::CALL,
-                tag: handler.number,
+                tag,
                 args: &[id],
-                payload: argument,
+                payload: &argument,
             };
             request::send(progress, rank, &message)
         })
+    }
+
+    /// Lends an argument and sends a call that says where it lies: its number. In a handler a task
+    /// does so.
+    fn begin_large_call(&self, rank: Rank, tag: u16, argument: Vec<u8>) -> Result<u64> {
+        let core = self.active()?;
+        let (progress, calls) = (self.progress(), core.messages.calls());
+        let len = argument.len() as u64;
+        let lending = core.messages.lend(argument);
+        let send = move |progress: &Progress, id, key| {
+            let message = Message {
+                kind: kind::CALL,
+                tag,
+                args: &[id, key, len],
+                payload: &[],
+            };
+            request::send(progress, rank, &message)
+        };
+        if progress::may_wait("lending").is_ok() {
+            let (key, lent) = progress::wait_for(progress, lending)??;
+            return calls.begin(rank, Some(lent), |id| send(progress, id, key));
+        }
+        let id = calls.begin(rank, None, |_| Ok(()))?;
+        let (calls, here) = (Arc::clone(calls), progress.weak());
+        progress.spawn(async move {
+            let lent = lending.await;
+            let Some(progress) = here.upgrade() else {
+                return;
+            };
+            let sent = lent.and_then(|(key, lent)| {
+                calls.keep(id, lent);
+                send(&progress, id, key)
+            });
+            if let Err(cause) = sent {
+                calls.end(&progress, rank, id, Err(cause));
+            }
+        });
+        Ok(id)
     }
 
     /// The handler of a function of this job.

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
 use super::{GlobalPtr, View, check_range, view::Owner};
-use crate::{Error, Result, transfer::Transfer};
+use crate::{Error, Result, progress, transfer::Transfer};
 
 /// The registration of a buffer; revoked when dropped, or by its scope.
 pub(crate) struct Loan {
@@ -19,6 +19,12 @@ pub(crate) struct Loan {
 impl Loan {
     pub(crate) fn key(&self) -> Key {
         self.key
+    }
+
+    /// Ends the loan in a handler, where nobody may wait for that; the buffer is freed after it.
+    fn end_later<T: Pod>(&self, buffer: Owned<T>) {
+        let buffer = Leftover(ManuallyDrop::new(buffer));
+        (self.transfer).unlend_later(self.key, move || buffer.free());
     }
 
     /// Ends the loan. `true`: no peer touches the buffer any more; `false`: that cannot be
@@ -41,6 +47,20 @@ struct Owned<T> {
 unsafe impl<T: Send> Send for Owned<T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Owned<T> {}
+
+/// A buffer that is only to be freed. If it is dropped it is leaked: the job has ended before its
+/// loan, and peers may use it to their own end.
+struct Leftover<T>(ManuallyDrop<Owned<T>>);
+
+// SAFETY: its elements are plain data, of which nothing is read or dropped: only their memory is freed,
+// which any thread may do.
+unsafe impl<T: Pod> Send for Leftover<T> {}
+
+impl<T: Pod> Leftover<T> {
+    fn free(self) {
+        drop(ManuallyDrop::into_inner(self.0));
+    }
+}
 
 impl<T> Owned<T> {
     fn new(buffer: Vec<T>) -> Self {
@@ -88,6 +108,28 @@ impl<T: Pod> Exposed<'static, T> {
         exposed.owned = Some(owned);
         Ok(exposed)
     }
+
+    /// As [`owning`](Self::owning), for a task, which does not wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn owning_later(transfer: &Arc<Transfer>, buffer: Vec<T>) -> Result<Self> {
+        let owned = Owned::new(buffer);
+        let (addr, bytes) = (
+            owned.buffer.cast::<u8>(),
+            owned.buffer.len() * size_of::<T>(),
+        );
+        let start = addr.as_ptr().expose_provenance() as u64;
+        transfer.make_ready(start, bytes as u64).await;
+        let lend = |base: *mut u8, bytes| {
+            // SAFETY: as in `owning`.
+            unsafe { transfer.lend_at_once(base, bytes) }
+        };
+        // SAFETY: as in `owning`.
+        let mut exposed = unsafe { Exposed::lent(transfer, owned.buffer, lend)? };
+        exposed.owned = Some(owned);
+        Ok(exposed)
+    }
 }
 
 impl<'a, T: Pod> Exposed<'a, T> {
@@ -95,6 +137,21 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
     /// window reads or writes it.
     pub(crate) unsafe fn new(transfer: &Arc<Transfer>, buffer: NonNull<[T]>) -> Result<Self> {
+        // SAFETY: the caller's promise covers the registration's whole life.
+        let lend = |base: *mut u8, bytes| unsafe { transfer.lend(base, bytes) };
+        // SAFETY: handed on.
+        unsafe { Self::lent(transfer, buffer, lend) }
+    }
+
+    /// A buffer that `lend` lends.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new); `lend` lends what it is given.
+    unsafe fn lent(
+        transfer: &Arc<Transfer>,
+        buffer: NonNull<[T]>,
+        lend: impl FnOnce(*mut u8, usize) -> Result<Key>,
+    ) -> Result<Self> {
         if size_of::<T>() == 0 {
             let what = std::any::type_name::<T>();
             return Err(Error::ZeroSized { what });
@@ -103,8 +160,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
         // As many as the slice has, which is a `usize`.
         let bytes = len * size_of::<T>();
         let base = buffer.cast::<u8>();
-        // SAFETY: the caller's promise covers the registration's whole life.
-        let key = unsafe { transfer.lend(base.as_ptr(), bytes)? };
+        let key = lend(base.as_ptr(), bytes)?;
         Ok(Self {
             loan: Loan {
                 transfer: Arc::clone(transfer),
@@ -174,6 +230,11 @@ impl<T: Pod> Exposed<'static, T> {
 
 impl<T: Pod> Drop for Exposed<'_, T> {
     fn drop(&mut self) {
+        if progress::may_wait("the end of an exposed buffer").is_err()
+            && let Some(buffer) = self.owned.take()
+        {
+            return self.loan.end_later(buffer);
+        }
         if !self.loan.end() {
             std::mem::forget(self.owned.take());
         }

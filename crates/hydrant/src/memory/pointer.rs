@@ -63,7 +63,7 @@ impl<T: Pod> GlobalPtr<T> {
         Self::new(block.job, rank, SYMMETRIC, block.number, offset)
     }
 
-    pub(super) fn extent(job: u64, rank: Rank, key: u64, offset: u64) -> Self {
+    pub(crate) fn extent(job: u64, rank: Rank, key: u64, offset: u64) -> Self {
         Self::new(job, rank, EXTENT, key, offset)
     }
 

@@ -1,49 +1,72 @@
 //! What the answer to a call says.
 
+use std::sync::Arc;
+
 use hydrant_conduit::Delivery;
 
 use super::Messages;
-use crate::{Error, Result, progress::Progress};
+use crate::{Error, progress::Progress};
 
-/// What an answer says: its status, and what belongs to that.
-pub(super) fn coded(progress: &Progress, outcome: Result<Vec<u8>, String>) -> (u16, Vec<u8>) {
-    match outcome {
-        Ok(bytes) if bytes.len() <= progress.conduit().caps().max_payload => (status::DONE, bytes),
-        Ok(bytes) => (
-            status::TOO_LONG,
-            (bytes.len() as u64).to_le_bytes().to_vec(),
-        ),
-        Err(cause) => (status::CODEC, cause.into_bytes()),
+/// How a function ended.
+pub(super) enum Outcome {
+    /// Its result, encoded.
+    Done(Vec<u8>),
+    /// Its argument cannot be had or decoded, or its result not be encoded: why.
+    Unfit(String),
+    /// What it said.
+    Panicked(String),
+}
+
+impl Outcome {
+    /// The status that a message says, and what belongs to that.
+    pub(super) fn coded(&self) -> (u16, &[u8]) {
+        match self {
+            Self::Done(bytes) => (status::DONE, bytes),
+            Self::Unfit(cause) => (status::UNFIT, cause.as_bytes()),
+            Self::Panicked(said) => (status::PANICKED, said.as_bytes()),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.coded().1.len()
     }
 }
 
 /// What a result's tag says.
 pub(super) mod status {
     pub(in super::super) const DONE: u16 = 0;
-    pub(in super::super) const CODEC: u16 = 1;
-    pub(in super::super) const TOO_LONG: u16 = 2;
-    pub(in super::super) const PANICKED: u16 = 3;
+    pub(in super::super) const UNFIT: u16 = 1;
+    pub(in super::super) const PANICKED: u16 = 2;
+    /// The result is to be got.
+    pub(in super::super) const LENT: u16 = 3;
+    /// A result was got.
+    pub(in super::super) const RELEASED: u16 = 4;
 }
 
-/// The result of a call arrived.
+/// The result of a call arrived, or a caller has got one.
 pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
-    let (id, handler) = match *delivery.args {
-        [id] => (id, None),
-        [id, handler] => (id, u16::try_from(handler).ok()),
-        _ => return progress.malformed(delivery.from, "a result without its call"),
+    let from = delivery.from;
+    let (id, handler) = match (delivery.tag, delivery.args) {
+        (status::LENT, &[id, _, key, len]) => {
+            return fetch(messages, progress, id, (from, key, len));
+        }
+        (status::RELEASED, &[key]) => {
+            if !messages.large().released(from, key) {
+                progress.malformed(from, "the release of a result that it was not given");
+            }
+            return;
+        }
+        (status::DONE | status::UNFIT | status::PANICKED, &[id]) => (id, None),
+        (status::DONE | status::UNFIT | status::PANICKED, &[id, handler]) => {
+            (id, u16::try_from(handler).ok())
+        }
+        _ => return progress.malformed(from, "an unreadable result"),
     };
     let said = || String::from_utf8_lossy(delivery.payload).into_owned();
     let result = match delivery.tag {
         status::DONE => Ok(delivery.payload.to_vec()),
-        status::TOO_LONG => {
-            let len = delivery.payload.try_into().map_or(0, u64::from_le_bytes);
-            Err(Error::MessageTooLong {
-                len: len as usize,
-                limit: progress.conduit().caps().max_payload,
-            })
-        }
         status::PANICKED => Err(Error::HandlerPanicked {
-            rank: delivery.from,
+            rank: from,
             handler: handler.unwrap_or(u16::MAX),
             message: said(),
         }),
@@ -52,7 +75,23 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
             cause: said(),
         }),
     };
-    if !messages.calls.end(progress, delivery.from, id, result) {
-        progress.malformed(delivery.from, "the result of a call that nobody made");
+    if !messages.calls.end(progress, from, id, result) {
+        progress.malformed(from, "the result of a call that nobody made");
     }
+}
+
+/// Gets a result that no message takes.
+fn fetch(messages: &Messages, progress: &Progress, id: u64, place: (crate::Rank, u64, u64)) {
+    let from = place.0;
+    let Some(here) = progress.weak().upgrade() else {
+        return;
+    };
+    if !messages.calls.begin_to_end(from, id) {
+        return progress.malformed(from, "the result of a call that nobody made");
+    }
+    let (large, calls) = (Arc::clone(messages.large()), Arc::clone(&messages.calls));
+    progress.spawn(async move {
+        let result = large.result(Arc::clone(&here), place).await;
+        calls.end(&here, from, id, result);
+    });
 }

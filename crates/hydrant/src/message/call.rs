@@ -15,7 +15,8 @@ pub struct Limits {
     pub max_args: usize,
     /// 64-bit arguments of a long message.
     pub max_args_long: usize,
-    /// Bytes of payload of a medium message, and of an encoded argument or result of a call.
+    /// Bytes of payload of a medium message. An encoded argument or result of a call that is longer
+    /// does not travel in its message.
     pub max_medium: usize,
     /// Bytes of data of a long message: what symmetric memory holds.
     pub max_long: usize,
@@ -55,11 +56,10 @@ impl<A, R> std::fmt::Debug for Function<A, R> {
     }
 }
 
-/// How many bytes a value takes as an argument or a result of a [call](crate::Job::call), which
-/// [`Limits::max_medium`] limits. Values are encoded by [`postcard`](https://docs.rs/postcard):
+/// How many bytes a value takes as an argument or a result of a [call](crate::Job::call). Values are encoded by [`postcard`](https://docs.rs/postcard):
 /// integers by seven bits a byte, sequences after their length, structures field by field without
-/// names. A slice of bytes costs a pass over each of them both ways: put long data, and send its
-/// place.
+/// names. A slice of bytes costs a pass over each of them both ways: where that matters, put the
+/// data and send its place.
 ///
 /// # Errors
 /// [`Error::Codec`].

@@ -8,6 +8,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::large::{Lent, let_go};
 use crate::{
     Error, Rank, Result,
     progress::{For, On, Progress},
@@ -16,8 +17,8 @@ use crate::{
 /// Questions that were asked and not yet answered, and answers that nobody took yet.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// By number, with whom was asked.
-    open: Mutex<HashMap<u64, (Rank, Question)>>,
+    /// By number.
+    open: Mutex<HashMap<u64, Question>>,
     /// The next question's number.
     next: AtomicU64,
 }
@@ -25,7 +26,17 @@ pub(crate) struct Calls {
 /// What an answer says: bytes, or how the question failed at the target.
 type Answer = Result<Vec<u8>>;
 
-enum Question {
+struct Question {
+    /// Who was asked.
+    rank: Rank,
+    state: State,
+    /// What the question is about, until it is answered. Dropped when nothing is locked.
+    lent: Option<Lent>,
+    /// The answer is being got.
+    ending: bool,
+}
+
+enum State {
     /// It is not answered; a task that waits for that is woken.
     Asked(Option<Waker>),
     Answered(Answer),
@@ -34,7 +45,7 @@ enum Question {
 }
 
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, (Rank, Question)>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Question>> {
         self.open.lock()
     }
 
@@ -49,23 +60,46 @@ impl Calls {
         rank: Rank,
         send: impl FnOnce(u64) -> Result<()>,
     ) -> Answer {
-        let id = self.begin(rank, send)?;
+        let id = self.begin(rank, None, send)?;
         self.wait(progress, rank, id)
     }
 
-    /// Asks `rank` by the message that `send` sends under the number given, which names the question from
-    /// then on. Somebody [waits](Self::wait) for the answer, or [abandons](Self::abandon) it.
+    /// Asks `rank` by the message that `send` sends under the number given, which names the question
+    /// from then on; `lent` is kept until it is answered. Somebody [waits](Self::wait) for the answer,
+    /// or [abandons](Self::abandon) it.
     ///
     /// # Errors
     /// What `send` returns.
-    pub(crate) fn begin(&self, rank: Rank, send: impl FnOnce(u64) -> Result<()>) -> Result<u64> {
+    pub(crate) fn begin(
+        &self,
+        rank: Rank,
+        lent: Option<Lent>,
+        send: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<u64> {
         let id = self.next.fetch_add(1, Relaxed);
-        self.open().insert(id, (rank, Question::Asked(None)));
+        let question = Question {
+            rank,
+            state: State::Asked(None),
+            lent,
+            ending: false,
+        };
+        self.open().insert(id, question);
         if let Err(error) = send(id) {
-            self.open().remove(&id);
+            let question = self.open().remove(&id);
+            drop(question);
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// Keeps what a question is about until it is answered, if it is not.
+    pub(crate) fn keep(&self, id: u64, lent: Lent) {
+        let mut open = self.open();
+        let Some(question) = open.get_mut(&id) else {
+            drop(open);
+            return let_go(lent);
+        };
+        question.lent = Some(lent);
     }
 
     /// Waits for the answer of `rank`, which is given once.
@@ -85,26 +119,40 @@ impl Calls {
         answer.unwrap_or(Err(Error::PeerLost(rank)))
     }
 
-    /// An answer of `from` came; `false` if nobody asked it.
+    /// An answer of `from` is to be got before it [ends](Self::end) the question; `false` if nobody
+    /// asked it.
+    pub(super) fn begin_to_end(&self, from: Rank, id: u64) -> bool {
+        match self.open().get_mut(&id) {
+            Some(question) if question.is_of(from) => {
+                question.ending = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An answer of `from` came; `false` if nobody asked it, or it answered before.
     pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: Answer) -> bool {
         let mut open = self.open();
         let question = match open.get_mut(&id) {
-            Some((asked, question)) if *asked == from => question,
+            Some(question) if question.rank == from => question,
             _ => return false,
         };
-        let waker = match std::mem::replace(question, Question::Answered(answer)) {
-            Question::Asked(waker) => waker,
-            Question::Abandoned => {
+        let lent = question.lent.take();
+        let waker = match std::mem::replace(&mut question.state, State::Answered(answer)) {
+            State::Asked(waker) => waker,
+            State::Abandoned => {
                 open.remove(&id);
                 None
             }
             // One answer is enough.
-            first @ Question::Answered(_) => {
-                *question = first;
+            first @ State::Answered(_) => {
+                question.state = first;
                 return false;
             }
         };
         drop(open);
+        let_go(lent);
         if let Some(waker) = waker {
             progress.wake_task(waker);
         }
@@ -114,12 +162,12 @@ impl Calls {
     /// The answer, if it has come, once.
     pub(crate) fn take(&self, id: u64) -> Option<Answer> {
         let mut open = self.open();
-        if !matches!(open.get(&id)?.1, Question::Answered(_)) {
+        if !matches!(open.get(&id)?.state, State::Answered(_)) {
             return None;
         }
-        match open.remove(&id)?.1 {
-            Question::Answered(answer) => Some(answer),
-            Question::Asked(_) | Question::Abandoned => None,
+        match open.remove(&id)?.state {
+            State::Answered(answer) => Some(answer),
+            State::Asked(_) | State::Abandoned => None,
         }
     }
 
@@ -129,8 +177,8 @@ impl Calls {
         // What cloning does is the program's affair, too.
         let waker = waker.clone();
         let mut open = self.open();
-        match open.get_mut(&id) {
-            Some((_, Question::Asked(asker))) => (true, asker.replace(waker)),
+        match open.get_mut(&id).map(|question| &mut question.state) {
+            Some(State::Asked(asker)) => (true, asker.replace(waker)),
             _ => (false, None),
         }
     }
@@ -138,21 +186,39 @@ impl Calls {
     /// Nobody will take the answer. And who was to be woken, as [there](Self::wake_at_end).
     pub(crate) fn abandon(&self, id: u64) -> Option<Waker> {
         let mut open = self.open();
-        let (rank, question) = open.remove(&id)?;
-        match question {
-            Question::Asked(waker) => {
-                open.insert(id, (rank, Question::Abandoned));
-                waker
+        let question = open.get_mut(&id)?;
+        match std::mem::replace(&mut question.state, State::Abandoned) {
+            State::Asked(waker) => waker,
+            // It is over.
+            State::Answered(_) | State::Abandoned => {
+                open.remove(&id);
+                None
             }
-            Question::Answered(_) | Question::Abandoned => None,
         }
     }
 
     /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
     pub(crate) fn give_up(&self, id: u64) -> Option<Waker> {
-        match self.open().remove(&id)?.1 {
-            Question::Asked(waker) => waker,
-            Question::Answered(_) | Question::Abandoned => None,
+        let question = self.open().remove(&id)?;
+        let_go(question.lent);
+        match question.state {
+            State::Asked(waker) => waker,
+            State::Answered(_) | State::Abandoned => None,
         }
+    }
+
+    /// The job is over: what questions were about goes.
+    pub(super) fn close(&self) {
+        let lent: Vec<_> = (self.open().values_mut())
+            .filter_map(|question| question.lent.take())
+            .collect();
+        drop(lent);
+    }
+}
+
+impl Question {
+    /// Whether an answer of `from` is to come.
+    fn is_of(&self, from: Rank) -> bool {
+        self.rank == from && !self.ending && !matches!(self.state, State::Answered(_))
     }
 }

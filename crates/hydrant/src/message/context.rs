@@ -1,8 +1,10 @@
 //! What a handler can do.
 
+use std::sync::Arc;
+
 use hydrant_conduit::{Message, ReplyPort};
 
-use super::Handler;
+use super::{Handler, large::Large};
 use crate::{
     Error, Rank, Result,
     progress::{Progress, kind},
@@ -14,6 +16,7 @@ pub struct HandlerContext<'a> {
     pub(super) source: Rank,
     /// The handler's number.
     pub(super) handler: u16,
+    pub(super) large: &'a Arc<Large>,
     /// `None` for replies, and once the reply was sent.
     pub(super) port: Option<&'a mut dyn ReplyPort>,
 }

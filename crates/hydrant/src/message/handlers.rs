@@ -7,7 +7,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Calls, HandlerContext};
+use super::{
+    Calls, HandlerContext,
+    large::{Large, Later, Lent, Rendezvous},
+};
 use crate::{Error, Result};
 
 /// Most handlers of a job.
@@ -37,15 +40,18 @@ pub(crate) struct Messages {
     handlers: Box<[OnceLock<HandlerFn>]>,
     /// What this rank asked others and waits for.
     pub(super) calls: Arc<Calls>,
+    /// Arguments and results that no message takes.
+    large: Arc<Large>,
     /// How plain requests failed, until that is asked for.
     failures: Mutex<VecDeque<Error>>,
 }
 
 impl Messages {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(rendezvous: Box<dyn Rendezvous>) -> Self {
         Self {
             handlers: (0..MAX_HANDLERS).map(|_| OnceLock::new()).collect(),
             calls: Arc::default(),
+            large: Arc::new(Large::new(rendezvous)),
             failures: Mutex::default(),
         }
     }
@@ -53,6 +59,22 @@ impl Messages {
     /// What this rank asked others and waits for.
     pub(crate) fn calls(&self) -> &Arc<Calls> {
         &self.calls
+    }
+
+    /// Arguments and results that no message takes.
+    pub(super) fn large(&self) -> &Arc<Large> {
+        &self.large
+    }
+
+    /// Lends the argument of a call.
+    pub(crate) fn lend(&self, argument: Vec<u8>) -> Later<Result<(u64, Lent)>> {
+        self.large.rendezvous.lend(argument)
+    }
+
+    /// The job is over: nothing is lent any more.
+    pub(crate) fn close(&self) {
+        self.calls.close();
+        self.large.close();
     }
 
     #[inline]

@@ -6,7 +6,9 @@
 //!
 //! - **Order**: requests from one rank to another are handled in the order sent, and so are
 //!   replies; between the two, and between different pairs, there is no order.
-//! - **Limits**: [`Job::limits`](crate::Job::limits).
+//! - **Limits**: [`Job::limits`](crate::Job::limits). Arguments and results of calls have none but
+//!   memory: one that no message takes is exposed by its owner and got by the other side (a
+//!   rendezvous).
 //! - **Flow**: a request that finds no room waits, and looks after messages while it does. A
 //!   handler never waits: its reply is always taken, and requests of its own are kept until there
 //!   is room. So ranks may flood each other, call back and call onward without deadlock, and nothing
@@ -30,6 +32,7 @@ mod context;
 mod failure;
 mod handle;
 mod handlers;
+mod large;
 pub(crate) mod request;
 mod route;
 pub(crate) mod serve;
@@ -41,4 +44,5 @@ pub use context::HandlerContext;
 pub use handle::CallHandle;
 pub use handlers::Handler;
 pub(crate) use handlers::{HandlerFn, Messages};
+pub(crate) use large::{Later, Lent, Rendezvous};
 pub(crate) use signature::Signature;

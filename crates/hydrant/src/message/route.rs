@@ -65,7 +65,7 @@ fn report(failed: Failed<'_>, delivery: &Delivery<'_>, progress: &Progress) {
 /// handed back.
 #[inline(always)]
 fn run<'a>(
-    messages: &Messages,
+    messages: &'a Messages,
     progress: &'a Progress,
     delivery: &Delivery<'_>,
     port: Option<&'a mut dyn ReplyPort>,
@@ -77,6 +77,7 @@ fn run<'a>(
         progress,
         source: delivery.from,
         handler: delivery.tag,
+        large: messages.large(),
         port,
     };
     match catch(|| handler(&mut context, delivery.args, delivery.payload)) {

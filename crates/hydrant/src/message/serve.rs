@@ -1,38 +1,52 @@
 //! Functions as handlers: what runs where a call arrives.
 
-use std::{
-    future::poll_fn,
-    sync::{Arc, Weak},
-    task::Poll,
-};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     HandlerContext,
-    answer::{coded, status},
+    answer::{Outcome, status},
+    large::Large,
     route,
 };
 use crate::{
-    Rank,
+    Rank, Result,
     progress::{Progress, kind},
 };
 
-/// The handler of a function.
+/// The handler of a function. Where its argument is in the message and its result fits into one, the
+/// reply brings that; what else there is to do a task does.
 pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
     function: impl Fn(Rank, A) -> R + Send + Sync + 'static,
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static {
+    let function = Arc::new(function);
     move |context, args, payload| {
-        let argument = postcard::from_bytes(payload).map_err(|cause| cause.to_string());
-        let result = argument.map(|argument| function(context.source(), argument));
-        if let [id, ..] = args {
-            let outcome = result.and_then(|result| encoded_result(&result));
-            return answer(context, *id, outcome);
+        let call = Caller::of(context, args);
+        if let [_, key, len] = *args {
+            let function = Arc::clone(&function);
+            let argument = call.large.rendezvous.fetch(call.rank, key, len);
+            return context.progress.spawn(async move {
+                let bytes = argument.await.map_err(|cause| cause.to_string());
+                let outcome = bytes
+                    .and_then(|bytes| decoded(&bytes))
+                    .map_or_else(Outcome::Unfit, |argument| {
+                        run(|| encoded(&function(call.rank, argument)))
+                    });
+                call.answer(outcome).await;
+            });
+        }
+        let outcome = match decoded(payload) {
+            Ok(argument) => encoded(&function(call.rank, argument)),
+            Err(cause) => Outcome::Unfit(cause),
+        };
+        if call.id.is_some() {
+            return answer(context, call, outcome);
         }
         // Nobody waits. The sender's `am_quiet` says what a panic says.
-        if let Err(cause) = result {
-            panic!("the argument of a one-way call cannot be decoded: {cause}");
+        if let Outcome::Unfit(cause) = outcome {
+            panic!("a one-way call failed: {cause}");
         }
     }
 }
@@ -40,7 +54,6 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
 /// The handler of a function that takes its time: the call is a task of this rank, and its result
 /// goes back as a message when there is one.
 pub(crate) fn handler_of_async<A, R, F>(
-    progress: &Arc<Progress>,
     function: impl Fn(Rank, A) -> F + Send + Sync + 'static,
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static
 where
@@ -48,44 +61,87 @@ where
     R: Serialize,
     F: Future<Output = R> + Send + 'static,
 {
-    // The task goes with the job, and does not keep it.
-    let here = Arc::downgrade(progress);
+    let function = Arc::new(function);
     move |context, args, payload| {
-        let Some(progress) = here.upgrade() else {
-            return;
-        };
-        let here = Weak::clone(&here);
-        let call = Caller {
-            rank: context.source(),
-            id: args.first().copied(),
-            handler: context.handler,
-        };
-        let outcome = match postcard::from_bytes(payload) {
-            Ok(argument) => Ok(function(call.rank, argument)),
-            Err(cause) => Err(cause.to_string()),
-        };
-        progress.spawn(async move {
-            let outcome = match outcome {
-                Ok(future) => caught(future).await.map(|result| encoded_result(&result)),
-                Err(cause) => Ok(Err(cause)),
-            };
-            if let Some(progress) = here.upgrade() {
-                call.answer(&progress, outcome);
+        let call = Caller::of(context, args);
+        if let [_, key, len] = *args {
+            let function = Arc::clone(&function);
+            let argument = call.large.rendezvous.fetch(call.rank, key, len);
+            return context.progress.spawn(async move {
+                let bytes = argument.await.map_err(|cause| cause.to_string());
+                // What is decoded is not kept while the future is awaited: it may be tied to a thread.
+                let future = bytes.and_then(|bytes| decoded(&bytes)).map_or_else(
+                    |cause| Err(Outcome::Unfit(cause)),
+                    |argument| caught(|| function(call.rank, argument)).map_err(Outcome::Panicked),
+                );
+                let outcome = match future {
+                    Ok(future) => run_to_its_end(future).await,
+                    Err(outcome) => outcome,
+                };
+                call.answer(outcome).await;
+            });
+        }
+        match decoded(payload) {
+            Ok(argument) => {
+                let future = function(call.rank, argument);
+                (context.progress).spawn(async move {
+                    let outcome = run_to_its_end(future).await;
+                    call.answer(outcome).await;
+                });
             }
-        });
+            Err(cause) => context.progress.spawn(call.answer(Outcome::Unfit(cause))),
+        }
     }
 }
 
-/// What a future gives, or what the panic said that it ended by.
-async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
+fn decoded<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, String> {
+    postcard::from_bytes(bytes).map_err(|cause| cause.to_string())
+}
+
+fn encoded<R: Serialize>(result: &R) -> Outcome {
+    match postcard::to_stdvec(result) {
+        Ok(bytes) => Outcome::Done(bytes),
+        Err(cause) => Outcome::Unfit(cause.to_string()),
+    }
+}
+
+/// What something of the user's gives, or what the panic said that it ended by.
+fn caught<R>(act: impl FnOnce() -> R) -> Result<R, String> {
+    route::catch(act).map_err(route::said)
+}
+
+fn run(function: impl FnOnce() -> Outcome) -> Outcome {
+    caught(function).unwrap_or_else(Outcome::Panicked)
+}
+
+async fn run_to_its_end<F: Future<Output: Serialize>>(future: F) -> Outcome {
     let mut future = Box::pin(future);
     let polled = poll_fn(
-        move |context| match route::catch(|| future.as_mut().poll(context)) {
+        move |context| match caught(|| future.as_mut().poll(context)) {
             Ok(polled) => polled.map(Ok),
-            Err(cause) => Poll::Ready(Err(route::said(cause))),
+            Err(said) => Poll::Ready(Err(said)),
         },
     );
-    polled.await
+    match polled.await {
+        Ok(result) => run(|| encoded(&result)),
+        Err(said) => Outcome::Panicked(said),
+    }
+}
+
+/// Replies with the result of a function, or with why there is none. One that is too long for that
+/// goes as the result of a task.
+fn answer(context: &mut HandlerContext<'_>, call: Caller, outcome: Outcome) {
+    if outcome.len() > context.progress.conduit().caps().max_payload {
+        return context.progress.spawn(call.answer(outcome));
+    }
+    let (code, payload) = outcome.coded();
+    // Without a port it was requested as a plain reply, and nobody waits.
+    let _ = context.send(&Message {
+        kind: kind::CALL,
+        tag: code,
+        args: call.id.as_slice(),
+        payload,
+    });
 }
 
 /// Whom a task answers.
@@ -95,47 +151,60 @@ struct Caller {
     id: Option<u64>,
     /// The number of the function that was called.
     handler: u16,
+    large: Arc<Large>,
+    /// Not kept by its tasks.
+    progress: std::sync::Weak<Progress>,
 }
 
 impl Caller {
+    fn of(context: &HandlerContext<'_>, args: &[u64]) -> Self {
+        Self {
+            rank: context.source,
+            id: args.first().copied(),
+            handler: context.handler,
+            large: Arc::clone(context.large),
+            progress: context.progress.weak(),
+        }
+    }
+
     /// Sends the result of a task, or why there is none.
-    fn answer(&self, progress: &Progress, outcome: Result<Result<Vec<u8>, String>, String>) {
-        let (code, bytes) = match outcome {
-            Ok(outcome) => coded(progress, outcome),
-            Err(said) => (status::PANICKED, said.into_bytes()),
-        };
+    async fn answer(self, outcome: Outcome) {
         let Some(id) = self.id else {
-            if code != status::DONE {
-                let cause = String::from_utf8_lossy(&bytes);
+            if let Outcome::Unfit(cause) | Outcome::Panicked(cause) = outcome {
                 tracing::error!(caller = %self.rank, %cause, "a one-way call failed");
             }
             return;
         };
-        let limit = progress.conduit().caps().max_payload;
-        let message = Message {
-            kind: kind::RESULT,
-            tag: code,
-            args: &[id, u64::from(self.handler)],
-            payload: &bytes[..bytes.len().min(limit)],
+        let Some(progress) = self.progress.upgrade() else {
+            return;
         };
-        // Who called is gone, else it is sent at some time: nobody waits here for that.
-        let _ = progress.send_result(self.rank, &message);
+        let handler = u64::from(self.handler);
+        // Who called may be gone, else it is sent at some time: nobody waits here for that.
+        let send = |tag, args: &[u64], payload: &[u8]| {
+            let kind = kind::RESULT;
+            let message = Message {
+                kind,
+                tag,
+                args,
+                payload,
+            };
+            let _ = progress.send_result(self.rank, &message);
+        };
+        let outcome = match outcome {
+            Outcome::Done(bytes) if bytes.len() > progress.conduit().caps().max_payload => {
+                let len = bytes.len() as u64;
+                match self.large.rendezvous.lend(bytes).await {
+                    Ok((key, lent)) => {
+                        (self.large).give(progress.conduit(), self.rank, key, lent);
+                        return send(status::LENT, &[id, handler, key, len], &[]);
+                    }
+                    Err(cause) => Outcome::Unfit(cause.to_string()),
+                }
+            }
+            outcome => outcome,
+        };
+        let (code, payload) = outcome.coded();
+        let limit = progress.conduit().caps().max_payload;
+        send(code, &[id, handler], &payload[..payload.len().min(limit)]);
     }
-}
-
-/// Replies with the result of a function, or with why there is none.
-fn answer(context: &mut HandlerContext<'_>, id: u64, outcome: Result<Vec<u8>, String>) {
-    let limit = context.progress.conduit().caps().max_payload;
-    let (code, bytes) = coded(context.progress, outcome);
-    // Without a port it was requested as a plain reply, and nobody waits.
-    let _ = context.send(&Message {
-        kind: kind::CALL,
-        tag: code,
-        args: &[id],
-        payload: &bytes[..bytes.len().min(limit)],
-    });
-}
-
-fn encoded_result<R: Serialize>(result: &R) -> Result<Vec<u8>, String> {
-    postcard::to_stdvec(result).map_err(|cause| cause.to_string())
 }

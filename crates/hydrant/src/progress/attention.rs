@@ -110,6 +110,7 @@ impl Progress {
     /// Something ended otherwise than by what a conduit hands up: perhaps another thread sleeps
     /// for it.
     pub(crate) fn wake_sleepers(&self) {
+        self.wake_hopeful();
         if self.has_sleepers() {
             self.conduit.notify(self.rank);
         }

@@ -20,6 +20,7 @@ mod send;
 mod service;
 mod spawned;
 mod tasks;
+mod until;
 mod wait;
 
 use std::{
@@ -85,6 +86,11 @@ pub(crate) struct Progress {
     onward: Mutex<Onward>,
     /// Tasks of the job's own.
     spawned: Mutex<Spawned>,
+    /// Those that wait [until](until::Until) something is so; and whether there are any.
+    hopeful: Mutex<Vec<Waker>>,
+    has_hopeful: AtomicBool,
+    /// Itself.
+    me: Weak<Progress>,
     /// The service thread waits until no application thread is asleep.
     parked: AtomicBool,
     park: Mutex<()>,
@@ -109,7 +115,16 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// `id`: the job's number.
-    pub(crate) fn new(conduit: Box<dyn Conduit>, id: u64, settings: &Settings) -> Self {
+    pub(crate) fn new(conduit: Box<dyn Conduit>, id: u64, settings: &Settings) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self::knowing_itself(me, conduit, id, settings))
+    }
+
+    fn knowing_itself(
+        me: &Weak<Self>,
+        conduit: Box<dyn Conduit>,
+        id: u64,
+        settings: &Settings,
+    ) -> Self {
         let ranks_here = (0..conduit.size())
             .filter(|rank| conduit.window(Rank(*rank)).is_some())
             .count();
@@ -133,6 +148,9 @@ impl Progress {
             backlog: AtomicU8::new(0),
             onward: Mutex::default(),
             spawned: Mutex::default(),
+            hopeful: Mutex::default(),
+            has_hopeful: AtomicBool::new(false),
+            me: Weak::clone(me),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),
@@ -164,6 +182,11 @@ impl Progress {
     pub(crate) fn keep(&self, memory: Arc<dyn Any + Send + Sync>) {
         let set = self.kept.set(memory);
         debug_assert!(set.is_ok(), "one memory is kept");
+    }
+
+    /// Itself, for what outlives a call.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
     }
 
     /// The network.

@@ -67,7 +67,7 @@ impl Wake for Task {
 
 impl Progress {
     /// Has a task run from the next poll on. When the job is over it does not run at all.
-    pub(crate) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut spawned = self.spawned.lock();
         if spawned.closed {
             return;
@@ -78,7 +78,7 @@ impl Progress {
             number,
             work: Mutex::new(Some(Box::pin(work))),
             queued: AtomicBool::new(false),
-            progress: Arc::downgrade(self),
+            progress: self.weak(),
         });
         spawned.all.insert(number, Arc::clone(&task));
         drop(spawned);

@@ -67,6 +67,9 @@ impl Progress {
     #[inline]
     pub(crate) fn poll(&self) -> usize {
         let delivered = self.conduit.poll(&mut self.arrivals());
+        if delivered > 0 {
+            self.wake_hopeful();
+        }
         self.flush_backlog();
         delivered
     }
@@ -95,6 +98,7 @@ impl Progress {
             self.noticed.store(changes, Relaxed);
             self.tell_operations(|operations| operations.look_for_ended(changes));
             self.wake_watchers();
+            self.wake_hopeful();
         }
     }
 

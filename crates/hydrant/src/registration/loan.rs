@@ -128,35 +128,62 @@ impl Registration {
     /// # Errors
     /// The conduit's.
     pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
-        let place = (addr.expose_provenance() as u64, len as u64);
-        self.begin_to_last(place.0, place.1)?;
-        Ok(Key(self.lent.lend(place)))
+        self.begin_to_last(addr.expose_provenance() as u64, len as u64)?;
+        // SAFETY: handed on.
+        Ok(unsafe { self.lend_at_once(addr, len) })
+    }
+
+    /// As [`lend`](Self::lend), of memory that [is ready](Self::make_ready) for that.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn lend_at_once(&self, addr: *mut u8, len: usize) -> Key {
+        Key((self.lent).lend((addr.expose_provenance() as u64, len as u64)))
+    }
+
+    /// Begins what is to be done before memory is lent, if anything is: when that is [taken
+    /// back](Self::is_taken_back), the memory is ready.
+    pub(crate) fn make_ready(&self, addr: u64, len: u64) -> Option<u64> {
+        match self.shares_buckets() {
+            true => self.begin_to_take_back(addr, len),
+            false => None,
+        }
     }
 
     /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
     /// here, in a handler, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     pub(crate) fn unlend(&self, key: Key) -> bool {
+        let Some((start, len)) = self.begin_to_unlend(key) else {
+            return true;
+        };
+        if crate::progress::may_wait("the end of an exposed buffer").is_err() {
+            tracing::warn!("an exposed buffer was taken back in a handler: it is leaked");
+            return false;
+        }
+        let over = (self.progress).wait(On::Nobody, For::Message, || self.is_unlent(key));
+        over.is_ok() && self.take_back(start, len)
+    }
+
+    /// Whether nobody uses a buffer any more whose loan was to end.
+    pub(crate) fn is_unlent(&self, key: Key) -> bool {
+        self.lent.is_over(key.0)
+    }
+
+    /// Begins to end a loan: when it [is over](Self::is_unlent) the memory is to be [taken
+    /// back](Self::take_back), which lies there. None if the loan has ended before.
+    pub(crate) fn begin_to_unlend(&self, key: Key) -> Option<Place> {
         // To a rank that is lost itself nobody answers.
         let alone = self.progress.is_lost_itself();
         let present = |rank| !alone && self.progress.conduit().standing(rank) == Standing::Present;
-        let Some(ended) = self.lent.end(key.0, present) else {
-            return true;
-        };
-        let (start, len) = ended.lease.place();
+        let ended = self.lent.end(key.0, present)?;
+        let place = ended.lease.place();
         for peer in ended.informed {
             self.queue_about(peer, GONE, key.0);
         }
         self.let_go(Some(ended.lease));
         self.flush();
-        if crate::progress::may_wait("the end of an exposed buffer").is_err() {
-            tracing::warn!("an exposed buffer was dropped in a handler: it is leaked");
-            return false;
-        }
-        let over = self
-            .progress
-            .wait(On::Nobody, For::Message, || self.lent.is_over(key.0));
-        over.is_ok() && self.take_back(start, len)
+        Some(place)
     }
 
     /// Lends memory to peers that name it by its address: it stays registered for them.
@@ -196,14 +223,28 @@ impl Registration {
     /// Takes own memory back from peers: they hold no firehose on it when this returns, and none
     /// of it is registered.
     pub(super) fn take_back(&self, addr: u64, len: u64) -> bool {
+        let Some(id) = self.begin_to_take_back(addr, len) else {
+            return true;
+        };
+        let over = || self.is_taken_back(id);
+        self.progress.wait(On::Nobody, For::Message, over).is_ok()
+    }
+
+    /// Begins to take own memory back, until it [is](Self::is_taken_back). None if nothing is to be
+    /// done.
+    pub(crate) fn begin_to_take_back(&self, addr: u64, len: u64) -> Option<u64> {
         let id = self.name();
         let run = match self.geometry.span(addr, len) {
             Ok(run) if run.count > 0 => run,
-            _ => return true,
+            _ => return None,
         };
         self.step(&[], |engine, out| engine.revoke(id, run, out));
-        let over = || self.revoked.lock().remove(&id).is_some();
-        self.progress.wait(On::Nobody, For::Message, over).is_ok()
+        Some(id)
+    }
+
+    /// Whether memory was taken back; said once.
+    pub(crate) fn is_taken_back(&self, id: u64) -> bool {
+        self.revoked.lock().remove(&id).is_some()
     }
 
     /// Where `len` bytes at `offset` of an exposed buffer lie at its owner, for as long as the
@@ -243,10 +284,7 @@ impl Registration {
             return Ok(lease);
         }
         crate::progress::may_wait("the first use of an exposed buffer")?;
-        if self.change_known(|known| known.ask(name)) {
-            self.queue_about(rank, ASK, key);
-            self.flush();
-        }
+        self.ask_for(rank, key);
         let mut lease = None;
         let waited = self.progress.wait(On::Rank(rank), For::Message, || {
             let known = self.known();
@@ -258,12 +296,36 @@ impl Registration {
             self.change_known(|known| known.asked.remove(&name));
         }
         waited?;
-        lease.ok_or_else(|| match self.progress.conduit().standing(rank) {
+        lease.ok_or_else(|| self.why_unknown(rank))
+    }
+
+    /// Asks where a peer's buffer lies, if that is not known and nobody asked before.
+    pub(crate) fn ask_for(&self, rank: Rank, key: u64) {
+        if self.change_known(|known| known.ask((rank, key))) {
+            self.queue_about(rank, ASK, key);
+            self.flush();
+        }
+    }
+
+    /// Whether it is known where a buffer lies that was [asked for](Self::ask_for); none while the
+    /// answer is to come.
+    pub(crate) fn knows(&self, rank: Rank, key: u64) -> Option<bool> {
+        let (known, name) = (self.known(), (rank, key));
+        match known.leases.contains_key(&name) {
+            true => Some(true),
+            false if known.asked.contains_key(&name) => None,
+            false => Some(false),
+        }
+    }
+
+    /// Why it is not known where a buffer of a peer lies.
+    pub(crate) fn why_unknown(&self, rank: Rank) -> Error {
+        match self.progress.conduit().standing(rank) {
             _ if self.progress.is_lost_itself() => Error::Expelled(self.progress.rank),
-            Standing::Present => revoked(),
+            Standing::Present => Error::Revoked { rank },
             // What was asked for was forgotten with the rank.
             Standing::Left | Standing::Lost => Error::PeerLost(rank),
-        })
+        }
     }
 
     /// An access is over. The last one to a buffer that goes tells its owner.

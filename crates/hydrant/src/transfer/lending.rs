@@ -1,10 +1,12 @@
 //! Lending own memory to peers: by the registration room where memory must be registered, else as
 //! extents of the conduit.
 
+use std::sync::Arc;
+
 use hydrant_conduit::{Key, Permission};
 
 use super::Transfer;
-use crate::{Result, registration::Record};
+use crate::{Rank, Result, registration::Record};
 
 impl Transfer {
     /// Bytes of which memory is registered together; 1 where it is not registered.
@@ -45,6 +47,86 @@ impl Transfer {
                 let _ = self.progress.conduit().deregister(key);
                 true
             }
+        }
+    }
+
+    /// Makes memory ready to be lent [at once](Self::lend_at_once), by a task.
+    pub(crate) async fn make_ready(self: &Arc<Self>, addr: u64, len: u64) {
+        let registration = self.registration.as_ref();
+        if let Some(id) = registration.and_then(|it| it.make_ready(addr, len)) {
+            self.until_taken_back(id).await;
+        }
+    }
+
+    /// As [`lend`](Self::lend), of memory that was [made ready](Self::make_ready).
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// The conduit's.
+    pub(crate) unsafe fn lend_at_once(&self, addr: *mut u8, len: usize) -> Result<Key> {
+        match &self.registration {
+            // SAFETY: handed on.
+            Some(registration) => Ok(unsafe { registration.lend_at_once(addr, len) }),
+            // SAFETY: handed on.
+            None => unsafe { self.lend(addr, len) },
+        }
+    }
+
+    /// Ends a loan where nobody may wait for that: `then` is called when nobody touches the buffer
+    /// any more. If the job ends before, it is dropped.
+    pub(crate) fn unlend_later(self: &Arc<Self>, key: Key, then: impl FnOnce() + Send + 'static) {
+        let begun = match &self.registration {
+            Some(registration) => registration.begin_to_unlend(key),
+            None => {
+                let over = self.unlend(key);
+                debug_assert!(over, "an extent of the conduit goes at once");
+                None
+            }
+        };
+        let Some((start, len)) = begun else {
+            return then();
+        };
+        let transfer = Arc::clone(self);
+        self.progress.spawn(async move {
+            let unlent = || (transfer.registration.as_ref()).is_none_or(|it| it.is_unlent(key));
+            transfer.progress.until(unlent).await;
+            let registration = transfer.registration.as_ref();
+            if let Some(id) = registration.and_then(|it| it.begin_to_take_back(start, len)) {
+                transfer.until_taken_back(id).await;
+            }
+            then();
+        });
+    }
+
+    async fn until_taken_back(self: &Arc<Self>, id: u64) {
+        let registration = self.registration.as_ref();
+        let over = || registration.is_none_or(|it| it.is_taken_back(id));
+        self.progress.until(over).await;
+    }
+
+    /// Learns where an exposed buffer of a peer lies, so that its first use need not wait.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`](crate::Error::Revoked), [`Error::PeerLost`](crate::Error::PeerLost).
+    pub(crate) async fn learn_of(self: &Arc<Self>, rank: Rank, key: u64) -> Result<()> {
+        let Some(registration) = &self.registration else {
+            return Ok(());
+        };
+        if rank == self.progress.rank {
+            return Ok(());
+        }
+        registration.ask_for(rank, key);
+        let mut known = None;
+        let over = || {
+            known = registration.knows(rank, key);
+            known.is_some()
+        };
+        self.progress.until(over).await;
+        match known {
+            Some(true) => Ok(()),
+            _ => Err(registration.why_unknown(rank)),
         }
     }
 

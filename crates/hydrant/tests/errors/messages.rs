@@ -20,7 +20,6 @@ fn above_the_limits() {
                 handled.fetch_add(1 + (args.len() + payload.len()) as u64, SeqCst);
             }
         })?;
-        let take = job.function(|_, bytes: Vec<u8>| bytes.len())?;
         let (to, limits) = (job.right(), job.limits());
         let payload = vec![0; limits.max_medium + 1];
         let args = vec![0; limits.max_args + 1];
@@ -46,11 +45,6 @@ fn above_the_limits() {
             job.request_long(to, handler, &[], &f.memory, 16, &[1]),
             Error::OutOfBounds { .. },
             "index 16"
-        );
-        refused!(
-            job.call(to, &take, &payload),
-            Error::MessageTooLong { limit, .. } if limit == limits.max_medium,
-            limits.max_medium
         );
         job.am_quiet()?;
         job.barrier()?;

@@ -1,0 +1,55 @@
+//! How long arguments and results of calls travel: exposed by whoever has them, got by the other.
+
+use std::sync::{Arc, Weak};
+
+use super::handles;
+use crate::{
+    Error, GlobalPtr, Rank, Result,
+    memory::{Exposed, Registry},
+    message::{Later, Lent, Rendezvous},
+    transfer::Transfer,
+};
+
+/// The buffers of a job. It does not keep the job.
+pub(crate) struct Buffers {
+    transfer: Weak<Transfer>,
+    memory: Arc<Registry>,
+}
+
+impl Buffers {
+    pub(crate) fn new(transfer: &Arc<Transfer>, memory: &Arc<Registry>) -> Self {
+        Self {
+            transfer: Arc::downgrade(transfer),
+            memory: Arc::clone(memory),
+        }
+    }
+}
+
+impl Rendezvous for Buffers {
+    fn lend(&self, bytes: Vec<u8>) -> Later<Result<(u64, Lent)>> {
+        let transfer = self.transfer.upgrade();
+        Box::pin(async move {
+            let transfer = transfer.ok_or(Error::JobOver)?;
+            let exposed = Exposed::owning_later(&transfer, bytes).await?;
+            Ok((exposed.key().0, Box::new(exposed) as Lent))
+        })
+    }
+
+    fn fetch(&self, from: Rank, key: u64, len: u64) -> Later<Result<Vec<u8>>> {
+        let transfer = self.transfer.upgrade();
+        let memory = Arc::clone(&self.memory);
+        Box::pin(async move {
+            let transfer = transfer.ok_or(Error::JobOver)?;
+            transfer.learn_of(from, key).await?;
+            // Not touched, in case that the peer says more than it has.
+            let zeros = usize::try_from(len).ok();
+            let zeros = zeros.and_then(|len| bytemuck::allocation::try_zeroed_vec::<u8>(len).ok());
+            let buffer = zeros.ok_or(Error::MessageTooLong {
+                len: usize::try_from(len).unwrap_or(usize::MAX),
+                limit: isize::MAX as usize,
+            })?;
+            let place = GlobalPtr::extent(transfer.progress.id, from, key, 0);
+            handles::get_from(&transfer, &memory, place, buffer)?.await
+        })
+    }
+}
