@@ -256,6 +256,7 @@ fn over() {
         ("request_short", other.request_short(own, handler, &[])),
         ("call", other.call(own, &function, &1).map(drop)),
         ("am_quiet", other.am_quiet()),
+        ("context", other.context().map(drop)),
         ("handler", other.handler(|_, _, _| {}).map(drop)),
         ("split", other.world().split(Some(0), 0).map(drop)),
         // SAFETY: it is refused before anything is touched.

@@ -26,6 +26,7 @@ mod memory {
 }
 mod rma {
     mod atomics;
+    mod contexts;
     mod futures;
     mod model;
     mod sections;

@@ -20,6 +20,7 @@ mod memory {
 }
 mod rma {
     mod atomics;
+    mod contexts;
     mod futures;
     mod signals;
     mod virtual_time;

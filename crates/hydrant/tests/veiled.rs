@@ -30,6 +30,7 @@ mod memory {
 mod rma {
     mod atomics;
     mod completion;
+    mod contexts;
     mod futures;
     mod model;
     mod sections;

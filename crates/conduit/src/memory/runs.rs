@@ -2,7 +2,7 @@
 //! strided transfers of ARMCI have them. All of it is checked once, so that a run costs its copy
 //! and two additions. Short runs of common lengths are moved by instructions for just that length.
 
-use std::array;
+use std::{array, mem::MaybeUninit, slice};
 
 use super::{copy, window::Fault};
 
@@ -14,7 +14,8 @@ pub const MOST_LOOPS: usize = 17;
 pub struct Runs {
     /// Bytes in a run.
     run: usize,
-    loops: [Loop; MOST_LOOPS],
+    /// The first `depth` of them are there; most runs have one or two.
+    loops: [MaybeUninit<Loop>; MOST_LOOPS],
     depth: usize,
     /// From the first byte to behind the last one: in the window, and in private memory.
     spans: [usize; 2],
@@ -37,13 +38,11 @@ pub(super) enum Direction {
 
 impl Runs {
     /// One run of so many bytes.
+    #[inline]
     pub fn new(run: usize) -> Self {
         Self {
             run,
-            loops: array::from_fn(|_| Loop {
-                count: 1,
-                steps: [0; 2],
-            }),
+            loops: [MaybeUninit::uninit(); MOST_LOOPS],
             depth: 0,
             spans: [run; 2],
             count: 1,
@@ -56,6 +55,7 @@ impl Runs {
     /// # Errors
     /// [`Fault::OutOfBounds`] if that is further than any memory reaches, or a loop more than
     /// [`MOST_LOOPS`].
+    #[inline]
     pub fn repeat(
         &mut self,
         count: usize,
@@ -72,7 +72,7 @@ impl Runs {
             return Err(Fault::OutOfBounds);
         };
         let next = self.loops.get_mut(self.depth).ok_or(Fault::OutOfBounds)?;
-        *next = Loop { count, steps };
+        next.write(Loop { count, steps });
         self.depth += 1;
         self.spans = [window, private];
         self.count = runs;
@@ -119,7 +119,9 @@ impl Runs {
     /// # Safety
     /// As [`copy`](Self::copy), and there are runs.
     unsafe fn by_length<const IN: bool>(&self, dst: *mut u8, src: *const u8) {
-        let loops = &self.loops[..self.depth];
+        let loops = self.loops[..self.depth].as_ptr().cast::<Loop>();
+        // SAFETY: `repeat` has written the first `depth` loops, and nothing else changes either.
+        let loops = unsafe { slice::from_raw_parts(loops, self.depth) };
         let run = self.run;
         macro_rules! lengths {
             ($($bytes:literal)+; $($chunk:literal..$below:literal)+) => {

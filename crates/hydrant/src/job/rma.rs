@@ -3,7 +3,7 @@
 
 use super::Job;
 use crate::{
-    Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, progress,
+    Context, Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, progress,
     rma::{handles, pointed},
 };
 
@@ -67,6 +67,15 @@ impl Job {
     pub fn fence(&self) -> Result<()> {
         progress::may_wait("fence")?;
         self.active()?.transfer.fence()
+    }
+
+    /// A stream of puts that are completed apart from all others. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`](crate::Error::JobOver).
+    pub fn context(&self) -> Result<Context> {
+        let core = self.active()?;
+        Ok(Context::new(&core.transfer, &core.memory))
     }
 
     /// Waits for a future on this thread, looking after messages meanwhile: for programs without an

@@ -21,12 +21,23 @@ pub struct View<'a, T> {
     window: &'a Window,
     /// The same, for loads; empty where they take time, which is virtual, and so go the slow way.
     loads: &'a Window,
+    /// Where it begins, in elements.
+    start: usize,
     len: usize,
     owner: Owner<'a>,
     _elements: PhantomData<T>,
 }
 
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for View<'_, T> {}
+
 /// Whose memory is in view.
+#[derive(Clone, Copy)]
 pub(super) enum Owner<'a> {
     /// An allocation's part, and whom to wake there.
     Part(&'a Block, Rank),
@@ -43,6 +54,7 @@ impl<'a, T: Pod> View<'a, T> {
         Self {
             window,
             loads: if simulated { &NOTHING } else { window },
+            start: 0,
             len,
             owner,
             _elements: PhantomData,
@@ -66,7 +78,56 @@ impl<'a, T: Pod> View<'a, T> {
     /// the memory away.
     #[inline]
     pub fn as_ptr(&self) -> *mut T {
-        self.window.as_ptr().cast()
+        (self.window.as_ptr().cast::<T>()).wrapping_add(self.start)
+    }
+
+    /// Some of the elements, which are counted from zero there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    #[inline]
+    pub fn part(&self, range: std::ops::Range<usize>) -> Result<Self> {
+        let len = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
+        check_range(range.start, len, self.len)?;
+        let start = self.start + range.start;
+        Ok(Self {
+            start,
+            len,
+            ..*self
+        })
+    }
+
+    /// Each row of a matrix whose rows have `columns` elements and lie one after the other.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(1, |job| {
+    /// let grid = job.alloc::<f64>(12)?;
+    /// for (number, row) in grid.local()?.rows(4)?.enumerate() {
+    ///     row.part(1..3)?.fill(0..2, number as f64)?;
+    /// }
+    /// assert_eq!(grid.local()?.to_vec()[4..8], [0.0, 1.0, 1.0, 0.0]);
+    /// # Ok(())
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] if the elements are no whole number of rows.
+    pub fn rows(&self, columns: usize) -> Result<impl ExactSizeIterator<Item = Self> + use<'a, T>> {
+        if columns == 0 && self.len > 0 || !self.len.is_multiple_of(columns.max(1)) {
+            return Err(Error::LengthMismatch {
+                what: "elements in view against elements in a row",
+                left: self.len,
+                right: columns,
+            });
+        }
+        let all = *self;
+        Ok((0..self.len / columns.max(1)).map(move |row| Self {
+            start: all.start + row * columns,
+            len: columns,
+            ..all
+        }))
     }
 
     /// One element.
@@ -76,7 +137,7 @@ impl<'a, T: Pod> View<'a, T> {
     #[inline]
     pub fn load(&self, index: usize) -> Result<T> {
         check_range(index, 1, self.len)?;
-        match self.loads.load(index * size_of::<T>()) {
+        match self.loads.load((self.start + index) * size_of::<T>()) {
             Ok(element) => Ok(element),
             Err(_) => self.load_slowly(index),
         }
@@ -85,7 +146,8 @@ impl<'a, T: Pod> View<'a, T> {
     #[cold]
     fn load_slowly(&self, index: usize) -> Result<T> {
         self.poll_memory();
-        (self.window.load(index * size_of::<T>())).map_err(|_| self.outside(index, 1))
+        (self.window.load((self.start + index) * size_of::<T>()))
+            .map_err(|_| self.outside(index, 1))
     }
 
     /// Sets one element.
@@ -104,7 +166,7 @@ impl<'a, T: Pod> View<'a, T> {
     #[inline]
     pub fn read(&self, index: usize, into: &mut [T]) -> Result<()> {
         check_range(index, into.len(), self.len)?;
-        let offset = index * size_of::<T>();
+        let offset = (self.start + index) * size_of::<T>();
         let bytes = bytemuck::cast_slice_mut(into);
         if self.window.overlaps(offset, bytes.len(), bytes) {
             return Err(overlap(bytes));
@@ -120,7 +182,7 @@ impl<'a, T: Pod> View<'a, T> {
     #[inline]
     pub fn write(&self, index: usize, from: &[T]) -> Result<()> {
         check_range(index, from.len(), self.len)?;
-        let offset = index * size_of::<T>();
+        let offset = (self.start + index) * size_of::<T>();
         let bytes = bytemuck::cast_slice(from);
         if self.window.overlaps(offset, bytes.len(), bytes) {
             return Err(overlap(bytes));
@@ -135,8 +197,8 @@ impl<'a, T: Pod> View<'a, T> {
         let mut elements = vec![T::zeroed(); self.len];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
         self.poll_memory();
-        // In bounds: the window holds `len` elements.
-        let _ = self.window.read(0, bytes);
+        // In bounds: the window holds them.
+        let _ = self.window.read(self.start * size_of::<T>(), bytes);
         elements
     }
 
@@ -147,15 +209,20 @@ impl<'a, T: Pod> View<'a, T> {
     pub fn fill(&self, range: std::ops::Range<usize>, value: T) -> Result<()> {
         let count = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
         check_range(range.start, count, self.len)?;
-        fill(self.window, range.start, count, &value)
+        fill(self.window, self.start + range.start, count, &value)
             .map_err(|()| self.outside(range.start, count))?;
         self.touched();
         Ok(())
     }
 
+    /// The window, and at which of its elements the view begins.
+    pub(crate) fn place(&self) -> (&'a Window, usize) {
+        (self.window, self.start)
+    }
+
     /// Called before a look at it.
     #[inline]
-    fn poll_memory(&self) {
+    pub(crate) fn poll_memory(&self) {
         match self.owner {
             Owner::Part(block, _) if block.is_simulated() => block.poll_memory(),
             Owner::Part(..) => {}
@@ -165,14 +232,14 @@ impl<'a, T: Pod> View<'a, T> {
 
     /// Wakes who waits for this memory to change.
     #[inline]
-    fn touched(&self) {
+    pub(crate) fn touched(&self) {
         if let Owner::Part(block, rank) = self.owner {
             block.touched(rank);
         }
     }
 
     #[cold]
-    fn outside(&self, index: usize, count: usize) -> Error {
+    pub(crate) fn outside(&self, index: usize, count: usize) -> Error {
         Error::OutOfBounds {
             index,
             count,

@@ -157,6 +157,11 @@ pub(crate) fn get_from<T: Pod>(
 }
 
 impl<T: Pod> PutHandle<T> {
+    /// Whether it is known to be complete, as it is at once where memory is mapped.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.pending.open().is_none()
+    }
+
     /// Whether the put is remotely complete.
     ///
     /// # Errors

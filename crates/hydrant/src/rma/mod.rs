@@ -5,6 +5,7 @@
 //! access is remotely complete when the call returns.
 
 pub(crate) mod anywhere;
+mod context;
 mod contiguous;
 pub(crate) mod handles;
 mod long;
@@ -15,10 +16,12 @@ pub(crate) mod pointed;
 mod rendezvous;
 mod scope;
 mod section;
+mod seen;
 pub(crate) mod signal;
 mod when;
 
 pub use anywhere::AnywhereLoan;
+pub use context::Context;
 pub use handles::{GetHandle, PutHandle};
 pub use pieces::Stride;
 pub(crate) use rendezvous::Buffers;

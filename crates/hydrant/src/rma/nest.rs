@@ -7,6 +7,7 @@ use super::section::{Level, Section};
 
 /// The loops that two sections have in common, for elements of so many bytes; none where their
 /// shapes do not divide each other. Both lie within memory that there is, and are not empty.
+#[inline]
 pub(super) fn loops(remote: &Section, local: &Section, size: usize) -> Option<Runs> {
     let mut theirs = remote.levels().iter().copied();
     let mut ours = local.levels().iter().copied();

@@ -104,7 +104,7 @@ impl<T: Pod> Symmetric<T> {
         if to.is_empty() {
             return Ok(());
         }
-        let runs = (to.starts(), to.run_len());
+        let runs = (|| to.starts(), to.run_len());
         self.check_apart(part, (to.start(), to.span()), runs, data)?;
         if let Some(mapped) = self.block().reach(rank)
             && let Some(runs) = nest::loops(to, from, size_of::<T>())
@@ -136,7 +136,7 @@ impl<T: Pod> Symmetric<T> {
         if to.is_empty() {
             return Ok(());
         }
-        let runs = (from.starts(), from.run_len());
+        let runs = (|| from.starts(), from.run_len());
         self.check_apart(part, (from.start(), from.span()), runs, data)?;
         if let Some(mapped) = self.block().reach(rank)
             && let Some(runs) = nest::loops(from, to, size_of::<T>())
@@ -159,7 +159,7 @@ impl<T: Pod> Symmetric<T> {
         if data.is_empty() {
             return Ok(());
         }
-        self.check_apart(part, (to.start, span), (to.starts(), to.run), data)?;
+        self.check_apart(part, (to.start, span), (|| to.starts(), to.run), data)?;
         if let Some(mapped) = self.block().reach(rank)
             && let Some(runs) = to.runs(size_of::<T>())
         {
@@ -181,7 +181,7 @@ impl<T: Pod> Symmetric<T> {
         if data.is_empty() {
             return Ok(());
         }
-        self.check_apart(part, (from.start, span), (from.starts(), from.run), data)?;
+        self.check_apart(part, (from.start, span), (|| from.starts(), from.run), data)?;
         if let Some(mapped) = self.block().reach(rank)
             && let Some(runs) = from.runs(size_of::<T>())
         {
@@ -285,16 +285,16 @@ impl<T: Pod> Symmetric<T> {
         }
         (indices.iter()).try_for_each(|index| check_range(*index, 1, self.len()))?;
         let part = self.block().part(rank)?;
-        self.check_apart(part, (0, self.len()), (indices.iter().copied(), 1), data)
+        self.check_apart(part, (0, self.len()), (|| indices.iter().copied(), 1), data)
     }
 
     /// Checks that the whole buffer lies apart from every run, where they are mapped: from where
     /// each begins, and how many elements it has. All lie within the `span`.
-    fn check_apart(
+    fn check_apart<I: Iterator<Item = usize>>(
         &self,
         part: &Part,
         span: (usize, usize),
-        (mut starts, run): (impl Iterator<Item = usize>, usize),
+        (starts, run): (impl Fn() -> I, usize),
         buffer: &[T],
     ) -> Result<()> {
         let Some(mapped) = &part.mapped else {
@@ -303,7 +303,7 @@ impl<T: Pod> Symmetric<T> {
         let (size, bytes) = (size_of::<T>(), bytemuck::cast_slice(buffer));
         let hits = |start, count| (mapped.window).overlaps(start * size, count * size, bytes);
         // Nearly always the buffer is elsewhere.
-        if hits(span.0, span.1) && starts.any(|start| hits(start, run)) {
+        if hits(span.0, span.1) && starts().any(|start| hits(start, run)) {
             return Err(overlap(bytes));
         }
         Ok(())
@@ -311,7 +311,7 @@ impl<T: Pod> Symmetric<T> {
 }
 
 #[cold]
-fn named_twice(section: &Section) -> Error {
+pub(super) fn named_twice(section: &Section) -> Error {
     Error::SectionOverlap {
         elements: section.len(),
         span: section.span(),

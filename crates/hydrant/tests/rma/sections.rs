@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hydrant::{Foreign, Job, Level, Pod, Result, Section};
+use hydrant::{Error, Foreign, Job, Level, Pod, Result, Section};
 use proptest::prelude::*;
 
 use crate::support::{builder, good, local};
@@ -207,6 +207,81 @@ fn columns_first_on_both_sides() {
             memory.get_section(rank, &to, &mut back, &from)?;
             assert_eq!(back, data);
         }
+        job.barrier()
+    });
+}
+
+/// Parts, rows and sections of what is one's own, against a copy.
+#[test]
+fn own_memory_in_view() {
+    local(2, |job| {
+        let (rows, columns) = (7, 5);
+        let grid = job.alloc::<u32>(3 + rows * columns)?;
+        let all = grid.local()?;
+        let mut right: Vec<u32> = (0..all.len() as u32).collect();
+        all.write(0, &right)?;
+        let own = all.part(3..all.len())?;
+        assert_eq!(own.len(), rows * columns);
+        assert_eq!(own.load(0)?, 3);
+        assert_eq!(own.as_ptr(), all.as_ptr().wrapping_add(3));
+        for (number, row) in own.rows(columns)?.enumerate() {
+            let at = 3 + number * columns;
+            assert_eq!(row.to_vec(), right[at..at + columns]);
+            row.part(1..4)?.fill(1..3, 77)?;
+            right[at + 2..at + 4].fill(77);
+            row.store(4, number as u32)?;
+            right[at + 4] = number as u32;
+        }
+        assert_eq!(all.to_vec(), right);
+        let tile = Section::of(&[rows, columns], &[2..6, 1..4])?;
+        let mut seen = [0; 12];
+        own.read_section(&tile, &mut seen)?;
+        let there = |at: usize| 3 + (2 + at / 3) * columns + 1 + at % 3;
+        for (at, value) in seen.iter().enumerate() {
+            assert_eq!(*value, right[there(at)]);
+        }
+        let new: Vec<u32> = (500..512).collect();
+        own.write_section(&tile, &new)?;
+        (new.iter().enumerate()).for_each(|(at, value)| right[there(at)] = *value);
+        assert_eq!(all.to_vec(), right);
+        // Down its columns first.
+        let rows_of = |count, stride| Level { count, stride };
+        let turned = Section::new(0, 1, &[rows_of(rows, columns), rows_of(columns, 1)])?;
+        let mut across = vec![0; rows * columns];
+        own.read_section(&turned, &mut across)?;
+        for (at, value) in across.iter().enumerate() {
+            assert_eq!(*value, right[3 + at % rows * columns + at / rows]);
+        }
+        let refused = own.read_section(&tile, &mut [0; 11]);
+        assert!(
+            matches!(refused, Err(Error::LengthMismatch { .. })),
+            "{refused:?}"
+        );
+        let refused = own.part(10..35)?.write_section(&tile, &new);
+        assert!(
+            matches!(refused, Err(Error::OutOfBounds { .. })),
+            "{refused:?}"
+        );
+        let twice = Section::new(0, 6, &[rows_of(2, 3)])?;
+        let refused = own.write_section(&twice, &new);
+        assert!(
+            matches!(refused, Err(Error::SectionOverlap { .. })),
+            "{refused:?}"
+        );
+        assert!(matches!(
+            own.part(4..3).map(drop),
+            Err(Error::OutOfBounds { .. })
+        ));
+        assert!(matches!(
+            own.rows(4).map(drop),
+            Err(Error::LengthMismatch { .. })
+        ));
+        assert!(matches!(
+            own.rows(0).map(drop),
+            Err(Error::LengthMismatch { .. })
+        ));
+        assert_eq!(own.part(9..9)?.rows(0)?.count(), 0);
+        assert_eq!(all.to_vec(), right);
         job.barrier()
     });
 }

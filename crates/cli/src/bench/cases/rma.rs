@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use hydrant::{Rank, Signal, Stride, Symmetric};
+use hydrant::{Level, Rank, Section, Signal, Stride, Symmetric};
 
 use super::super::bare::Place;
 use super::super::ensemble::{Ensemble, PARTNER, timed};
@@ -243,6 +243,37 @@ impl Rma<'_> {
             &mut |count| {
                 let into = &mut data.borrow_mut()[..];
                 timed(count, |_| field.get_strided(PEER, black_box(rows), into))
+            },
+        )?;
+        // The same rows as sections of what could be two axes of an array.
+        let level = Level {
+            count,
+            stride: STRIDE,
+        };
+        let there = Section::new(0, ROW, &[level])?;
+        let here = Section::run(0, data.borrow().len())?;
+        self.compare(
+            "put_section",
+            bytes,
+            None,
+            &mut |count| Ok(bare.copy_rows_in(&data.borrow(), ROW, STRIDE, count)),
+            &mut |count| {
+                let from = &data.borrow()[..];
+                timed(count, |_| {
+                    field.put_section(PEER, black_box(&there), from, &here)
+                })
+            },
+        )?;
+        self.compare(
+            "get_section",
+            bytes,
+            None,
+            &mut |count| Ok(bare.copy_rows_out(&mut data.borrow_mut(), ROW, STRIDE, count)),
+            &mut |count| {
+                let into = &mut data.borrow_mut()[..];
+                timed(count, |_| {
+                    field.get_section(PEER, black_box(&there), into, &here)
+                })
             },
         )?;
         Ok(())

@@ -1,0 +1,192 @@
+//! Streams of operations that are completed apart (OpenSHMEM's contexts).
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use parking_lot::Mutex;
+
+use super::handles::PutHandle;
+use crate::{
+    Error, GlobalPtr, Rank, Result, Symmetric, memory::Registry, progress::may_wait,
+    transfer::Transfer,
+};
+
+/// A put that is under way.
+trait End: Send {
+    fn test(&mut self) -> Result<bool>;
+    fn wait(self: Box<Self>) -> Result<()>;
+}
+
+impl<T: Pod + Send> End for PutHandle<T> {
+    fn test(&mut self) -> Result<bool> {
+        PutHandle::test(self)
+    }
+
+    fn wait(self: Box<Self>) -> Result<()> {
+        PutHandle::wait(*self).map(drop)
+    }
+}
+
+/// Puts that a context keeps before it looks which of them are complete, at first.
+const MANY: usize = 64;
+
+/// Puts of one thread, or of one part of a program, that are completed apart from all others: its
+/// [`quiet`](Self::quiet) waits for no others. Each put owns its source until then. Gets have handles
+/// of their own ([`Symmetric::get_nb`]).
+///
+/// A context may go to another thread and be used by several, which then share it. Dropping it
+/// leaves its puts under way, as dropping their handles does: [`Job::quiet`](crate::Job::quiet)
+/// waits for them.
+///
+/// ```
+/// # fn main() -> hydrant::Result<()> {
+/// # hydrant::Job::builder()?.run_local(2, |job| {
+/// let field = job.alloc::<u64>(200)?;
+/// std::thread::scope(|threads| {
+///     for half in [0, 100] {
+///         let (context, field) = (job.context()?, &field);
+///         threads.spawn(move || {
+///             for at in half..half + 100 {
+///                 context.put(field, job.right(), at, vec![at as u64])?;
+///             }
+///             context.quiet()
+///         });
+///     }
+///     Ok::<_, hydrant::Error>(())
+/// })?;
+/// job.barrier()?;
+/// assert_eq!(field.local()?.load(150)?, 150);
+/// # job.barrier()
+/// # }).into_iter().collect()
+/// # }
+/// ```
+pub struct Context {
+    transfer: Arc<Transfer>,
+    memory: Arc<Registry>,
+    open: Mutex<Open>,
+}
+
+/// What is under way.
+struct Open {
+    /// What is not known to be complete, in the order in which it was begun.
+    puts: Vec<Box<dyn End>>,
+    /// How many there may be before it is looked which are complete: twice as many as were not when
+    /// that was last done.
+    most: usize,
+    /// What befell the first of those that were looked at and had failed.
+    failed: Option<Error>,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self {
+            puts: Vec::new(),
+            most: MANY,
+            failed: None,
+        }
+    }
+}
+
+impl Open {
+    /// Forgets what is complete.
+    fn sift(&mut self) {
+        let failed = &mut self.failed;
+        self.puts.retain_mut(|put| match put.test() {
+            Ok(complete) => !complete,
+            Err(cause) => {
+                failed.get_or_insert(cause);
+                false
+            }
+        });
+        self.most = MANY.max(2 * self.puts.len());
+    }
+}
+
+impl Context {
+    pub(crate) fn new(transfer: &Arc<Transfer>, memory: &Arc<Registry>) -> Self {
+        Self {
+            transfer: Arc::clone(transfer),
+            memory: Arc::clone(memory),
+            open: Mutex::default(),
+        }
+    }
+
+    /// Begins to put `data` into the part of `rank`, from element `index` on.
+    ///
+    /// # Errors
+    /// As [`Symmetric::put_nb`]; [`Error::ForeignHandle`] for memory of another job.
+    pub fn put<T: Pod + Send>(
+        &self,
+        memory: &Symmetric<T>,
+        rank: Rank,
+        index: usize,
+        data: Vec<T>,
+    ) -> Result<()> {
+        memory.block().check_job(self.transfer.progress.id)?;
+        self.keep(memory.put_nb(rank, index, data)?);
+        Ok(())
+    }
+
+    /// Begins to put `data` to where `to` points.
+    ///
+    /// # Errors
+    /// As [`Job::put_to_nb`](crate::Job::put_to_nb).
+    pub fn put_to<T: Pod + Send>(&self, to: GlobalPtr<T>, data: Vec<T>) -> Result<()> {
+        self.keep(super::handles::put_to(
+            &self.transfer,
+            &self.memory,
+            to,
+            data,
+        )?);
+        Ok(())
+    }
+
+    /// Waits until every put that was begun here is remotely complete.
+    ///
+    /// # Errors
+    /// What befell the first that failed, after waiting for all; [`Error::InHandler`].
+    pub fn quiet(&self) -> Result<()> {
+        may_wait("quiet")?;
+        let open = std::mem::take(&mut *self.open.lock());
+        let ends = open.puts.into_iter().map(End::wait);
+        // Each is waited for, whatever befell those before.
+        let failed: Vec<Error> = (open.failed.into_iter())
+            .chain(ends.filter_map(Result::err))
+            .collect();
+        failed.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Orders the puts that were begun here: those before are seen, by each peer, no later than those
+    /// after.
+    ///
+    /// # Errors
+    /// As [`quiet`](Self::quiet): puts of one rank are not ordered by every network, so they are
+    /// completed.
+    pub fn fence(&self) -> Result<()> {
+        self.quiet()
+    }
+
+    fn keep<T: Pod + Send>(&self, put: PutHandle<T>) {
+        if put.is_complete() {
+            return;
+        }
+        let mut open = self.open.lock();
+        open.puts.push(Box::new(put));
+        if open.puts.len() > open.most {
+            let mut sifted = std::mem::take(&mut *open);
+            // A look at them polls, and what that runs may use this context.
+            drop(open);
+            sifted.sift();
+            let mut open = self.open.lock();
+            sifted.puts.append(&mut open.puts);
+            sifted.failed = sifted.failed.take().or(open.failed.take());
+            *open = sifted;
+        }
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context({} puts under way)", self.open.lock().puts.len())
+    }
+}

@@ -1,0 +1,93 @@
+//! Sections of memory that is in view: ghost cells, tiles and columns of what is one's own.
+
+use bytemuck::Pod;
+use hydrant_conduit::memory::Runs;
+
+use super::{nest, pieces::named_twice, section::Section};
+use crate::{
+    Error, Result, View,
+    memory::{check_range, overlap},
+};
+
+impl<T: Pod> View<'_, T> {
+    /// Copies a section out, to neighbouring elements in its order.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// use hydrant::Section;
+    /// # hydrant::Job::builder()?.run_local(1, |job| {
+    /// // The right column of four rows of three becomes the left one.
+    /// let grid = job.alloc::<u32>(12)?;
+    /// let own = grid.local()?;
+    /// own.write(0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])?;
+    /// let mut column = [0; 4];
+    /// own.read_section(&Section::of(&[4, 3], &[0..4, 2..3])?, &mut column)?;
+    /// own.write_section(&Section::of(&[4, 3], &[0..4, 0..1])?, &column)?;
+    /// assert_eq!(own.to_vec(), [2, 1, 2, 5, 4, 5, 8, 7, 8, 11, 10, 11]);
+    /// # Ok(())
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if the section leaves what is in view, [`Error::LengthMismatch`] if it
+    /// has not as many elements as `into`, [`Error::Overlap`].
+    pub fn read_section(&self, from: &Section, into: &mut [T]) -> Result<()> {
+        let Some((offset, runs)) = self.runs(from, into)? else {
+            return Ok(());
+        };
+        self.poll_memory();
+        let (window, _) = self.place();
+        (window.read_runs(offset, bytemuck::cast_slice_mut(into), 0, &runs))
+            .map_err(|_| self.outside(from.start(), from.span()))
+    }
+
+    /// Copies neighbouring elements into a section, in its order.
+    ///
+    /// # Errors
+    /// As [`read_section`](Self::read_section); [`Error::SectionOverlap`] if the section names an
+    /// element twice.
+    pub fn write_section(&self, to: &Section, from: &[T]) -> Result<()> {
+        let Some((offset, runs)) = self.runs(to, from)? else {
+            return Ok(());
+        };
+        if to.overlaps_itself() {
+            return Err(named_twice(to));
+        }
+        let (window, _) = self.place();
+        (window.write_runs(offset, bytemuck::cast_slice(from), 0, &runs))
+            .map_err(|_| self.outside(to.start(), to.span()))?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Checks a section against a buffer: its first byte in the window, and the runs of both. None if
+    /// there are no elements.
+    fn runs(&self, section: &Section, buffer: &[T]) -> Result<Option<(usize, Runs)>> {
+        check_range(section.start(), section.span(), self.len())?;
+        if section.len() != buffer.len() {
+            return Err(Error::LengthMismatch {
+                what: "elements in the section against elements in the buffer",
+                left: section.len(),
+                right: buffer.len(),
+            });
+        }
+        if section.is_empty() {
+            return Ok(None);
+        }
+        let (window, start) = self.place();
+        let (size, bytes) = (size_of::<T>(), bytemuck::cast_slice(buffer));
+        let first = start + section.start();
+        if window.overlaps(first * size, section.span() * size, bytes) {
+            return Err(overlap(bytes));
+        }
+        // Against neighbours alone the loops of a section come out even.
+        let buffer = Section::run(0, section.len())?;
+        let runs = nest::loops(section, &buffer, size);
+        runs.map(|runs| Some((first * size, runs)))
+            .ok_or(Error::SectionOverflow {
+                count: section.len(),
+                stride: 1,
+            })
+    }
+}
