@@ -218,6 +218,15 @@ pub enum Error {
         limit: usize,
     },
 
+    /// Data and its signal are for different ranks.
+    #[error("the data is for rank {data} and its signal for rank {signal}: they go together")]
+    RankMismatch {
+        /// Whose memory the data is for.
+        data: Rank,
+        /// Whose memory the signal is in.
+        signal: Rank,
+    },
+
     /// Handlers have sent more than their peers take.
     #[error("handlers have sent {limit} bytes for which peers have no room, and may send no more")]
     OnwardFull {

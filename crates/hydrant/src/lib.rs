@@ -66,7 +66,7 @@ pub mod settings;
 mod stripe;
 mod transfer;
 
-pub use atomics::{AtomicFloat, AtomicInteger};
+pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
 pub use bytemuck;
 pub use collective::{Blocks, Located, Op, Reducible, Team};

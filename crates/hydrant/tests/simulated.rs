@@ -22,6 +22,7 @@ mod rma {
     mod atomics;
     mod contexts;
     mod futures;
+    mod pointed_atomics;
     mod signals;
     mod virtual_time;
 }

@@ -2,8 +2,12 @@
 //!
 //! ```text
 //! request  tag verb | kind << 8   args number, allocation, byte offset in it, value, expected
+//!              EXPOSED beside it  the same of an exposed buffer, by its key
 //! reply    tag DONE               args number, what the word was
 //!          tag UNKNOWN            args number: no such allocation lives there
+//!          tag REVOKED            args number: no such buffer is exposed
+//!          tag OUTSIDE            args number, bytes of the buffer: the word is beyond them
+//!          tag MISALIGNED         args number: no processor changes that at once
 //! ```
 
 use std::{
@@ -12,7 +16,7 @@ use std::{
 };
 
 use bytemuck::Pod;
-use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
+use hydrant_conduit::{Delivery, Message, Remote, ReplyPort, Window};
 
 use super::{
     Way,
@@ -20,9 +24,11 @@ use super::{
 };
 use crate::{
     Error, Rank, Result,
+    counters::Count,
     memory::{Registry, Symmetric},
     message::Calls,
     progress::{self, Progress, Route, kind},
+    transfer::Transfer,
 };
 
 /// What is done.
@@ -65,8 +71,17 @@ const VERBS: [Verb; 8] = [
 ];
 const KINDS: [Kind; 4] = [Kind::Word32, Kind::Word64, Kind::Float32, Kind::Float64];
 
+/// Beside the kind: the word lies in an exposed buffer, and not in an allocation.
+const EXPOSED: u16 = 0x8000;
+
 const DONE: u16 = 0;
 const UNKNOWN: u16 = 1;
+/// The exposed buffer has gone.
+const REVOKED: u16 = 2;
+/// It is so long, and there is no such word in it.
+const OUTSIDE: u16 = 3;
+/// It has no such word that a processor changes at once.
+const MISALIGNED: u16 = 4;
 
 impl<T: Pod + Sealed> Symmetric<T> {
     /// Has the owner do it; done there when this returns.
@@ -112,6 +127,71 @@ impl<T: Pod + Sealed> Symmetric<T> {
     }
 }
 
+/// Has the owner of an exposed buffer change a word of it; done there when this returns.
+pub(super) fn ask_exposed<T: Pod + Sealed>(
+    transfer: &Transfer,
+    memory: &Registry,
+    calls: &Calls,
+    (rank, place): (Rank, Remote),
+    (verb, operands): (Verb, [T; 2]),
+) -> Result<T> {
+    let progress = &transfer.progress;
+    progress.check_running()?;
+    progress.tally.one(Count::Atomics);
+    let [value, expected] = operands.map(T::to_bits);
+    let (key, offset) = (place.key.0, place.offset);
+    let answer = if rank == progress.rank {
+        match on_exposed(memory, (key, offset), (T::KIND, verb, [value, expected])) {
+            (DONE, old) => Ok(old),
+            (status, old) => Err(refused(rank, status, old)),
+        }
+    } else {
+        progress::may_wait("an atomic operation that goes through the network")?;
+        let asked = calls.ask(progress, rank, |id| {
+            let message = Message {
+                kind: kind::ATOMIC,
+                tag: verb as u16 | (T::KIND as u16) << 8 | EXPOSED,
+                args: &[id, key, offset, value, expected],
+                payload: &[],
+            };
+            progress.send(rank, &message)
+        });
+        asked.map(|old| old.try_into().map_or(0, u64::from_le_bytes))
+    };
+    let size = size_of::<T>();
+    answer.map(T::of_bits).map_err(|cause| match cause {
+        Error::OutOfBounds { len, .. } => Error::OutOfBounds {
+            index: (offset / size as u64) as usize,
+            count: 1,
+            len: len / size,
+        },
+        Error::Misaligned { .. } => Error::Misaligned {
+            offset,
+            align: size,
+            what: std::any::type_name::<T>(),
+        },
+        cause => cause,
+    })
+}
+
+/// What a status means that says that nothing was done. Who asked says of which element.
+fn refused(rank: Rank, status: u16, len: u64) -> Error {
+    match status {
+        REVOKED => Error::Revoked { rank },
+        OUTSIDE => Error::OutOfBounds {
+            index: 0,
+            count: 1,
+            len: len as usize,
+        },
+        MISALIGNED => Error::Misaligned {
+            offset: 0,
+            align: 0,
+            what: "",
+        },
+        _ => Error::Freed,
+    }
+}
+
 /// Who does atomic operations for peers, and hears what words of theirs were.
 pub(crate) struct ByMessage {
     /// Where words are looked up.
@@ -137,10 +217,19 @@ impl Route for ByMessage {
         let &[id, block, offset, value, expected] = delivery.args else {
             return progress.malformed(delivery.from, "an atomic operation without its arguments");
         };
-        let [verb, kind] = delivery.tag.to_le_bytes().map(usize::from);
+        let exposed = delivery.tag & EXPOSED != 0;
+        let [verb, kind] = (delivery.tag & !EXPOSED).to_le_bytes().map(usize::from);
         let (Some(verb), Some(kind)) = (VERBS.get(verb), KINDS.get(kind)) else {
             return progress.malformed(delivery.from, "an atomic operation of unknown kind");
         };
+        if exposed {
+            let (status, old) = on_exposed(
+                &self.memory,
+                (block, offset),
+                (*kind, *verb, [value, expected]),
+            );
+            return answer(port, delivery.from, id, status, old);
+        }
         if kind.is_wide() && self.way != Way::Processors {
             let what = "an atomic operation by a processor on a word that NICs change";
             return progress.malformed(delivery.from, what);
@@ -149,7 +238,7 @@ impl Route for ByMessage {
         // It may be on its way out: then it has no part any more.
         let found =
             (block.as_ref()).and_then(|block| Some((block, block.part(progress.rank).ok()?)));
-        let answer = match found {
+        let (status, old) = match found {
             None => (UNKNOWN, 0),
             Some((block, part)) => {
                 let old = (part.mapped.as_ref())
@@ -164,15 +253,7 @@ impl Route for ByMessage {
                 (DONE, old)
             }
         };
-        let message = Message {
-            kind: kind::ATOMIC,
-            tag: answer.0,
-            args: &[id, answer.1],
-            payload: &[],
-        };
-        if let Err(cause) = port.reply(&message) {
-            tracing::warn!(%cause, to = %delivery.from, "an atomic operation could not be answered");
-        }
+        answer(port, delivery.from, id, status, old);
     }
 
     /// The owner answered.
@@ -185,7 +266,7 @@ impl Route for ByMessage {
         };
         let result = match delivery.tag {
             DONE => Ok(old.to_le_bytes().to_vec()),
-            _ => Err(Error::Freed),
+            status => Err(refused(delivery.from, status, old)),
         };
         if !self.calls.end(progress, delivery.from, id, result) {
             progress.malformed(
@@ -194,6 +275,38 @@ impl Route for ByMessage {
             );
         }
     }
+}
+
+/// Says what became of an operation.
+fn answer(port: &mut dyn ReplyPort, to: Rank, id: u64, status: u16, old: u64) {
+    let message = Message {
+        kind: kind::ATOMIC,
+        tag: status,
+        args: &[id, old],
+        payload: &[],
+    };
+    if let Err(cause) = port.reply(&message) {
+        tracing::warn!(%cause, %to, "an atomic operation could not be answered");
+    }
+}
+
+/// Changes a word of an exposed buffer of this rank: a status, and what it was or how long the buffer
+/// is. What a peer asks for here its program may have made up, for it does not know the buffer.
+fn on_exposed(
+    memory: &Registry,
+    (key, offset): (u64, u64),
+    (kind, verb, operands): (Kind, Verb, [u64; 2]),
+) -> (u16, u64) {
+    let size: u64 = if kind.is_wide() { 8 } else { 4 };
+    let changed = memory.on_exposed(key, |window| {
+        let len = window.len() as u64;
+        if offset > len || len - offset < size {
+            return (OUTSIDE, len);
+        }
+        let old = apply(window, offset as usize, kind, verb, operands);
+        old.map_or((MISALIGNED, 0), |old| (DONE, old))
+    });
+    changed.unwrap_or((REVOKED, 0))
 }
 
 /// Does it; what the word was, or nothing if there is no such word or operation.

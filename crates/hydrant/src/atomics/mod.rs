@@ -11,6 +11,7 @@
 
 mod by_message;
 mod native;
+mod pointed;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -18,6 +19,7 @@ use bytemuck::Pod;
 
 pub(crate) use by_message::{ByMessage, Verb};
 pub(crate) use native::Way;
+pub use pointed::GlobalAtomic;
 
 use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
 

@@ -3,8 +3,12 @@
 
 use super::Job;
 use crate::{
-    Context, Exposed, GetHandle, GlobalPtr, Pod, PutHandle, Result, Scope, progress,
-    rma::{handles, pointed},
+    Context, Error, Exposed, GetHandle, GlobalAtomic, GlobalPtr, Pod, PutHandle, Result, Scope,
+    Signal, progress,
+    rma::{
+        handles,
+        pointed::{self, Resolved},
+    },
 };
 
 impl Job {
@@ -46,6 +50,69 @@ impl Job {
     pub fn get_from_nb<T: Pod>(&self, from: GlobalPtr<T>, buffer: Vec<T>) -> Result<GetHandle<T>> {
         let core = self.core();
         handles::get_from(&core.transfer, &core.memory, from, buffer)
+    }
+
+    /// The element that `pointer` names, for atomic operations: of symmetric memory, where they are
+    /// those of [`Symmetric`](crate::Symmetric), or of an exposed buffer, whose owner does them.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let places = job.alloc::<hydrant::GlobalPtr<u64>>(1)?;
+    /// let counts = job.expose(vec![0_u64; 8])?;
+    /// places.put(job.right(), 0, &[counts.pointer(3)?])?;
+    /// job.barrier()?;
+    /// let theirs = job.atomic(places.local()?.load(0)?)?;
+    /// assert_eq!(theirs.fetch_add(5)?, 0);
+    /// assert_eq!(theirs.compare_swap(5, 7)?, 5);
+    /// job.barrier()?;
+    /// assert_eq!(counts.view().load(3)?, 7);
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to), of the pointer itself.
+    pub fn atomic<T: Pod>(&self, pointer: GlobalPtr<T>) -> Result<GlobalAtomic<'_, T>> {
+        let core = self.active()?;
+        let rank = pointer.rank();
+        Ok(
+            match pointed::resolve(&core.transfer, &core.memory, &pointer)? {
+                Resolved::Symmetric(memory, index) => GlobalAtomic::symmetric(memory, rank, index),
+                Resolved::Extent(remote) => {
+                    let calls = core.messages.calls();
+                    GlobalAtomic::exposed(&core.transfer, &core.memory, calls, rank, remote)
+                }
+            },
+        )
+    }
+
+    /// Puts `data` to where `to` points, then changes the word at `at`, a pointer to memory of the
+    /// same rank; who sees the word changed sees the data (OpenSHMEM's put with signal).
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to), for either: nothing is put if the signal's pointer is no good.
+    /// [`Error::RankMismatch`](crate::Error::RankMismatch) if they point to different ranks.
+    pub fn put_signal_to<T: Pod>(
+        &self,
+        to: GlobalPtr<T>,
+        data: &[T],
+        at: GlobalPtr<u64>,
+        signal: Signal,
+    ) -> Result<()> {
+        if to.rank() != at.rank() {
+            return Err(Error::RankMismatch {
+                data: to.rank(),
+                signal: at.rank(),
+            });
+        }
+        let word = self.atomic(at)?;
+        self.put_to(to, data)?;
+        match signal {
+            Signal::Set(value) => word.store(value),
+            Signal::Add(value) => word.fetch_add(value).map(drop),
+        }
     }
 
     /// Waits until all puts and gets of this rank so far are complete, remotely: OpenSHMEM's
@@ -140,6 +207,7 @@ impl Job {
     /// [`Error::ZeroSized`](crate::Error::ZeroSized), [`Error::Conduit`](crate::Error::Conduit) if
     /// there are too many.
     pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
-        Exposed::owning(&self.active()?.transfer, buffer)
+        let core = self.active()?;
+        Exposed::owning(&core.transfer, &core.memory, buffer)
     }
 }

@@ -7,12 +7,13 @@ use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull, sync::Arc};
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
-use super::{GlobalPtr, View, check_range, view::Owner};
+use super::{GlobalPtr, Registry, View, check_range, view::Owner};
 use crate::{Error, Result, progress, transfer::Transfer};
 
 /// The registration of a buffer; revoked when dropped, or by its scope.
 pub(crate) struct Loan {
     transfer: Arc<Transfer>,
+    memory: Arc<Registry>,
     key: Key,
 }
 
@@ -23,6 +24,7 @@ impl Loan {
 
     /// Ends the loan in a handler, where nobody may wait for that; the buffer is freed after it.
     fn end_later<T: Pod>(&self, buffer: Owned<T>) {
+        self.memory.withdraw(self.key.0);
         let buffer = Leftover(ManuallyDrop::new(buffer));
         (self.transfer).unlend_later(self.key, move || buffer.free());
     }
@@ -31,6 +33,7 @@ impl Loan {
     /// waited for here, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     fn end(&self) -> bool {
+        self.memory.withdraw(self.key.0);
         let progress = &self.transfer.progress;
         progress.to_the_end(|| self.transfer.unlend(self.key))
     }
@@ -101,10 +104,14 @@ impl<T: Pod> Exposed<'static, T> {
     ///
     /// # Errors
     /// [`Error::ZeroSized`], [`Error::Conduit`] if there are too many.
-    pub(crate) fn owning(transfer: &Arc<Transfer>, buffer: Vec<T>) -> Result<Self> {
+    pub(crate) fn owning(
+        transfer: &Arc<Transfer>,
+        memory: &Arc<Registry>,
+        buffer: Vec<T>,
+    ) -> Result<Self> {
         let owned = Owned::new(buffer);
         // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
-        let mut exposed = unsafe { Exposed::new(transfer, owned.buffer)? };
+        let mut exposed = unsafe { Exposed::new(transfer, memory, owned.buffer)? };
         exposed.owned = Some(owned);
         Ok(exposed)
     }
@@ -113,7 +120,11 @@ impl<T: Pod> Exposed<'static, T> {
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn owning_later(transfer: &Arc<Transfer>, buffer: Vec<T>) -> Result<Self> {
+    pub(crate) async fn owning_later(
+        transfer: &Arc<Transfer>,
+        memory: &Arc<Registry>,
+        buffer: Vec<T>,
+    ) -> Result<Self> {
         let owned = Owned::new(buffer);
         let (addr, bytes) = (
             owned.buffer.cast::<u8>(),
@@ -126,7 +137,7 @@ impl<T: Pod> Exposed<'static, T> {
             unsafe { transfer.lend_at_once(base, bytes) }
         };
         // SAFETY: as in `owning`.
-        let mut exposed = unsafe { Exposed::lent(transfer, owned.buffer, lend)? };
+        let mut exposed = unsafe { Exposed::lent(transfer, memory, owned.buffer, lend)? };
         exposed.owned = Some(owned);
         Ok(exposed)
     }
@@ -136,11 +147,15 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// # Safety
     /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
     /// window reads or writes it.
-    pub(crate) unsafe fn new(transfer: &Arc<Transfer>, buffer: NonNull<[T]>) -> Result<Self> {
+    pub(crate) unsafe fn new(
+        transfer: &Arc<Transfer>,
+        memory: &Arc<Registry>,
+        buffer: NonNull<[T]>,
+    ) -> Result<Self> {
         // SAFETY: the caller's promise covers the registration's whole life.
         let lend = |base: *mut u8, bytes| unsafe { transfer.lend(base, bytes) };
         // SAFETY: handed on.
-        unsafe { Self::lent(transfer, buffer, lend) }
+        unsafe { Self::lent(transfer, memory, buffer, lend) }
     }
 
     /// A buffer that `lend` lends.
@@ -149,6 +164,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
     /// As [`new`](Self::new); `lend` lends what it is given.
     unsafe fn lent(
         transfer: &Arc<Transfer>,
+        memory: &Arc<Registry>,
         buffer: NonNull<[T]>,
         lend: impl FnOnce(*mut u8, usize) -> Result<Key>,
     ) -> Result<Self> {
@@ -161,14 +177,17 @@ impl<'a, T: Pod> Exposed<'a, T> {
         let bytes = len * size_of::<T>();
         let base = buffer.cast::<u8>();
         let key = lend(base.as_ptr(), bytes)?;
+        // SAFETY: (1), (2) the caller's promise, and the window is only lent out with the guard, and
+        // to the registry, which uses it until the loan begins to end; (3) it is a slice of `Pod`.
+        let window = unsafe { Window::new(base, bytes, Arc::new(())) };
+        memory.expose(key.0, window.clone());
         Ok(Self {
             loan: Loan {
                 transfer: Arc::clone(transfer),
+                memory: Arc::clone(memory),
                 key,
             },
-            // SAFETY: (1), (2) the caller's promise, and the window is only lent out with the
-            // guard; (3) it is a slice of `Pod`.
-            window: unsafe { Window::new(base, bytes, Arc::new(())) },
+            window,
             len,
             owned: None,
             _buffer: PhantomData,

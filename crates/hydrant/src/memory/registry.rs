@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
 
 use super::{Block, heap::Heap};
 use crate::{Error, Result};
@@ -11,6 +13,9 @@ use crate::{Error, Result};
 pub(crate) struct Registry {
     heap: Mutex<Heap>,
     blocks: RwLock<Blocks>,
+    /// Exposed buffers of this rank, by key: those whose loan has not begun to end. Locked while a
+    /// word of one is changed, so that its owner does not let go of it meanwhile.
+    exposed: Mutex<FxHashMap<u64, Window>>,
 }
 
 #[derive(Default)]
@@ -26,7 +31,23 @@ impl Registry {
         Self {
             heap: Mutex::new(Heap::new(heap)),
             blocks: RwLock::default(),
+            exposed: Mutex::default(),
         }
+    }
+
+    /// A buffer was exposed, which is [withdrawn](Self::withdraw) before it goes.
+    pub(crate) fn expose(&self, key: u64, window: Window) {
+        self.exposed.lock().insert(key, window);
+    }
+
+    /// A buffer is about to go.
+    pub(crate) fn withdraw(&self, key: u64) {
+        self.exposed.lock().remove(&key);
+    }
+
+    /// Does something to an exposed buffer of this rank, if there is such a one.
+    pub(crate) fn on_exposed<R>(&self, key: u64, act: impl FnOnce(&Window) -> R) -> Option<R> {
+        self.exposed.lock().get(&key).map(act)
     }
 
     pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {

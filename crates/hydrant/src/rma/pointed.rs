@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What a pointer comes to, once checked.
-pub(super) enum Resolved<T> {
+pub(crate) enum Resolved<T> {
     /// An element of symmetric memory.
     Symmetric(Symmetric<T>, usize),
     /// A place in an extent, which its owner's table checks on access.
@@ -65,7 +65,7 @@ pub(crate) fn get<T: Pod>(
 }
 
 /// Checks a pointer, but for the length of the access.
-pub(super) fn resolve<T: Pod>(
+pub(crate) fn resolve<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,
     pointer: &GlobalPtr<T>,

@@ -28,9 +28,10 @@ impl Buffers {
 impl Rendezvous for Buffers {
     fn lend(&self, bytes: Vec<u8>) -> Later<Result<(u64, Lent)>> {
         let transfer = self.transfer.upgrade();
+        let memory = Arc::clone(&self.memory);
         Box::pin(async move {
             let transfer = transfer.ok_or(Error::JobOver)?;
-            let exposed = Exposed::owning_later(&transfer, bytes).await?;
+            let exposed = Exposed::owning_later(&transfer, &memory, bytes).await?;
             Ok((exposed.key().0, Box::new(exposed) as Lent))
         })
     }

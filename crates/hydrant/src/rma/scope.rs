@@ -31,7 +31,7 @@ use crate::{
 pub struct Scope<'scope, 'env: 'scope> {
     transfer: &'scope Arc<Transfer>,
     /// Where pointers are looked up.
-    memory: &'scope Registry,
+    memory: &'scope Arc<Registry>,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Invariant, as in `std::thread::Scope`.
@@ -99,7 +99,7 @@ impl<'env> Scope<'_, 'env> {
     /// If `body` does, after completing what it began.
     pub(crate) fn run<R>(
         transfer: &Arc<Transfer>,
-        memory: &Registry,
+        memory: &Arc<Registry>,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         let scope = Scope {
@@ -224,7 +224,7 @@ impl<'scope> Scope<'scope, '_> {
     pub fn expose<T: Pod>(&'scope self, buffer: &'scope mut [T]) -> Result<Exposed<'scope, T>> {
         // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
         // ends, even if the guard was leaked.
-        let exposed = unsafe { Exposed::new(self.transfer, NonNull::from(buffer))? };
+        let exposed = unsafe { Exposed::new(self.transfer, self.memory, NonNull::from(buffer))? };
         let mut loans = self.loans.lock();
         loans.push(exposed.key());
         Ok(exposed)
@@ -253,6 +253,7 @@ impl<'scope> Scope<'scope, '_> {
         let loans = std::mem::take(&mut *self.loans.lock());
         for key in loans {
             // A scope is never in a handler, so that this can wait.
+            self.memory.withdraw(key.0);
             let ended = self.transfer.unlend(key);
             debug_assert!(ended, "scopes end outside handlers");
         }

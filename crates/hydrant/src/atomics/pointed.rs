@@ -1,0 +1,170 @@
+//! Atomic operations on the element that a pointer names.
+
+use std::{fmt, sync::Arc};
+
+use bytemuck::Pod;
+use hydrant_conduit::Remote;
+
+use super::{
+    AtomicInteger,
+    by_message::{Verb, ask_exposed},
+    sealed::Sealed,
+};
+use crate::{
+    Rank, Result,
+    memory::{Registry, Symmetric},
+    message::Calls,
+    transfer::Transfer,
+};
+
+/// An element of some rank's memory, for atomic operations. Made of a pointer by
+/// [`Job::atomic`](crate::Job::atomic).
+///
+/// On symmetric memory they are those of [`Symmetric`], and go together with them. On an exposed
+/// buffer its owner's processor does them, whoever asks: they are atomic among each other, and ones
+/// that race with the end of the loan are done as a whole or refused.
+pub struct GlobalAtomic<'job, T> {
+    rank: Rank,
+    place: Place<'job, T>,
+}
+
+enum Place<'job, T> {
+    Symmetric(Symmetric<T>, usize),
+    Exposed {
+        transfer: &'job Transfer,
+        memory: &'job Registry,
+        calls: &'job Arc<Calls>,
+        remote: Remote,
+    },
+}
+
+impl<'job, T: Pod> GlobalAtomic<'job, T> {
+    pub(crate) fn symmetric(memory: Symmetric<T>, rank: Rank, index: usize) -> Self {
+        let place = Place::Symmetric(memory, index);
+        Self { rank, place }
+    }
+
+    pub(crate) fn exposed(
+        transfer: &'job Transfer,
+        memory: &'job Registry,
+        calls: &'job Arc<Calls>,
+        rank: Rank,
+        remote: Remote,
+    ) -> Self {
+        let place = Place::Exposed {
+            transfer,
+            memory,
+            calls,
+            remote,
+        };
+        Self { rank, place }
+    }
+
+    /// Whose memory it is.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+/// What each operation can say.
+macro_rules! errors {
+    ($what:literal) => {
+        concat!(
+            $what,
+            "\n\n# Errors\n",
+            "[`Error::Freed`](crate::Error::Freed) or [`Error::Revoked`](crate::Error::Revoked) if the memory ",
+            "has gone, [`Error::OutOfBounds`](crate::Error::OutOfBounds), ",
+            "[`Error::Misaligned`](crate::Error::Misaligned), ",
+            "[`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver); ",
+            "[`Error::InHandler`](crate::Error::InHandler) where the owner is to be asked."
+        )
+    };
+}
+
+impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
+    /// Does it by what symmetric memory has for it, or has the owner do it.
+    fn act(
+        &self,
+        what: (Verb, [T; 2]),
+        symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<T>,
+    ) -> Result<T> {
+        match &self.place {
+            Place::Symmetric(memory, index) => symmetric(memory, *index),
+            Place::Exposed {
+                transfer,
+                memory,
+                calls,
+                remote,
+            } => ask_exposed(transfer, memory, calls, (self.rank, *remote), what),
+        }
+    }
+
+    #[doc = errors!("Reads it.")]
+    pub fn load(&self) -> Result<T> {
+        self.act((Verb::Load, [T::zeroed(); 2]), |memory, index| {
+            memory.atomic_load(self.rank, index)
+        })
+    }
+
+    #[doc = errors!("Sets it.")]
+    pub fn store(&self, value: T) -> Result<()> {
+        let stored = self.act((Verb::Store, [value; 2]), |memory, index| {
+            memory.atomic_store(self.rank, index, value).map(|()| value)
+        });
+        stored.map(drop)
+    }
+
+    #[doc = errors!("Sets it and returns what it was.")]
+    pub fn swap(&self, value: T) -> Result<T> {
+        self.act((Verb::Swap, [value; 2]), |memory, index| {
+            memory.swap(self.rank, index, value)
+        })
+    }
+
+    #[doc = errors!("Sets it if it is `expected`, to the bit, and returns what it was.")]
+    pub fn compare_swap(&self, expected: T, value: T) -> Result<T> {
+        self.act((Verb::CompareSwap, [value, expected]), |memory, index| {
+            memory.compare_swap(self.rank, index, expected, value)
+        })
+    }
+
+    #[doc = errors!("Adds to it and returns what it was. Integers wrap.")]
+    pub fn fetch_add(&self, value: T) -> Result<T> {
+        self.act((Verb::Add, [value; 2]), |memory, index| {
+            memory.fetch_add(self.rank, index, value)
+        })
+    }
+}
+
+impl<T: AtomicInteger> GlobalAtomic<'_, T> {
+    #[doc = errors!("Takes the bitwise and of it and `value`, and returns what it was.")]
+    pub fn fetch_and(&self, value: T) -> Result<T> {
+        self.act((Verb::And, [value; 2]), |memory, index| {
+            memory.fetch_and(self.rank, index, value)
+        })
+    }
+
+    #[doc = errors!("Takes the bitwise or of it and `value`, and returns what it was.")]
+    pub fn fetch_or(&self, value: T) -> Result<T> {
+        self.act((Verb::Or, [value; 2]), |memory, index| {
+            memory.fetch_or(self.rank, index, value)
+        })
+    }
+
+    #[doc = errors!("Takes the bitwise exclusive or of it and `value`, and returns what it was.")]
+    pub fn fetch_xor(&self, value: T) -> Result<T> {
+        self.act((Verb::Xor, [value; 2]), |memory, index| {
+            memory.fetch_xor(self.rank, index, value)
+        })
+    }
+}
+
+impl<T> fmt::Debug for GlobalAtomic<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match &self.place {
+            Place::Symmetric(..) => "an allocation",
+            Place::Exposed { .. } => "an exposed buffer",
+        };
+        write!(f, "GlobalAtomic(rank {}, {what})", self.rank)
+    }
+}
