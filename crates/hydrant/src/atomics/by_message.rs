@@ -141,6 +141,7 @@ pub(super) fn ask_exposed<T: Pod + Sealed>(
     let [value, expected] = operands.map(T::to_bits);
     let (key, offset) = (place.key.0, place.offset);
     let answer = if rank == progress.rank {
+        progress.poll_memory();
         match on_exposed(memory, (key, offset), (T::KIND, verb, [value, expected])) {
             (DONE, old) => Ok(old),
             (status, old) => Err(refused(rank, status, old)),
