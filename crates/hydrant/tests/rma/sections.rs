@@ -269,7 +269,7 @@ fn own_memory_in_view() {
             "{refused:?}"
         );
         assert!(matches!(
-            own.part(4..3).map(drop),
+            own.part(std::ops::Range { start: 4, end: 3 }).map(drop),
             Err(Error::OutOfBounds { .. })
         ));
         assert!(matches!(
