@@ -249,7 +249,9 @@ impl Job {
         self.core.atomics != crate::atomics::Way::Processors
     }
 
-    /// Time since the job started, on the clock of the conduit: virtual where the network is.
+    /// Time since the job started, on the clock of the conduit: virtual where the network is. What a
+    /// program reports it measures by this, and not by `Instant`: in virtual time the ranks take turns
+    /// on the processors there are, and real time says nothing of theirs.
     pub fn now(&self) -> Duration {
         self.core.progress.now()
     }
@@ -264,6 +266,7 @@ impl Job {
         {
             let progress = &core.progress;
             (progress.conduit()).compute(operations, &mut progress.arrivals());
+            progress.wake_hopeful();
         }
     }
 

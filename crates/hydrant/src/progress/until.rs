@@ -29,7 +29,7 @@ impl Progress {
 
     /// Something has arrived, or has become so otherwise.
     #[inline]
-    pub(super) fn wake_hopeful(&self) {
+    pub(crate) fn wake_hopeful(&self) {
         if self.has_hopeful.load(SeqCst) {
             self.wake_each_hopeful();
         }

@@ -77,6 +77,7 @@ impl Progress {
     /// Delivers all that has arrived, also if another thread is delivering.
     pub(crate) fn drain(&self) {
         self.conduit.drain(&mut self.arrivals());
+        self.wake_hopeful();
     }
 
     /// As [`poll`](Self::poll), by an application thread that does not wait. It says that it is in
