@@ -1,6 +1,10 @@
 //! Functions as handlers: what runs where a call arrives.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::Poll,
+};
 
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
@@ -8,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     HandlerContext,
     answer::{Outcome, status},
-    large::Large,
+    large::{Large, Later},
     route,
 };
 use crate::{
@@ -24,9 +28,8 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
     let function = Arc::new(function);
     move |context, args, payload| {
         let call = Caller::of(context, args);
-        if let [_, key, len] = *args {
+        if let Some(argument) = call.lent(args) {
             let function = Arc::clone(&function);
-            let argument = call.large.rendezvous.fetch(call.rank, key, len);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
                 let outcome = bytes
@@ -64,9 +67,8 @@ where
     let function = Arc::new(function);
     move |context, args, payload| {
         let call = Caller::of(context, args);
-        if let [_, key, len] = *args {
+        if let Some(argument) = call.lent(args) {
             let function = Arc::clone(&function);
-            let argument = call.large.rendezvous.fetch(call.rank, key, len);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
                 // What is decoded is not kept while the future is awaited: it may be tied to a thread.
@@ -153,7 +155,7 @@ struct Caller {
     handler: u16,
     large: Arc<Large>,
     /// Not kept by its tasks.
-    progress: std::sync::Weak<Progress>,
+    progress: Weak<Progress>,
 }
 
 impl Caller {
@@ -164,6 +166,14 @@ impl Caller {
             handler: context.handler,
             large: Arc::clone(context.large),
             progress: context.progress.weak(),
+        }
+    }
+
+    /// The argument, if the message says where it lies: got by whoever awaits it.
+    fn lent(&self, args: &[u64]) -> Option<Later<Result<Vec<u8>>>> {
+        match *args {
+            [_, key, len] => Some(self.large.rendezvous.fetch(self.rank, key, len)),
+            _ => None,
         }
     }
 
