@@ -4,6 +4,7 @@
 //! missing and runs them all, `cargo xtask list` names them. A check that ran
 //! nothing, or that lacks a tool, never counts as passed.
 
+mod beside_mpi;
 mod cargo;
 mod check;
 mod command;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         }
         Task::Vm(arguments) => return vm::run(&arguments),
         Task::Faults(arguments) => return faults::report(&arguments),
+        Task::BesideMpi(arguments) => return beside_mpi::report(&arguments, cli.format),
     };
     report::print(&rows, cli.format);
     if rows.iter().any(|row| row.result.fails()) {
@@ -85,6 +87,8 @@ enum Task {
     Vm(vm::Arguments),
     /// Breaks what can break under jobs on RDMA and tells what came of it (docs/faults.md)
     Faults(faults::Arguments),
+    /// Runs five programs beside the same in C and MPI (docs/beside-mpi.md)
+    BesideMpi(beside_mpi::Arguments),
 }
 
 fn list() {
@@ -107,7 +111,18 @@ mod tests {
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
         }
-        names.extend(["setup", "test", "quick", "list", "vm", "faults"].map(str::to_owned));
+        names.extend(
+            [
+                "setup",
+                "test",
+                "quick",
+                "list",
+                "vm",
+                "faults",
+                "beside-mpi",
+            ]
+            .map(str::to_owned),
+        );
 
         let command = Cli::command();
         let tasks = command.get_subcommands();
