@@ -27,8 +27,7 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static {
     let function = Arc::new(function);
     move |context, args, payload| {
-        let call = Caller::of(context, args);
-        if let Some(argument) = call.lent(args) {
+        if let Some((call, argument)) = Caller::lending(context, args) {
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
@@ -41,11 +40,11 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
             });
         }
         let outcome = match decoded(payload) {
-            Ok(argument) => encoded(&function(call.rank, argument)),
+            Ok(argument) => encoded(&function(context.source, argument)),
             Err(cause) => Outcome::Unfit(cause),
         };
-        if call.id.is_some() {
-            return answer(context, call, outcome);
+        if !args.is_empty() {
+            return answer(context, args, outcome);
         }
         // Nobody waits. The sender's `am_quiet` says what a panic says.
         if let Outcome::Unfit(cause) = outcome {
@@ -66,8 +65,7 @@ where
 {
     let function = Arc::new(function);
     move |context, args, payload| {
-        let call = Caller::of(context, args);
-        if let Some(argument) = call.lent(args) {
+        if let Some((call, argument)) = Caller::lending(context, args) {
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
@@ -83,6 +81,7 @@ where
                 call.answer(outcome).await;
             });
         }
+        let call = Caller::of(context, args);
         match decoded(payload) {
             Ok(argument) => {
                 let future = function(call.rank, argument);
@@ -132,8 +131,9 @@ async fn run_to_its_end<F: Future<Output: Serialize>>(future: F) -> Outcome {
 
 /// Replies with the result of a function, or with why there is none. One that is too long for that
 /// goes as the result of a task.
-fn answer(context: &mut HandlerContext<'_>, call: Caller, outcome: Outcome) {
+fn answer(context: &mut HandlerContext<'_>, args: &[u64], outcome: Outcome) {
     if outcome.len() > context.progress.conduit().caps().max_payload {
+        let call = Caller::of(context, args);
         return context.progress.spawn(call.answer(outcome));
     }
     let (code, payload) = outcome.coded();
@@ -141,7 +141,7 @@ fn answer(context: &mut HandlerContext<'_>, call: Caller, outcome: Outcome) {
     let _ = context.send(&Message {
         kind: kind::CALL,
         tag: code,
-        args: call.id.as_slice(),
+        args: &args[..1],
         payload,
     });
 }
@@ -169,12 +169,17 @@ impl Caller {
         }
     }
 
-    /// The argument, if the message says where it lies: got by whoever awaits it.
-    fn lent(&self, args: &[u64]) -> Option<Later<Result<Vec<u8>>>> {
-        match *args {
-            [_, key, len] => Some(self.large.rendezvous.fetch(self.rank, key, len)),
-            _ => None,
-        }
+    /// Who called, and the argument, if the message says where that lies: got by whoever awaits it.
+    fn lending(
+        context: &HandlerContext<'_>,
+        args: &[u64],
+    ) -> Option<(Self, Later<Result<Vec<u8>>>)> {
+        let [_, key, len] = *args else {
+            return None;
+        };
+        let call = Self::of(context, args);
+        let argument = call.large.rendezvous.fetch(call.rank, key, len);
+        Some((call, argument))
     }
 
     /// Sends the result of a task, or why there is none.
