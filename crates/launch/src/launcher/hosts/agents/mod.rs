@@ -343,8 +343,10 @@ impl Agents {
         }
     }
 
+    /// Starts the ranks of all hosts; one that failed before that has no link, and no rank of the
+    /// job begins.
     fn start_if_all_answered(&mut self) {
-        let answered = |agent: &Agent| (agent.link.as_ref()).is_none_or(Link::is_greeted);
+        let answered = |agent: &Agent| (agent.link.as_ref()).is_some_and(Link::is_greeted);
         if self.agents.iter().all(answered) {
             for agent in &mut self.agents {
                 if let Some(start) = agent.start.take() {
