@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant::{Handler, Job, JobBuilder, Rank, Result, Strategy};
+use hydrant::{Handler, Job, JobBuilder, Op, Rank, Result, Strategy};
 use support::good;
 
 /// Longer than anything here takes on a busy machine.
@@ -145,6 +145,34 @@ fn a_sleeper_sends_what_another_thread_had_no_room_for() {
                 arrived.store(true, SeqCst);
             }
             job.barrier()
+        }));
+    }
+}
+
+/// Each rank in turn computes, while the others wait for what it takes part in.
+#[test]
+fn collectives_go_on_in_a_rank_that_computes() {
+    const LEN: usize = 40_000;
+    for builder in jobs() {
+        let done = AtomicU32::new(0);
+        good(builder.run_local(3, |job| {
+            for round in 0..3 {
+                let begun = [
+                    job.all_reduce_nb(vec![1_u64; LEN], Op::Sum)?,
+                    job.all_gather_nb(vec![1_u64; LEN])?,
+                ];
+                if job.rank() == Rank(round) {
+                    compute_until(|| done.load(SeqCst) == 2 * (round + 1));
+                }
+                let [sum, all] = begun;
+                assert_eq!(sum.wait()?[LEN - 1], 3);
+                assert_eq!(all.wait()?.len(), 3 * LEN);
+                if job.rank() != Rank(round) {
+                    done.fetch_add(1, SeqCst);
+                }
+                job.barrier()?;
+            }
+            Ok(())
         }));
     }
 }

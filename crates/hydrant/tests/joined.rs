@@ -152,6 +152,16 @@ fn await_on_tokio() -> Result<()> {
         ends
     });
     ends.into_iter().collect::<Result<Vec<()>>>()?;
+    for round in 0..10 {
+        // Given up at once, or when it has ended; the others rely on it in any case.
+        let begun = job.all_reduce_nb(vec![1_u64; PART], Op::Sum)?;
+        let limit = Duration::from_micros(round);
+        let given_up = async { tokio::time::timeout(limit, begun).await.is_err() };
+        runtime.block_on(given_up);
+        let begun = job.all_gather_nb(vec![round])?;
+        let all = runtime.block_on(runtime.spawn(begun)).expect("no panic")?;
+        assert_eq!(all, vec![round; job.size() as usize]);
+    }
     job.barrier()?;
     let mine = exposed.take_back();
     for number in 0..TASKS {

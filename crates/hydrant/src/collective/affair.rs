@@ -4,7 +4,7 @@ use super::{
     Team,
     agree::Piggyback,
     header::{Header, Operation},
-    team::{IDLE, Turn},
+    team::{IDLE, Turn, at_once},
 };
 use crate::{Pod, Result};
 
@@ -35,12 +35,12 @@ impl Team {
 impl Affair<'_> {
     /// What every member gave, by member.
     pub(crate) fn all_gather<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
-        self.team.records(self.operation, mine)
+        at_once(self.team.records(self.operation, mine))
     }
 
     /// Waits until every member has come so far.
     pub(crate) fn barrier(&self) -> Result<()> {
         let header = Header::new(self.operation);
-        self.team.agree(header, Ok(()), Piggyback::Nothing)
+        at_once(self.team.agree(header, Ok(()), Piggyback::Nothing))
     }
 }

@@ -18,8 +18,9 @@ use super::{
     header::Header,
     layout::{AGREED, SMALL},
     peer::Outlet,
+    sought::Sought,
     stores::Flag,
-    team::{Team, outside},
+    team::{QUEUED, Team, at_once, outside},
 };
 use crate::{
     Error, Rank, Result,
@@ -176,28 +177,116 @@ impl Verdict {
     }
 }
 
+/// An agreement under way: what is written once for those who wait and for those who do not.
+pub(super) struct Rounds<'a> {
+    sequence: u64,
+    verdict: Verdict,
+    piggyback: Piggyback<'a>,
+    /// This member has sent its messages of the rounds before this one.
+    first: usize,
+}
+
+impl<'a> Rounds<'a> {
+    #[inline]
+    pub(super) fn new(sequence: u64, verdict: Verdict, piggyback: Piggyback<'a>) -> Self {
+        Self {
+            sequence,
+            verdict,
+            piggyback,
+            first: 0,
+        }
+    }
+
+    /// The message of the first round has been sent.
+    pub(super) fn first_is_told(&mut self) {
+        self.first = 1;
+    }
+
+    /// Sends the message of a round. Whether the one to hear is there already.
+    #[inline]
+    fn tell(&self, team: &Team, number: usize) -> Result<bool> {
+        if number >= self.first {
+            team.tell(number, self.sequence, &self.verdict, &self.piggyback)?;
+        }
+        let line = &team.rounds[number].hear[(self.sequence & 1) as usize];
+        Ok(line[0].load(Acquire) == self.sequence)
+    }
+
+    /// Takes in the message of a round, which is there.
+    #[inline]
+    fn hear(&mut self, team: &Team, number: usize) -> Result<()> {
+        let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
+        if (self.verdict).hear(&round.hear[parity], team.members[round.from]) {
+            let incoming = self.piggyback.incoming(1 << number, team.members.len());
+            if !incoming.is_empty() {
+                round.piggyback_in[parity]
+                    .read(0, incoming)
+                    .map_err(outside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All rounds are over.
+    #[inline]
+    fn end(&self, team: &Team) -> Result<()> {
+        team.ledger[AGREED].store(self.sequence, Release);
+        if self.verdict.odd.is_some() {
+            team.report_mismatch(self.sequence);
+        }
+        self.verdict.result(team.progress.rank)
+    }
+}
+
 impl Team {
     /// Agrees with the other members on a collective, with what rides on it. `checked` is what this
     /// member found about its own arguments; it is returned if all agree.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`] on every member if headers differ; [`Error::PeerLost`].
-    pub(super) fn agree<R>(
+    pub(super) async fn agree<R>(
         &self,
         header: Header,
         checked: Result<R>,
         piggyback: Piggyback<'_>,
     ) -> Result<R> {
-        let (header, piggyback) = match &checked {
+        if self.state() != QUEUED {
+            return self.agree_now(header, checked, piggyback);
+        }
+        let mut rounds = self.new_agreement(header, &checked, piggyback);
+        let outcome = self.rounds_later(&mut rounds).await;
+        // One's own error says more than that the others differ.
+        let checked = checked?;
+        outcome.map(|()| checked)
+    }
+
+    /// As [`agree`](Self::agree), while the caller waits.
+    #[inline]
+    pub(super) fn agree_now<R>(
+        &self,
+        header: Header,
+        checked: Result<R>,
+        piggyback: Piggyback<'_>,
+    ) -> Result<R> {
+        let mut rounds = self.new_agreement(header, &checked, piggyback);
+        let outcome = self.rounds_now(&mut rounds);
+        let checked = checked?;
+        outcome.map(|()| checked)
+    }
+
+    #[inline]
+    fn new_agreement<'a, R>(
+        &self,
+        header: Header,
+        checked: &Result<R>,
+        piggyback: Piggyback<'a>,
+    ) -> Rounds<'a> {
+        let (header, piggyback) = match checked {
             Ok(_) => (header, piggyback),
             // Taking part keeps the members in step.
             Err(_) => (header.refused(), Piggyback::Nothing),
         };
-        let sequence = self.begin();
-        let outcome = self.rounds_from(0, sequence, Verdict::new(header), piggyback);
-        // One's own error says more than that the others differ.
-        let checked = checked?;
-        outcome.map(|()| checked)
+        Rounds::new(self.begin(), Verdict::new(header), piggyback)
     }
 
     /// The number of a new agreement.
@@ -209,59 +298,68 @@ impl Team {
         sequence
     }
 
-    /// The rounds of an agreement; this member has sent its messages of those before `first`.
+    /// Does the rounds of an agreement while the caller waits.
     #[inline]
-    pub(super) fn rounds_from(
-        &self,
-        first: usize,
-        sequence: u64,
-        mut verdict: Verdict,
-        mut piggyback: Piggyback<'_>,
-    ) -> Result<()> {
-        let (parity, members) = ((sequence & 1) as usize, self.members.len());
-        for (number, round) in self.rounds.iter().enumerate() {
-            if number >= first {
-                self.tell(number, sequence, &verdict, &piggyback)?;
+    pub(super) fn rounds_now(&self, rounds: &mut Rounds<'_>) -> Result<()> {
+        for number in 0..self.rounds.len() {
+            if !rounds.tell(self, number)? {
+                self.wait_for_line(rounds.sequence, number)?;
             }
-            let line = &round.hear[parity];
-            if line[0].load(Acquire) != sequence {
-                self.until_arrived(sequence, || line[0].load(Acquire) == sequence)?;
-            }
-            if verdict.hear(line, self.members[round.from]) {
-                let incoming = piggyback.incoming(1 << number, members);
-                if !incoming.is_empty() {
-                    round.piggyback_in[parity]
-                        .read(0, incoming)
-                        .map_err(outside)?;
-                }
-            }
+            rounds.hear(self, number)?;
         }
-        self.ledger[AGREED].store(sequence, Release);
-        if verdict.odd.is_some() {
-            self.report_mismatch(sequence);
-        }
-        verdict.result(self.progress.rank)
+        rounds.end(self)
     }
 
-    /// Waits until `arrived`, in the agreement of this number.
-    ///
-    /// A member that has agreed and ended since, in good order or not, has sent all it had
-    /// to send. Any other that ended is missing, to this member or to one that waits for it.
+    /// As [`rounds_now`](Self::rounds_now), of a collective that goes on while the program computes.
+    pub(super) async fn rounds_later(&self, rounds: &mut Rounds<'_>) -> Result<()> {
+        for number in 0..self.rounds.len() {
+            if !rounds.tell(self, number)? {
+                self.until_line(rounds.sequence, number).await?;
+            }
+            rounds.hear(self, number)?;
+        }
+        rounds.end(self)
+    }
+
+    /// Waits for the line of round `number`, in the agreement of this number.
     #[inline]
-    fn until_arrived(&self, sequence: u64, mut arrived: impl FnMut() -> bool) -> Result<()> {
-        match self.until(&mut arrived) {
-            Err(Error::PeerLost(rank)) => self.until_arrived_without(rank, sequence, arrived),
+    fn wait_for_line(&self, sequence: u64, number: usize) -> Result<()> {
+        let line = &self.rounds[number].hear[(sequence & 1) as usize];
+        let arrived = || line[0].load(Acquire) == sequence;
+        match (self.progress).wait(On::Ranks(&self.members), For::Flag, arrived) {
+            Err(Error::PeerLost(rank)) => {
+                at_once(self.until_survivors_tell(rank, sequence, number))
+            }
             other => other,
         }
     }
 
-    #[cold]
-    fn until_arrived_without(
+    /// As [`wait_for_line`](Self::wait_for_line), of a collective that goes on while the program
+    /// computes.
+    async fn until_line(&self, sequence: u64, number: usize) -> Result<()> {
+        let arrived = self.line_of(sequence, number);
+        match self.until(&self.members, arrived).await {
+            Err(Error::PeerLost(rank)) => self.until_survivors_tell(rank, sequence, number).await,
+            other => other,
+        }
+    }
+
+    fn line_of(&self, sequence: u64, number: usize) -> Sought {
+        let parity = (sequence & 1) as usize;
+        Sought::word(self.layout.line(parity, number), sequence)
+    }
+
+    /// Goes on waiting for a line when a member was lost.
+    ///
+    /// A member that has agreed and ended since, in good order or not, has sent all it had
+    /// to send. Any other that ended is missing, to this member or to one that waits for it.
+    async fn until_survivors_tell(
         &self,
         mut lost: Rank,
         sequence: u64,
-        mut arrived: impl FnMut() -> bool,
+        number: usize,
     ) -> Result<()> {
+        let arrived = self.line_of(sequence, number);
         let mut needed = self.members.clone();
         loop {
             self.progress.drain();
@@ -272,10 +370,7 @@ impl Team {
                 return Err(Error::PeerLost(lost));
             }
             needed.retain(|rank| *rank != lost);
-            match self
-                .progress
-                .wait(On::Ranks(&needed), For::Flag, &mut arrived)
-            {
+            match self.until(&needed, arrived).await {
                 Err(Error::PeerLost(rank)) => lost = rank,
                 other => return other,
             }

@@ -1,12 +1,13 @@
 //! All-gather, by Bruck's algorithm (Bruck et al., 1997, section 3).
 
+use std::pin::Pin;
+
 use super::{
     agree::Piggyback,
     blocks::{Blocks, apart, places, same_length},
     channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
-    layout::SMALL,
-    team::{IDLE, Team},
+    team::{IDLE, QUEUED, Team, at_once},
 };
 use crate::{Error, Pod, Result};
 
@@ -17,11 +18,16 @@ impl Team {
     /// [`Error::CollectiveMismatch`], and as for every collective of a [`Team`].
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let _turn = self.enter("all_gather", IDLE)?;
-        self.gather_blocks(
-            Header::new(Operation::AllGather).of::<T>(mine.len()),
-            Ok(()),
-            mine,
-        )
+        if !self.fits(bytes(mine).len()) {
+            return at_once(self.gather_all(mine));
+        }
+        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+        self.gather_few_now(header, Ok(()), mine)
+    }
+
+    pub(super) async fn gather_all<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
+        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+        self.gather_blocks(header, Ok(()), mine).await
     }
 
     /// As [`all_gather`](Self::all_gather), into a buffer with room for the elements of every
@@ -30,18 +36,21 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is longer or shorter.
     pub fn all_gather_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
-        let _turn = self.enter("all_gather_into", IDLE)?;
+        self.now("all_gather_into", self.gather_all_into(mine, into))
+    }
+
+    async fn gather_all_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
         let header = Header::new(Operation::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
         let each = bytes(mine).len();
         if self.fits(each) {
-            let all = self.ride(header, checked, bytes(mine))?;
+            let all = self.ride(header, checked, bytes(mine)).await?;
             all.hand_blocks(bytes_mut(into));
             return Ok(());
         }
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         into[..mine.len()].copy_from_slice(mine);
-        self.stream_blocks(bytes_mut(into), each)?;
+        self.stream_blocks(bytes_mut(into), each).await?;
         into.rotate_right(self.me * mine.len());
         Ok(())
     }
@@ -52,20 +61,23 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the elements are not equally many for each member.
     pub fn all_gather_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        let _turn = self.enter("all_gather_in_place", IDLE)?;
+        self.now("all_gather_in_place", self.gather_all_in_place(data))
+    }
+
+    pub(super) async fn gather_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
         let part = data.len() / self.members.len();
         let header = Header::new(Operation::AllGather).of::<T>(part);
         let checked = sized::<T>().and_then(|()| self.one_part_each(data.len()));
         let mine = self.me * part..(self.me + 1) * part;
         let each = bytes(&data[mine.clone()]).len();
         if self.fits(each) {
-            let all = self.ride(header, checked, bytes(&data[mine]))?;
+            let all = self.ride(header, checked, bytes(&data[mine])).await?;
             all.hand_blocks(bytes_mut(data));
             return Ok(());
         }
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         data.copy_within(mine, 0);
-        self.stream_blocks(bytes_mut(data), each)?;
+        self.stream_blocks(bytes_mut(data), each).await?;
         data.rotate_right(self.me * part);
         Ok(())
     }
@@ -87,18 +99,56 @@ impl Team {
         into: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        let _turn = self.enter("all_gather_v_into", IDLE)?;
+        self.now(
+            "all_gather_v_into",
+            self.gather_all_v_into(mine, into, blocks),
+        )
+    }
+
+    /// As [`all_gather_v_into`](Self::all_gather_v_into), in the buffer that gets the blocks of every
+    /// member: this one's is in its place when it is called. Other members may call either.
+    ///
+    /// # Errors
+    /// As there; a member's own block has as many elements as it gives.
+    pub fn all_gather_v_in_place<T: Pod>(&self, data: &mut [T], blocks: Blocks<'_>) -> Result<()> {
+        self.now(
+            "all_gather_v_in_place",
+            self.gather_all_v_in_place(data, blocks),
+        )
+    }
+
+    pub(super) async fn gather_all_v_into<T: Pod>(
+        &self,
+        mine: &[T],
+        into: &mut [T],
+        blocks: Blocks<'_>,
+    ) -> Result<()> {
         let header = Header::new(Operation::AllGatherV).of_uneven::<T>();
         let ranges =
             sized::<T>().and_then(|()| blocks.ranges_apart(self.members.len(), into.len()));
         let (ranges, checked) = apart(ranges);
-        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        let counts = self
+            .gather_blocks(header, checked, &[mine.len() as u64])
+            .await?;
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         self.exchange(|_| bytes(mine), &mut places(into, &ranges))
+            .await
+    }
+
+    pub(super) async fn gather_all_v_in_place<T: Pod>(
+        &self,
+        data: &mut [T],
+        blocks: Blocks<'_>,
+    ) -> Result<()> {
+        // What does not fit is told where the blocks are agreed on.
+        let own = (blocks.ranges_apart(self.members.len(), data.len()))
+            .map_or(0..0, |ranges| ranges[self.me].clone());
+        let mine = data[own].to_vec();
+        self.gather_all_v_into(&mine, data, blocks).await
     }
 
     /// Whether a buffer has room for `each` elements of every member and no more.
@@ -114,57 +164,84 @@ impl Team {
     }
 
     /// What every member gave, by member, as part of a collective.
-    pub(super) fn records<T: Pod>(&self, operation: Operation, mine: &T) -> Result<Vec<T>> {
+    pub(super) async fn records<T: Pod>(&self, operation: Operation, mine: &T) -> Result<Vec<T>> {
         let mine = std::slice::from_ref(mine);
         self.gather_blocks(Header::new(operation).of::<T>(1), Ok(()), mine)
+            .await
     }
 
     /// Agrees, and brings every member's block to all.
-    pub(super) fn gather_blocks<T: Pod>(
+    pub(super) async fn gather_blocks<T: Pod>(
         &self,
         header: Header,
         checked: Result<()>,
         mine: &[T],
     ) -> Result<Vec<T>> {
-        let size = self.members.len();
-        let all = checked
-            .and_then(|()| sized::<T>())
-            .and_then(|()| self.buffer(mine.len().checked_mul(size)));
-        let (mut all, checked) = apart(all);
-        if checked.is_ok() {
-            all[..mine.len()].copy_from_slice(mine);
-        }
         let each = bytes(mine).len();
+        if self.fits(each) && self.state() != QUEUED {
+            return self.gather_few_now(header, checked, mine);
+        }
+        let (mut all, checked) = self.room_for_blocks(checked, mine);
         if self.fits(each) {
-            self.agree(
-                header,
-                checked,
-                Piggyback::Blocks {
-                    all: bytes_mut(&mut all),
-                    each,
-                },
-            )?;
+            let all = bytes_mut(&mut all);
+            self.agree(header, checked, Piggyback::Blocks { all, each })
+                .await?;
         } else {
-            self.agree(header, checked, Piggyback::Nothing)?;
-            self.stream_blocks(bytes_mut(&mut all), each)?;
+            self.agree(header, checked, Piggyback::Nothing).await?;
+            self.stream_blocks(bytes_mut(&mut all), each).await?;
         }
         // Mine is first.
         all.rotate_right(self.me * mine.len());
         Ok(all)
     }
 
+    /// As [`gather_blocks`](Self::gather_blocks), of so few elements that they fit, while the caller
+    /// waits.
+    #[inline]
+    pub(super) fn gather_few_now<T: Pod>(
+        &self,
+        header: Header,
+        checked: Result<()>,
+        mine: &[T],
+    ) -> Result<Vec<T>> {
+        let (mut blocks, checked) = self.room_for_blocks(checked, mine);
+        let (all, each) = (bytes_mut(&mut blocks), bytes(mine).len());
+        self.agree_now(header, checked, Piggyback::Blocks { all, each })?;
+        blocks.rotate_right(self.me * mine.len());
+        Ok(blocks)
+    }
+
+    /// Room for a block of every member, mine first, unless something is wrong.
+    #[inline]
+    fn room_for_blocks<T: Pod>(&self, checked: Result<()>, mine: &[T]) -> (Vec<T>, Result<()>) {
+        let all = checked
+            .and_then(|()| sized::<T>())
+            .and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
+        let (mut all, checked) = apart(all);
+        if checked.is_ok() {
+            all[..mine.len()].copy_from_slice(mine);
+        }
+        (all, checked)
+    }
+
     /// Agrees, with a block of every member riding along: so few bytes that they fit.
-    pub(super) fn ride(&self, header: Header, checked: Result<()>, mine: &[u8]) -> Result<Ride> {
+    pub(super) async fn ride(
+        &self,
+        header: Header,
+        checked: Result<()>,
+        mine: &[u8],
+    ) -> Result<Ride> {
         let (size, each) = (self.members.len(), mine.len());
         let mut ride = Ride {
-            all: [0; 2 * SMALL],
+            all: vec![0; each * size],
             each,
             me: self.me,
             size,
         };
         ride.all[..each].copy_from_slice(mine);
-        let all = &mut ride.all[..each * size];
-        self.agree(header, checked, Piggyback::Blocks { all, each })?;
+        let all = &mut ride.all[..];
+        self.agree(header, checked, Piggyback::Blocks { all, each })
+            .await?;
         Ok(ride)
     }
 
@@ -174,19 +251,25 @@ impl Team {
     }
 
     /// The rounds of the agreement once more, through channels.
-    fn stream_blocks(&self, all: &mut [u8], each: usize) -> Result<()> {
-        let (size, epoch) = (self.members.len(), self.epochs(1));
-        let channels = (self.rounds.iter().enumerate())
-            .map(|(channel, round)| Inbound::open(self, channel, round.from, epoch))
-            .collect::<Result<Vec<_>>>()?;
-        for (channel, (inbound, round)) in channels.into_iter().zip(&self.rounds).enumerate() {
-            let reach = 1 << channel;
-            let (have, rest) = all.split_at_mut(reach * each);
-            let bytes = reach.min(size - reach) * each;
-            let outbound = Outbound::new(self, channel, round.to, epoch)?;
-            shift(outbound, &have[..bytes], inbound, &mut rest[..bytes])?;
-        }
-        Ok(())
+    fn stream_blocks(
+        &self,
+        all: &mut [u8],
+        each: usize,
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            let (size, epoch) = (self.members.len(), self.epochs(1));
+            let channels = (self.rounds.iter().enumerate())
+                .map(|(channel, round)| Inbound::open(self, channel, round.from, epoch))
+                .collect::<Result<Vec<_>>>()?;
+            for (channel, (inbound, round)) in channels.into_iter().zip(&self.rounds).enumerate() {
+                let reach = 1 << channel;
+                let (have, rest) = all.split_at_mut(reach * each);
+                let bytes = reach.min(size - reach) * each;
+                let outbound = Outbound::new(self, channel, round.to, epoch);
+                shift(outbound, &have[..bytes], inbound, &mut rest[..bytes]).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Zeroed elements to receive into.
@@ -215,7 +298,7 @@ impl Team {
 /// Blocks of all members that rode on an agreement.
 pub(super) struct Ride {
     /// Mine is first.
-    all: [u8; 2 * SMALL],
+    all: Vec<u8>,
     each: usize,
     me: usize,
     size: usize,

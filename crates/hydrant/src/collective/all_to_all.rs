@@ -6,7 +6,7 @@ use super::{
     all_gather::{bytes, bytes_mut, sized},
     blocks::{apart, places, same_length},
     header::{Header, Operation},
-    team::{IDLE, Team},
+    team::Team,
 };
 use crate::{Error, Pod, Result};
 
@@ -18,10 +18,11 @@ impl Team {
     /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally
     /// many for each member; and as for every collective of a [`Team`].
     pub fn all_to_all<T: Pod>(&self, parts: &[T]) -> Result<Vec<T>> {
-        let _turn = self.enter("all_to_all", IDLE)?;
-        let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
-        let checked = self.one_part_each(parts.len());
-        self.transpose(header, checked, parts)
+        self.now("all_to_all", async {
+            let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
+            let checked = self.one_part_each(parts.len());
+            self.transpose(header, checked, parts).await
+        })
     }
 
     /// As [`all_to_all`](Self::all_to_all), into a buffer as long as `parts`. Other members may
@@ -30,7 +31,6 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is not as long.
     pub fn all_to_all_into<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
-        let _turn = self.enter("all_to_all_into", IDLE)?;
         let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
         let checked = (self.one_part_each(parts.len())).and_then(|()| {
             same_length(
@@ -39,7 +39,8 @@ impl Team {
                 parts.len(),
             )
         });
-        self.transpose_into(header, checked, parts, into)
+        let transposed = self.transpose_into(header, checked, parts, into);
+        self.now("all_to_all_into", transposed)
     }
 
     /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
@@ -48,18 +49,21 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::OutOfMemory`].
     pub fn all_to_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        let _turn = self.enter("all_to_all_in_place", IDLE)?;
+        self.now("all_to_all_in_place", self.transpose_in_place(data))
+    }
+
+    pub(super) async fn transpose_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
         let header = Header::new(Operation::AllToAll).of::<T>(data.len());
         let checked = self.one_part_each(data.len()).and_then(|()| sized::<T>());
         if self.fits(bytes(data).len()) {
-            let all = self.ride(header, checked, bytes(data))?;
+            let all = self.ride(header, checked, bytes(data)).await?;
             all.hand_parts(bytes_mut(data));
             return Ok(());
         }
         let room = checked.and_then(|()| self.buffer(Some(data.len())));
-        let mut copy = self.agree(header, room, Piggyback::Nothing)?;
+        let mut copy = self.agree(header, room, Piggyback::Nothing).await?;
         copy.copy_from_slice(data);
-        self.exchange_parts(&copy, data)
+        self.exchange_parts(&copy, data).await
     }
 
     /// As [`all_to_all`](Self::all_to_all), with parts of any length: `parts[m]` goes to
@@ -72,21 +76,25 @@ impl Team {
     /// one part for each member; [`Error::OutOfMemory`]; and as for every collective of a
     /// [`Team`].
     pub fn all_to_all_v<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
-        let _turn = self.enter("all_to_all_v", IDLE)?;
+        self.now("all_to_all_v", self.swap_parts(parts))
+    }
+
+    pub(super) async fn swap_parts<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
         let size = self.members.len();
         let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
         let checked =
             sized::<T>().and_then(|()| same_length("parts against members", parts.len(), size));
         let mut counts: Vec<u64> = parts.iter().map(|part| part.len() as u64).collect();
         counts.resize(size, 0);
-        let counts = self.transpose(header, checked, &counts)?;
+        let counts = self.transpose(header, checked, &counts).await?;
         let results = (counts.into_iter())
             .map(|count| self.buffer(usize::try_from(count).ok()))
             .collect::<Result<Vec<Vec<T>>>>();
         // Nobody sends before all have room.
-        let mut results = self.agree(header, results, Piggyback::Nothing)?;
+        let mut results = self.agree(header, results, Piggyback::Nothing).await?;
         let mut into: Vec<_> = results.iter_mut().map(|part| bytes_mut(part)).collect();
-        self.exchange(|member| bytes(&parts[member]), &mut into)?;
+        self.exchange(|member| bytes(&parts[member]), &mut into)
+            .await?;
         Ok(results)
     }
 
@@ -130,7 +138,17 @@ impl Team {
         into: &mut [T],
         into_blocks: Blocks<'_>,
     ) -> Result<()> {
-        let _turn = self.enter("all_to_all_v_into", IDLE)?;
+        let swapped = self.swap_blocks(from, from_blocks, into, into_blocks);
+        self.now("all_to_all_v_into", swapped)
+    }
+
+    pub(super) async fn swap_blocks<T: Pod>(
+        &self,
+        from: &[T],
+        from_blocks: Blocks<'_>,
+        into: &mut [T],
+        into_blocks: Blocks<'_>,
+    ) -> Result<()> {
         let size = self.members.len();
         let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
         let ranges = sized::<T>().and_then(|()| {
@@ -142,22 +160,22 @@ impl Team {
         let (from_ranges, into_ranges) = match ranges {
             Ok(ranges) => ranges,
             Err(error) => {
-                return self
-                    .transpose(header, Err(error), &vec![0_u64; size])
-                    .map(drop);
+                let none = vec![0_u64; size];
+                return self.transpose(header, Err(error), &none).await.map(drop);
             }
         };
         let counts: Vec<u64> = from_ranges.iter().map(|range| range.len() as u64).collect();
-        let counts = self.transpose(header, Ok(()), &counts)?;
+        let counts = self.transpose(header, Ok(()), &counts).await?;
         let checked =
             (counts.iter().zip(&into_ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         self.exchange(
             |member| bytes(&from[from_ranges[member].clone()]),
             &mut places(into, &into_ranges),
         )
+        .await
     }
 
     /// Whether the elements are equally many for each member.
@@ -177,7 +195,7 @@ impl Team {
     }
 
     /// Agrees, and does an all-to-all.
-    pub(super) fn transpose<T: Pod>(
+    pub(super) async fn transpose<T: Pod>(
         &self,
         header: Header,
         checked: Result<()>,
@@ -187,12 +205,13 @@ impl Team {
             .and_then(|()| sized::<T>())
             .and_then(|()| self.buffer(Some(parts.len())));
         let (mut result, checked) = apart(room);
-        self.transpose_into(header, checked, parts, &mut result)?;
+        self.transpose_into(header, checked, parts, &mut result)
+            .await?;
         Ok(result)
     }
 
     /// As [`transpose`](Self::transpose), into a buffer of the same length if all was well so far.
-    fn transpose_into<T: Pod>(
+    async fn transpose_into<T: Pod>(
         &self,
         header: Header,
         checked: Result<()>,
@@ -202,18 +221,19 @@ impl Team {
         let checked = checked.and_then(|()| sized::<T>());
         if self.fits(bytes(parts).len()) {
             // Everybody's parts ride along to everybody.
-            let all = self.ride(header, checked, bytes(parts))?;
+            let all = self.ride(header, checked, bytes(parts)).await?;
             all.hand_parts(bytes_mut(into));
             return Ok(());
         }
-        self.agree(header, checked, Piggyback::Nothing)?;
-        self.exchange_parts(parts, into)
+        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.exchange_parts(parts, into).await
     }
 
     /// Gives each member its part, and gets from each: many elements.
-    fn exchange_parts<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
+    async fn exchange_parts<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
         let part = parts.len() / self.members.len();
         let mut places: Vec<_> = into.chunks_mut(part).map(bytes_mut).collect();
         self.exchange(|member| bytes(&parts[member * part..][..part]), &mut places)
+            .await
     }
 }

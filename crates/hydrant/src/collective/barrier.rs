@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    agree::{Piggyback, Verdict},
+    agree::{Piggyback, Rounds, Verdict},
     header::{Header, Operation},
     team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
 };
@@ -19,7 +19,7 @@ impl Team {
     /// [`Error::PeerLost`].
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        self.barrier_as("barrier", None)
+        self.meet_now("barrier", None)
     }
 
     /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A
@@ -29,20 +29,33 @@ impl Team {
     /// As there.
     #[inline]
     pub fn barrier_named(&self, name: u64) -> Result<()> {
-        self.barrier_as("barrier_named", Some(name))
+        self.meet_now("barrier_named", Some(name))
     }
 
     /// The barrier at the end of a job, which fits no other.
     pub(crate) fn end(&self) -> Result<()> {
-        let _turn = self.enter(Operation::End.name(), IDLE)?;
-        self.agree(Header::new(Operation::End), Ok(()), Piggyback::Nothing)
+        let header = Header::new(Operation::End);
+        self.now(
+            header.name(),
+            self.agree(header, Ok(()), Piggyback::Nothing),
+        )
     }
 
     #[inline]
-    fn barrier_as(&self, what: &'static str, name: Option<u64>) -> Result<()> {
+    fn meet_now(&self, what: &'static str, name: Option<u64>) -> Result<()> {
         let _turn = self.enter(what, IDLE)?;
+        self.rounds_now(&mut self.rounds_of_barrier(name))
+    }
+
+    /// As part of a barrier that goes on while the program computes.
+    pub(super) async fn meet(&self, name: Option<u64>) -> Result<()> {
+        self.rounds_later(&mut self.rounds_of_barrier(name)).await
+    }
+
+    #[inline]
+    fn rounds_of_barrier(&self, name: Option<u64>) -> Rounds<'static> {
         let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-        self.rounds_from(0, self.begin(), verdict, Piggyback::Nothing)
+        Rounds::new(self.begin(), verdict, Piggyback::Nothing)
     }
 
     /// Says that this member has come to a barrier, and returns. [`wait`](Self::wait) is to
@@ -81,7 +94,10 @@ impl Team {
         let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
         let own = self.progress.rank;
         let verdict = Verdict::new(Header::barrier(notified, own));
-        self.rounds_from(1, self.sequence.load(Relaxed), verdict, Piggyback::Nothing)?;
+        let sequence = self.sequence.load(Relaxed);
+        let mut rounds = Rounds::new(sequence, verdict, Piggyback::Nothing);
+        rounds.first_is_told();
+        self.rounds_now(&mut rounds)?;
         match (notified, name) {
             (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {
                 operation: "barrier",

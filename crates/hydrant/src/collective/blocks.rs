@@ -34,6 +34,14 @@ impl<'a> Blocks<'a> {
         }
     }
 
+    /// The same, to be kept.
+    pub(super) fn keep(self) -> KeptBlocks {
+        KeptBlocks {
+            counts: self.counts.to_vec(),
+            displacements: self.displacements.map(<[usize]>::to_vec),
+        }
+    }
+
     /// The elements of each block, in a buffer of `len`, one block for each of `members`.
     ///
     /// # Errors
@@ -88,6 +96,21 @@ impl<'a> Blocks<'a> {
             }
         }
         Ok(ranges)
+    }
+}
+
+/// Blocks that outlive the call that says where they are.
+pub(super) struct KeptBlocks {
+    counts: Vec<usize>,
+    displacements: Option<Vec<usize>>,
+}
+
+impl KeptBlocks {
+    pub(super) fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            counts: &self.counts,
+            displacements: self.displacements.as_deref(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     all_gather::{bytes_mut, sized},
     header::{Header, Operation},
     layout::SMALL,
-    team::{IDLE, Team},
+    team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Rank, Result};
 
@@ -20,22 +20,53 @@ impl Team {
     /// collective of a [`Team`].
     pub fn broadcast<T: Pod>(&self, root: Rank, data: &mut [T]) -> Result<()> {
         let _turn = self.enter("broadcast", IDLE)?;
-        let header = Header::new(Operation::Broadcast)
-            .of::<T>(data.len())
-            .root(root);
-        let checked = sized::<T>().and_then(|()| self.check_member(root));
-        self.spread(header, checked, bytes_mut(data))
-    }
-
-    /// Agrees, and brings the root's bytes to all.
-    fn spread(&self, header: Header, root: Result<usize>, data: &mut [u8]) -> Result<()> {
+        let (header, root) = self.bringing::<T>(root, data.len());
+        let data = bytes_mut(data);
         if data.len() > SMALL {
-            let root = self.agree(header, root, Piggyback::Nothing)?;
-            return self.stream_down(root, data);
+            return at_once(self.spread(header, root, data));
         }
         // Not to be changed unless all agree.
         let mut copy = data.to_vec();
-        let root = self.agree_and_spread(header, root, &mut copy)?;
+        let distance = self.distance_to(&root);
+        let spread = Piggyback::Spread {
+            data: &mut copy,
+            distance,
+        };
+        let root = self.agree_now(header, root, spread)?;
+        if root != self.me {
+            data.copy_from_slice(&copy);
+        }
+        Ok(())
+    }
+
+    /// A broadcast, as part of one that is blocking or not.
+    pub(super) async fn bring<T: Pod>(&self, root: Rank, data: &mut [T]) -> Result<()> {
+        let (header, root) = self.bringing::<T>(root, data.len());
+        self.spread(header, root, bytes_mut(data)).await
+    }
+
+    /// What a member says of a broadcast, and the root if it is one.
+    fn bringing<T: Pod>(&self, root: Rank, len: usize) -> (Header, Result<usize>) {
+        let header = Header::new(Operation::Broadcast).of::<T>(len).root(root);
+        let checked = sized::<T>().and_then(|()| self.check_member(root));
+        (header, checked)
+    }
+
+    /// How many places after me the root is.
+    fn distance_to(&self, root: &Result<usize>) -> usize {
+        let size = self.members.len();
+        (root.as_ref()).map_or(0, |root| (root + size - self.me) % size)
+    }
+
+    /// Agrees, and brings the root's bytes to all.
+    async fn spread(&self, header: Header, root: Result<usize>, data: &mut [u8]) -> Result<()> {
+        if data.len() > SMALL {
+            let root = self.agree(header, root, Piggyback::Nothing).await?;
+            return self.stream_down(root, data).await;
+        }
+        // Not to be changed unless all agree.
+        let mut copy = data.to_vec();
+        let root = self.agree_and_spread(header, root, &mut copy).await?;
         if root != self.me {
             data.copy_from_slice(&copy);
         }
@@ -43,16 +74,14 @@ impl Team {
     }
 
     /// Agrees while the root's bytes spread: few.
-    pub(super) fn agree_and_spread(
+    pub(super) async fn agree_and_spread(
         &self,
         header: Header,
         root: Result<usize>,
         data: &mut [u8],
     ) -> Result<usize> {
-        let size = self.members.len();
-        let distance = root
-            .as_ref()
-            .map_or(0, |root| (root + size - self.me) % size);
+        let distance = self.distance_to(&root);
         self.agree(header, root, Piggyback::Spread { data, distance })
+            .await
     }
 }

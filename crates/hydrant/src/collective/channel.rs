@@ -8,10 +8,9 @@
 //! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of chunks
 //! modulo 256: sender and receiver are never further apart than the slots.
 
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
-
 use super::{
     layout::{CHUNK, SLOTS},
+    sought::Sought,
     team::{Team, outside},
 };
 use crate::{Error, Result};
@@ -23,7 +22,6 @@ pub(super) struct Outbound<'a> {
     to: usize,
     epoch: u64,
     sent: usize,
-    credit: &'a AtomicU64,
 }
 
 /// The end of a channel that takes.
@@ -33,37 +31,32 @@ pub(super) struct Inbound<'a> {
     from: usize,
     epoch: u64,
     received: usize,
-    flag: &'a AtomicU64,
 }
 
 impl<'a> Outbound<'a> {
-    pub(super) fn new(team: &'a Team, channel: usize, to: usize, epoch: u64) -> Result<Self> {
-        let credit = team.scratch.atomic_u64(team.layout.credit(to));
-        Ok(Self {
+    pub(super) fn new(team: &'a Team, channel: usize, to: usize, epoch: u64) -> Self {
+        Self {
             team,
             channel,
             to,
             epoch,
             sent: 0,
-            credit: credit.map_err(outside)?,
-        })
+        }
     }
 
     /// Sends what the other side receives by one [`Inbound::receive`] of the same length.
-    pub(super) fn send(&mut self, data: &[u8]) -> Result<()> {
-        data.chunks(CHUNK)
-            .try_for_each(|chunk| self.send_chunk(chunk))
+    pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
+        for chunk in data.chunks(CHUNK) {
+            self.send_chunk(chunk).await?;
+        }
+        Ok(())
     }
 
-    fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
-        let Self {
-            team,
-            credit,
-            epoch,
-            ..
-        } = *self;
+    async fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let Self { team, epoch, .. } = *self;
         let sent = self.sent;
-        team.until(|| ahead(credit.load(Acquire), epoch, sent) > 0)?;
+        let credit = Sought::beyond(team.layout.credit(self.to), word(epoch, sent));
+        team.until(&team.members, credit).await?;
         let at = team.layout.slot(self.channel, sent % SLOTS);
         self.sent += 1;
         let (flag, value) = (team.layout.flag(self.channel), word(epoch, self.sent));
@@ -74,31 +67,30 @@ impl<'a> Outbound<'a> {
 impl<'a> Inbound<'a> {
     /// Lets `from` send. Whoever sent on this channel before has been heard to the end.
     pub(super) fn open(team: &'a Team, channel: usize, from: usize, epoch: u64) -> Result<Self> {
-        let flag = team.scratch.atomic_u64(team.layout.flag(channel));
         let inbound = Self {
             team,
             channel,
             from,
             epoch,
             received: 0,
-            flag: flag.map_err(outside)?,
         };
         inbound.give_credit()?;
         Ok(inbound)
     }
 
     /// Receives what the other side sent by one [`Outbound::send`] of the same length.
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<()> {
-        into.chunks_mut(CHUNK)
-            .try_for_each(|chunk| self.receive_chunk(chunk))
+    pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
+        for chunk in into.chunks_mut(CHUNK) {
+            self.receive_chunk(chunk).await?;
+        }
+        Ok(())
     }
 
-    fn receive_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
-        let Self {
-            team, flag, epoch, ..
-        } = *self;
+    async fn receive_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
+        let Self { team, epoch, .. } = *self;
         let received = self.received;
-        team.until(|| ahead(flag.load(Acquire), epoch, received) > 0)?;
+        let filled = Sought::beyond(team.layout.flag(self.channel), word(epoch, received));
+        team.until(&team.members, filled).await?;
         let at = team.layout.slot(self.channel, received % SLOTS);
         team.scratch.read(at, chunk).map_err(outside)?;
         self.received += 1;
@@ -121,7 +113,7 @@ impl<'a> Inbound<'a> {
 ///
 /// No ring of members can stop: whoever is at the lowest chunk of all finds that its
 /// receiver has read every chunk before that, and that its sender has sent that one.
-pub(super) fn shift(
+pub(super) async fn shift(
     mut outbound: Outbound<'_>,
     data: &[u8],
     mut inbound: Inbound<'_>,
@@ -134,23 +126,14 @@ pub(super) fn shift(
             return Ok(());
         }
         if let Some(chunk) = chunk {
-            outbound.send_chunk(chunk)?;
+            outbound.send_chunk(chunk).await?;
         }
         if let Some(place) = place {
-            inbound.receive_chunk(place)?;
+            inbound.receive_chunk(place).await?;
         }
     }
 }
 
 fn word(epoch: u64, count: usize) -> u64 {
     epoch << 8 | (count as u64 & 0xff)
-}
-
-/// How far a word is ahead of a count; not at all if it is another use's.
-fn ahead(word: u64, epoch: u64, count: usize) -> u8 {
-    if word >> 8 == epoch {
-        (word as u8).wrapping_sub(count as u8)
-    } else {
-        0
-    }
 }

@@ -5,7 +5,7 @@ use super::{
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in, places},
     header::{Header, Operation},
-    team::{IDLE, Team},
+    team::Team,
 };
 use crate::{Pod, Rank, Result};
 
@@ -18,15 +18,18 @@ impl Team {
     /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
     pub fn gather<T: Pod>(&self, root: Rank, mine: &[T]) -> Result<Option<Vec<T>>> {
-        let _turn = self.enter("gather", IDLE)?;
+        self.now("gather", self.gather_at(root, mine))
+    }
+
+    pub(super) async fn gather_at<T: Pod>(&self, root: Rank, mine: &[T]) -> Result<Option<Vec<T>>> {
         if root != self.rank() {
-            self.gather_to(root, Ok(()), mine, &mut [])?;
+            self.gather_to(root, Ok(()), mine, &mut []).await?;
             return Ok(None);
         }
         let room =
             sized::<T>().and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
         let (mut all, checked) = apart(room);
-        self.gather_to(root, checked, mine, &mut all)?;
+        self.gather_to(root, checked, mine, &mut all).await?;
         Ok(Some(all))
     }
 
@@ -42,13 +45,15 @@ impl Team {
         mine: &[T],
         into: Option<&mut [T]>,
     ) -> Result<()> {
-        let _turn = self.enter("gather_into", IDLE)?;
-        if root != self.rank() {
-            return self.gather_to(root, Ok(()), mine, &mut []);
-        }
-        let into = into.unwrap_or_default();
-        let checked = self.room_for_all(mine.len(), into.len());
-        self.gather_to(root, checked, mine, into)
+        let (into, checked) = match root == self.rank() {
+            true => {
+                let into = into.unwrap_or_default();
+                let checked = self.room_for_all(mine.len(), into.len());
+                (into, checked)
+            }
+            false => (&mut [][..], Ok(())),
+        };
+        self.now("gather_into", self.gather_to(root, checked, mine, into))
     }
 
     /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
@@ -68,7 +73,15 @@ impl Team {
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
-        let _turn = self.enter("gather_v_into", IDLE)?;
+        self.now("gather_v_into", self.gather_v_to(root, mine, into))
+    }
+
+    pub(super) async fn gather_v_to<T: Pod>(
+        &self,
+        root: Rank,
+        mine: &[T],
+        into: Option<(&mut [T], Blocks<'_>)>,
+    ) -> Result<()> {
         let header = Header::new(Operation::GatherV).of_uneven::<T>().root(root);
         let (into, blocks) = into
             .filter(|_| root == self.rank())
@@ -80,23 +93,26 @@ impl Team {
                 false => Ok(Vec::new()),
             });
         let (ranges, checked) = apart(ranges);
-        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        let counts = self
+            .gather_blocks(header, checked, &[mine.len() as u64])
+            .await?;
         // None but the root has ranges.
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         self.stream_up(
             root.index(),
             bytes(mine),
             |member| bytes_in::<T>(counts[member]),
             &mut places(into, &ranges),
         )
+        .await
     }
 
     /// Brings every member's block to the root, which has room for them if all was well so far.
-    fn gather_to<T: Pod>(
+    async fn gather_to<T: Pod>(
         &self,
         root: Rank,
         checked: Result<()>,
@@ -110,12 +126,13 @@ impl Team {
         let each = bytes(mine).len();
         if self.fits(each) {
             // They ride along to everybody.
-            let all = self.ride(header, checked.map(drop), bytes(mine))?;
+            let all = self.ride(header, checked.map(drop), bytes(mine)).await?;
             all.hand_blocks(bytes_mut(into));
             return Ok(());
         }
-        let root = self.agree(header, checked, Piggyback::Nothing)?;
+        let root = self.agree(header, checked, Piggyback::Nothing).await?;
         let mut blocks: Vec<_> = bytes_mut(into).chunks_mut(each).collect();
         self.stream_up(root, bytes(mine), |_| each, &mut blocks)
+            .await
     }
 }

@@ -19,6 +19,13 @@
 //! Scratch that is not mapped here is stored to by [messages](stores) instead, and the rest is the
 //! same.
 //!
+//! # Blocking or not
+//!
+//! Each algorithm is written once, as a future that awaits the words that others store
+//! ([`sought`]). A blocking call polls it once and waits, in that poll, as for anything else; so
+//! there is neither a waker nor an allocation. A call that does not block leaves it to the team's
+//! [queue].
+//!
 //! # What is promised
 //!
 //! - **Disagreement** is [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) on
@@ -49,6 +56,9 @@ mod all_gather;
 mod all_to_all;
 mod area;
 mod barrier;
+mod begin;
+mod begin_reductions;
+mod begun;
 mod blocks;
 mod broadcast;
 mod channel;
@@ -64,16 +74,19 @@ mod layout;
 mod located;
 mod op;
 mod peer;
+mod queue;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod sought;
 mod split;
 mod stores;
 mod team;
 mod tree;
 
 pub(crate) use affair::Affair;
+pub use begun::Begun;
 pub use blocks::Blocks;
 pub(crate) use header::Operation;
 pub use located::Located;

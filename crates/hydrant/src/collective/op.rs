@@ -69,20 +69,24 @@ pub(super) mod sealed {
 }
 
 /// The fold of `op`: combines the second slice into the first, element by element.
+pub(super) fn fold_of<T: Reducible>(op: Op) -> impl Fn(&mut [T], &[T]) + Send + Sync {
+    move |into: &mut [T], with: &[T]| {
+        T::fold(op, into, with);
+    }
+}
+
+/// Whether there is a fold of `op`.
 ///
 /// # Errors
 /// [`Error::UnsuitableOp`].
-pub(super) fn fold_of<T: Reducible>(op: Op) -> Result<impl Fn(&mut [T], &[T])> {
+pub(super) fn suits<T: Reducible>(op: Op) -> Result<()> {
     if T::fold(op, &mut [], &[]) {
-        Ok(move |into: &mut [T], with: &[T]| {
-            T::fold(op, into, with);
-        })
-    } else {
-        Err(Error::UnsuitableOp {
-            what: std::any::type_name::<T>(),
-            op: Op::name_of(op as u8 + 1),
-        })
+        return Ok(());
     }
+    Err(Error::UnsuitableOp {
+        what: std::any::type_name::<T>(),
+        op: Op::name_of(op as u8 + 1),
+    })
 }
 
 /// The number of a type in headers.

@@ -14,13 +14,13 @@ use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     header::{Header, Operation},
-    op::{fold_of, kind_of},
-    team::{IDLE, Team},
+    op::{fold_of, kind_of, suits},
+    team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Rank, Result};
 
-/// Combines the second slice into the first, element by element, the first on the left.
-pub(super) type Fold<'a, T> = dyn Fn(&mut [T], &[T]) + 'a;
+/// What a member says of a reduction, and whether it can be done.
+pub(super) type Reduction = (Header, Result<()>);
 
 impl Team {
     /// Reduces the members' elements, index by index, to `root`; `None` elsewhere.
@@ -31,11 +31,8 @@ impl Team {
     /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
     pub fn reduce<T: Reducible>(&self, root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>> {
-        let header = Header::new(Operation::Reduce).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.reduce_to(root, header, Ok(()), mine, &fold),
-            Err(error) => self.reduce_to(root, header, Err(error), mine, &|_, _| {}),
-        }
+        let reduced = self.reduce_to(root, by_op::<T>(Operation::Reduce, op), mine, fold_of(op));
+        self.now("reduce", reduced)
     }
 
     /// As [`reduce`](Self::reduce), by a function of the left and the right element. It must
@@ -52,8 +49,8 @@ impl Team {
         mine: &[T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<Option<Vec<T>>> {
-        let header = Header::new(Operation::Reduce).reduction(None, 0);
-        self.reduce_to(root, header, Ok(()), mine, &by(combine))
+        let reduced = self.reduce_to(root, by_function(Operation::Reduce), mine, by(combine));
+        self.now("reduce_with", reduced)
     }
 
     /// As [`reduce`](Self::reduce), with the result in the place of what the root gave; what other
@@ -62,11 +59,8 @@ impl Team {
     /// # Errors
     /// As there.
     pub fn reduce_in_place<T: Reducible>(&self, root: Rank, data: &mut [T], op: Op) -> Result<()> {
-        let header = Header::new(Operation::Reduce).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.reduce_here(root, header, Ok(()), data, &fold),
-            Err(error) => self.reduce_here(root, header, Err(error), data, &|_, _| {}),
-        }
+        let reduced = self.reduce_here(root, by_op::<T>(Operation::Reduce, op), data, fold_of(op));
+        self.now("reduce_in_place", reduced)
     }
 
     /// As [`reduce_in_place`](Self::reduce_in_place), by a function as in
@@ -80,8 +74,8 @@ impl Team {
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let header = Header::new(Operation::Reduce).reduction(None, 0);
-        self.reduce_here(root, header, Ok(()), data, &by(combine))
+        let reduced = self.reduce_here(root, by_function(Operation::Reduce), data, by(combine));
+        self.now("reduce_in_place_with", reduced)
     }
 
     /// Reduces the members' elements, index by index, on every member. The result takes the
@@ -90,11 +84,8 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let header = Header::new(Operation::AllReduce).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.reduce_all(header, Ok(()), data, &fold),
-            Err(error) => self.reduce_all(header, Err(error), data, &|_, _| {}),
-        }
+        let _turn = self.enter("all_reduce", IDLE)?;
+        self.reduce_all_now(by_op::<T>(Operation::AllReduce, op), data, fold_of(op))
     }
 
     /// As [`all_reduce`](Self::all_reduce), by a function as in
@@ -107,80 +98,84 @@ impl Team {
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let header = Header::new(Operation::AllReduce).reduction(None, 0);
-        self.reduce_all(header, Ok(()), data, &by(combine))
+        let _turn = self.enter("all_reduce_with", IDLE)?;
+        self.reduce_all_now(by_function(Operation::AllReduce), data, by(combine))
     }
 
-    fn reduce_to<T: Pod>(
+    pub(super) async fn reduce_to<T: Pod>(
         &self,
         root: Rank,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         mine: &[T],
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<Option<Vec<T>>> {
-        let _turn = self.enter("reduce", IDLE)?;
         let at_root = root == self.rank();
         let room = || self.buffer(Some(if at_root { mine.len() } else { 0 }));
-        let folded = self.fold_for(root, header.of::<T>(mine.len()), checked, mine, room, fold)?;
+        let header = header.of::<T>(mine.len());
+        let folded = self
+            .fold_for(root, (header, checked), mine, room, fold)
+            .await?;
         match folded {
             Folded::All(all) => Ok(at_root.then_some(all)),
             Folded::Slice(slice, mut result) => {
-                self.bring_slices(root, &slice, mine.len(), &mut result)?;
+                self.bring_slices(root, &slice, mine.len(), &mut result)
+                    .await?;
                 Ok(at_root.then_some(result))
             }
         }
     }
 
-    fn reduce_here<T: Pod>(
+    pub(super) async fn reduce_here<T: Pod>(
         &self,
         root: Rank,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         data: &mut [T],
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let _turn = self.enter("reduce_in_place", IDLE)?;
         let (len, header) = (data.len(), header.of::<T>(data.len()));
-        let folded = self.fold_for(root, header, checked, data, || Ok(()), fold)?;
+        let folded = self
+            .fold_for(root, (header, checked), data, || Ok(()), fold)
+            .await?;
         let result = if root == self.rank() { data } else { &mut [] };
         match folded {
             Folded::All(all) => {
                 result.copy_from_slice(&all);
                 Ok(())
             }
-            Folded::Slice(slice, ()) => self.bring_slices(root, &slice, len, result),
+            Folded::Slice(slice, ()) => self.bring_slices(root, &slice, len, result).await,
         }
     }
 
     /// Agrees, after having made room for the result of many elements, and folds what is this
     /// member's to fold: at the root all of few, nothing elsewhere, and a slice of many.
-    fn fold_for<T: Pod, R>(
+    async fn fold_for<T: Pod, R>(
         &self,
         root: Rank,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         mine: &[T],
         room: impl FnOnce() -> Result<R>,
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<Folded<T, R>> {
         let header = header.root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         if self.fits(bytes(mine).len()) {
-            let all = self.gather_blocks(header, checked.map(drop), mine)?;
+            let all = self.gather_blocks(header, checked.map(drop), mine).await?;
             return Ok(Folded::All(if root == self.rank() {
-                fold_blocks(&all, mine.len(), fold)
+                fold_blocks(&all, mine.len(), &fold)
             } else {
                 Vec::new()
             }));
         }
         let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
-        let (room, slices) = self.agree(header, checked, Piggyback::Nothing)?;
-        Ok(Folded::Slice(self.fold_slice(mine, slices, fold)?, room))
+        let (room, slices) = self.agree(header, checked, Piggyback::Nothing).await?;
+        Ok(Folded::Slice(
+            self.fold_slice(mine, slices, &fold).await?,
+            room,
+        ))
     }
 
     /// Brings the members' slices, of `len` elements in all, to the root.
-    fn bring_slices<T: Pod>(
+    async fn bring_slices<T: Pod>(
         &self,
         root: Rank,
         slice: &[T],
@@ -190,27 +185,41 @@ impl Team {
         let bytes_of = |member| self.slice(len, member).len() * size_of::<T>();
         // Places without room, where this is not the root, are not looked at.
         self.stream_up(root.index(), bytes(slice), bytes_of, &mut self.cut(result))
+            .await
     }
 
-    fn reduce_all<T: Pod>(
+    /// As [`reduce_all`](Self::reduce_all), while the caller waits.
+    fn reduce_all_now<T: Pod>(
         &self,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         data: &mut [T],
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let _turn = self.enter("all_reduce", IDLE)?;
+        if !self.fits(bytes(data).len()) {
+            return at_once(self.reduce_all((header, checked), data, fold));
+        }
+        let all = self.gather_few_now(header.of::<T>(data.len()), checked, data)?;
+        data.copy_from_slice(&fold_blocks(&all, data.len(), &fold));
+        Ok(())
+    }
+
+    pub(super) async fn reduce_all<T: Pod>(
+        &self,
+        (header, checked): Reduction,
+        data: &mut [T],
+        fold: impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
         let header = header.of::<T>(data.len());
         if self.fits(bytes(data).len()) {
-            let all = self.gather_blocks(header, checked, data)?;
-            data.copy_from_slice(&fold_blocks(&all, data.len(), fold));
+            let all = self.gather_blocks(header, checked, data).await?;
+            data.copy_from_slice(&fold_blocks(&all, data.len(), &fold));
             return Ok(());
         }
         let checked = (checked.and_then(|()| sized::<T>()))
             .and_then(|()| self.slices_to_fold::<T>(data.len()));
-        let slices = self.agree(header, checked, Piggyback::Nothing)?;
-        let slice = self.fold_slice(data, slices, fold)?;
-        self.exchange(|_| bytes(&slice), &mut self.cut(data))
+        let slices = self.agree(header, checked, Piggyback::Nothing).await?;
+        let slice = self.fold_slice(data, slices, &fold).await?;
+        self.exchange(|_| bytes(&slice), &mut self.cut(data)).await
     }
 
     /// The elements that a member folds, of `len`.
@@ -243,11 +252,12 @@ impl Team {
     }
 
     /// My slice from every member, by member.
-    pub(super) fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
+    pub(super) async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
         self.exchange(
             |member| bytes(&data[self.slice(data.len(), member)]),
             &mut self.even(slices),
         )
+        .await
     }
 
     /// The places of one part for each member, all equally long.
@@ -263,13 +273,13 @@ impl Team {
     }
 
     /// My slice, folded for all.
-    fn fold_slice<T: Pod>(
+    async fn fold_slice<T: Pod>(
         &self,
         data: &[T],
         mut slices: Vec<T>,
-        fold: &Fold<'_, T>,
+        fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<Vec<T>> {
-        self.exchange_slices(data, &mut slices)?;
+        self.exchange_slices(data, &mut slices).await?;
         let each = self.slice(data.len(), self.me).len();
         Ok(self.or_leave(|| fold_blocks(&slices, each, fold)))
     }
@@ -292,7 +302,19 @@ enum Folded<T, R> {
     Slice(Vec<T>, R),
 }
 
-/// A fold by a function of two elements.
+/// A reduction by one of the operations that all ranks know.
+pub(super) fn by_op<T: Reducible>(operation: Operation, op: Op) -> Reduction {
+    let header = Header::new(operation).reduction(Some(op), kind_of::<T>());
+    (header, suits::<T>(op))
+}
+
+/// A reduction by a function.
+pub(super) fn by_function(operation: Operation) -> Reduction {
+    (Header::new(operation).reduction(None, 0), Ok(()))
+}
+
+/// A fold by a function of two elements: combines the second slice into the first, element by
+/// element, the first on the left.
 pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
     move |into, with| {
         for (into, with) in into.iter_mut().zip(with) {
@@ -302,7 +324,11 @@ pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T])
 }
 
 /// All blocks of `len` elements in one, from the left.
-pub(super) fn fold_blocks<T: Pod>(blocks: &[T], len: usize, fold: &Fold<'_, T>) -> Vec<T> {
+pub(super) fn fold_blocks<T: Pod>(
+    blocks: &[T],
+    len: usize,
+    fold: &impl Fn(&mut [T], &[T]),
+) -> Vec<T> {
     let (first, rest) = blocks.split_at(len);
     let mut folded = first.to_vec();
     for block in rest.chunks(len.max(1)) {

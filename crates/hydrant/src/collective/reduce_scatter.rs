@@ -8,10 +8,10 @@ use super::{
     agree::Piggyback,
     all_gather::{bytes, sized},
     blocks::{Blocks, same_length},
-    header::{Header, Operation},
-    op::{fold_of, kind_of},
-    reduce::{Fold, by, fold_blocks},
-    team::{IDLE, Team},
+    header::Operation,
+    op::fold_of,
+    reduce::{Reduction, by, by_function, by_op, fold_blocks},
+    team::Team,
 };
 use crate::{Pod, Result};
 
@@ -23,11 +23,9 @@ impl Team {
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) if `data` is not one part for each
     /// member, and as [`all_reduce`](Self::all_reduce).
     pub fn reduce_scatter<T: Reducible>(&self, data: &[T], mine: &mut [T], op: Op) -> Result<()> {
-        let header = Header::new(Operation::ReduceScatter).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.reduce_parts(header, Ok(()), data, mine, &fold),
-            Err(error) => self.reduce_parts(header, Err(error), data, mine, &|_, _| {}),
-        }
+        let reduction = by_op::<T>(Operation::ReduceScatter, op);
+        let reduced = self.reduce_parts(reduction, data, mine, fold_of(op));
+        self.now("reduce_scatter", reduced)
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), by a function as in
@@ -41,8 +39,9 @@ impl Team {
         mine: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let header = Header::new(Operation::ReduceScatter).reduction(None, 0);
-        self.reduce_parts(header, Ok(()), data, mine, &by(combine))
+        let reduction = by_function(Operation::ReduceScatter);
+        let reduced = self.reduce_parts(reduction, data, mine, by(combine));
+        self.now("reduce_scatter_with", reduced)
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), with parts of any length: member m gets
@@ -62,11 +61,9 @@ impl Team {
         mine: &mut [T],
         op: Op,
     ) -> Result<()> {
-        let header = Header::new(Operation::ReduceScatterV).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.reduce_blocks(header, Ok(()), data, counts, mine, &fold),
-            Err(error) => self.reduce_blocks(header, Err(error), data, counts, mine, &|_, _| {}),
-        }
+        let reduction = by_op::<T>(Operation::ReduceScatterV, op);
+        let reduced = self.reduce_blocks(reduction, data, counts, mine, fold_of(op));
+        self.now("reduce_scatter_v", reduced)
     }
 
     /// As [`reduce_scatter_v`](Self::reduce_scatter_v), by a function as in
@@ -81,19 +78,18 @@ impl Team {
         mine: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let header = Header::new(Operation::ReduceScatterV).reduction(None, 0);
-        self.reduce_blocks(header, Ok(()), data, counts, mine, &by(combine))
+        let reduction = by_function(Operation::ReduceScatterV);
+        let reduced = self.reduce_blocks(reduction, data, counts, mine, by(combine));
+        self.now("reduce_scatter_v_with", reduced)
     }
 
-    fn reduce_parts<T: Pod>(
+    pub(super) async fn reduce_parts<T: Pod>(
         &self,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         data: &[T],
         mine: &mut [T],
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let _turn = self.enter("reduce_scatter", IDLE)?;
         let (header, part) = (header.of::<T>(data.len()), mine.len());
         let wanted = part.saturating_mul(self.members.len());
         let checked = checked.and_then(|()| sized::<T>()).and_then(|()| {
@@ -104,34 +100,33 @@ impl Team {
             )
         });
         if self.fits(bytes(data).len()) {
-            let all = self.gather_blocks(header, checked, data)?;
+            let all = self.gather_blocks(header, checked, data).await?;
             let parts: Vec<T> = (all.chunks(data.len().max(1)))
                 .flat_map(|of| &of[self.me * part..][..part])
                 .copied()
                 .collect();
-            mine.copy_from_slice(&fold_blocks(&parts, part, fold));
+            mine.copy_from_slice(&fold_blocks(&parts, part, &fold));
             return Ok(());
         }
         let checked = checked.and_then(|()| self.buffer(Some(data.len())));
-        let parts = self.agree(header, checked, Piggyback::Nothing)?;
+        let parts = self.agree(header, checked, Piggyback::Nothing).await?;
         self.fold_parts(
             |member| bytes(&data[member * part..][..part]),
             parts,
             mine,
-            fold,
+            &fold,
         )
+        .await
     }
 
-    fn reduce_blocks<T: Pod>(
+    pub(super) async fn reduce_blocks<T: Pod>(
         &self,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         data: &[T],
         counts: &[usize],
         mine: &mut [T],
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let _turn = self.enter("reduce_scatter_v", IDLE)?;
         let size = self.members.len();
         let header = header.of::<T>(data.len());
         let ranges = checked.and_then(|()| sized::<T>()).and_then(|()| {
@@ -148,34 +143,34 @@ impl Team {
         let (ranges, parts) = match ranges {
             Ok(ranges) => ranges,
             Err(error) => {
-                return self
-                    .transpose(header, Err(error), &vec![0_u64; size])
-                    .map(drop);
+                let none = vec![0_u64; size];
+                return self.transpose(header, Err(error), &none).await.map(drop);
             }
         };
         let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
-        let counts = self.transpose(header, Ok(()), &counts)?;
+        let counts = self.transpose(header, Ok(()), &counts).await?;
         // If all find their own column right, all counts are alike.
         let checked = (counts.iter().enumerate())
             .try_for_each(|(m, sent)| self.same_count(m, self.me, *sent, mine.len() as u64));
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         self.fold_parts(
             |member| bytes(&data[ranges[member].clone()]),
             parts,
             mine,
-            fold,
+            &fold,
         )
+        .await
     }
 
     /// Gets this member's part from all into `parts`, and folds it.
-    fn fold_parts<'a, T: Pod>(
+    async fn fold_parts<'a, T: Pod>(
         &self,
         part_of: impl Fn(usize) -> &'a [u8],
         mut parts: Vec<T>,
         mine: &mut [T],
-        fold: &Fold<'_, T>,
+        fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        self.exchange(part_of, &mut self.even(&mut parts))?;
+        self.exchange(part_of, &mut self.even(&mut parts)).await?;
         mine.copy_from_slice(&self.or_leave(|| fold_blocks(&parts, mine.len(), fold)));
         Ok(())
     }

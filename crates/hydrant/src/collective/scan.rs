@@ -7,10 +7,10 @@ use super::{
     Op, Reducible,
     agree::Piggyback,
     all_gather::{bytes, sized},
-    header::{Header, Operation},
-    op::{fold_of, identity_of, kind_of},
-    reduce::{Fold, by},
-    team::{IDLE, Team},
+    header::Operation,
+    op::{fold_of, identity_of},
+    reduce::{Reduction, by, by_function, by_op},
+    team::Team,
 };
 use crate::{Pod, Result};
 
@@ -21,11 +21,8 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let header = Header::new(Operation::Scan).reduction(Some(op), kind_of::<T>());
-        match fold_of::<T>(op) {
-            Ok(fold) => self.scan_by(header, Ok(()), data, None, &fold),
-            Err(error) => self.scan_by(header, Err(error), data, None, &|_, _| {}),
-        }
+        let scanned = self.scan_by(by_op::<T>(Operation::Scan, op), data, None, fold_of(op));
+        self.now("scan", scanned)
     }
 
     /// As [`scan`](Self::scan), by a function as in [`reduce_with`](Self::reduce_with).
@@ -33,8 +30,8 @@ impl Team {
     /// # Errors
     /// As there.
     pub fn scan_with<T: Pod>(&self, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
-        let header = Header::new(Operation::Scan).reduction(None, 0);
-        self.scan_by(header, Ok(()), data, None, &by(combine))
+        let scanned = self.scan_by(by_function(Operation::Scan), data, None, by(combine));
+        self.now("scan_with", scanned)
     }
 
     /// Reduces, index by index, the elements of the members before this one. The first
@@ -43,12 +40,9 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn exclusive_scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let header = Header::new(Operation::ExclusiveScan).reduction(Some(op), kind_of::<T>());
-        let first = Some(identity_of(op));
-        match fold_of::<T>(op) {
-            Ok(fold) => self.scan_by(header, Ok(()), data, first, &fold),
-            Err(error) => self.scan_by(header, Err(error), data, first, &|_, _| {}),
-        }
+        let reduction = by_op::<T>(Operation::ExclusiveScan, op);
+        let scanned = self.scan_by(reduction, data, Some(identity_of(op)), fold_of(op));
+        self.now("exclusive_scan", scanned)
     }
 
     /// As [`exclusive_scan`](Self::exclusive_scan), by a function as in
@@ -62,42 +56,47 @@ impl Team {
         first: T,
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let header = Header::new(Operation::ExclusiveScan).reduction(None, 0);
-        self.scan_by(header, Ok(()), data, Some(first), &by(combine))
+        let reduction = by_function(Operation::ExclusiveScan);
+        let scanned = self.scan_by(reduction, data, Some(first), by(combine));
+        self.now("exclusive_scan_with", scanned)
     }
 
     /// With `first`, the scan is exclusive.
-    fn scan_by<T: Pod>(
+    pub(super) async fn scan_by<T: Pod>(
         &self,
-        header: Header,
-        checked: Result<()>,
+        (header, checked): Reduction,
         data: &mut [T],
         first: Option<T>,
-        fold: &Fold<'_, T>,
+        fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        let _turn = self.enter(header.name(), IDLE)?;
         let (len, header) = (data.len(), header.of::<T>(data.len()));
         if self.fits(bytes(data).len()) {
-            let mut all = self.gather_blocks(header, checked, data)?;
-            scan_blocks(&mut all, len, first, fold);
+            let mut all = self.gather_blocks(header, checked, data).await?;
+            scan_blocks(&mut all, len, first, &fold);
             data.copy_from_slice(&all[self.me * len..][..len]);
             return Ok(());
         }
         let checked =
             (checked.and_then(|()| sized::<T>())).and_then(|()| self.slices_to_fold::<T>(len));
-        let mut slices = self.agree(header, checked, Piggyback::Nothing)?;
-        self.exchange_slices(data, &mut slices)?;
+        let mut slices = self.agree(header, checked, Piggyback::Nothing).await?;
+        self.exchange_slices(data, &mut slices).await?;
         let each = self.slice(len, self.me).len();
-        self.or_leave(|| scan_blocks(&mut slices, each, first, fold));
+        self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
         self.exchange(
             |member| bytes(&slices[member * each..][..each]),
             &mut self.cut(data),
         )
+        .await
     }
 }
 
 /// Replaces each block of `len` elements by what those up to it, or before it, reduce to.
-fn scan_blocks<T: Pod>(blocks: &mut [T], len: usize, first: Option<T>, fold: &Fold<'_, T>) {
+fn scan_blocks<T: Pod>(
+    blocks: &mut [T],
+    len: usize,
+    first: Option<T>,
+    fold: &impl Fn(&mut [T], &[T]),
+) {
     let mut so_far: Vec<T> = Vec::with_capacity(len);
     for block in blocks.chunks_mut(len.max(1)) {
         let before = so_far.clone();

@@ -6,7 +6,7 @@ use super::{
     blocks::{Blocks, apart, bytes_in},
     header::{Header, Operation},
     layout::SMALL,
-    team::{IDLE, Team},
+    team::Team,
 };
 use crate::{Error, Pod, Rank, Result};
 
@@ -19,7 +19,15 @@ impl Team {
     /// not one part for each member; [`Error::RankOutOfRange`] for the root; and as for every
     /// collective of a [`Team`].
     pub fn scatter<T: Pod>(&self, root: Rank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
-        let _turn = self.enter("scatter", IDLE)?;
+        self.now("scatter", self.hand_out(root, all, mine))
+    }
+
+    pub(super) async fn hand_out<T: Pod>(
+        &self,
+        root: Rank,
+        all: Option<&[T]>,
+        mine: &mut [T],
+    ) -> Result<()> {
         let (size, part) = (self.members.len(), mine.len());
         let header = Header::new(Operation::Scatter).of::<T>(part).root(root);
         let all = if root == self.rank() {
@@ -47,14 +55,14 @@ impl Team {
                 // Everybody's parts ride along to everybody.
                 let mut copy = all.to_vec();
                 copy.resize(total, 0);
-                self.agree_and_spread(header, checked, &mut copy)?;
+                self.agree_and_spread(header, checked, &mut copy).await?;
                 mine.copy_from_slice(&copy[self.me * each..][..each]);
                 Ok(())
             }
             None => {
-                let root = self.agree(header, checked, Piggyback::Nothing)?;
+                let root = self.agree(header, checked, Piggyback::Nothing).await?;
                 let block = |member| &all[member * each..][..each];
-                self.stream_apart(root, block, |_| each, mine)
+                self.stream_apart(root, block, |_| each, mine).await
             }
         }
     }
@@ -77,7 +85,15 @@ impl Team {
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {
-        let _turn = self.enter("scatter_v", IDLE)?;
+        self.now("scatter_v", self.hand_out_v(root, all, mine))
+    }
+
+    pub(super) async fn hand_out_v<T: Pod>(
+        &self,
+        root: Rank,
+        all: Option<(&[T], Blocks<'_>)>,
+        mine: &mut [T],
+    ) -> Result<()> {
         let header = Header::new(Operation::ScatterV).of_uneven::<T>().root(root);
         let (all, blocks) = all.unwrap_or((&[], Blocks::packed(&[])));
         let ranges = sized::<T>()
@@ -87,18 +103,21 @@ impl Team {
                 false => Ok(Vec::new()),
             });
         let (ranges, checked) = apart(ranges);
-        let counts = self.gather_blocks(header, checked, &[mine.len() as u64])?;
+        let counts = self
+            .gather_blocks(header, checked, &[mine.len() as u64])
+            .await?;
         // None but the root has ranges.
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (room, range))| {
                 self.same_count(self.me, m, range.len() as u64, *room)
             });
-        self.agree(header, checked, Piggyback::Nothing)?;
+        self.agree(header, checked, Piggyback::Nothing).await?;
         self.stream_apart(
             root.index(),
             |member| bytes(&all[ranges[member].clone()]),
             |member| bytes_in::<T>(counts[member]),
             bytes_mut(mine),
         )
+        .await
     }
 }

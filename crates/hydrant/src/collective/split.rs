@@ -8,7 +8,7 @@ use super::{
     area::Piece,
     header::Operation,
     layout::Layout,
-    team::{IDLE, Team, outside},
+    team::{IDLE, Team, at_once, outside},
 };
 use crate::{Error, Result};
 
@@ -48,7 +48,7 @@ impl Team {
             key: u64::from(key),
         };
         self.area.settle(&self.progress, &self.members)?;
-        let choices = self.records(Operation::Split, &choice)?;
+        let choices = at_once(self.records(Operation::Split, &choice))?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),
             Some(_) => (0..choices.len())
@@ -57,7 +57,7 @@ impl Team {
         };
         chosen.sort_by_key(|member| choices[*member].key);
         let (piece, offer) = self.find_room(&chosen)?;
-        let offers = self.records(Operation::Split, &offer);
+        let offers = at_once(self.records(Operation::Split, &offer));
         let offers = match offers.and_then(|offers| self.check_offers(offers)) {
             Ok(offers) => offers,
             Err(error) => {

@@ -1,11 +1,16 @@
 //! Teams: some of the ranks of a job, and what they need to do collectives.
 
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicU8, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+use std::{
+    ops::Deref,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU8, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
+    task::{Context, Poll, Waker},
 };
 
 use hydrant_conduit::{Line, Window, memory::Fault};
@@ -14,6 +19,7 @@ use super::{
     area::{Area, Piece},
     layout::{LEDGER, Layout},
     peer::{Peer, Round},
+    queue::Queue,
 };
 use crate::{
     Error, Rank, Result,
@@ -39,11 +45,54 @@ use crate::{
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
 ///
+/// # Collectives in the background
+///
+/// A call whose name ends in `_nb` begins the collective and returns a [`Begun`](crate::Begun), which
+/// is a future of the result. It owns its buffers and gives back the one with the result; what the
+/// blocking call would return as an error is the handle's. The call itself fails in a handler, after
+/// the job, and out of turn: while another thread is in a blocking collective of the team, and
+/// between notify and wait.
+///
+/// ```
+/// use hydrant::Op;
+///
+/// # hydrant::Job::builder()?.run_local(4, |job| {
+/// let residual = job.all_reduce_nb(vec![f64::from(job.rank().0)], Op::Max)?;
+/// let counts = job.all_gather_nb(vec![job.rank().0])?;
+/// // ... compute what needs neither ...
+/// assert_eq!(residual.wait()?, [3.0]);
+/// assert_eq!(job.wait_for(counts)??, [0, 1, 2, 3]);
+/// # Ok(()) }).into_iter().collect::<hydrant::Result<()>>()?;
+/// # Ok::<(), hydrant::Error>(())
+/// ```
+///
+/// - Those of one team are done one after the other, in the order in which they were begun, and a
+///   blocking collective waits until they are over. They pair with blocking ones of the other members.
+/// - Those of different teams do not wait for each other.
+/// - They go on whenever a thread of the rank waits or looks after messages, and in the service
+///   thread while the program computes. Without that thread, and in virtual time, they go on in
+///   calls alone.
+/// - Functions that reduce run in whatever thread goes on with the collective. If one panics, so
+///   does who asks for the result.
+/// - A handle that is dropped gives up the result and no more: the others rely on the collective.
+///   The end of the job waits for those that are under way. If a member never begins one of them, the
+///   others wait for ever, as in a blocking one.
+///
+/// # Dropping
+///
 /// Dropping a team is local. Its scratch memory is used anew when every member has dropped
 /// it; a split finds what all its callers dropped before they called. Drop no team between
 /// [`notify`](Self::notify) and [`wait`](Self::wait): the others would wait for ever. A team
-/// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends.
+/// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends. A
+/// team whose collectives are under way goes with the last of them.
 pub struct Team {
+    shared: Arc<Shared>,
+}
+
+/// What the handle of a team and the collectives under way share; the last of them counts the team
+/// off.
+#[doc(hidden)]
+pub struct Shared {
     pub(super) progress: Arc<Progress>,
     pub(super) area: Arc<Area>,
     /// Ranks of the job, by member.
@@ -56,7 +105,7 @@ pub struct Team {
     pub(super) rounds: Vec<Round>,
     /// What this member tells of itself.
     pub(super) ledger: Line,
-    turn: AtomicU8,
+    pub(super) turn: AtomicU8,
     /// Agreements so far; alike at every member.
     pub(super) sequence: AtomicU64,
     /// The name of the barrier notified.
@@ -65,6 +114,8 @@ pub struct Team {
     epoch: AtomicU64,
     /// To be given back; the world's is not.
     piece: Option<Piece>,
+    /// Collectives that go on while the program computes.
+    pub(super) queue: Queue,
 }
 
 /// No collective is under way.
@@ -75,6 +126,8 @@ const BUSY: u8 = 1;
 pub(super) const NOTIFIED: u8 = 2;
 /// Between notify and wait of one with a name.
 pub(super) const NOTIFIED_BY_NAME: u8 = 3;
+/// Collectives go on while the program computes.
+pub(super) const QUEUED: u8 = 4;
 
 impl Team {
     /// The team of all ranks. No communication: every rank knows where its scratch lies.
@@ -120,7 +173,7 @@ impl Team {
         let rounds = (0..layout.rounds)
             .map(|round| Round::new(&layout, round, &peers, &scratch, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self {
+        let shared = Shared {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
             progress: Arc::clone(progress),
@@ -135,6 +188,10 @@ impl Team {
             notified: AtomicU64::new(0),
             epoch: AtomicU64::new(1),
             piece,
+            queue: Queue::default(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
         })
     }
 
@@ -155,26 +212,59 @@ impl Team {
         &self.members
     }
 
-    /// Begins a collective that may begin when the team is in state `from`.
-    #[inline]
-    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
-        progress::may_wait(what)?;
-        if self.progress.is_stopped() {
-            return Err(Error::JobOver);
-        }
-        match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
-            Ok(_) => Ok(Turn {
-                team: self,
-                after: IDLE,
-            }),
-            Err(found) => Err(out_of_turn(what, found)),
+    /// The same team, for a collective that outlives the call that begins it.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
         }
     }
 
-    /// How the team stands, for a wait that fits several states.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Does a collective while the caller waits.
     #[inline]
-    pub(super) fn state(&self) -> u8 {
-        self.turn.load(Relaxed)
+    pub(super) fn now<R>(
+        &self,
+        what: &'static str,
+        collective: impl Future<Output = Result<R>>,
+    ) -> Result<R> {
+        let _turn = self.enter(what, IDLE)?;
+        at_once(collective)
+    }
+
+    /// Begins a collective that may begin when the team is in state `from`. It comes after those that
+    /// go on while the program computes.
+    #[inline]
+    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
+        progress::may_wait(what)?;
+        self.progress.check_running()?;
+        let found = match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
+            Err(QUEUED) if from == IDLE => self.enter_behind()?,
+            Ok(found) | Err(found) => found,
+        };
+        if found != from {
+            return Err(out_of_turn(what, found));
+        }
+        Ok(Turn {
+            shared: &self.shared,
+            after: IDLE,
+        })
+    }
+
+    /// Begins a collective when those that go on by themselves are over: what the team's state was
+    /// then.
+    #[cold]
+    fn enter_behind(&self) -> Result<u8> {
+        let mut found = QUEUED;
+        // Whatever becomes of the members, those before end.
+        self.progress.wait(On::Nobody, For::Message, || {
+            found = (self.turn.compare_exchange(IDLE, BUSY, Acquire, Relaxed))
+                .unwrap_or_else(|found| found);
+            found != QUEUED
+        })?;
+        Ok(found)
     }
 
     /// The first of `count` new uses of channels.
@@ -194,16 +284,26 @@ impl Team {
             })
         }
     }
+}
 
-    /// Waits until `done`, which needs every member.
+impl Deref for Team {
+    type Target = Shared;
+
     #[inline]
-    pub(super) fn until(&self, done: impl FnMut() -> bool) -> Result<()> {
-        self.progress
-            .wait(On::Ranks(&self.members), For::Flag, done)
+    fn deref(&self) -> &Shared {
+        &self.shared
     }
 }
 
-impl Drop for Team {
+impl Shared {
+    /// How the team stands, for a wait that fits several states.
+    #[inline]
+    pub(super) fn state(&self) -> u8 {
+        self.turn.load(Relaxed)
+    }
+}
+
+impl Drop for Shared {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         for peer in &self.peers {
@@ -221,7 +321,7 @@ impl std::fmt::Debug for Team {
 
 /// The right to do a collective; given back when dropped.
 pub(super) struct Turn<'a> {
-    team: &'a Team,
+    shared: &'a Shared,
     /// The state that the team is left in.
     pub(super) after: u8,
 }
@@ -229,7 +329,17 @@ pub(super) struct Turn<'a> {
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.team.turn.store(self.after, Release);
+        self.shared.turn.store(self.after, Release);
+    }
+}
+
+/// The result of a collective by which the caller waits: it is there when it was polled once, for
+/// what a collective waits for is waited for then ([`Team::until`]).
+#[inline]
+pub(super) fn at_once<R>(collective: impl Future<Output = R>) -> R {
+    match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => unreachable!("a collective that blocks has waited for what it needs"),
     }
 }
 
@@ -240,10 +350,10 @@ pub(super) fn outside(fault: Fault) -> Error {
 }
 
 #[cold]
-fn out_of_turn(what: &'static str, found: u8) -> Error {
+pub(super) fn out_of_turn(what: &'static str, found: u8) -> Error {
     let why = match found {
         BUSY => "another thread of this rank is in a collective of the same team",
-        IDLE => "the barrier was not notified",
+        IDLE | QUEUED => "the barrier was not notified",
         _ => "a barrier of the team was notified and not waited for yet",
     };
     Error::OutOfTurn { what, why }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use std::pin::Pin;
+
 use super::{
     channel::{Inbound, Outbound},
     layout::CHUNK,
@@ -73,24 +75,30 @@ impl Tree {
 
 impl Team {
     /// Brings the root's data to all.
-    pub(super) fn stream_down(&self, root: usize, data: &mut [u8]) -> Result<()> {
-        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
-        let mut parent = (tree.parent())
-            .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
-            .transpose()?;
-        // The child with the most below it first.
-        let mut children = (tree.children().rev())
-            .map(|child| Outbound::new(self, child.channel, child.member, epoch))
-            .collect::<Result<Vec<_>>>()?;
-        for chunk in data.chunks_mut(CHUNK) {
-            if let Some(parent) = &mut parent {
-                parent.receive(chunk)?;
+    pub(super) fn stream_down(
+        &self,
+        root: usize,
+        data: &mut [u8],
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let mut parent = (tree.parent())
+                .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
+                .transpose()?;
+            // The child with the most below it first.
+            let mut children: Vec<_> = (tree.children().rev())
+                .map(|child| Outbound::new(self, child.channel, child.member, epoch))
+                .collect();
+            for chunk in data.chunks_mut(CHUNK) {
+                if let Some(parent) = &mut parent {
+                    parent.receive(chunk).await?;
+                }
+                for child in &mut children {
+                    child.send(chunk).await?;
+                }
             }
-            for child in &mut children {
-                child.send(chunk)?;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Brings every member's block, of `len(member)` bytes, to the root, into `blocks` by
@@ -101,33 +109,35 @@ impl Team {
         mine: &[u8],
         len: impl Fn(usize) -> usize,
         blocks: &mut [&mut [u8]],
-    ) -> Result<()> {
-        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
-        let children = (tree.children())
-            .map(|child| {
-                Ok((
-                    Inbound::open(self, child.channel, child.member, epoch)?,
-                    child.below,
-                ))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let Some(parent) = tree.parent() else {
-            blocks[root].copy_from_slice(mine);
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let children = (tree.children())
+                .map(|child| {
+                    Ok((
+                        Inbound::open(self, child.channel, child.member, epoch)?,
+                        child.below,
+                    ))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let Some(parent) = tree.parent() else {
+                blocks[root].copy_from_slice(mine);
+                for (mut child, below) in children {
+                    for v in below {
+                        child.receive(blocks[tree.member(v)]).await?;
+                    }
+                }
+                return Ok(());
+            };
+            let mut parent = Outbound::new(self, parent.channel, parent.member, epoch);
+            parent.send(mine).await?;
             for (mut child, below) in children {
-                below
-                    .map(|v| tree.member(v))
-                    .try_for_each(|m| child.receive(blocks[m]))?;
+                for v in below {
+                    pass(&mut child, &mut parent, len(tree.member(v))).await?;
+                }
             }
-            return Ok(());
-        };
-        let mut parent = Outbound::new(self, parent.channel, parent.member, epoch)?;
-        parent.send(mine)?;
-        for (mut child, below) in children {
-            below
-                .map(|v| len(tree.member(v)))
-                .try_for_each(|len| pass(&mut child, &mut parent, len))?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Brings from the root to every member its block, of `len(member)` bytes.
@@ -137,46 +147,46 @@ impl Team {
         block: impl Fn(usize) -> &'a [u8],
         len: impl Fn(usize) -> usize,
         mine: &mut [u8],
-    ) -> Result<()> {
-        let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
-        let parent = (tree.parent())
-            .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
-            .transpose()?;
-        let children = (tree.children())
-            .map(|child| {
-                Ok((
-                    Outbound::new(self, child.channel, child.member, epoch)?,
-                    child.below,
-                ))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let Some(mut parent) = parent else {
-            mine.copy_from_slice(block(root));
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let parent = (tree.parent())
+                .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
+                .transpose()?;
+            let children: Vec<_> = (tree.children())
+                .map(|child| {
+                    let outbound = Outbound::new(self, child.channel, child.member, epoch);
+                    (outbound, child.below)
+                })
+                .collect();
+            let Some(mut parent) = parent else {
+                mine.copy_from_slice(block(root));
+                for (mut child, below) in children {
+                    for v in below {
+                        child.send(block(tree.member(v))).await?;
+                    }
+                }
+                return Ok(());
+            };
+            parent.receive(mine).await?;
             for (mut child, below) in children {
-                below
-                    .map(|v| tree.member(v))
-                    .try_for_each(|m| child.send(block(m)))?;
+                for v in below {
+                    pass(&mut parent, &mut child, len(tree.member(v))).await?;
+                }
             }
-            return Ok(());
-        };
-        parent.receive(mine)?;
-        for (mut child, below) in children {
-            below
-                .map(|v| len(tree.member(v)))
-                .try_for_each(|len| pass(&mut parent, &mut child, len))?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
 /// Passes a block on.
-fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
+async fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
     let mut buffer = vec![0; len.min(CHUNK)];
     let mut left = len;
     while left > 0 {
         let chunk = &mut buffer[..left.min(CHUNK)];
-        from.receive(chunk)?;
-        to.send(chunk)?;
+        from.receive(chunk).await?;
+        to.send(chunk).await?;
         left -= chunk.len();
     }
     Ok(())

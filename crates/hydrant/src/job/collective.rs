@@ -1,11 +1,11 @@
 //! The collectives of the team of all ranks, on the job itself.
 
 use super::Job;
-use crate::{Blocks, Op, Pod, Rank, Reducible, Result, Team};
+use crate::{Begun, Blocks, Op, Pod, Rank, Reducible, Result, Team};
 
 /// Methods that hand on to the world's of the same name, or of the one after `=>`.
 macro_rules! on_world {
-    ($($(#[$meta:meta])* fn $name:ident $(=> $to:ident)? $(<$T:ident: $bound:path>)?
+    ($($(#[$meta:meta])* fn $name:ident $(=> $to:ident)? $(<$T:ident: $($bound:path)|+>)?
        ($($arg:ident: $type:ty),*) -> $result:ty;)+) => {
         impl Job {$(
             $(#[$meta])*
@@ -14,7 +14,7 @@ macro_rules! on_world {
             /// # Errors
             /// As there.
             #[inline]
-            pub fn $name $(<$T: $bound>)? (&self, $($arg: $type),*) -> $result {
+            pub fn $name $(<$T: $($bound +)+>)? (&self, $($arg: $type),*) -> $result {
                 on_world!(@call self.world(), $name $($to)?, $($arg),*)
             }
         )+}
@@ -51,6 +51,8 @@ on_world! {
     fn all_gather_in_place<T: Pod>(data: &mut [T]) -> Result<()>;
     /// What every rank gave, in blocks of any length, into a buffer.
     fn all_gather_v_into<T: Pod>(mine: &[T], into: &mut [T], blocks: Blocks<'_>) -> Result<()>;
+    /// What every rank gave, in blocks of any length, in the buffer it gave it in.
+    fn all_gather_v_in_place<T: Pod>(data: &mut [T], blocks: Blocks<'_>) -> Result<()>;
     /// Gives each rank its part of what `root` has.
     fn scatter<T: Pod>(root: Rank, all: Option<&[T]>, mine: &mut [T]) -> Result<()>;
     /// Gives each rank its block of what `root` has; of any length.
@@ -102,4 +104,92 @@ on_world! {
     /// Reduces the elements of the ranks before this one by a function.
     fn exclusive_scan_with<T: Pod>(data: &mut [T], first: T, combine: impl Fn(T, T) -> T)
         -> Result<()>;
+    /// Begins to wait for every rank.
+    fn barrier_nb() -> Result<Begun<()>>;
+    /// As [`barrier_nb`](Self::barrier_nb), and checks that every rank gave the same name.
+    fn barrier_named_nb(name: u64) -> Result<Begun<()>>;
+    /// Begins to bring the elements of `root` to every rank.
+    fn broadcast_nb<T: Pod | Send | Sync>(root: Rank, data: Vec<T>) -> Result<Begun<Vec<T>>>;
+    /// Begins to bring what every rank gave, by rank, to `root`; `None` elsewhere.
+    fn gather_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>) -> Result<Begun<Option<Vec<T>>>>;
+    /// Begins to bring what every rank gave to its block of a buffer of `root`, which gets it back.
+    fn gather_v_into_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>, into: Option<(Vec<T>,
+        Blocks<'_>)>)
+        -> Result<Begun<Option<Vec<T>>>>;
+    /// Begins to bring what every rank gave, by rank, to all.
+    fn all_gather_nb<T: Pod | Send | Sync>(mine: Vec<T>) -> Result<Begun<Vec<T>>>;
+    /// As [`all_gather_nb`](Self::all_gather_nb), in the buffer in which this rank's elements are in
+    /// their place.
+    fn all_gather_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>) -> Result<Begun<Vec<T>>>;
+    /// Begins to bring what every rank gave to its block of `into`, on all.
+    fn all_gather_v_into_nb<T: Pod | Send | Sync>(mine: Vec<T>, into: Vec<T>, blocks: Blocks<'_>)
+        -> Result<Begun<Vec<T>>>;
+    /// As [`all_gather_v_into_nb`](Self::all_gather_v_into_nb), in the buffer in which this rank's
+    /// block is in its place.
+    fn all_gather_v_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>, blocks: Blocks<'_>)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to give each rank its part of what `root` has: as many elements as `mine` holds, in
+    /// their place.
+    fn scatter_nb<T: Pod | Send | Sync>(root: Rank, all: Option<Vec<T>>, mine: Vec<T>)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to give each rank its block of what `root` has, in the place of `mine`.
+    fn scatter_v_nb<T: Pod | Send | Sync>(root: Rank, all: Option<(Vec<T>, Blocks<'_>)>,
+        mine: Vec<T>)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to give each rank its part of what this one has, and to get from each.
+    fn all_to_all_nb<T: Pod | Send | Sync>(parts: Vec<T>) -> Result<Begun<Vec<T>>>;
+    /// As [`all_to_all_nb`](Self::all_to_all_nb), with parts of any length.
+    fn all_to_all_v_nb<T: Pod | Send | Sync>(parts: Vec<Vec<T>>) -> Result<Begun<Vec<Vec<T>>>>;
+    /// As [`all_to_all_nb`](Self::all_to_all_nb), from blocks of `from` to blocks of `into`.
+    fn all_to_all_v_into_nb<T: Pod | Send | Sync>(from: Vec<T>, from_blocks: Blocks<'_>,
+        into: Vec<T>, into_blocks: Blocks<'_>)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to reduce the ranks' elements, index by index, to `root`; `None` elsewhere.
+    fn reduce_nb<T: Reducible | Send | Sync>(root: Rank, mine: Vec<T>, op: Op)
+        -> Result<Begun<Option<Vec<T>>>>;
+    /// As [`reduce_nb`](Self::reduce_nb), by a function.
+    fn reduce_with_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Option<Vec<T>>>>;
+    /// As [`reduce_nb`](Self::reduce_nb), with the result in the place of what the root gave.
+    fn reduce_in_place_nb<T: Reducible | Send | Sync>(root: Rank, data: Vec<T>, op: Op)
+        -> Result<Begun<Vec<T>>>;
+    /// As [`reduce_in_place_nb`](Self::reduce_in_place_nb), by a function.
+    fn reduce_in_place_with_nb<T: Pod | Send | Sync>(root: Rank, data: Vec<T>, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to reduce the ranks' elements, index by index, on every rank.
+    fn all_reduce_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    /// As [`all_reduce_nb`](Self::all_reduce_nb), by a function.
+    fn all_reduce_with_nb<T: Pod | Send | Sync>(data: Vec<T>, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to reduce the ranks' elements, index by index, and to give each rank its part, in the
+    /// place of `mine`.
+    fn reduce_scatter_nb<T: Reducible | Send | Sync>(data: Vec<T>, mine: Vec<T>, op: Op)
+        -> Result<Begun<Vec<T>>>;
+    /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), by a function.
+    fn reduce_scatter_with_nb<T: Pod | Send | Sync>(data: Vec<T>, mine: Vec<T>, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
+    /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), with parts of any length.
+    fn reduce_scatter_v_nb<T: Reducible | Send | Sync>(data: Vec<T>, counts: Vec<usize>,
+        mine: Vec<T>, op: Op)
+        -> Result<Begun<Vec<T>>>;
+    /// As [`reduce_scatter_v_nb`](Self::reduce_scatter_v_nb), by a function.
+    fn reduce_scatter_v_with_nb<T: Pod | Send | Sync>(data: Vec<T>, counts: Vec<usize>,
+        mine: Vec<T>, combine: impl Fn(T, T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to reduce, index by index, the elements of the ranks up to and including this one.
+    fn scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    /// As [`scan_nb`](Self::scan_nb), by a function.
+    fn scan_with_nb<T: Pod | Send | Sync>(data: Vec<T>, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
+    /// Begins to reduce, index by index, the elements of the ranks before this one.
+    fn exclusive_scan_nb<T: Reducible | Send | Sync>(data: Vec<T>, op: Op) -> Result<Begun<Vec<T>>>;
+    /// As [`exclusive_scan_nb`](Self::exclusive_scan_nb), by a function.
+    fn exclusive_scan_with_nb<T: Pod | Send | Sync>(data: Vec<T>, first: T, combine: impl Fn(T,
+        T) -> T + Send + Sync + 'static)
+        -> Result<Begun<Vec<T>>>;
 }

@@ -149,6 +149,7 @@ impl Job {
     pub fn finalize(&self) -> Result<()> {
         progress::may_wait("finalize")?;
         self.active()?.transfer.finish_all()?;
+        self.progress().finish_errands()?;
         self.world().end()?;
         self.core.leave(ending::End::Orderly);
         Ok(())

@@ -11,6 +11,7 @@
 mod arrivals;
 mod attention;
 mod backlog;
+mod errands;
 mod faults;
 mod guard;
 mod handler;
@@ -39,9 +40,10 @@ use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use backlog::Backlog;
+pub(crate) use errands::Errand;
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
-pub(crate) use tasks::{taken, wait_for};
+pub(crate) use tasks::{taken, wait_for, wake};
 pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
@@ -107,6 +109,9 @@ pub(crate) struct Progress {
     watchers: Mutex<HashMap<u64, Waker>>,
     /// The service thread sleeps, and is not woken by the end of an operation.
     ignores_tasks: AtomicBool,
+    /// What goes on while somebody polls, and how much that is.
+    errands: Mutex<Vec<Arc<dyn Errand>>>,
+    errands_open: AtomicU32,
     /// The job is over here; set once, when this rank leaves.
     stopped: AtomicBool,
     /// What the virtual clock showed last, in nanoseconds.
@@ -160,6 +165,8 @@ impl Progress {
             tasks: AtomicU32::new(0),
             watchers: Mutex::default(),
             ignores_tasks: AtomicBool::new(false),
+            errands: Mutex::new(Vec::new()),
+            errands_open: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             shown: AtomicU64::new(u64::MAX),
         }

@@ -99,6 +99,7 @@ fn watch_over(progress: &Progress) {
     loop {
         let found = look(progress);
         let changes = progress.conduit.changes();
+        progress.advance_errands();
         if progress.has_tasks() {
             progress.notice_ended();
         }
@@ -124,6 +125,7 @@ fn watch_over(progress: &Progress) {
             progress.conduit.wait(sleeper, None, &mut || {
                 !alone()
                     || progress.would_sleep_past_room(sleeper)
+                    || progress.has_ready_errand()
                     || progress.has_tasks() && (rests || changes != progress.conduit.changes())
             });
             progress.ignore_tasks(false);

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::{For, On, Progress, may_wait};
+use super::{For, On, Progress, in_handler, may_wait};
 use crate::{Error, Result};
 
 impl Progress {
@@ -81,10 +81,10 @@ impl Progress {
     }
 }
 
-fn wake(waker: Waker) {
-    let woken = panic::catch_unwind(AssertUnwindSafe(|| {
-        super::in_handler(|| waker.wake());
-    }));
+/// Wakes a task. What a waker does is the program's affair: it may not wait in there, for it is
+/// called in the midst of whatever thread polls, and a panic stays in it.
+pub(crate) fn wake(waker: Waker) {
+    let woken = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| waker.wake())));
     if let Err(cause) = woken {
         tracing::error!("a waker panicked");
         // Dropping that may panic, too.

@@ -87,6 +87,7 @@ impl Progress {
         let _inside = self.attention().look_inside();
         let delivered = self.poll();
         self.notice_ended();
+        self.advance_errands();
         delivered
     }
 
@@ -177,6 +178,7 @@ impl Progress {
         let mut inside = own.enter();
         loop {
             own.attend();
+            self.advance_errands();
             let mut delivered = 0;
             for _ in 0..patience.polls() {
                 delivered += self.poll();
@@ -227,6 +229,7 @@ impl Progress {
                             || changes != Some(self.conduit.changes())
                             || self.is_over(on)
                             || self.would_sleep_past_room(sleeper)
+                            || self.has_ready_errand()
                     });
                     inside = own.enter();
                     drop(asleep);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod barriers;
+mod begun;
 mod flat;
 mod lost;
 mod mismatch;

@@ -1,0 +1,273 @@
+//! Reductions and scans, begun and not waited for.
+//!
+//! As with [collectives that bring elements](super::begin). Functions that reduce are run by whatever
+//! thread goes on with the collective, and are to be as quick as a handler.
+
+use super::{
+    Begun, Op, Reducible,
+    header::Operation,
+    op::{fold_of, identity_of},
+    reduce::{by, by_function, by_op},
+    team::Team,
+};
+use crate::{Pod, Rank, Result};
+
+impl Team {
+    /// Begins to reduce the members' elements, index by index, to `root`; `None` elsewhere.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce`](Self::reduce).
+    pub fn reduce_nb<T: Reducible + Send + Sync>(
+        &self,
+        root: Rank,
+        mine: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Option<Vec<T>>>> {
+        self.begin_queued("reduce_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::Reduce, op);
+            team.reduce_to(root, reduction, &mine, fold_of(op)).await
+        })
+    }
+
+    /// As [`reduce_nb`](Self::reduce_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_with`](Self::reduce_with).
+    pub fn reduce_with_nb<T: Pod + Send + Sync>(
+        &self,
+        root: Rank,
+        mine: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Option<Vec<T>>>> {
+        self.begin_queued("reduce_with_nb", |team| async move {
+            let reduction = by_function(Operation::Reduce);
+            team.reduce_to(root, reduction, &mine, by(combine)).await
+        })
+    }
+
+    /// As [`reduce_nb`](Self::reduce_nb), with the result in the place of what the root gave.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_in_place`](Self::reduce_in_place).
+    pub fn reduce_in_place_nb<T: Reducible + Send + Sync>(
+        &self,
+        root: Rank,
+        mut data: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_in_place_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::Reduce, op);
+            team.reduce_here(root, reduction, &mut data, fold_of(op))
+                .await?;
+            Ok(data)
+        })
+    }
+
+    /// As [`reduce_in_place_nb`](Self::reduce_in_place_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_in_place_with`](Self::reduce_in_place_with).
+    pub fn reduce_in_place_with_nb<T: Pod + Send + Sync>(
+        &self,
+        root: Rank,
+        mut data: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_in_place_with_nb", |team| async move {
+            let reduction = by_function(Operation::Reduce);
+            team.reduce_here(root, reduction, &mut data, by(combine))
+                .await?;
+            Ok(data)
+        })
+    }
+
+    /// Begins to reduce the members' elements, index by index, on every member.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`all_reduce`](Self::all_reduce).
+    pub fn all_reduce_nb<T: Reducible + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("all_reduce_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::AllReduce, op);
+            team.reduce_all(reduction, &mut data, fold_of(op)).await?;
+            Ok(data)
+        })
+    }
+
+    /// As [`all_reduce_nb`](Self::all_reduce_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`all_reduce_with`](Self::all_reduce_with).
+    pub fn all_reduce_with_nb<T: Pod + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("all_reduce_with_nb", |team| async move {
+            let reduction = by_function(Operation::AllReduce);
+            team.reduce_all(reduction, &mut data, by(combine)).await?;
+            Ok(data)
+        })
+    }
+
+    /// Begins to reduce the members' elements, index by index, and to give each member its part, in the
+    /// place of `mine`.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_scatter`](Self::reduce_scatter).
+    pub fn reduce_scatter_nb<T: Reducible + Send + Sync>(
+        &self,
+        data: Vec<T>,
+        mut mine: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_scatter_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::ReduceScatter, op);
+            team.reduce_parts(reduction, &data, &mut mine, fold_of(op))
+                .await?;
+            Ok(mine)
+        })
+    }
+
+    /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_scatter_with`](Self::reduce_scatter_with).
+    pub fn reduce_scatter_with_nb<T: Pod + Send + Sync>(
+        &self,
+        data: Vec<T>,
+        mut mine: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_scatter_with_nb", |team| async move {
+            let reduction = by_function(Operation::ReduceScatter);
+            team.reduce_parts(reduction, &data, &mut mine, by(combine))
+                .await?;
+            Ok(mine)
+        })
+    }
+
+    /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), with parts of any length.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_scatter_v`](Self::reduce_scatter_v).
+    pub fn reduce_scatter_v_nb<T: Reducible + Send + Sync>(
+        &self,
+        data: Vec<T>,
+        counts: Vec<usize>,
+        mut mine: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_scatter_v_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::ReduceScatterV, op);
+            team.reduce_blocks(reduction, &data, &counts, &mut mine, fold_of(op))
+                .await?;
+            Ok(mine)
+        })
+    }
+
+    /// As [`reduce_scatter_v_nb`](Self::reduce_scatter_v_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`reduce_scatter_v_with`](Self::reduce_scatter_v_with).
+    pub fn reduce_scatter_v_with_nb<T: Pod + Send + Sync>(
+        &self,
+        data: Vec<T>,
+        counts: Vec<usize>,
+        mut mine: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("reduce_scatter_v_with_nb", |team| async move {
+            let reduction = by_function(Operation::ReduceScatterV);
+            team.reduce_blocks(reduction, &data, &counts, &mut mine, by(combine))
+                .await?;
+            Ok(mine)
+        })
+    }
+
+    /// Begins to reduce, index by index, the elements of the members up to and including this one.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`scan`](Self::scan).
+    pub fn scan_nb<T: Reducible + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("scan_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::Scan, op);
+            team.scan_by(reduction, &mut data, None, fold_of(op))
+                .await?;
+            Ok(data)
+        })
+    }
+
+    /// As [`scan_nb`](Self::scan_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`scan_with`](Self::scan_with).
+    pub fn scan_with_nb<T: Pod + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("scan_with_nb", |team| async move {
+            let reduction = by_function(Operation::Scan);
+            team.scan_by(reduction, &mut data, None, by(combine))
+                .await?;
+            Ok(data)
+        })
+    }
+
+    /// Begins to reduce, index by index, the elements of the members before this one.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`exclusive_scan`](Self::exclusive_scan).
+    pub fn exclusive_scan_nb<T: Reducible + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        op: Op,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("exclusive_scan_nb", |team| async move {
+            let reduction = by_op::<T>(Operation::ExclusiveScan, op);
+            team.scan_by(reduction, &mut data, Some(identity_of(op)), fold_of(op))
+                .await?;
+            Ok(data)
+        })
+    }
+
+    /// As [`exclusive_scan_nb`](Self::exclusive_scan_nb), by a function.
+    ///
+    /// # Errors
+    /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
+    /// [`exclusive_scan_with`](Self::exclusive_scan_with).
+    pub fn exclusive_scan_with_nb<T: Pod + Send + Sync>(
+        &self,
+        mut data: Vec<T>,
+        first: T,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Result<Begun<Vec<T>>> {
+        self.begin_queued("exclusive_scan_with_nb", |team| async move {
+            let reduction = by_function(Operation::ExclusiveScan);
+            team.scan_by(reduction, &mut data, Some(first), by(combine))
+                .await?;
+            Ok(data)
+        })
+    }
+}
