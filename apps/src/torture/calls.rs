@@ -5,13 +5,16 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use hydrant::{Function, Handler, Job, Rank, Result};
+use hydrant::{CallHandle, Function, Handler, Job, Rank, Result};
 
 use super::{
     hand::{Crew, Hand},
     region::Region,
 };
 use crate::seed::mix;
+
+/// Most words of an argument that is no message.
+const LONG: usize = 30_000;
 
 /// What came from a thread.
 #[derive(Debug, Default)]
@@ -170,8 +173,11 @@ impl Calls {
     }
 
     fn call(&self, hand: &mut Hand, target: Rank) -> Result<()> {
-        // As many words as surely fit, encoded.
-        let most = (self.handlers.most / 12).clamp(1, 400);
+        // As many words as surely fit a message, encoded; at times more, which go by rendezvous.
+        let most = match hand.dice.one_in(8) {
+            true => LONG,
+            false => (self.handlers.most / 12).clamp(1, 400),
+        };
         let (key, len) = (hand.dice.next(), hand.dice.below(most));
         let words: Vec<u64> = (0..len).map(|_| hand.dice.next()).collect();
         let caller = hand.job.rank();
@@ -180,8 +186,21 @@ impl Calls {
             .map(|word| turned(*word, key, caller))
             .collect();
         let what = format!("call with {len} words at rank {target}");
-        let turn = self.handlers.turn;
-        if let Some(got) = hand.must(&what, |job| job.call(target, &turn, &(key, words)))? {
+        let (turn, argument) = (self.handlers.turn, (key, words));
+        let got = match hand.dice.below(4) {
+            0 => hand.must(&what, |job| {
+                let handle = job.call_nb(target, &turn, &argument)?;
+                job.wait_for(handle)?
+            })?,
+            // Who is not waited for still answers.
+            1 => hand.must(&what, |job| {
+                let mut called = job.call_each([target, job.right(), target], &turn, &argument)?;
+                let last = called.pop();
+                last.map_or_else(|| Ok(Vec::new()), CallHandle::wait)
+            })?,
+            _ => hand.must(&what, |job| job.call(target, &turn, &argument))?,
+        };
+        if let Some(got) = got {
             hand.check(got == expected, || format!("{what}: the result is wrong"));
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hydrant::{Error, Job, Op, Rank, Result, Signal, Symmetric};
 
-use super::hand::Hand;
+use super::{background::Background, hand::Hand};
 use crate::seed::{Dice, Seed, mix};
 
 /// Tells what is drawn for all ranks from what each draws for itself.
@@ -19,6 +19,7 @@ pub(crate) struct Collectives {
     rounds: u64,
     signalled: u64,
     seed: u64,
+    background: Background,
 }
 
 impl Collectives {
@@ -30,6 +31,7 @@ impl Collectives {
             rounds: 0,
             signalled: 0,
             seed,
+            background: Background::new(job)?,
         })
     }
 
@@ -44,7 +46,7 @@ impl Collectives {
             root: Rank(dice.below(hand.crew.ranks) as u32),
             len: 1 + dice.below(most),
         };
-        match dice.below(16) {
+        match dice.below(19) {
             0 => hand.attempt("barrier", Job::barrier),
             1 => notify_and_wait(hand),
             2 => round.broadcast(hand),
@@ -58,8 +60,14 @@ impl Collectives {
             10 => round.scan(hand),
             11 | 12 => round.split(hand),
             13 => round.alloc_and_free(hand),
+            14..17 => self.background.step(hand, &round),
             _ => self.ring(hand, &round),
         }
+    }
+
+    /// Ends what goes on.
+    pub(crate) fn finish(&mut self, hand: &mut Hand) -> Result<()> {
+        self.background.finish(hand)
     }
 
     /// A block to the right with a signal, and one from the left.
@@ -116,10 +124,10 @@ fn notify_and_wait(hand: &mut Hand) -> Result<()> {
 }
 
 /// One of the things that all do.
-struct Round {
+pub(super) struct Round {
     number: u64,
     root: Rank,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Round {
@@ -128,11 +136,16 @@ impl Round {
         mix(mix(self.number ^ u64::from(rank.0) << 40) ^ at as u64) >> 16
     }
 
-    fn words(&self, rank: Rank) -> Vec<u64> {
+    /// A number that all ranks draw alike.
+    pub(super) fn draw(&self, nth: u64) -> u64 {
+        mix(mix(self.number ^ COMMON) ^ nth) >> 16
+    }
+
+    pub(super) fn words(&self, rank: Rank) -> Vec<u64> {
         (0..self.len).map(|at| self.word(rank, at)).collect()
     }
 
-    fn sum(&self, ranks: impl Iterator<Item = Rank>) -> Vec<u64> {
+    pub(super) fn sum(&self, ranks: impl Iterator<Item = Rank>) -> Vec<u64> {
         let ranks: Vec<Rank> = ranks.collect();
         let sum = |at| ranks.iter().map(|rank| self.word(*rank, at)).sum();
         (0..self.len).map(sum).collect()
@@ -208,7 +221,7 @@ impl Round {
     }
 
     /// What a rank has for another.
-    fn part(&self, from: Rank, to: Rank, len: usize) -> Vec<u64> {
+    pub(super) fn part(&self, from: Rank, to: Rank, len: usize) -> Vec<u64> {
         let word = |at| mix(self.word(from, at) ^ u64::from(to.0));
         (0..len).map(word).collect()
     }

@@ -9,12 +9,14 @@
 //! | `words`: atomic operations | sums, and a serial model |
 //! | `calls`: messages, calls | numbers and patterns |
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
+//! | `background`: collectives that nobody waits for | the same |
 //! | `anywhere`: memory by its address | a serial model |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
 //! A seed repeats what is tried, though not, but in virtual time, how it falls together.
 
 mod anywhere;
+mod background;
 mod borrower;
 mod calls;
 mod collectives;
@@ -287,7 +289,8 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
             }
         }
     });
-    let outcome = outcome.and_then(|()| finish(job, &shared, &mut first, &mut others));
+    let outcome = (outcome.and_then(|()| collectives.finish(&mut first.hand)))
+        .and_then(|()| finish(job, &shared, &mut first, &mut others));
     tally.add(first.hand.tally);
     for worker in others {
         tally.add(worker.hand.tally);

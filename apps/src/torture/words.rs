@@ -87,7 +87,7 @@ impl Words {
         let at = hand.dice.below(OWN);
         let index = hand.worker * OWN + at;
         let (expected, value) = (self.own[target.index() * OWN + at], hand.dice.next());
-        let (own, kind) = (&self.memory.own, hand.dice.below(8));
+        let (own, kind) = (&self.memory.own, hand.dice.below(9));
         let what = format!("atomic {kind} on own word {index} of rank {target}");
         // What it must find, and what it leaves.
         let (found, left) = match kind {
@@ -117,9 +117,20 @@ impl Words {
                 let store = |_: &_| own.atomic_store(target, index, value);
                 (hand.must(&what, store)?.map(|()| expected), value)
             }
-            _ => {
+            7 => {
                 let load = |_: &_| own.atomic_load(target, index);
                 (hand.must(&what, load)?, expected)
+            }
+            _ => {
+                let pointed = |job: &Job| {
+                    let word = job.atomic(own.pointer(target, index)?)?;
+                    let found = word.compare_swap(expected, !value)?;
+                    match word.swap(value)? {
+                        between if between == !value => Ok(found),
+                        between => Ok(between),
+                    }
+                };
+                (hand.must(&what, pointed)?, value)
             }
         };
         if let Some(found) = found {
