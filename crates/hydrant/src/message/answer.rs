@@ -51,7 +51,7 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
             return fetch(messages, progress, id, (from, key, len));
         }
         (status::RELEASED, &[key]) => {
-            if !messages.large().released(from, key) {
+            if !messages.large().released(progress.conduit(), from, key) {
                 progress.malformed(from, "the release of a result that it was not given");
             }
             return;

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::answer::status;
 use crate::{
-    Rank, Result,
+    Error, Rank, Result,
     progress::{Progress, in_handler, kind},
 };
 
@@ -37,44 +37,57 @@ pub(crate) trait Rendezvous: Send + Sync {
 /// What a rank knows of long arguments and results.
 pub(crate) struct Large {
     pub(super) rendezvous: Box<dyn Rendezvous>,
-    /// Results that callers have not got yet, by caller and key.
-    given: Mutex<FxHashMap<(Rank, u64), Lent>>,
+    /// Results that callers have not got yet, by caller and key; none once the job is over.
+    given: Mutex<Option<FxHashMap<(Rank, u64), Lent>>>,
 }
 
 impl Large {
     pub(crate) fn new(rendezvous: Box<dyn Rendezvous>) -> Self {
         Self {
             rendezvous,
-            given: Mutex::default(),
+            given: Mutex::new(Some(FxHashMap::default())),
         }
     }
 
     /// Keeps a result until `caller` has got it.
     pub(super) fn give(&self, conduit: &dyn Conduit, caller: Rank, key: u64, lent: Lent) {
-        let mut given = self.given.lock();
+        let mut locked = self.given.lock();
+        let Some(given) = &mut *locked else {
+            drop(locked);
+            return let_go(lent);
+        };
         given.insert((caller, key), lent);
         // Who has ended gets nothing any more.
         let gone = given.extract_if(|(rank, _), _| conduit.standing(*rank) != Standing::Present);
         let gone: Vec<_> = gone.collect();
-        drop(given);
+        drop(locked);
         let_go(gone);
     }
 
-    /// `caller` has got a result; `false` if none was given.
-    pub(super) fn released(&self, caller: Rank, key: u64) -> bool {
-        let lent = self.given.lock().remove(&(caller, key));
-        let found = lent.is_some();
+    /// `caller` has got a result, or could not; `false` if none was given. Of one that has ended, and
+    /// when the job is over here, nothing is known any more.
+    pub(super) fn released(&self, conduit: &dyn Conduit, caller: Rank, key: u64) -> bool {
+        let mut locked = self.given.lock();
+        let Some(given) = &mut *locked else {
+            return true;
+        };
+        let lent = given.remove(&(caller, key));
+        drop(locked);
+        let known = lent.is_some() || conduit.standing(caller) != Standing::Present;
         let_go(lent);
-        found
+        known
     }
 
     /// The job is over.
     pub(super) fn close(&self) {
-        let given = std::mem::take(&mut *self.given.lock());
+        let given = self.given.lock().take();
         drop(given);
     }
 
     /// Gets what `from` lent as a result, and says so.
+    ///
+    /// # Errors
+    /// As the get; [`Error::PeerLost`] if it was taken back, which only a rank does that leaves.
     pub(super) async fn result(
         self: Arc<Self>,
         progress: Arc<Progress>,
@@ -88,7 +101,10 @@ impl Large {
             payload: &[],
         };
         let _ = progress.send_result(from, &released);
-        bytes
+        match bytes {
+            Err(Error::Revoked { .. }) => Err(Error::PeerLost(from)),
+            other => other,
+        }
     }
 }
 

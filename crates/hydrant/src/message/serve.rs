@@ -218,6 +218,10 @@ impl Caller {
             }
             outcome => outcome,
         };
+        // What failed since this rank leaves is no fault of the call: the caller hears that it is lost.
+        if matches!(outcome, Outcome::Unfit(_)) && progress.is_stopped() {
+            return;
+        }
         let (code, payload) = outcome.coded();
         let limit = progress.conduit().caps().max_payload;
         send(code, &[id, handler], &payload[..payload.len().min(limit)]);

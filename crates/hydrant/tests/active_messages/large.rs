@@ -1,8 +1,12 @@
 //! Calls whose arguments and results no message takes.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
 };
 
 use hydrant::{Error, Function, Job, Rank, Result, when_all};
@@ -166,4 +170,34 @@ fn ranks_that_end_meanwhile() {
         }
     });
     assert!(ends.iter().all(|end: &Result<()>| end.is_err()));
+}
+
+/// A rank that leaves takes back the results that callers are about to get. They are told that it is
+/// lost, and not of the buffer, which is no affair of theirs.
+#[test]
+fn of_a_rank_that_leaves_in_the_midst() {
+    for moment in 0..25 {
+        let ended = builder().run_local(3, move |job| {
+            let function = job.function(reversed)?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                // One of them takes time: virtual, or real.
+                job.compute(40_000 * moment);
+                thread::sleep(Duration::from_micros(100 * moment));
+                return Err(Error::Freed);
+            }
+            loop {
+                let argument = (pattern(moment, 40_000), 2);
+                let wanted = reversed(job.rank(), argument.clone());
+                match job.call(Rank(0), &function, &argument) {
+                    Ok(result) => assert!(result == wanted),
+                    Err(cause) => return Err::<(), _>(cause),
+                }
+            }
+        });
+        for (rank, ended) in ended.into_iter().enumerate().skip(1) {
+            let lost = matches!(ended, Err(Error::PeerLost(_)));
+            assert!(lost, "rank {rank}, moment {moment}: {ended:?}");
+        }
+    }
 }
