@@ -4,10 +4,11 @@
 use super::Job;
 use crate::{
     Context, Error, Exposed, GetHandle, GlobalAtomic, GlobalPtr, Pod, PutHandle, Result, Scope,
-    Signal, progress,
+    Section, Signal, progress,
     rma::{
         handles,
         pointed::{self, Resolved},
+        pointed_sections,
     },
 };
 
@@ -32,6 +33,39 @@ impl Job {
     pub fn get_from<T: Pod>(&self, from: GlobalPtr<T>, data: &mut [T]) -> Result<()> {
         let core = self.core();
         pointed::get(&core.transfer, &core.memory, from, data)
+    }
+
+    /// Puts the elements that `from` names of `data` where `section` says, counted from where `to`
+    /// points. On an exposed buffer each run is an operation of its own.
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to) and [`Symmetric::put_section`](crate::Symmetric::put_section);
+    /// nothing is put if the section leaves the memory.
+    pub fn put_section_to<T: Pod>(
+        &self,
+        to: GlobalPtr<T>,
+        section: &Section,
+        data: &[T],
+        from: &Section,
+    ) -> Result<()> {
+        let core = self.core();
+        pointed_sections::put(&core.transfer, &core.memory, (to, section), data, from)
+    }
+
+    /// Gets the elements that `section` names, counted from where `from` points, into those of `data`
+    /// that `to` names.
+    ///
+    /// # Errors
+    /// As [`put_section_to`](Self::put_section_to).
+    pub fn get_section_from<T: Pod>(
+        &self,
+        from: GlobalPtr<T>,
+        section: &Section,
+        data: &mut [T],
+        to: &Section,
+    ) -> Result<()> {
+        let core = self.core();
+        pointed_sections::get(&core.transfer, &core.memory, (from, section), data, to)
     }
 
     /// Begins to put `data` to where `to` points.

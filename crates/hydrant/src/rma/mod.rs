@@ -13,6 +13,7 @@ mod nest;
 mod pending;
 mod pieces;
 pub(crate) mod pointed;
+pub(crate) mod pointed_sections;
 mod rendezvous;
 mod scope;
 mod section;

@@ -256,21 +256,7 @@ impl<T: Pod> Symmetric<T> {
     /// Checks that both sections lie within what they are about, and that they fit together.
     fn check_sections(&self, remote: &Section, buffer: usize, local: &Section) -> Result<()> {
         check_range(remote.start(), remote.span(), self.len())?;
-        if check_range(local.start(), local.span(), buffer).is_err() {
-            return Err(Error::OutsideBuffer {
-                index: local.start(),
-                count: local.span(),
-                len: buffer,
-            });
-        }
-        if remote.len() != local.len() {
-            return Err(Error::LengthMismatch {
-                what: "elements in the remote section against elements in the local one",
-                left: remote.len(),
-                right: local.len(),
-            });
-        }
-        Ok(())
+        check_fit(remote, buffer, local)
     }
 
     /// Checks that there are the elements and the rank, and that the whole buffer lies apart from
@@ -308,6 +294,27 @@ impl<T: Pod> Symmetric<T> {
         }
         Ok(())
     }
+}
+
+/// Checks that the local section lies within a buffer of so many elements, and that it has as many as
+/// the remote one.
+#[inline]
+pub(super) fn check_fit(remote: &Section, buffer: usize, local: &Section) -> Result<()> {
+    if check_range(local.start(), local.span(), buffer).is_err() {
+        return Err(Error::OutsideBuffer {
+            index: local.start(),
+            count: local.span(),
+            len: buffer,
+        });
+    }
+    if remote.len() != local.len() {
+        return Err(Error::LengthMismatch {
+            what: "elements in the remote section against elements in the local one",
+            left: remote.len(),
+            right: local.len(),
+        });
+    }
+    Ok(())
 }
 
 #[cold]

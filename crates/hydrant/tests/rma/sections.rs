@@ -285,3 +285,70 @@ fn own_memory_in_view() {
         job.barrier()
     });
 }
+
+/// A tile of each neighbour's grid by pointer, of symmetric memory and of an exposed buffer.
+#[test]
+fn by_pointer() {
+    local(3, |job| {
+        let own = job.rank();
+        let symmetric = job.alloc::<u32>(60)?;
+        let exposed = job.expose(vec![0_u32; 60])?;
+        let tile = Section::of(&[5, 10], &[1..4, 2..6])?;
+        let column = Section::of(&[12, 3], &[0..12, 1..2])?;
+        let data: Vec<u32> = (0..36).map(|at| own.0 * 100 + at).collect();
+        for mine in [symmetric.pointer(own, 10)?, exposed.pointer(10)?] {
+            let right = job.all_gather(&[mine])?[job.right().index()];
+            job.put_section_to(right, &tile, &data, &column)?;
+            job.barrier()?;
+            let mut back = [7; 60];
+            job.get_from(mine.offset(-10), &mut back)?;
+            let mut expected = [0; 60];
+            for number in 0..12 {
+                let (row, along) = (number / 4, number % 4);
+                let at = 10 + (row + 1) * 10 + along + 2;
+                expected[at] = job.left().0 * 100 + number as u32 * 3 + 1;
+            }
+            assert_eq!(back, expected);
+            let mut tiles = [0; 36];
+            job.get_section_from(right, &tile, &mut tiles, &column)?;
+            let put = (0..36).map(|at| if at % 3 == 1 { data[at] } else { 0 });
+            assert!(put.eq(tiles), "{tiles:?}");
+
+            // What leaves the memory, at either end, leaves it as it was.
+            job.barrier()?;
+            let past = Section::new(
+                30,
+                4,
+                &[Level {
+                    count: 3,
+                    stride: 9,
+                }],
+            )?;
+            for (pointer, section) in [(right, past), (right.offset(-30), tile)] {
+                let put = job.put_section_to(pointer, &section, &data, &column);
+                assert!(matches!(put, Err(Error::OutOfBounds { .. })), "{put:?}");
+                let got = job.get_section_from(pointer, &section, &mut tiles, &column);
+                assert!(matches!(got, Err(Error::OutOfBounds { .. })), "{got:?}");
+            }
+            let twice = Section::new(
+                0,
+                4,
+                &[Level {
+                    count: 3,
+                    stride: 2,
+                }],
+            )?;
+            let put = job.put_section_to(right, &twice, &data, &column);
+            assert!(matches!(put, Err(Error::SectionOverlap { .. })), "{put:?}");
+            let put = job.put_section_to(right, &tile, &data, &Section::run(0, 11)?);
+            assert!(matches!(put, Err(Error::LengthMismatch { .. })), "{put:?}");
+            let put = job.put_section_to(right, &tile, &data[..30], &column);
+            assert!(matches!(put, Err(Error::OutsideBuffer { .. })), "{put:?}");
+            job.barrier()?;
+            job.get_from(mine.offset(-10), &mut back)?;
+            assert_eq!(back, expected);
+            job.barrier()?;
+        }
+        job.barrier()
+    });
+}
