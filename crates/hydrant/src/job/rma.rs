@@ -36,7 +36,7 @@ impl Job {
     }
 
     /// Puts the elements that `from` names of `data` where `section` says, counted from where `to`
-    /// points. On an exposed buffer each run is an operation of its own.
+    /// points. On an exposed buffer each run is an operation of its own, after a get of one element.
     ///
     /// # Errors
     /// As [`put_to`](Self::put_to) and [`Symmetric::put_section`](crate::Symmetric::put_section);

@@ -1,7 +1,5 @@
 //! Sections of memory that a pointer names.
 
-use std::ops::Range;
-
 use bytemuck::Pod;
 
 use super::{
@@ -31,11 +29,13 @@ pub(crate) fn put<T: Pod>(
         return memory.put_section(to.rank(), &section.offset(index)?, data, from);
     }
     check_fit(section, data.len(), from)?;
+    check_end(transfer, memory, &to, section)?;
     if section.overlaps_itself() {
         return Err(named_twice(section));
     }
-    each_piece(&to, section, from, |there, here| {
-        pointed::put(transfer, memory, there, &data[here])
+    nest::pieces(section, from).try_for_each(|(there, here, count)| {
+        let there = to.offset(there as isize);
+        pointed::put(transfer, memory, there, &data[here..here + count])
     })
 }
 
@@ -55,30 +55,31 @@ pub(crate) fn get<T: Pod>(
         return memory.get_section(from.rank(), &section.offset(index)?, data, to);
     }
     check_fit(section, data.len(), to)?;
+    check_end(transfer, memory, &from, section)?;
     if to.overlaps_itself() {
         return Err(named_twice(to));
     }
-    each_piece(&from, section, to, |there, here| {
-        pointed::get(transfer, memory, there, &mut data[here])
+    nest::pieces(section, to).try_for_each(|(there, here, count)| {
+        let there = from.offset(there as isize);
+        pointed::get(transfer, memory, there, &mut data[here..here + count])
     })
 }
 
-/// Does each piece of an exposed buffer, the last one first: it reaches furthest, so that its owner
-/// refuses what leaves the buffer before anything is copied.
-fn each_piece<T: Pod>(
+/// Has the owner refuse a section that leaves its exposed buffer, by a get of the last element, before
+/// anything is copied and before room is made for so many elements as a section may name.
+fn check_end<T: Pod>(
+    transfer: &Transfer,
+    memory: &Registry,
     pointer: &GlobalPtr<T>,
-    remote: &Section,
-    local: &Section,
-    mut act: impl FnMut(GlobalPtr<T>, Range<usize>) -> Result<()>,
+    section: &Section,
 ) -> Result<()> {
     let first = i64::try_from(pointer.bytes_in()).unwrap_or(i64::MAX);
     let len = (i64::MAX - first) as usize / size_of::<T>();
-    // A pointer to before the buffer names nothing, even if the last piece would lie within.
-    check_range(remote.start(), remote.span(), len)?;
-    let pieces: Vec<_> = nest::pieces(remote, local).collect();
-    let last = pieces.len().saturating_sub(1);
-    for (there, here, count) in pieces[last..].iter().chain(&pieces[..last]) {
-        act(pointer.offset(*there as isize), *here..here + count)?;
+    // A pointer to before the buffer names nothing, even if the last element would lie within.
+    check_range(section.start(), section.span(), len)?;
+    if section.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let last = pointer.offset((section.start() + section.span() - 1) as isize);
+    pointed::get(transfer, memory, last, &mut [T::zeroed()])
 }

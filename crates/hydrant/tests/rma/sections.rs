@@ -330,6 +330,19 @@ fn by_pointer() {
                 let got = job.get_section_from(pointer, &section, &mut tiles, &column);
                 assert!(matches!(got, Err(Error::OutOfBounds { .. })), "{got:?}");
             }
+            // Nor is room made for so many runs as nobody has.
+            let every = |stride| {
+                Section::new(
+                    0,
+                    1,
+                    &[Level {
+                        count: 1 << 40,
+                        stride,
+                    }],
+                )
+            };
+            let put = job.put_section_to(right, &every(2)?, &data, &every(0)?);
+            assert!(matches!(put, Err(Error::OutOfBounds { .. })), "{put:?}");
             let twice = Section::new(
                 0,
                 4,
