@@ -8,7 +8,9 @@
 //!
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
 //! the sequence number: the one written two agreements ago has been read, for its reader has
-//! since entered the next.
+//! since entered the next. That is so if the next has come to its end here. One that has not, for
+//! want of a lost member, is the last in which this member tells anything
+//! ([`Team::check_last_agreed`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -301,6 +303,7 @@ impl Team {
     /// Does the rounds of an agreement while the caller waits.
     #[inline]
     pub(super) fn rounds_now(&self, rounds: &mut Rounds<'_>) -> Result<()> {
+        self.check_last_agreed(rounds.sequence)?;
         for number in 0..self.rounds.len() {
             if !rounds.tell(self, number)? {
                 self.wait_for_line(rounds.sequence, number)?;
@@ -312,6 +315,7 @@ impl Team {
 
     /// As [`rounds_now`](Self::rounds_now), of a collective that goes on while the program computes.
     pub(super) async fn rounds_later(&self, rounds: &mut Rounds<'_>) -> Result<()> {
+        self.check_last_agreed(rounds.sequence)?;
         for number in 0..self.rounds.len() {
             if !rounds.tell(self, number)? {
                 self.until_line(rounds.sequence, number).await?;
@@ -319,6 +323,27 @@ impl Team {
             rounds.hear(self, number)?;
         }
         rounds.end(self)
+    }
+
+    /// Before this member tells anything in agreement `sequence`: whether the one before it has come
+    /// to its end. If not, a member is lost, and what this member told two agreements ago may not
+    /// have been read.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    #[inline]
+    pub(super) fn check_last_agreed(&self, sequence: u64) -> Result<()> {
+        if self.ledger[AGREED].load(Relaxed) + 1 == sequence {
+            return Ok(());
+        }
+        Err(self.why_not_agreed())
+    }
+
+    #[cold]
+    fn why_not_agreed(&self) -> Error {
+        (self.progress)
+            .in_vain(On::Ranks(&self.members), For::Flag)
+            .unwrap_or_else(|| Error::other("an earlier collective of the team did not end"))
     }
 
     /// Waits for the line of round `number`, in the agreement of this number.

@@ -66,6 +66,7 @@ impl Team {
     pub fn notify(&self, name: Option<u64>) -> Result<()> {
         let mut turn = self.enter("notify", IDLE)?;
         let sequence = self.begin();
+        self.check_last_agreed(sequence)?;
         self.notified.store(name.unwrap_or(0), Relaxed);
         if !self.rounds.is_empty() {
             let verdict = Verdict::new(Header::barrier(name, self.progress.rank));

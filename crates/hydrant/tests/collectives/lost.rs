@@ -222,6 +222,32 @@ fn a_function_that_panics_ends_its_rank() {
     }
 }
 
+/// Who is told of a loss and calls again all the same tells nothing that those need who are still
+/// in the collective before.
+#[test]
+fn who_calls_again_after_a_loss_disturbs_nobody() {
+    let calls = [
+        ("notify and wait", CALLS[1].1),
+        ("barrier", CALLS[0].1),
+        ("all_gather", CALLS[6].1),
+    ];
+    for number in 0..60 {
+        let (who, (what, call)) = (Rank(number % 4), calls[number as usize % 3]);
+        let ends = outcomes(4, |job| {
+            call(job.world())?;
+            if job.rank() == who {
+                return Err(Error::other("had enough"));
+            }
+            for _ in 0..4 {
+                let end = call(job.world());
+                assert!(matches!(end, Err(Error::PeerLost(_))), "{what}: {end:?}");
+            }
+            call(job.world())
+        });
+        assert_all_lost(what, who, ends);
+    }
+}
+
 /// A job that ends well ends well for all, however late some are in its last barrier.
 #[test]
 fn a_good_end_is_no_loss() {
