@@ -61,6 +61,8 @@ counters! {
     RegistrationMessages registration_messages,
     /// Times that such a message found no room and waited.
     RegistrationStalls registration_stalls,
+    /// Runs of sections, strided, indexed and vector accesses that went packed into messages.
+    Packed packed,
     /// Atomic operations.
     Atomics atomics,
     /// What NICs were asked for these: an operation that compares first may try several times.

@@ -90,7 +90,7 @@ pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
 pub use rma::{
-    AnywhereLoan, Context, GetHandle, Level, Operation, PutHandle, Scope, Section, Signal, Stride,
-    WhenAll, WhenAny, when_all, when_any,
+    AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle, Scope, Section,
+    Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
 pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};

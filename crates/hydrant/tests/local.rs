@@ -37,4 +37,5 @@ mod rma {
     mod sections;
     mod signals;
     mod threads;
+    mod vectors;
 }

@@ -33,4 +33,5 @@ mod rma {
     mod sections;
     mod signals;
     mod threads;
+    mod vectors;
 }

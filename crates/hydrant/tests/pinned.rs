@@ -32,4 +32,5 @@ mod rma {
     mod sections;
     mod signals;
     mod threads;
+    mod vectors;
 }

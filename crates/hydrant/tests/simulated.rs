@@ -23,6 +23,8 @@ mod rma {
     mod contexts;
     mod futures;
     mod pointed_atomics;
+    mod sections;
     mod signals;
+    mod vectors;
     mod virtual_time;
 }

@@ -15,7 +15,7 @@ use crate::{
     message::Messages,
     progress::{Progress, kind},
     registration::Setup,
-    rma::Buffers,
+    rma::{Buffers, Unpacker},
     stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
 };
@@ -65,6 +65,8 @@ impl Core {
         }
         let by_message = ByMessage::new(&memory, messages.calls(), atomics);
         progress.route(kind::ATOMIC, Arc::new(by_message));
+        let unpacker = Unpacker::new(&memory, messages.calls());
+        progress.route(kind::PACKED, Arc::new(unpacker));
         progress.route(kind::STORE, Arc::new(collective::Stores));
         let handed_out = StripedArc::new(&transfer);
         let mut leaving = Leaving::new(&transfer, &memory, &messages, &bootstrap, &settings);

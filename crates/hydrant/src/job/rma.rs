@@ -3,12 +3,12 @@
 
 use super::Job;
 use crate::{
-    Context, Error, Exposed, GetHandle, GlobalAtomic, GlobalPtr, Pod, PutHandle, Result, Scope,
-    Section, Signal, progress,
+    Context, Error, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, Pod, PutHandle, Result,
+    Scope, Section, Signal, progress,
     rma::{
         handles,
         pointed::{self, Resolved},
-        pointed_sections,
+        pointed_sections::{self, Means},
     },
 };
 
@@ -36,7 +36,7 @@ impl Job {
     }
 
     /// Puts the elements that `from` names of `data` where `section` says, counted from where `to`
-    /// points. On an exposed buffer each run is an operation of its own, after a get of one element.
+    /// points. On an exposed buffer a get of one element goes before.
     ///
     /// # Errors
     /// As [`put_to`](Self::put_to) and [`Symmetric::put_section`](crate::Symmetric::put_section);
@@ -48,8 +48,7 @@ impl Job {
         data: &[T],
         from: &Section,
     ) -> Result<()> {
-        let core = self.core();
-        pointed_sections::put(&core.transfer, &core.memory, (to, section), data, from)
+        pointed_sections::put(self.means(), (to, section), data, from)
     }
 
     /// Gets the elements that `section` names, counted from where `from` points, into those of `data`
@@ -64,8 +63,46 @@ impl Job {
         data: &mut [T],
         to: &Section,
     ) -> Result<()> {
+        pointed_sections::get(self.means(), (from, section), data, to)
+    }
+
+    /// Puts the runs of `data` that `vectors` list, in order, with places counted from where `to`
+    /// points.
+    ///
+    /// # Errors
+    /// As [`put_to`](Self::put_to) and [`Symmetric::put_vector`](crate::Symmetric::put_vector);
+    /// nothing is put if a run leaves the memory.
+    pub fn put_vector_to<T: Pod>(
+        &self,
+        to: GlobalPtr<T>,
+        vectors: &[IoVector<'_>],
+        data: &[T],
+    ) -> Result<()> {
+        pointed_sections::put_vector(self.means(), (to, vectors), data)
+    }
+
+    /// Gets the runs that `vectors` list, with places counted from where `from` points, into `data`, in
+    /// order.
+    ///
+    /// # Errors
+    /// As [`put_vector_to`](Self::put_vector_to).
+    pub fn get_vector_from<T: Pod>(
+        &self,
+        from: GlobalPtr<T>,
+        vectors: &[IoVector<'_>],
+        data: &mut [T],
+    ) -> Result<()> {
+        pointed_sections::get_vector(self.means(), (from, vectors), data)
+    }
+
+    /// What memory that a pointer names is reached by.
+    fn means(&self) -> Means<'_> {
         let core = self.core();
-        pointed_sections::get(&core.transfer, &core.memory, (from, section), data, to)
+        Means {
+            transfer: &core.transfer,
+            memory: &core.memory,
+            calls: core.messages.calls(),
+        }
     }
 
     /// Begins to put `data` to where `to` points.

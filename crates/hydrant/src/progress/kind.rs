@@ -12,6 +12,8 @@ pub(crate) const RESULT: u8 = 7;
 pub(crate) const STORE: u8 = 3;
 /// An atomic operation, and what the word was.
 pub(crate) const ATOMIC: u8 = 4;
+/// Runs of bytes packed into a message, and what became of them.
+pub(crate) const PACKED: u8 = 8;
 /// A message between the engines that decide what is registered.
 pub(crate) const REGISTRATION: u8 = 5;
 /// About an exposed buffer: where it lies, that it goes, that it is used no more.

@@ -74,6 +74,12 @@ impl Progress {
         fence(SeqCst);
     }
 
+    /// Whether peers answer whatever their programs do, as far as this rank knows: as it does itself,
+    /// by its service thread. In virtual time nobody waits for what only that would bring.
+    pub(crate) fn peers_answer(&self) -> bool {
+        self.served || self.virtual_time
+    }
+
     /// Whether somebody looks after messages while a task waits that is polled now: the service
     /// thread, or whoever polls it as one of the [job's own](super::spawned).
     pub(crate) fn is_looked_after(&self) -> bool {

@@ -1,15 +1,20 @@
-//! Puts and gets of many runs in one call: sections, strided and indexed. They are checked as a
-//! whole before anything is copied; what is mapped is then copied in one go, and elsewhere run by
-//! run.
+//! Puts and gets of many runs in one call: sections and strided. They are checked as a whole before
+//! anything is copied; what is mapped is then copied in one go, and elsewhere as [`Far`] does it.
 
 use bytemuck::Pod;
 use hydrant_conduit::memory::Runs;
 
-use super::{nest, section::Section};
+use super::{
+    contiguous::place,
+    far::{Far, Name, Run},
+    nest,
+    section::Section,
+};
 use crate::{
     Error, Rank, Result,
     counters::Count,
     memory::{Mapped, Part, Symmetric, check_range, overlap},
+    transfer::Transfer,
 };
 
 /// Runs of elements at equal distances in a rank's part.
@@ -65,7 +70,17 @@ impl Stride {
         Some(runs)
     }
 
-    fn starts(&self) -> impl Iterator<Item = usize> {
+    /// The runs, and a buffer that has them one after the other.
+    fn packed<T>(&self) -> impl Iterator<Item = Run> {
+        let len = self.run * size_of::<T>();
+        self.starts().enumerate().map(move |(number, start)| Run {
+            there: start * size_of::<T>(),
+            here: number * len,
+            len,
+        })
+    }
+
+    fn starts(&self) -> impl Iterator<Item = usize> + use<> {
         let Self { start, stride, .. } = *self;
         (0..self.count).map(move |number| start + number * stride)
     }
@@ -111,6 +126,14 @@ impl<T: Pod> Symmetric<T> {
         {
             return self.store_runs(rank, mapped, &runs, to.start(), data, from.start());
         }
+        if part.mapped.is_none() {
+            let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
+            return self.far(&transfer, rank).put(
+                bytes,
+                extent::<T>(to, from),
+                runs_of::<T>(to, from),
+            );
+        }
         for (there, here, count) in nest::pieces(to, from) {
             self.put(rank, there, &data[here..here + count])?;
         }
@@ -143,6 +166,14 @@ impl<T: Pod> Symmetric<T> {
         {
             return self.load_runs(mapped, &runs, from.start(), data, to.start());
         }
+        if part.mapped.is_none() {
+            let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice_mut(data));
+            return self.far(&transfer, rank).get(
+                bytes,
+                extent::<T>(from, to),
+                runs_of::<T>(from, to),
+            );
+        }
         for (there, here, count) in nest::pieces(from, to) {
             self.get(rank, there, &mut data[here..here + count])?;
         }
@@ -164,6 +195,12 @@ impl<T: Pod> Symmetric<T> {
             && let Some(runs) = to.runs(size_of::<T>())
         {
             return self.store_runs(rank, mapped, &runs, to.start, data, 0);
+        }
+        if part.mapped.is_none() {
+            let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
+            return self
+                .far(&transfer, rank)
+                .put(bytes, (to.count, bytes.len()), to.packed::<T>());
         }
         for (start, run) in to.starts().zip(data.chunks_exact(to.run)) {
             self.put(rank, start, run)?;
@@ -187,32 +224,16 @@ impl<T: Pod> Symmetric<T> {
         {
             return self.load_runs(mapped, &runs, from.start, data, 0);
         }
+        if part.mapped.is_none() {
+            let transfer = self.block().transfer()?;
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+            let extent = (from.count, bytes.len());
+            return self
+                .far(&transfer, rank)
+                .get(bytes, extent, from.packed::<T>());
+        }
         for (start, run) in from.starts().zip(data.chunks_exact_mut(from.run)) {
             self.get(rank, start, run)?;
-        }
-        Ok(())
-    }
-
-    /// Puts `data[i]` at element `indices[i]`, for each `i` in order.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put); [`Error::LengthMismatch`].
-    pub fn put_indexed(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
-        self.check_indices(rank, indices, data)?;
-        for (index, value) in indices.iter().zip(data) {
-            self.put_value(rank, *index, *value)?;
-        }
-        Ok(())
-    }
-
-    /// Gets element `indices[i]` into `data[i]`, for each `i`.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get); [`Error::LengthMismatch`].
-    pub fn get_indexed(&self, rank: Rank, indices: &[usize], data: &mut [T]) -> Result<()> {
-        self.check_indices(rank, indices, data)?;
-        for (index, value) in indices.iter().zip(data) {
-            *value = self.get_value(rank, *index)?;
         }
         Ok(())
     }
@@ -259,24 +280,21 @@ impl<T: Pod> Symmetric<T> {
         check_fit(remote, buffer, local)
     }
 
-    /// Checks that there are the elements and the rank, and that the whole buffer lies apart from
-    /// each.
-    fn check_indices(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
-        if indices.len() != data.len() {
-            return Err(Error::LengthMismatch {
-                what: "indices against elements in the buffer",
-                left: indices.len(),
-                right: data.len(),
-            });
+    /// A part that is not mapped here.
+    pub(super) fn far<'a>(&'a self, transfer: &'a Transfer, rank: Rank) -> Far<'a> {
+        let block = self.block();
+        Far {
+            transfer,
+            calls: &block.calls,
+            rank,
+            at: place(block, 0),
+            name: Name::Allocation(block),
         }
-        (indices.iter()).try_for_each(|index| check_range(*index, 1, self.len()))?;
-        let part = self.block().part(rank)?;
-        self.check_apart(part, (0, self.len()), (|| indices.iter().copied(), 1), data)
     }
 
     /// Checks that the whole buffer lies apart from every run, where they are mapped: from where
     /// each begins, and how many elements it has. All lie within the `span`.
-    fn check_apart<I: Iterator<Item = usize>>(
+    pub(super) fn check_apart<I: Iterator<Item = usize>>(
         &self,
         part: &Part,
         span: (usize, usize),
@@ -294,6 +312,22 @@ impl<T: Pod> Symmetric<T> {
         }
         Ok(())
     }
+}
+
+/// The pieces that are runs of both sections, in bytes.
+pub(super) fn runs_of<T>(remote: &Section, local: &Section) -> impl Iterator<Item = Run> + use<T> {
+    let size = size_of::<T>();
+    nest::pieces(remote, local).map(move |(there, here, count)| Run {
+        there: there * size,
+        here: here * size,
+        len: count * size,
+    })
+}
+
+/// About how many of these there are, and their bytes.
+pub(super) fn extent<T>(remote: &Section, local: &Section) -> (usize, usize) {
+    let run = remote.run_len().min(local.run_len()).max(1);
+    (remote.len() / run, remote.len() * size_of::<T>())
 }
 
 /// Checks that the local section lies within a buffer of so many elements, and that it has as many as

@@ -1,42 +1,55 @@
-//! Sections of memory that a pointer names.
+//! Sections of memory that a pointer names, and vectors of runs in it.
 
 use bytemuck::Pod;
 
 use super::{
-    nest,
-    pieces::{check_fit, named_twice},
+    far::{Far, Name},
+    pieces::{self, check_fit, named_twice, runs_of},
     pointed::{self, Resolved, resolve},
     section::Section,
+    vectors::{self, IoVector, all_runs, in_bytes, share},
 };
 use crate::{
     GlobalPtr, Result,
-    memory::{Registry, check_range},
+    memory::{Registry, Symmetric, check_range},
+    message::Calls,
     transfer::Transfer,
 };
+
+/// What a job reaches memory by that a pointer names.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) transfer: &'a Transfer,
+    pub(crate) memory: &'a Registry,
+    pub(crate) calls: &'a Calls,
+}
 
 /// Puts the elements that `from` names of `data` where `section` says, from where `to` points.
 ///
 /// # Errors
 /// As [`Job::put_section_to`](crate::Job::put_section_to).
 pub(crate) fn put<T: Pod>(
-    transfer: &Transfer,
-    memory: &Registry,
+    means: Means<'_>,
     (to, section): (GlobalPtr<T>, &Section),
     data: &[T],
     from: &Section,
 ) -> Result<()> {
-    if let Resolved::Symmetric(memory, index) = resolve(transfer, memory, &to)? {
-        return memory.put_section(to.rank(), &section.offset(index)?, data, from);
-    }
+    let far = match means.find(&to)? {
+        Found::Symmetric(memory, index) => {
+            return memory.put_section(to.rank(), &section.offset(index)?, data, from);
+        }
+        Found::Exposed(far) => far,
+    };
     check_fit(section, data.len(), from)?;
-    check_end(transfer, memory, &to, section)?;
+    check_end(means, &to, (section.start(), section.span()))?;
     if section.overlaps_itself() {
         return Err(named_twice(section));
     }
-    nest::pieces(section, from).try_for_each(|(there, here, count)| {
-        let there = to.offset(there as isize);
-        pointed::put(transfer, memory, there, &data[here..here + count])
-    })
+    let (extent, runs) = (
+        pieces::extent::<T>(section, from),
+        runs_of::<T>(section, from),
+    );
+    far.put(bytemuck::cast_slice(data), extent, runs)
 }
 
 /// Gets the elements that `section` names, from where `from` points, into those of `data` that `to`
@@ -45,41 +58,138 @@ pub(crate) fn put<T: Pod>(
 /// # Errors
 /// As [`Job::get_section_from`](crate::Job::get_section_from).
 pub(crate) fn get<T: Pod>(
-    transfer: &Transfer,
-    memory: &Registry,
+    means: Means<'_>,
     (from, section): (GlobalPtr<T>, &Section),
     data: &mut [T],
     to: &Section,
 ) -> Result<()> {
-    if let Resolved::Symmetric(memory, index) = resolve(transfer, memory, &from)? {
-        return memory.get_section(from.rank(), &section.offset(index)?, data, to);
-    }
+    let far = match means.find(&from)? {
+        Found::Symmetric(memory, index) => {
+            return memory.get_section(from.rank(), &section.offset(index)?, data, to);
+        }
+        Found::Exposed(far) => far,
+    };
     check_fit(section, data.len(), to)?;
-    check_end(transfer, memory, &from, section)?;
+    check_end(means, &from, (section.start(), section.span()))?;
     if to.overlaps_itself() {
         return Err(named_twice(to));
     }
-    nest::pieces(section, to).try_for_each(|(there, here, count)| {
-        let there = from.offset(there as isize);
-        pointed::get(transfer, memory, there, &mut data[here..here + count])
-    })
+    let (extent, runs) = (pieces::extent::<T>(section, to), runs_of::<T>(section, to));
+    far.get(bytemuck::cast_slice_mut(data), extent, runs)
 }
 
-/// Has the owner refuse a section that leaves its exposed buffer, by a get of the last element, before
-/// anything is copied and before room is made for so many elements as a section may name.
+/// Puts the runs of `data` that `vectors` list, from where `to` points.
+///
+/// # Errors
+/// As [`Job::put_vector_to`](crate::Job::put_vector_to).
+pub(crate) fn put_vector<T: Pod>(
+    means: Means<'_>,
+    (to, vectors): (GlobalPtr<T>, &[IoVector<'_>]),
+    data: &[T],
+) -> Result<()> {
+    let far = match means.find(&to)? {
+        Found::Symmetric(memory, index) => {
+            return memory.put_vector_from(to.rank(), index, vectors, data);
+        }
+        Found::Exposed(far) => far,
+    };
+    check_vectors(means, &to, vectors, data.len())?;
+    let mut runs = all_runs(vectors);
+    if share(runs.clone().map(|(there, _, run)| (there, run))) {
+        return runs.try_for_each(|(there, here, run)| {
+            let there = to.offset(there as isize);
+            pointed::put(means.transfer, means.memory, there, &data[here..here + run])
+        });
+    }
+    let extent = vectors::extent::<T>(runs.clone());
+    far.put(bytemuck::cast_slice(data), extent, in_bytes::<T>(runs))
+}
+
+/// Gets the runs that `vectors` list, from where `from` points, into `data`.
+///
+/// # Errors
+/// As [`Job::get_vector_from`](crate::Job::get_vector_from).
+pub(crate) fn get_vector<T: Pod>(
+    means: Means<'_>,
+    (from, vectors): (GlobalPtr<T>, &[IoVector<'_>]),
+    data: &mut [T],
+) -> Result<()> {
+    let far = match means.find(&from)? {
+        Found::Symmetric(memory, index) => {
+            return memory.get_vector_from(from.rank(), index, vectors, data);
+        }
+        Found::Exposed(far) => far,
+    };
+    check_vectors(means, &from, vectors, data.len())?;
+    let mut runs = all_runs(vectors);
+    if share(runs.clone().map(|(_, here, run)| (here, run))) {
+        return runs.try_for_each(|(there, here, run)| {
+            let there = from.offset(there as isize);
+            pointed::get(
+                means.transfer,
+                means.memory,
+                there,
+                &mut data[here..here + run],
+            )
+        });
+    }
+    let extent = vectors::extent::<T>(runs.clone());
+    far.get(bytemuck::cast_slice_mut(data), extent, in_bytes::<T>(runs))
+}
+
+/// What a pointer names.
+enum Found<'a, T> {
+    Symmetric(Symmetric<T>, usize),
+    Exposed(Far<'a>),
+}
+
+impl<'a> Means<'a> {
+    fn find<T: Pod>(self, pointer: &GlobalPtr<T>) -> Result<Found<'a, T>> {
+        let at = match resolve(self.transfer, self.memory, pointer)? {
+            Resolved::Symmetric(memory, index) => return Ok(Found::Symmetric(memory, index)),
+            Resolved::Extent(at) => at,
+        };
+        Ok(Found::Exposed(Far {
+            transfer: self.transfer,
+            calls: self.calls,
+            rank: pointer.rank(),
+            at,
+            name: Name::Exposed(at.key.0),
+        }))
+    }
+}
+
+/// Has the owner refuse elements that leave its exposed buffer, `span` of them from `start` on, by a
+/// get of the last one, before anything is copied and before room is made for so many as a section
+/// may name.
 fn check_end<T: Pod>(
-    transfer: &Transfer,
-    memory: &Registry,
+    means: Means<'_>,
     pointer: &GlobalPtr<T>,
-    section: &Section,
+    (start, span): (usize, usize),
 ) -> Result<()> {
     let first = i64::try_from(pointer.bytes_in()).unwrap_or(i64::MAX);
     let len = (i64::MAX - first) as usize / size_of::<T>();
     // A pointer to before the buffer names nothing, even if the last element would lie within.
-    check_range(section.start(), section.span(), len)?;
-    if section.is_empty() {
+    check_range(start, span, len)?;
+    if span == 0 {
         return Ok(());
     }
-    let last = pointer.offset((section.start() + section.span() - 1) as isize);
-    pointed::get(transfer, memory, last, &mut [T::zeroed()])
+    let last = pointer.offset((start + span - 1) as isize);
+    pointed::get(means.transfer, means.memory, last, &mut [T::zeroed()])
+}
+
+/// Checks vectors as a whole, as [`check_end`] does.
+fn check_vectors<T: Pod>(
+    means: Means<'_>,
+    pointer: &GlobalPtr<T>,
+    vectors: &[IoVector<'_>],
+    buffer: usize,
+) -> Result<()> {
+    vectors::check(vectors, (0, usize::MAX), buffer)?;
+    let ends = all_runs(vectors).map(|(there, _, run)| there + run);
+    let first = all_runs(vectors)
+        .map(|(there, ..)| there)
+        .min()
+        .unwrap_or(0);
+    check_end(means, pointer, (first, ends.max().unwrap_or(0) - first))
 }

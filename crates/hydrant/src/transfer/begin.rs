@@ -1,5 +1,7 @@
 //! How a put or a get begins, on every conduit that the peer is reached by.
 
+use std::{collections::VecDeque, ops::Range};
+
 use hydrant_conduit::{Access, Local, Posted, Remote, Ticket};
 
 use super::{Held, Transfer};
@@ -8,6 +10,9 @@ use crate::{
     counters::Count,
     progress::{self, On},
 };
+
+/// Operations of one call that are under way at once, at most.
+const MANY: usize = 64;
 
 /// How an operation was begun.
 pub(super) enum Begun {
@@ -54,6 +59,78 @@ impl Transfer {
         let access = get(peer, from, data).waiting();
         // SAFETY: `data` is borrowed mutably until this returns.
         unsafe { self.complete_one(&access) }
+    }
+
+    /// Writes runs to a peer's memory, many of them under way at once and in no order; all remotely
+    /// complete on return.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), of the first that failed; some of the others are done.
+    pub(crate) fn write_all<'a>(
+        &self,
+        peer: Rank,
+        runs: impl Iterator<Item = (Remote, &'a [u8])>,
+    ) -> Result<()> {
+        let accesses = runs.map(|(to, data)| put(peer, to, data));
+        // SAFETY: all data is borrowed until this returns, and puts only read it.
+        unsafe { self.complete_all(accesses) }
+    }
+
+    /// Reads runs of a peer's memory into ranges of `data`, as [`write_all`](Self::write_all) writes
+    /// them.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// If a range leaves `data`.
+    pub(crate) fn read_all(
+        &self,
+        peer: Rank,
+        data: &mut [u8],
+        runs: impl Iterator<Item = (Remote, Range<usize>)>,
+    ) -> Result<()> {
+        let (len, start) = (data.len(), data.as_mut_ptr());
+        let accesses = runs.map(|(from, range)| {
+            assert!(range.start <= range.end && range.end <= len);
+            let local = Local::unregistered(start.wrapping_add(range.start));
+            Access::get(peer, from, local, range.len())
+        });
+        // SAFETY: `data` is borrowed mutably until this returns, and every range lies in it. If two
+        // share bytes the network writes these twice.
+        unsafe { self.complete_all(accesses) }
+    }
+
+    /// Puts and gets that are complete on return.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin) of each, until this returns.
+    unsafe fn complete_all(&self, accesses: impl Iterator<Item = Access>) -> Result<()> {
+        progress::may_wait("a put or a get that goes through the network")?;
+        self.progress.to_the_end(|| {
+            let mut open = VecDeque::with_capacity(MANY);
+            let mut outcome = Ok(());
+            for access in accesses {
+                // SAFETY: the caller's promise.
+                match unsafe { self.begin(&access) } {
+                    Ok(Posted::Done) => continue,
+                    Ok(posted) => open.push_back(posted),
+                    Err(cause) => outcome = Err(cause),
+                }
+                if open.len() == MANY {
+                    let first = open.pop_front().map_or(Ok(()), |first| self.finish(first));
+                    outcome = outcome.and(first);
+                }
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            for posted in open {
+                let ended = self.finish(posted);
+                outcome = outcome.and(ended);
+            }
+            outcome
+        })
     }
 
     /// Begins a put or a get.

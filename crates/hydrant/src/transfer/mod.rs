@@ -21,6 +21,7 @@ mod lending;
 mod orphan;
 mod registered;
 mod under_way;
+mod ways;
 mod word;
 
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,8 @@ use bounce::Bounce;
 use held::Held;
 pub(crate) use under_way::Look;
 use under_way::{Failure, UnderWay};
+use ways::Ways;
+pub(crate) use ways::{Shape, Way};
 
 /// One-sided operations of a rank.
 pub(crate) struct Transfer {
@@ -47,6 +50,8 @@ pub(crate) struct Transfer {
     under_way: UnderWay,
     /// Registered memory through which data goes; set when the job is composed, where it is of use.
     bounce: OnceLock<Arc<Bounce>>,
+    /// How calls of many runs go.
+    pub(crate) ways: Ways,
 }
 
 impl Transfer {
@@ -64,6 +69,7 @@ impl Transfer {
             registration,
             under_way: UnderWay::default(),
             bounce: OnceLock::new(),
+            ways: Ways::default(),
         });
         let operations: Arc<dyn Operations> = transfer.clone();
         progress.report_to(Arc::downgrade(&operations));

@@ -1,0 +1,134 @@
+//! Many runs of a peer's memory that is not mapped here, in one call. Each is an operation of the
+//! network, many of them under way at once, or they are [packed](super::packed) into messages,
+//! whichever [took less time](crate::transfer::Way) before.
+
+use hydrant_conduit::Remote;
+
+use super::packed;
+use crate::{
+    Rank, Result,
+    counters::Count,
+    memory::Block,
+    message::Calls,
+    progress,
+    transfer::{Shape, Transfer, Way},
+};
+
+/// Bytes of a peer's memory, from its beginning on, and of a buffer here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) there: usize,
+    pub(super) here: usize,
+    pub(super) len: usize,
+}
+
+/// A peer's memory.
+#[derive(Clone, Copy)]
+pub(super) struct Far<'a> {
+    pub(super) transfer: &'a Transfer,
+    pub(super) calls: &'a Calls,
+    pub(super) rank: Rank,
+    /// Where it begins, for the network.
+    pub(super) at: Remote,
+    /// What it is called, for the peer.
+    pub(super) name: Name<'a>,
+}
+
+/// What a peer knows memory by.
+#[derive(Clone, Copy)]
+pub(super) enum Name<'a> {
+    Allocation(&'a Block),
+    /// An exposed buffer, by its key.
+    Exposed(u64),
+}
+
+impl Far<'_> {
+    /// Puts runs of `data`, which lie in there and in the memory; remotely complete on return. In no
+    /// order.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler), and what befell the first that failed.
+    pub(super) fn put(
+        &self,
+        data: &[u8],
+        (count, bytes): (usize, usize),
+        runs: impl Iterator<Item = Run>,
+    ) -> Result<()> {
+        let shape = Shape {
+            gets: false,
+            count,
+            bytes,
+        };
+        self.measured(shape, |way| match way {
+            Way::Packed => packed::put(self, data, runs),
+            Way::Pieces => {
+                let pieces = runs.map(|run| (self.place(run), &data[run.here..][..run.len]));
+                self.transfer.write_all(self.rank, pieces)
+            }
+        })?;
+        if let Name::Exposed(_) = self.name {
+            self.transfer.progress.conduit().notify(self.rank);
+        }
+        Ok(())
+    }
+
+    /// Gets runs into `data`, as [`put`](Self::put) puts them.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn get(
+        &self,
+        data: &mut [u8],
+        (count, bytes): (usize, usize),
+        runs: impl Iterator<Item = Run>,
+    ) -> Result<()> {
+        let shape = Shape {
+            gets: true,
+            count,
+            bytes,
+        };
+        self.measured(shape, |way| match way {
+            Way::Packed => packed::get(self, data, runs),
+            Way::Pieces => {
+                let pieces = runs.map(|run| (self.place(run), run.here..run.here + run.len));
+                self.transfer.read_all(self.rank, data, pieces)
+            }
+        })
+    }
+
+    /// Chooses a way, and notes what it took.
+    fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
+        let (progress, ways) = (&self.transfer.progress, &self.transfer.ways);
+        let (calls, bytes, what) = match shape.gets {
+            false => (
+                Count::Puts,
+                Count::PutBytes,
+                "a put that goes through the network",
+            ),
+            true => (
+                Count::Gets,
+                Count::GetBytes,
+                "a get that goes through the network",
+            ),
+        };
+        progress::may_wait(what)?;
+        (progress.tally).add_each([(calls, shape.count as u64), (bytes, shape.bytes as u64)]);
+        // Nobody unpacks where peers answer only now and then: what is one-sided stays so.
+        if self.rank == progress.rank || !progress.peers_answer() {
+            return act(Way::Pieces);
+        }
+        let way = ways.choose(shape);
+        let begun = progress.conduit().now();
+        act(way)?;
+        let time = progress.conduit().now().saturating_sub(begun);
+        ways.took(shape, way, time);
+        Ok(())
+    }
+
+    fn place(&self, run: Run) -> Remote {
+        Remote {
+            key: self.at.key,
+            offset: self.at.offset + run.there as u64,
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Runs packed into messages, which the owner of the memory unpacks, or packs for a get.
+//!
+//! ```text
+//! request  tag PUT      args number, allocation, runs   payload bytes of the runs, a word for each
+//!          tag GET      args number, allocation, runs   payload a word for each run
+//!              EXPOSED beside it                        of an exposed buffer, by its key
+//! reply    tag DONE     args number                     payload of a get: bytes of the runs
+//!          tag UNKNOWN  args number: no such allocation lives there
+//!          tag REVOKED  args number: no such buffer is exposed
+//! word     offset in the memory × 65536 + bytes of the run
+//! ```
+
+use std::{collections::VecDeque, sync::Arc, thread};
+
+use hydrant_conduit::{Delivery, Message, ReplyPort, Standing, Window};
+
+use super::far::{Far, Name, Run};
+use crate::{
+    Error, Result,
+    counters::Count,
+    memory::Registry,
+    message::Calls,
+    progress::{Progress, Route, kind},
+};
+
+const PUT: u16 = 0;
+const GET: u16 = 1;
+/// Beside these: the memory is an exposed buffer, and not an allocation.
+const EXPOSED: u16 = 0x8000;
+
+const DONE: u16 = 0;
+const UNKNOWN: u16 = 1;
+const REVOKED: u16 = 2;
+
+/// Messages of a call that are not answered, at most.
+const MANY: usize = 8;
+const WORD: usize = size_of::<u64>();
+/// A word has so much room for a length, and the rest for an offset.
+const LENGTH_BITS: u32 = 16;
+const LONGEST: usize = (1 << LENGTH_BITS) - 1;
+
+/// Puts runs of `data`.
+///
+/// # Errors
+/// As [`Far::put`].
+pub(super) fn put(far: &Far<'_>, data: &[u8], runs: impl Iterator<Item = Run>) -> Result<()> {
+    let limit = far.transfer.progress.conduit().caps().max_payload;
+    let mut asked = Asked::new(far, PUT);
+    let mut message = Packed::default();
+    for run in runs.flat_map(split(limit)) {
+        if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
+            asked.send(&mut message, |_, _| Ok(()))?;
+        }
+        message
+            .bytes
+            .extend_from_slice(&data[run.here..][..run.len]);
+        message.runs.push(run);
+    }
+    asked.send(&mut message, |_, _| Ok(()))?;
+    asked.end(|_, _| Ok(()))
+}
+
+/// Gets runs into `data`.
+///
+/// # Errors
+/// As [`Far::get`].
+pub(super) fn get(far: &Far<'_>, data: &mut [u8], runs: impl Iterator<Item = Run>) -> Result<()> {
+    let limit = far.transfer.progress.conduit().caps().max_payload;
+    let mut unpack = |runs: &[Run], mut answer: &[u8]| {
+        for run in runs {
+            let (piece, rest) = answer.split_at_checked(run.len).ok_or(())?;
+            data[run.here..][..run.len].copy_from_slice(piece);
+            answer = rest;
+        }
+        if answer.is_empty() { Ok(()) } else { Err(()) }
+    };
+    let mut asked = Asked::new(far, GET);
+    let mut message = Packed::default();
+    let mut answer = 0;
+    for run in runs.flat_map(split(limit)) {
+        if (message.runs.len() + 1) * WORD > limit || answer + run.len > limit {
+            asked.send(&mut message, &mut unpack)?;
+            answer = 0;
+        }
+        answer += run.len;
+        message.runs.push(run);
+    }
+    asked.send(&mut message, &mut unpack)?;
+    asked.end(unpack)
+}
+
+/// Parts of a run that fit a message.
+fn split(limit: usize) -> impl Fn(Run) -> Parts {
+    let most = (limit.saturating_sub(WORD)).clamp(1, LONGEST);
+    move |rest| Parts { rest, most }
+}
+
+/// Parts of a run, one after the other.
+struct Parts {
+    rest: Run,
+    most: usize,
+}
+
+impl Iterator for Parts {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        let len = self.rest.len.min(self.most);
+        let part = Run { len, ..self.rest };
+        self.rest = Run {
+            there: part.there + len,
+            here: part.here + len,
+            len: self.rest.len - len,
+        };
+        (len > 0).then_some(part)
+    }
+}
+
+/// A message to be.
+#[derive(Default)]
+struct Packed {
+    /// What is put.
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+/// Messages of a call that were sent.
+struct Asked<'a> {
+    far: &'a Far<'a>,
+    tag: u16,
+    open: VecDeque<Question>,
+}
+
+struct Question {
+    id: u64,
+    /// It is sent again if the peer does not know its memory yet.
+    payload: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(far: &'a Far<'a>, tag: u16) -> Self {
+        let tag = match far.name {
+            Name::Allocation(_) => tag,
+            Name::Exposed(_) => tag | EXPOSED,
+        };
+        Self {
+            far,
+            tag,
+            open: VecDeque::with_capacity(MANY),
+        }
+    }
+
+    /// Sends a message, and begins another. `unpack` takes the answer to an earlier one, unless that
+    /// is not what was asked for.
+    fn send(
+        &mut self,
+        message: &mut Packed,
+        unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>,
+    ) -> Result<()> {
+        let Packed { bytes, runs } = std::mem::take(message);
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let start = match self.far.name {
+            Name::Allocation(_) => 0,
+            Name::Exposed(_) => self.far.at.offset,
+        };
+        let mut payload = bytes;
+        payload.reserve_exact(runs.len() * WORD);
+        for run in &runs {
+            let word = (start + run.there as u64) << LENGTH_BITS | run.len as u64;
+            payload.extend_from_slice(&word.to_le_bytes());
+        }
+        if self.open.len() == MANY {
+            self.end_first(unpack)?;
+        }
+        let id = self.ask(&payload, runs.len())?;
+        self.open.push_back(Question { id, payload, runs });
+        Ok(())
+    }
+
+    fn ask(&self, payload: &[u8], runs: usize) -> Result<u64> {
+        let Far { rank, .. } = *self.far;
+        let progress = &self.far.transfer.progress;
+        progress.tally.add_each([(Count::Packed, runs as u64)]);
+        let name = match self.far.name {
+            Name::Allocation(block) => block.number,
+            Name::Exposed(key) => key,
+        };
+        self.far.calls.begin(rank, None, |id| {
+            let message = Message {
+                kind: kind::PACKED,
+                tag: self.tag,
+                args: &[id, name, runs as u64],
+                payload,
+            };
+            progress.send(rank, &message)
+        })
+    }
+
+    /// Waits for all answers.
+    fn end(mut self, mut unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>) -> Result<()> {
+        while !self.open.is_empty() {
+            self.end_first(&mut unpack)?;
+        }
+        Ok(())
+    }
+
+    fn end_first(&mut self, mut unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>) -> Result<()> {
+        let Far { rank, calls, .. } = *self.far;
+        let progress = &self.far.transfer.progress;
+        let Some(mut first) = self.open.pop_front() else {
+            return Ok(());
+        };
+        loop {
+            match calls.wait(progress, rank, first.id) {
+                Ok(answer) => {
+                    let unpacked = unpack(&first.runs, &answer);
+                    return unpacked.map_err(|()| {
+                        progress.malformed(rank, "an answer of another length than was asked for");
+                        Error::PeerLost(rank)
+                    });
+                }
+                // It lives here: it is not known there yet, or about to be freed here too.
+                Err(Error::Freed) => {
+                    if let Name::Allocation(block) = self.far.name {
+                        block.check()?;
+                    }
+                    thread::yield_now();
+                    first.id = self.ask(&first.payload, first.runs.len())?;
+                }
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    /// What was asked in vain is nobody's any more.
+    fn drop(&mut self) {
+        let Far { calls, rank, .. } = *self.far;
+        let may_answer = self.far.transfer.progress.conduit().standing(rank) == Standing::Present;
+        for question in &self.open {
+            // No task waits for it.
+            _ = match may_answer {
+                true => calls.abandon(question.id),
+                false => calls.give_up(question.id),
+            };
+        }
+    }
+}
+
+/// Who unpacks for peers, and hears what they unpacked.
+pub(crate) struct Unpacker {
+    /// Where memory is looked up.
+    memory: Arc<Registry>,
+    /// Who waits for answers.
+    calls: Arc<Calls>,
+}
+
+impl Unpacker {
+    pub(crate) fn new(memory: &Arc<Registry>, calls: &Arc<Calls>) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            calls: Arc::clone(calls),
+        }
+    }
+
+    /// Does what a request says to memory of this rank: a status and an answer, or nothing if the
+    /// request follows no rule.
+    fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<(u16, Vec<u8>)> {
+        let &[_, name, runs] = delivery.args else {
+            return None;
+        };
+        let gets = match delivery.tag & !EXPOSED {
+            PUT => false,
+            GET => true,
+            _ => return None,
+        };
+        let words = usize::try_from(runs).ok()?.checked_mul(WORD)?;
+        let bytes = delivery.payload.len().checked_sub(words)?;
+        let (bytes, words) = delivery.payload.split_at(bytes);
+        let most = progress.conduit().caps().max_payload;
+        let unpack = |window: &Window| match gets {
+            false => unpack(window, words, bytes).map(|()| Vec::new()),
+            true if bytes.is_empty() => pack(window, words, most),
+            true => None,
+        };
+        if delivery.tag & EXPOSED != 0 {
+            let done = self.memory.on_exposed(name, unpack);
+            // If another thread sleeps while this one polls, no message wakes it.
+            progress.conduit().notify(progress.rank);
+            return match done {
+                None => Some((REVOKED, Vec::new())),
+                Some(done) => Some((DONE, done?)),
+            };
+        }
+        // It may be on its way out: then it has no part any more.
+        let block = self.memory.find(name).ok();
+        let found =
+            (block.as_ref()).and_then(|block| Some((block, block.part(progress.rank).ok()?)));
+        let Some((block, part)) = found else {
+            return Some((UNKNOWN, Vec::new()));
+        };
+        let done = unpack(&part.mapped.as_ref()?.window)?;
+        block.touched(progress.rank);
+        Some((DONE, done))
+    }
+}
+
+impl Route for Unpacker {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+        let (Some((status, payload)), Some(id)) =
+            (self.act(progress, delivery), delivery.args.first())
+        else {
+            return progress.malformed(delivery.from, "packed runs that do not fit the memory");
+        };
+        let message = Message {
+            kind: kind::PACKED,
+            tag: status,
+            args: &[*id],
+            payload: &payload,
+        };
+        if let Err(cause) = port.reply(&message) {
+            tracing::warn!(%cause, to = %delivery.from, "packed runs could not be answered");
+        }
+    }
+
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        let answer = match delivery.tag {
+            DONE => Ok(delivery.payload.to_vec()),
+            UNKNOWN => Err(Error::Freed),
+            _ => Err(Error::Revoked {
+                rank: delivery.from,
+            }),
+        };
+        let asked = match delivery.args {
+            &[id] => self.calls.end(progress, delivery.from, id, answer),
+            _ => false,
+        };
+        if !asked {
+            let what = "an answer to packed runs that nobody asked for";
+            progress.malformed(delivery.from, what);
+        }
+    }
+}
+
+/// The runs that words name, if they lie in the window and have so many bytes at most.
+fn named(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize)>> {
+    let mut bytes = 0;
+    let runs = words.chunks_exact(WORD).map(|word| {
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let (at, len) = ((word >> LENGTH_BITS) as usize, word as usize & LONGEST);
+        bytes += len;
+        (at + len <= window.len() && bytes <= most).then_some((at, len))
+    });
+    runs.collect()
+}
+
+/// Puts the bytes of runs where words say. Nothing is put if one lies outside.
+fn unpack(window: &Window, words: &[u8], mut bytes: &[u8]) -> Option<()> {
+    let runs = named(window, words, bytes.len())?;
+    if runs.iter().map(|(_, len)| len).sum::<usize>() != bytes.len() {
+        return None;
+    }
+    for (at, len) in runs {
+        let (run, rest) = bytes.split_at(len);
+        window.write(at, run).ok()?;
+        bytes = rest;
+    }
+    Some(())
+}
+
+/// The bytes of the runs that words name.
+fn pack(window: &Window, words: &[u8], most: usize) -> Option<Vec<u8>> {
+    let runs = named(window, words, most)?;
+    let mut bytes = vec![0; runs.iter().map(|(_, len)| len).sum()];
+    let mut rest = bytes.as_mut_slice();
+    for (at, len) in runs {
+        let (run, others) = rest.split_at_mut(len);
+        window.read(at, run).ok()?;
+        rest = others;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(runs: &[(u64, u64)]) -> Vec<u8> {
+        let words = runs.iter().map(|(at, len)| at << LENGTH_BITS | len);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn runs_come_back_as_they_were_put() {
+        let window = Window::private(64);
+        let runs = words(&[(60, 4), (0, 1), (8, 0), (10, 3)]);
+        assert_eq!(unpack(&window, &runs, b"abcdefgh"), Some(()));
+        assert_eq!(pack(&window, &runs, 8).unwrap(), b"abcdefgh");
+        let mut all = [0; 64];
+        window.read(0, &mut all).unwrap();
+        assert_eq!(&all[60..], b"abcd");
+        assert_eq!((all[0], &all[10..13]), (b'e', &b"fgh"[..]));
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing() {
+        let window = Window::private(64);
+        for (runs, bytes) in [
+            (&[(0, 4), (61, 4)][..], 8),
+            (&[(64, 1)], 1),
+            (&[((1 << 48) - 1, 65535)], 65535),
+            (&[(0, 4)], 3),
+            (&[(0, 4)], 5),
+            (&[], 1),
+        ] {
+            assert_eq!(unpack(&window, &words(runs), &vec![7; bytes]), None);
+        }
+        let mut all = [0; 64];
+        window.read(0, &mut all).unwrap();
+        assert_eq!(all, [0; 64]);
+        // Nor is room made for more than a message takes.
+        assert_eq!(pack(&window, &words(&[(0, 40); 3]), 100), None);
+        assert_eq!(pack(&window, &words(&[(30, 40)]), 100), None);
+    }
+
+    #[test]
+    fn long_runs_are_split() {
+        let run = Run {
+            there: 100,
+            here: 5,
+            len: 25,
+        };
+        let parts: Vec<Run> = split(10 + WORD)(run).collect();
+        let parts: Vec<_> = parts.iter().map(|it| (it.there, it.here, it.len)).collect();
+        assert_eq!(parts, [(100, 5, 10), (110, 15, 10), (120, 25, 5)]);
+        assert_eq!(split(100)(run).count(), 1);
+        // A message of less than a word would hold nothing: no endless loop at least.
+        assert_eq!(split(1)(run).count(), 25);
+    }
+}
