@@ -69,7 +69,7 @@ mod transfer;
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
 pub use bytemuck;
-pub use collective::{Begun, Blocks, Located, Op, Reducible, Team};
+pub use collective::{Blocks, Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
 /// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.
@@ -89,6 +89,7 @@ pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded
 #[cfg(feature = "num-complex")]
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
+pub use progress::Begun;
 pub use rma::{
     AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle, Scope, Section,
     Signal, Stride, WhenAll, WhenAny, when_all, when_any,

@@ -11,6 +11,7 @@ mod rma {
     mod atomics;
     mod completion;
     mod model;
+    mod non_blocking;
     mod sections;
     mod threads;
 }

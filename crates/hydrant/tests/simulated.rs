@@ -22,6 +22,7 @@ mod rma {
     mod atomics;
     mod contexts;
     mod futures;
+    mod non_blocking;
     mod pointed_atomics;
     mod sections;
     mod signals;

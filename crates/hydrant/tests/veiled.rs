@@ -33,6 +33,7 @@ mod rma {
     mod contexts;
     mod futures;
     mod model;
+    mod non_blocking;
     mod pointed_atomics;
     mod sections;
     mod signals;

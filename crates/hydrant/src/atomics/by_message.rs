@@ -94,37 +94,81 @@ impl<T: Pod + Sealed> Symmetric<T> {
         }
         let progress = &transfer.progress;
         progress::may_wait("an atomic operation that goes through the network")?;
-        let (verb, [value, expected]) = what;
-        let send = |id| {
-            let message = Message {
-                kind: kind::ATOMIC,
-                tag: verb as u16 | (T::KIND as u16) << 8,
-                args: &[
-                    id,
-                    block.number,
-                    offset as u64,
-                    value.to_bits(),
-                    expected.to_bits(),
-                ],
-                payload: &[],
-            };
-            progress.send(rank, &message)
-        };
+        let question = Question::of_allocation(block.number, offset, what);
         loop {
-            match block.calls.ask(progress, rank, send) {
+            match question.ask(progress, &block.calls, rank) {
                 // It lives here: it is not known there yet, or about to be freed here too.
                 Err(Error::Freed) => {
                     block.check()?;
                     thread::yield_now();
                 }
-                Ok(old) => {
-                    let old = old.try_into().map_or(0, u64::from_le_bytes);
-                    return Ok(T::of_bits(old));
-                }
-                Err(error) => return Err(error),
+                answer => return answer.map(T::of_bits),
             }
         }
     }
+}
+
+/// What the owner of a word is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    tag: u16,
+    /// All arguments but the number of the question.
+    args: [u64; 4],
+}
+
+impl Question {
+    pub(super) fn of_allocation<T: Sealed>(
+        number: u64,
+        offset: usize,
+        (verb, operands): (Verb, [T; 2]),
+    ) -> Self {
+        let [value, expected] = operands.map(T::to_bits);
+        Self {
+            tag: verb as u16 | (T::KIND as u16) << 8,
+            args: [number, offset as u64, value, expected],
+        }
+    }
+
+    pub(super) fn of_exposed<T: Sealed>(place: Remote, (verb, operands): (Verb, [T; 2])) -> Self {
+        let [value, expected] = operands.map(T::to_bits);
+        Self {
+            tag: verb as u16 | (T::KIND as u16) << 8 | EXPOSED,
+            args: [place.key.0, place.offset, value, expected],
+        }
+    }
+
+    /// Asks, and waits for what the word was.
+    fn ask(&self, progress: &Progress, calls: &Calls, rank: Rank) -> Result<u64> {
+        let answer = calls.ask(progress, rank, |id| {
+            self.with_message(id, |message| progress.send(rank, message))
+        });
+        answer.map(word_of)
+    }
+
+    /// Asks: the number of the question. In a handler, too.
+    pub(super) fn begin(&self, progress: &Progress, calls: &Calls, rank: Rank) -> Result<u64> {
+        calls.begin(rank, None, |id| {
+            self.with_message(id, |message| match progress::may_wait("a message") {
+                Ok(()) => progress.send(rank, message),
+                Err(_) => progress.send_onward(rank, message),
+            })
+        })
+    }
+
+    fn with_message<R>(&self, id: u64, send: impl FnOnce(&Message<'_>) -> R) -> R {
+        let [name, offset, value, expected] = self.args;
+        send(&Message {
+            kind: kind::ATOMIC,
+            tag: self.tag,
+            args: &[id, name, offset, value, expected],
+            payload: &[],
+        })
+    }
+}
+
+/// What the word was that an answer says.
+pub(super) fn word_of(answer: Vec<u8>) -> u64 {
+    answer.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// Has the owner of an exposed buffer change a word of it; done there when this returns.
@@ -133,32 +177,38 @@ pub(super) fn ask_exposed<T: Pod + Sealed>(
     memory: &Registry,
     calls: &Calls,
     (rank, place): (Rank, Remote),
-    (verb, operands): (Verb, [T; 2]),
+    what: (Verb, [T; 2]),
 ) -> Result<T> {
     let progress = &transfer.progress;
     progress.check_running()?;
     progress.tally.one(Count::Atomics);
-    let [value, expected] = operands.map(T::to_bits);
-    let (key, offset) = (place.key.0, place.offset);
     let answer = if rank == progress.rank {
         progress.poll_memory();
-        match on_exposed(memory, (key, offset), (T::KIND, verb, [value, expected])) {
-            (DONE, old) => Ok(old),
-            (status, old) => Err(refused(rank, status, old)),
-        }
+        on_own_exposed(memory, rank, place, what)
     } else {
         progress::may_wait("an atomic operation that goes through the network")?;
-        let asked = calls.ask(progress, rank, |id| {
-            let message = Message {
-                kind: kind::ATOMIC,
-                tag: verb as u16 | (T::KIND as u16) << 8 | EXPOSED,
-                args: &[id, key, offset, value, expected],
-                payload: &[],
-            };
-            progress.send(rank, &message)
-        });
-        asked.map(|old| old.try_into().map_or(0, u64::from_le_bytes))
+        Question::of_exposed(place, what).ask(progress, calls, rank)
     };
+    answer_of(place.offset, answer)
+}
+
+/// Changes a word of an exposed buffer of this rank: what it was.
+pub(super) fn on_own_exposed<T: Sealed>(
+    memory: &Registry,
+    own: Rank,
+    place: Remote,
+    (verb, operands): (Verb, [T; 2]),
+) -> Result<u64> {
+    let operands = operands.map(T::to_bits);
+    let at = (place.key.0, place.offset);
+    match on_exposed(memory, at, (T::KIND, verb, operands)) {
+        (DONE, old) => Ok(old),
+        (status, old) => Err(refused(own, status, old)),
+    }
+}
+
+/// What the owner of an exposed buffer answered about the word at `offset`, as it was asked.
+pub(super) fn answer_of<T: Pod + Sealed>(offset: u64, answer: Result<u64>) -> Result<T> {
     let size = size_of::<T>();
     answer.map(T::of_bits).map_err(|cause| match cause {
         Error::OutOfBounds { len, .. } => Error::OutOfBounds {

@@ -11,6 +11,7 @@
 
 mod by_message;
 mod native;
+mod non_blocking;
 mod pointed;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -19,12 +20,13 @@ use bytemuck::Pod;
 
 pub(crate) use by_message::{ByMessage, Verb};
 pub(crate) use native::Way;
+pub(crate) use non_blocking::ask_exposed as begin_exposed;
 pub use pointed::GlobalAtomic;
 
 use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
 
 mod sealed {
-    pub trait Sealed: Copy {
+    pub trait Sealed: Copy + Send + Sync + 'static {
         /// An atomic of the element's width.
         type Word;
         /// Whether it is of 64 bits, as the words are that NICs change.

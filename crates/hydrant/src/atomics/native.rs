@@ -7,6 +7,7 @@
 
 use std::{
     fmt,
+    sync::Arc,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -125,6 +126,39 @@ impl<T: Pod + Sealed> Symmetric<T> {
             }
         };
         Ok(T::of_bits(was))
+    }
+}
+
+/// Has the owner's NIC change the word at `at` of its segment, while the caller does something else:
+/// what it was.
+pub(super) async fn later(
+    transfer: Arc<Transfer>,
+    rank: Rank,
+    at: u64,
+    (verb, kind): (Verb, Kind),
+    [value, expected]: [u64; 2],
+) -> Result<u64> {
+    match (verb, kind) {
+        (Verb::Load, _) => transfer.word_later(rank, at).await,
+        (Verb::Add, Kind::Word64) => transfer.atomic_later(rank, at, Atomic::Add(value)).await,
+        (Verb::CompareSwap, _) => {
+            let operation = Atomic::CompareSwap { expected, value };
+            transfer.atomic_later(rank, at, operation).await
+        }
+        _ => {
+            let mut guess = 0;
+            loop {
+                let operation = Atomic::CompareSwap {
+                    expected: guess,
+                    value: after(guess, kind, verb, [value, expected]),
+                };
+                let was = transfer.atomic_later(rank, at, operation).await?;
+                if was == guess {
+                    return Ok(was);
+                }
+                guess = was;
+            }
+        }
     }
 }
 

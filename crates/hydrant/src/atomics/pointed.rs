@@ -8,10 +8,11 @@ use hydrant_conduit::Remote;
 use super::{
     AtomicInteger,
     by_message::{Verb, ask_exposed},
+    non_blocking,
     sealed::Sealed,
 };
 use crate::{
-    Rank, Result,
+    Begun, Rank, Result,
     memory::{Registry, Symmetric},
     message::Calls,
     transfer::Transfer,
@@ -81,6 +82,21 @@ macro_rules! errors {
     };
 }
 
+/// What a handle gives, and what can be said at once and by it.
+macro_rules! begins {
+    ($what:literal, $gives:literal) => {
+        concat!(
+            "Begins to ",
+            $what,
+            "; the handle gives ",
+            $gives,
+            ". In a handler, too.\n\n",
+            "# Errors\n",
+            "As the blocking call; what is found later, the handle says."
+        )
+    };
+}
+
 impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
     /// Does it by what symmetric memory has for it, or has the owner do it.
     fn act(
@@ -97,6 +113,51 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
                 remote,
             } => ask_exposed(transfer, memory, calls, (self.rank, *remote), what),
         }
+    }
+
+    /// Begins it by what symmetric memory has for it, or has the owner do it.
+    fn begin(
+        &self,
+        what: (Verb, [T; 2]),
+        symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<Begun<T>>,
+    ) -> Result<Begun<T>> {
+        match &self.place {
+            Place::Symmetric(memory, index) => symmetric(memory, *index),
+            Place::Exposed {
+                transfer,
+                memory,
+                calls,
+                remote,
+            } => non_blocking::ask_exposed(transfer, memory, calls, (self.rank, *remote), what),
+        }
+    }
+
+    #[doc = begins!("read it", "it")]
+    pub fn load_nb(&self) -> Result<Begun<T>> {
+        self.begin((Verb::Load, [T::zeroed(); 2]), |memory, index| {
+            memory.atomic_load_nb(self.rank, index)
+        })
+    }
+
+    #[doc = begins!("set it", "what it was")]
+    pub fn swap_nb(&self, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::Swap, [value; 2]), |memory, index| {
+            memory.swap_nb(self.rank, index, value)
+        })
+    }
+
+    #[doc = begins!("set it if it is `expected`, to the bit", "what it was")]
+    pub fn compare_swap_nb(&self, expected: T, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::CompareSwap, [value, expected]), |memory, index| {
+            memory.compare_swap_nb(self.rank, index, expected, value)
+        })
+    }
+
+    #[doc = begins!("add to it", "what it was")]
+    pub fn fetch_add_nb(&self, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::Add, [value; 2]), |memory, index| {
+            memory.fetch_add_nb(self.rank, index, value)
+        })
     }
 
     #[doc = errors!("Reads it.")]
@@ -137,6 +198,27 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
 }
 
 impl<T: AtomicInteger> GlobalAtomic<'_, T> {
+    #[doc = begins!("take the bitwise and of it and `value`", "what it was")]
+    pub fn fetch_and_nb(&self, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::And, [value; 2]), |memory, index| {
+            memory.fetch_and_nb(self.rank, index, value)
+        })
+    }
+
+    #[doc = begins!("take the bitwise or of it and `value`", "what it was")]
+    pub fn fetch_or_nb(&self, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::Or, [value; 2]), |memory, index| {
+            memory.fetch_or_nb(self.rank, index, value)
+        })
+    }
+
+    #[doc = begins!("take the bitwise exclusive or of it and `value`", "what it was")]
+    pub fn fetch_xor_nb(&self, value: T) -> Result<Begun<T>> {
+        self.begin((Verb::Xor, [value; 2]), |memory, index| {
+            memory.fetch_xor_nb(self.rank, index, value)
+        })
+    }
+
     #[doc = errors!("Takes the bitwise and of it and `value`, and returns what it was.")]
     pub fn fetch_and(&self, value: T) -> Result<T> {
         self.act((Verb::And, [value; 2]), |memory, index| {

@@ -3,8 +3,8 @@
 //! Each begins what the blocking call of its name does, with buffers that it owns until its end, and
 //! gives them back with the result.
 
-use super::{Begun, Blocks, team::Team};
-use crate::{Pod, Rank, Result};
+use super::{Blocks, team::Team};
+use crate::{Begun, Pod, Rank, Result};
 
 impl Team {
     /// Begins to wait for every member.

@@ -4,13 +4,13 @@
 //! thread goes on with the collective, and are to be as quick as a handler.
 
 use super::{
-    Begun, Op, Reducible,
+    Op, Reducible,
     header::Operation,
     op::{fold_of, identity_of},
     reduce::{by, by_function, by_op},
     team::Team,
 };
-use crate::{Pod, Rank, Result};
+use crate::{Begun, Pod, Rank, Result};
 
 impl Team {
     /// Begins to reduce the members' elements, index by index, to `root`; `None` elsewhere.

@@ -58,7 +58,6 @@ mod area;
 mod barrier;
 mod begin;
 mod begin_reductions;
-mod begun;
 mod blocks;
 mod broadcast;
 mod channel;
@@ -86,7 +85,6 @@ mod team;
 mod tree;
 
 pub(crate) use affair::Affair;
-pub use begun::Begun;
 pub use blocks::Blocks;
 pub(crate) use header::Operation;
 pub use located::Located;

@@ -26,7 +26,6 @@
 //! - What advances a collective waits only for room for a message, and polls meanwhile.
 
 use std::{
-    any::Any,
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -39,21 +38,16 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Begun,
-    begun::Slot,
     sought::Sought,
     team::{IDLE, QUEUED, Shared, Team, out_of_turn},
 };
 use crate::{
     Result,
-    progress::{self, Errand},
+    progress::{self, Begun, Errand, Slot},
 };
 
 /// A collective that is not over: goes on with it as far as it can; at its end, who is to be told.
 type Step = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
-
-/// How a collective ended: by what it says, or by the panic of a function that the program gave it.
-pub(super) type End<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 
 #[derive(Default)]
 pub(super) struct Queue {

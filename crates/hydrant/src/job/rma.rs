@@ -3,12 +3,13 @@
 
 use super::Job;
 use crate::{
-    Context, Error, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, Pod, PutHandle, Result,
+    Begun, Context, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, Pod, PutHandle, Result,
     Scope, Section, Signal, progress,
     rma::{
         handles,
         pointed::{self, Resolved},
         pointed_sections::{self, Means},
+        signal,
     },
 };
 
@@ -172,12 +173,7 @@ impl Job {
         at: GlobalPtr<u64>,
         signal: Signal,
     ) -> Result<()> {
-        if to.rank() != at.rank() {
-            return Err(Error::RankMismatch {
-                data: to.rank(),
-                signal: at.rank(),
-            });
-        }
+        signal::check_ranks(&to, &at)?;
         let word = self.atomic(at)?;
         self.put_to(to, data)?;
         match signal {
@@ -186,8 +182,25 @@ impl Job {
         }
     }
 
-    /// Waits until all puts and gets of this rank so far are complete, remotely: OpenSHMEM's
-    /// quiet.
+    /// Begins to put `data` to where `to` points, and to change the word at `at`, a pointer to memory
+    /// of the same rank, once it is there; the handle gives the buffer when both are done.
+    ///
+    /// # Errors
+    /// As [`put_signal_to`](Self::put_signal_to); what is found later, the handle says.
+    pub fn put_signal_to_nb<T: Pod + Send>(
+        &self,
+        to: GlobalPtr<T>,
+        data: Vec<T>,
+        at: GlobalPtr<u64>,
+        signal: Signal,
+    ) -> Result<Begun<Vec<T>>> {
+        let core = self.active()?;
+        let means = (&core.transfer, &core.memory, core.messages.calls());
+        signal::put_to_nb(means, to, data, at, signal)
+    }
+
+    /// Waits until all puts and gets of this rank so far are complete, remotely, and the atomic
+    /// operations and signals that were begun: OpenSHMEM's quiet.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)

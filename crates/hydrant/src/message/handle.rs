@@ -28,8 +28,8 @@ pub struct CallHandle<R> {
     _result: PhantomData<fn() -> R>,
 }
 
-/// A question and whom it was put to.
-struct Call {
+/// A question and whom it was put to. It is a future of the answer, which is given once.
+pub(crate) struct Call {
     progress: Arc<Progress>,
     calls: Arc<Calls>,
     rank: Rank,
@@ -43,12 +43,7 @@ impl<R: DeserializeOwned> CallHandle<R> {
     /// A call of that number, which was begun.
     pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
         Self {
-            call: Some(Call {
-                progress: Arc::clone(progress),
-                calls: Arc::clone(calls),
-                rank,
-                id,
-            }),
+            call: Some(Call::new(progress, calls, rank, id)),
             _result: PhantomData,
         }
     }
@@ -91,30 +86,53 @@ impl<R: DeserializeOwned> Future for CallHandle<R> {
         let Some(call) = &this.call else {
             return Poll::Ready(Err(taken()));
         };
+        let polled = call.poll_answer(context);
+        polled.map(|answer| this.give(answer))
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Vec<u8>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_answer(context)
+    }
+}
+
+impl Call {
+    /// A question of that number, which was asked.
+    pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
+        Self {
+            progress: Arc::clone(progress),
+            calls: Arc::clone(calls),
+            rank,
+            id,
+        }
+    }
+
+    fn poll_answer(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>>> {
         loop {
-            if let Some(answer) = call.look() {
-                return Poll::Ready(this.give(answer));
+            if let Some(answer) = self.look() {
+                return Poll::Ready(answer);
             }
-            let (will_be, before) = call.calls.wake_at_end(call.id, context.waker());
+            let (will_be, before) = self.calls.wake_at_end(self.id, context.waker());
             if will_be && before.is_none() {
-                call.progress.task_begins();
+                self.progress.task_begins();
             }
             drop(before);
-            call.progress.watch(call.id, context.waker());
+            self.progress.watch(self.id, context.waker());
             // Or the peer ended before that was watched for.
-            if will_be && call.in_vain().is_none() {
+            if will_be && self.in_vain().is_none() {
                 break;
             }
         }
-        if !call.progress.is_looked_after() {
+        if !self.progress.is_looked_after() {
             // Nobody else will look whether anything has arrived.
             context.waker().wake_by_ref();
         }
         Poll::Pending
     }
-}
 
-impl Call {
     /// The answer, if there is one, or why there will be none.
     fn look(&self) -> Answer {
         // Who is in a handler, as a waker is, looks at what is known and no more.

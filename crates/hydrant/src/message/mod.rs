@@ -41,6 +41,7 @@ mod signature;
 pub use call::{Function, Limits, encoded_len};
 pub(crate) use calls::Calls;
 pub use context::HandlerContext;
+pub(crate) use handle::Call;
 pub use handle::CallHandle;
 pub use handlers::Handler;
 pub(crate) use handlers::{HandlerFn, Messages};

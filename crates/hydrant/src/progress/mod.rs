@@ -11,6 +11,7 @@
 mod arrivals;
 mod attention;
 mod backlog;
+mod begun;
 mod errands;
 mod faults;
 mod guard;
@@ -40,6 +41,8 @@ use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use backlog::Backlog;
+pub use begun::Begun;
+pub(crate) use begun::Slot;
 pub(crate) use errands::Errand;
 pub(crate) use handler::{in_handler, may_wait};
 pub(crate) use service::start_service;
@@ -48,6 +51,7 @@ pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
 use attention::Attention;
+use begun::Chains;
 use faults::Faults;
 use onward::Onward;
 use spawned::Spawned;
@@ -88,6 +92,8 @@ pub(crate) struct Progress {
     onward: Mutex<Onward>,
     /// Tasks of the job's own.
     spawned: Mutex<Spawned>,
+    /// What was begun and goes on by itself.
+    chains: Mutex<Chains>,
     /// Those that wait [until](until::Until) something is so; and whether there are any.
     hopeful: Mutex<Vec<Waker>>,
     has_hopeful: AtomicBool,
@@ -153,6 +159,7 @@ impl Progress {
             backlog: AtomicU8::new(0),
             onward: Mutex::default(),
             spawned: Mutex::default(),
+            chains: Mutex::default(),
             hopeful: Mutex::default(),
             has_hopeful: AtomicBool::new(false),
             me: Weak::clone(me),

@@ -157,6 +157,14 @@ pub(crate) fn get_from<T: Pod>(
 }
 
 impl<T: Pod> PutHandle<T> {
+    /// The buffer, if the put is known to be complete, else the handle again.
+    pub(super) fn now(mut self) -> std::result::Result<Vec<T>, Self> {
+        match self.is_complete() {
+            true => Ok(mem::take(&mut self.0.buffer)),
+            false => Err(self),
+        }
+    }
+
     /// Whether it is known to be complete, as it is at once where memory is mapped.
     pub(super) fn is_complete(&self) -> bool {
         self.0.pending.open().is_none()

@@ -3,20 +3,30 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{AcqRel, Acquire, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
     time::Duration,
 };
 
 use bytemuck::Pod;
 
+use super::{
+    handles::{self, PutHandle},
+    pointed::{Resolved, resolve},
+    section::Section,
+};
 use crate::{
-    Error, Rank, Result,
-    atomics::Verb,
-    memory::Symmetric,
+    Begun, Error, GlobalPtr, Rank, Result,
+    atomics::{Verb, begin_exposed},
+    memory::{Registry, Symmetric},
+    message::Calls,
     progress::{For, On, Progress},
+    transfer::Transfer,
 };
 
 /// What a put does to its signal word once the data is there.
@@ -43,18 +53,165 @@ impl<T: Pod> Symmetric<T> {
         at: usize,
         signal: Signal,
     ) -> Result<()> {
-        // Nothing is put if the signal cannot be given.
-        if signals.block().job != self.block().job {
-            return Err(Error::ForeignHandle { what: "memory" });
-        }
-        signals.block().part(rank)?;
-        signals.offset(at, 1)?;
+        signals.check_signal(self, rank, at)?;
         self.put(rank, index, data)?;
+        signals.signal(rank, at, signal)
+    }
+
+    /// Puts a section as [`put_section`](Self::put_section), then changes a word of `signals` on the
+    /// same rank.
+    ///
+    /// # Errors
+    /// As there, and as [`put_signal`](Self::put_signal).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two sections, a buffer and a word: those of the calls it joins"
+    )]
+    pub fn put_section_signal(
+        &self,
+        rank: Rank,
+        to: &Section,
+        data: &[T],
+        from: &Section,
+        signals: &Symmetric<u64>,
+        at: usize,
+        signal: Signal,
+    ) -> Result<()> {
+        signals.check_signal(self, rank, at)?;
+        self.put_section(rank, to, data, from)?;
         signals.signal(rank, at, signal)
     }
 }
 
+impl<T: Pod + Send> Symmetric<T> {
+    /// Begins to put `data`, and to change a word of `signals` on the same rank once it is there; the
+    /// handle gives the buffer when both are done. [`Job::quiet`](crate::Job::quiet) waits for both.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// use hydrant::Signal;
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let (field, flags) = (job.alloc::<f64>(100)?, job.alloc::<u64>(1)?);
+    /// let put = field.put_signal_nb(job.right(), 0, vec![1.5; 100], &flags, 0, Signal::Set(1))?;
+    /// // ... compute ...
+    /// job.wait_until(&flags, 0, |word| word == 1)?;
+    /// assert_eq!(field.local()?.load(99)?, 1.5);
+    /// put.wait()?;
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal), but for handlers; what is found later, the handle says.
+    pub fn put_signal_nb(
+        &self,
+        rank: Rank,
+        index: usize,
+        data: Vec<T>,
+        signals: &Symmetric<u64>,
+        at: usize,
+        signal: Signal,
+    ) -> Result<Begun<Vec<T>>> {
+        signals.check_signal(self, rank, at)?;
+        let progress = Arc::clone(&self.block().transfer()?.progress);
+        let (put, signals) = (self.put_nb(rank, index, data)?, signals.clone());
+        then(&progress, put, move || signals.signal_nb(rank, at, signal))
+    }
+}
+
+/// Begins to put `data` to where `to` points, and to change the word at `at` once it is there.
+///
+/// # Errors
+/// As [`Job::put_signal_to_nb`](crate::Job::put_signal_to_nb).
+pub(crate) fn put_to_nb<T: Pod + Send>(
+    (transfer, memory, calls): (&Arc<Transfer>, &Arc<Registry>, &Arc<Calls>),
+    to: GlobalPtr<T>,
+    data: Vec<T>,
+    at: GlobalPtr<u64>,
+    signal: Signal,
+) -> Result<Begun<Vec<T>>> {
+    let rank = check_ranks(&to, &at)?;
+    let word = resolve(transfer, memory, &at)?;
+    if let Resolved::Symmetric(word, index) = &word {
+        word.offset(*index, 1)?;
+    }
+    let put = handles::put_to(transfer, memory, to, data)?;
+    let (here, memory, calls) = (Arc::clone(transfer), Arc::clone(memory), Arc::clone(calls));
+    then(&transfer.progress, put, move || match word {
+        Resolved::Symmetric(word, index) => word.signal_nb(rank, index, signal),
+        Resolved::Extent(at) => begin_exposed(&here, &memory, &calls, (rank, at), signal.verb()),
+    })
+}
+
+/// Checks that both point to memory of one rank: that one.
+///
+/// # Errors
+/// [`Error::RankMismatch`].
+pub(crate) fn check_ranks<T: Pod>(to: &GlobalPtr<T>, at: &GlobalPtr<u64>) -> Result<Rank> {
+    if to.rank() != at.rank() {
+        return Err(Error::RankMismatch {
+            data: to.rank(),
+            signal: at.rank(),
+        });
+    }
+    Ok(to.rank())
+}
+
+/// Gives a signal once a put is complete.
+fn then<T: Pod + Send>(
+    progress: &Arc<Progress>,
+    put: PutHandle<T>,
+    signal: impl FnOnce() -> Result<Begun<u64>> + Send + 'static,
+) -> Result<Begun<Vec<T>>> {
+    let put = match put.now() {
+        Err(put) => put,
+        Ok(data) => {
+            return Ok(match signal()?.now() {
+                Ok(given) => Begun::done(progress, given.map(|_| data)?),
+                Err(given) => progress.begin(async move { given.await.map(|_| data) }),
+            });
+        }
+    };
+    Ok(progress.begin(async move {
+        let data = put.await?;
+        signal()?.await?;
+        Ok(data)
+    }))
+}
+
+impl Signal {
+    /// What the owner of the word is asked for.
+    fn verb(self) -> (Verb, [u64; 2]) {
+        match self {
+            Signal::Set(value) => (Verb::Swap, [value; 2]),
+            Signal::Add(value) => (Verb::Add, [value; 2]),
+        }
+    }
+}
+
 impl Symmetric<u64> {
+    /// Nothing is put to `memory` if the signal cannot be given.
+    fn check_signal<T: Pod>(&self, memory: &Symmetric<T>, rank: Rank, at: usize) -> Result<()> {
+        if self.block().job != memory.block().job {
+            return Err(Error::ForeignHandle { what: "memory" });
+        }
+        self.block().part(rank)?;
+        self.offset(at, 1).map(drop)
+    }
+
+    /// Begins to change a signal word of `rank`; the handle gives what it was. In a handler, too.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal), but for handlers; what is found later, the handle says.
+    pub fn signal_nb(&self, rank: Rank, at: usize, signal: Signal) -> Result<Begun<u64>> {
+        let act = |word: &AtomicU64| match signal {
+            Signal::Set(value) => word.swap(value, AcqRel),
+            Signal::Add(value) => word.fetch_add(value, AcqRel),
+        };
+        self.begin_on_word(rank, at, signal.verb(), act)
+    }
+
     /// Changes a signal word of `rank`; who sees it changed sees what was put before.
     ///
     /// # Errors

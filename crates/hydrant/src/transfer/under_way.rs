@@ -354,8 +354,9 @@ impl Transfer {
     }
 
     /// Waits until every operation posted so far is complete, whatever other threads post
-    /// meanwhile.
+    /// meanwhile, and all that was begun of several steps.
     pub(crate) fn finish_all(&self) -> Result<()> {
+        self.progress.finish_chains()?;
         let mut posted: Vec<u64> = (self.under_way.entries().iter())
             .filter(|(_, entry)| entry.is_open())
             .map(|(ticket, _)| *ticket)

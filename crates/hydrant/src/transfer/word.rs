@@ -6,11 +6,11 @@
 //! the allocation, that is tried again. The own word is held by the engine as a part of what may
 //! be registered beside M.
 
-use std::time::Instant;
+use std::{future::poll_fn, sync::Arc, time::Instant};
 
-use hydrant_conduit::{Access, Atomic, Key, Posted, Remote};
+use hydrant_conduit::{Access, Atomic, Key, Posted, Remote, Ticket};
 
-use super::{Held, Transfer};
+use super::{Held, Transfer, begin};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -78,6 +78,73 @@ impl Transfer {
         Ok(u64::from_ne_bytes(word))
     }
 
+    /// As [`atomic`](Self::atomic), while the caller does something else.
+    ///
+    /// # Errors
+    /// As there, but for handlers.
+    pub(crate) async fn atomic_later(
+        self: &Arc<Self>,
+        rank: Rank,
+        offset: u64,
+        operation: Atomic,
+    ) -> Result<u64> {
+        self.progress.tally.one(Count::NicAtomics);
+        let place = Remote {
+            key: Key::SEGMENT,
+            offset,
+        };
+        let Some(registration) = &self.registration else {
+            return self
+                .change_later(rank, place, operation, Held::nothing())
+                .await;
+        };
+        let (addr, _) = registration.address(rank, place, WORD)?;
+        if rank == self.progress.rank {
+            // It is held no longer than the NIC of this rank takes.
+            return self.change_own(registration, addr, operation);
+        }
+        let mut since = None;
+        loop {
+            if let Some(hit) = registration.hit_remote(rank, addr, WORD) {
+                let key = Key(hit.remote_key);
+                let place = Remote { key, offset: addr };
+                let held = Held::new(Some(hit.keep()), None, None);
+                return self.change_later(rank, place, operation, held).await;
+            }
+            let begun = since.get_or_insert_with(Instant::now);
+            if begun.elapsed() > PATIENCE {
+                return Err(not_registered(rank));
+            }
+            self.word_later(rank, offset).await?;
+        }
+    }
+
+    /// As [`word`](Self::word), while the caller does something else.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn word_later(self: &Arc<Self>, rank: Rank, offset: u64) -> Result<u64> {
+        let place = Remote {
+            key: Key::SEGMENT,
+            offset,
+        };
+        let mut word = Word::new(self);
+        word.begin_to_read(rank, place)?;
+        word.end().await
+    }
+
+    async fn change_later(
+        self: &Arc<Self>,
+        rank: Rank,
+        place: Remote,
+        operation: Atomic,
+        held: Held,
+    ) -> Result<u64> {
+        let mut word = Word::new(self);
+        word.begin_to_change(rank, place, operation, held)?;
+        word.end().await
+    }
+
     fn change(&self, rank: Rank, place: Remote, operation: Atomic, held: Held) -> Result<u64> {
         let conduit = self.progress.conduit();
         let mut was = 0;
@@ -109,5 +176,80 @@ impl Transfer {
         let outcome = self.change(self.progress.rank, place, operation, Held::nothing());
         registration.give_up_own(word);
         outcome
+    }
+}
+
+/// A word that the network writes, and the operation that does.
+struct Word {
+    transfer: Arc<Transfer>,
+    /// Not known to be complete.
+    open: Option<Ticket>,
+    /// One word; left alone while the operation is open.
+    value: Vec<u64>,
+}
+
+impl Word {
+    fn new(transfer: &Arc<Transfer>) -> Self {
+        Self {
+            transfer: Arc::clone(transfer),
+            open: None,
+            value: vec![0],
+        }
+    }
+
+    fn begin_to_read(&mut self, rank: Rank, place: Remote) -> Result<()> {
+        let access = begin::get(rank, place, bytemuck::cast_slice_mut(&mut self.value));
+        // SAFETY: the word goes to whoever completes the operation, if it is dropped before.
+        self.open = match unsafe { self.transfer.begin(&access)? } {
+            Posted::Pending(ticket) => Some(ticket),
+            Posted::Done => None,
+        };
+        Ok(())
+    }
+
+    /// Has the NIC of `rank` change the word there.
+    fn begin_to_change(
+        &mut self,
+        rank: Rank,
+        place: Remote,
+        operation: Atomic,
+        held: Held,
+    ) -> Result<()> {
+        let transfer = &self.transfer;
+        transfer.progress.to_the_end(|| {
+            let access = Access::atomic(rank, place, operation, self.value.as_mut_ptr());
+            // SAFETY: as in `begin_to_read`.
+            let posted = unsafe { transfer.progress.conduit().post(&access) };
+            match posted {
+                Ok(Posted::Pending(ticket)) => {
+                    transfer.posted(ticket, held, false);
+                    self.open = Some(ticket);
+                    Ok(())
+                }
+                done => {
+                    transfer.give_back(held, done.is_ok());
+                    Ok(done.map(drop)?)
+                }
+            }
+        })
+    }
+
+    /// What is there when the operation is complete.
+    async fn end(mut self) -> Result<u64> {
+        if let Some(ticket) = self.open {
+            let outcome = poll_fn(|context| self.transfer.poll_outcome(ticket, context)).await;
+            self.open = None;
+            outcome?;
+        }
+        Ok(self.value[0])
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.open.take() {
+            self.transfer
+                .abandon(ticket, std::mem::take(&mut self.value));
+        }
     }
 }

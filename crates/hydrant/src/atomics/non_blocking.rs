@@ -1,0 +1,203 @@
+//! Atomic operations that go on while the program computes.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use hydrant_conduit::Remote;
+
+use super::{
+    AtomicInteger,
+    by_message::{Question, Verb, answer_of, on_own_exposed, word_of},
+    native,
+    sealed::Sealed,
+};
+use crate::{
+    Begun, Error, Rank, Result,
+    counters::Count,
+    memory::{Block, Registry, Symmetric},
+    message::{Call, Calls},
+    progress::Progress,
+    transfer::Transfer,
+};
+
+impl<T: Pod + Sealed> Symmetric<T> {
+    /// Begins to do something to the word of an element: `act` where it is mapped, `what` where its
+    /// owner must or its NIC.
+    pub(crate) fn begin_on_word(
+        &self,
+        rank: Rank,
+        index: usize,
+        what: (Verb, [T; 2]),
+        act: impl FnOnce(&T::Word) -> T,
+    ) -> Result<Begun<T>> {
+        let block = self.shared_block();
+        let part = block.word_part(rank, T::WIDE)?;
+        let offset = self.offset(index, 1)?;
+        block.tally.one(Count::Atomics);
+        let transfer = block.transfer()?;
+        let progress = &transfer.progress;
+        progress.check_running()?;
+        let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
+        if let Some(word) = word {
+            let old = act(word);
+            if what.0 != Verb::Load {
+                block.touched(rank);
+            }
+            return Ok(Begun::done(progress, old));
+        }
+        if !(T::WIDE && block.by_nics) {
+            return ask(progress, block, rank, offset, what);
+        }
+        let mapped = block.part(rank)?.mapped.as_ref();
+        if let Some(word) = mapped.and_then(|mapped| T::word(&mapped.window, offset))
+            && what.0 == Verb::Load
+        {
+            return Ok(Begun::done(progress, T::load(word)));
+        }
+        let at = (block.offset + offset) as u64;
+        let (verb, operands) = what;
+        let done = native::later(
+            Arc::clone(&transfer),
+            rank,
+            at,
+            (verb, T::KIND),
+            operands.map(T::to_bits),
+        );
+        Ok(progress.begin(async move { done.await.map(T::of_bits) }))
+    }
+
+    /// Begins to read an element atomically.
+    ///
+    /// # Errors
+    /// As [`atomic_load`](Self::atomic_load); what is found later, the handle says. In a handler, too.
+    pub fn atomic_load_nb(&self, rank: Rank, index: usize) -> Result<Begun<T>> {
+        self.begin_on_word(rank, index, (Verb::Load, [T::zeroed(); 2]), T::load)
+    }
+
+    /// Begins to set an element; the handle gives what it was.
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn swap_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+        let what = (Verb::Swap, [value; 2]);
+        self.begin_on_word(rank, index, what, |word| T::swap(word, value))
+    }
+
+    /// Begins to set an element if it is `expected`, to the bit; the handle gives what it was.
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn compare_swap_nb(
+        &self,
+        rank: Rank,
+        index: usize,
+        expected: T,
+        value: T,
+    ) -> Result<Begun<T>> {
+        let what = (Verb::CompareSwap, [value, expected]);
+        self.begin_on_word(rank, index, what, |word| {
+            T::compare_swap(word, expected, value).unwrap_or_else(|old| old)
+        })
+    }
+
+    /// Begins to add to an element; the handle gives what it was. Integers wrap.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let counts = job.alloc::<u64>(8)?;
+    /// let begun = (0..8).map(|at| counts.fetch_add_nb(job.right(), at, at as u64));
+    /// let begun = begun.collect::<hydrant::Result<Vec<_>>>()?;
+    /// // ... compute ...
+    /// for add in begun {
+    ///     assert_eq!(add.wait()?, 0);
+    /// }
+    /// job.barrier()?;
+    /// assert_eq!(counts.local()?.load(7)?, 7);
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn fetch_add_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+        let what = (Verb::Add, [value; 2]);
+        self.begin_on_word(rank, index, what, |word| T::fetch_add(word, value))
+    }
+}
+
+impl<T: AtomicInteger> Symmetric<T> {
+    /// Begins to take the bitwise and of an element and `value`; the handle gives what it was.
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn fetch_and_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+        let what = (Verb::And, [value; 2]);
+        self.begin_on_word(rank, index, what, |word| T::fetch_and(word, value))
+    }
+
+    /// Begins to take the bitwise or of an element and `value`; the handle gives what it was.
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn fetch_or_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+        let what = (Verb::Or, [value; 2]);
+        self.begin_on_word(rank, index, what, |word| T::fetch_or(word, value))
+    }
+
+    /// Begins to take the bitwise exclusive or of an element and `value`; the handle gives what it was.
+    ///
+    /// # Errors
+    /// As [`atomic_load_nb`](Self::atomic_load_nb).
+    pub fn fetch_xor_nb(&self, rank: Rank, index: usize, value: T) -> Result<Begun<T>> {
+        let what = (Verb::Xor, [value; 2]);
+        self.begin_on_word(rank, index, what, |word| T::fetch_xor(word, value))
+    }
+}
+
+/// Has the owner of a word do it.
+fn ask<T: Pod + Sealed>(
+    progress: &Arc<Progress>,
+    block: &Arc<Block>,
+    rank: Rank,
+    offset: usize,
+    what: (Verb, [T; 2]),
+) -> Result<Begun<T>> {
+    let question = Question::of_allocation(block.number, offset, what);
+    let mut id = question.begin(progress, &block.calls, rank)?;
+    let (here, block) = (Arc::clone(progress), Arc::clone(block));
+    Ok(progress.begin(async move {
+        loop {
+            match Call::new(&here, &block.calls, rank, id).await {
+                // It lives here: it is not known there yet, or about to be freed here too.
+                Err(Error::Freed) => {
+                    block.check()?;
+                    id = question.begin(&here, &block.calls, rank)?;
+                }
+                answer => return answer.map(|answer| T::of_bits(word_of(answer))),
+            }
+        }
+    }))
+}
+
+/// Begins to have the owner of an exposed buffer change a word of it.
+pub(crate) fn ask_exposed<T: Pod + Sealed>(
+    transfer: &Transfer,
+    memory: &Registry,
+    calls: &Arc<Calls>,
+    (rank, place): (Rank, Remote),
+    what: (Verb, [T; 2]),
+) -> Result<Begun<T>> {
+    let progress = &transfer.progress;
+    progress.check_running()?;
+    progress.tally.one(Count::Atomics);
+    if rank == progress.rank {
+        progress.poll_memory();
+        let old = answer_of(place.offset, on_own_exposed(memory, rank, place, what))?;
+        return Ok(Begun::done(progress, old));
+    }
+    let id = Question::of_exposed(place, what).begin(progress, calls, rank)?;
+    let call = Call::new(progress, calls, rank, id);
+    Ok(progress.begin(async move { answer_of(place.offset, call.await.map(word_of)) }))
+}
