@@ -302,6 +302,13 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// A global pointer that does not fit eight bytes.
+    #[error("this global pointer takes {bits} bits, and a packed one has 64")]
+    PointerTooWide {
+        /// Bits that it takes.
+        bits: u32,
+    },
+
     /// A global pointer that this job never made.
     #[error("this global pointer names nothing: {why}")]
     ForgedPointer {

@@ -82,7 +82,7 @@ pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};
 pub use log::log_to_stderr;
 pub use memory::{
-    AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, Refused, Symmetric, View,
+    AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, PackedPtr, Refused, Symmetric, View,
 };
 pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded_len};
 /// The crate whose complex numbers can be reduced, in the version that Hydrant takes.

@@ -31,6 +31,7 @@ mod rma {
     mod model;
     mod non_blocking;
     mod pointed_atomics;
+    mod published;
     mod sections;
     mod signals;
     mod threads;

@@ -24,6 +24,7 @@ mod rma {
     mod futures;
     mod non_blocking;
     mod pointed_atomics;
+    mod published;
     mod sections;
     mod signals;
     mod vectors;

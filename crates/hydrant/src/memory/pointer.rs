@@ -23,7 +23,7 @@ pub struct GlobalPtr<T> {
     Clone, Copy, PartialEq, Eq, Hash, Debug, Pod, Zeroable, serde::Serialize, serde::Deserialize,
 )]
 #[repr(C)]
-struct Words {
+pub(super) struct Words {
     job: u64,
     rank: u32,
     kind: u32,
@@ -45,26 +45,43 @@ pub(crate) enum Target {
     Extent(u64),
 }
 
-impl<T: Pod> GlobalPtr<T> {
-    fn new(job: u64, rank: Rank, kind: u32, name: u64, offset: u64) -> Self {
+impl Words {
+    /// A place in an allocation.
+    pub(super) fn symmetric(job: u64, rank: Rank, number: u64, offset: u64) -> Self {
         Self {
-            words: Words {
-                job,
-                rank: rank.0,
-                kind,
-                name,
-                offset,
-            },
+            job,
+            rank: rank.0,
+            kind: SYMMETRIC,
+            name: number,
+            offset,
+        }
+    }
+
+    fn extent(job: u64, rank: Rank, key: u64, offset: u64) -> Self {
+        Self {
+            job,
+            rank: rank.0,
+            kind: EXTENT,
+            name: key,
+            offset,
+        }
+    }
+}
+
+impl<T: Pod> GlobalPtr<T> {
+    pub(super) fn of_words(words: Words) -> Self {
+        Self {
+            words,
             _element: PhantomData,
         }
     }
 
     pub(super) fn symmetric(block: &Block, rank: Rank, offset: u64) -> Self {
-        Self::new(block.job, rank, SYMMETRIC, block.number, offset)
+        Self::of_words(Words::symmetric(block.job, rank, block.number, offset))
     }
 
     pub(crate) fn extent(job: u64, rank: Rank, key: u64, offset: u64) -> Self {
-        Self::new(job, rank, EXTENT, key, offset)
+        Self::of_words(Words::extent(job, rank, key, offset))
     }
 
     /// Whose memory it points into.

@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(ways.choose(put(1, bytes)), Way::Pieces);
         }
         assert_eq!(ways.choose(put(2, 2 * LONGEST + 2)), Way::Pieces);
-        for count in [2, 3, 1000, usize::MAX / LONGEST] {
+        for count in [2, 1000, usize::MAX / LONGEST] {
             for len in [1, 7, LONGEST] {
                 let mut seen = WAYS.map(|_| 0);
                 for _ in 0..TRIALS {
