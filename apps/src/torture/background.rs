@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use hydrant::{Begun, Job, Op, Rank, Result, Team};
+use hydrant::{Begun, Job, Op, Rank, Result, Team, TeamRank};
 
 use super::{
     collectives::Round,
@@ -73,7 +73,7 @@ impl Background {
 
 fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<UnderWay> {
     let (members, own) = (team.members(), hand.job.rank());
-    let root = Rank((drawn / 8) as u32 % team.size());
+    let root = TeamRank((drawn / 8) as u32 % team.size());
     let mine = round.words(own);
     let all = || -> Vec<u64> { members.iter().flat_map(|rank| round.words(*rank)).collect() };
     let kind = drawn % 5;

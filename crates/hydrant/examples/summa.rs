@@ -4,7 +4,7 @@
 //!
 //! `hydrant run -n 4 target/release/examples/summa [ROWS]`
 
-use hydrant::{Error, Job, Op, Rank, Result};
+use hydrant::{Error, Job, Op, Rank, Result, TeamRank};
 
 /// Elements of the factors.
 fn a(row: usize, column: usize) -> f64 {
@@ -69,13 +69,13 @@ pub(crate) fn summa(job: &Job, size: usize) -> Result<(f64, f64)> {
             }),
             false => vec![0.0; height * panel],
         };
-        row_team.broadcast(Rank(owner as u32), &mut columns)?;
+        row_team.broadcast(TeamRank(owner as u32), &mut columns)?;
         let (owner, own) = (first / height, first % height);
         let mut rows = match owner == row {
             true => own_b[own * width..][..panel * width].to_vec(),
             false => vec![0.0; panel * width],
         };
-        column_team.broadcast(Rank(owner as u32), &mut rows)?;
+        column_team.broadcast(TeamRank(owner as u32), &mut rows)?;
         multiply(&mut c, &columns, &rows, panel, width);
     }
     let seconds = (job.now() - start).as_secs_f64();

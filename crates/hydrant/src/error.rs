@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Rank;
+use crate::{Rank, TeamRank};
 
 /// What a call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -20,7 +20,16 @@ pub enum Error {
     RankOutOfRange {
         /// The rank named.
         rank: Rank,
-        /// Ranks in the job or team.
+        /// Ranks in the job.
+        size: u32,
+    },
+
+    /// There is no such member of the team.
+    #[error("rank {rank} of the team is out of range: the team has ranks 0 to {}", size - 1)]
+    TeamRankOutOfRange {
+        /// The rank named.
+        rank: TeamRank,
+        /// Members of the team.
         size: u32,
     },
 
@@ -139,8 +148,8 @@ pub enum Error {
          {len} elements of the buffer"
     )]
     BlockOutOfBounds {
-        /// Whose block it is: a rank of the team.
-        block: Rank,
+        /// Whose block it is.
+        block: TeamRank,
         /// Its first element.
         index: usize,
         /// Its elements.
@@ -152,10 +161,10 @@ pub enum Error {
     /// Two blocks that a collective was to write share elements.
     #[error("the blocks of ranks {one} and {other} of the team share the element at index {index}")]
     BlocksOverlap {
-        /// Whose the one block is: a rank of the team.
-        one: Rank,
+        /// Whose the one block is.
+        one: TeamRank,
         /// Whose the other is.
-        other: Rank,
+        other: TeamRank,
         /// The first element that they share.
         index: usize,
     },

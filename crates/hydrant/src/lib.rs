@@ -64,6 +64,7 @@ mod rma;
 mod segment;
 pub mod settings;
 mod stripe;
+mod team_rank;
 mod transfer;
 
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
@@ -95,3 +96,4 @@ pub use rma::{
     Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
 pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};
+pub use team_rank::TeamRank;

@@ -4,7 +4,7 @@
 //! gives them back with the result.
 
 use super::{Blocks, team::Team};
-use crate::{Begun, Pod, Rank, Result};
+use crate::{Begun, Pod, Result, TeamRank};
 
 impl Team {
     /// Begins to wait for every member.
@@ -34,7 +34,7 @@ impl Team {
     /// [`broadcast`](Self::broadcast).
     pub fn broadcast_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mut data: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("broadcast_nb", |team| async move {
@@ -50,7 +50,7 @@ impl Team {
     /// [`gather`](Self::gather).
     pub fn gather_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: Vec<T>,
     ) -> Result<Begun<Option<Vec<T>>>> {
         self.begin_queued("gather_nb", |team| async move {
@@ -65,7 +65,7 @@ impl Team {
     /// [`gather_v_into`](Self::gather_v_into).
     pub fn gather_v_into_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: Vec<T>,
         into: Option<(Vec<T>, Blocks<'_>)>,
     ) -> Result<Begun<Option<Vec<T>>>> {
@@ -149,7 +149,7 @@ impl Team {
     /// [`scatter`](Self::scatter).
     pub fn scatter_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         all: Option<Vec<T>>,
         mut mine: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {
@@ -166,7 +166,7 @@ impl Team {
     /// [`scatter_v`](Self::scatter_v).
     pub fn scatter_v_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         all: Option<(Vec<T>, Blocks<'_>)>,
         mut mine: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {

@@ -10,7 +10,7 @@ use super::{
     reduce::{by, by_function, by_op},
     team::Team,
 };
-use crate::{Begun, Pod, Rank, Result};
+use crate::{Begun, Pod, Result, TeamRank};
 
 impl Team {
     /// Begins to reduce the members' elements, index by index, to `root`; `None` elsewhere.
@@ -20,7 +20,7 @@ impl Team {
     /// [`reduce`](Self::reduce).
     pub fn reduce_nb<T: Reducible + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: Vec<T>,
         op: Op,
     ) -> Result<Begun<Option<Vec<T>>>> {
@@ -37,7 +37,7 @@ impl Team {
     /// [`reduce_with`](Self::reduce_with).
     pub fn reduce_with_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Option<Vec<T>>>> {
@@ -54,7 +54,7 @@ impl Team {
     /// [`reduce_in_place`](Self::reduce_in_place).
     pub fn reduce_in_place_nb<T: Reducible + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mut data: Vec<T>,
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
@@ -73,7 +73,7 @@ impl Team {
     /// [`reduce_in_place_with`](Self::reduce_in_place_with).
     pub fn reduce_in_place_with_nb<T: Pod + Send + Sync>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{all_gather::bytes_mut, team::Team};
-use crate::{Error, Pod, Rank, Result};
+use crate::{Error, Pod, Result, TeamRank};
 
 /// Where the blocks of a team's members lie in a buffer: how many elements each has, and where it
 /// begins.
@@ -69,7 +69,7 @@ impl<'a> Blocks<'a> {
                         Ok(index..end)
                     }
                     None => Err(Error::BlockOutOfBounds {
-                        block: Rank(member as u32),
+                        block: TeamRank(member as u32),
                         index,
                         count: *count,
                         len,
@@ -89,8 +89,8 @@ impl<'a> Blocks<'a> {
             let (one, other) = (pair[0], pair[1]);
             if ranges[other].start < ranges[one].end {
                 return Err(Error::BlocksOverlap {
-                    one: Rank(one as u32),
-                    other: Rank(other as u32),
+                    one: TeamRank(one as u32),
+                    other: TeamRank(other as u32),
                     index: ranges[other].start,
                 });
             }

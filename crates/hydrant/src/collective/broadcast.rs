@@ -7,7 +7,7 @@ use super::{
     layout::SMALL,
     team::{IDLE, Team, at_once},
 };
-use crate::{Pod, Rank, Result};
+use crate::{Pod, Result, TeamRank};
 
 impl Team {
     /// Brings the elements of `root` to every member.
@@ -16,9 +16,9 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
+    /// [`Error::TeamRankOutOfRange`](crate::Error::TeamRankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
-    pub fn broadcast<T: Pod>(&self, root: Rank, data: &mut [T]) -> Result<()> {
+    pub fn broadcast<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
         let _turn = self.enter("broadcast", IDLE)?;
         let (header, root) = self.bringing::<T>(root, data.len());
         let data = bytes_mut(data);
@@ -40,13 +40,13 @@ impl Team {
     }
 
     /// A broadcast, as part of one that is blocking or not.
-    pub(super) async fn bring<T: Pod>(&self, root: Rank, data: &mut [T]) -> Result<()> {
+    pub(super) async fn bring<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
         let (header, root) = self.bringing::<T>(root, data.len());
         self.spread(header, root, bytes_mut(data)).await
     }
 
     /// What a member says of a broadcast, and the root if it is one.
-    fn bringing<T: Pod>(&self, root: Rank, len: usize) -> (Header, Result<usize>) {
+    fn bringing<T: Pod>(&self, root: TeamRank, len: usize) -> (Header, Result<usize>) {
         let header = Header::new(Operation::Broadcast).of::<T>(len).root(root);
         let checked = sized::<T>().and_then(|()| self.check_member(root));
         (header, checked)

@@ -7,7 +7,7 @@ use super::{
     header::{Header, Operation},
     team::Team,
 };
-use crate::{Pod, Rank, Result};
+use crate::{Pod, Result, TeamRank};
 
 impl Team {
     /// What every member gave, by member, at `root`; `None` elsewhere. All give equally many
@@ -15,13 +15,17 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
+    /// [`Error::TeamRankOutOfRange`](crate::Error::TeamRankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
-    pub fn gather<T: Pod>(&self, root: Rank, mine: &[T]) -> Result<Option<Vec<T>>> {
+    pub fn gather<T: Pod>(&self, root: TeamRank, mine: &[T]) -> Result<Option<Vec<T>>> {
         self.now("gather", self.gather_at(root, mine))
     }
 
-    pub(super) async fn gather_at<T: Pod>(&self, root: Rank, mine: &[T]) -> Result<Option<Vec<T>>> {
+    pub(super) async fn gather_at<T: Pod>(
+        &self,
+        root: TeamRank,
+        mine: &[T],
+    ) -> Result<Option<Vec<T>>> {
         if root != self.rank() {
             self.gather_to(root, Ok(()), mine, &mut []).await?;
             return Ok(None);
@@ -41,7 +45,7 @@ impl Team {
     /// is longer or shorter.
     pub fn gather_into<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: &[T],
         into: Option<&mut [T]>,
     ) -> Result<()> {
@@ -69,7 +73,7 @@ impl Team {
     ///   elements than its block has.
     pub fn gather_v_into<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
@@ -78,7 +82,7 @@ impl Team {
 
     pub(super) async fn gather_v_to<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
@@ -114,7 +118,7 @@ impl Team {
     /// Brings every member's block to the root, which has room for them if all was well so far.
     async fn gather_to<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         checked: Result<()>,
         mine: &[T],
         into: &mut [T],

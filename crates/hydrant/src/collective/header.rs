@@ -1,7 +1,7 @@
 //! What a member says about the collective it calls.
 
 use super::{Op, kind};
-use crate::Rank;
+use crate::{Rank, TeamRank};
 
 /// Which collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ impl Header {
         self
     }
 
-    pub(super) fn root(mut self, root: Rank) -> Self {
+    pub(super) fn root(mut self, root: TeamRank) -> Self {
         self.0[0] |= u64::from(root.0) << ROOT;
         self
     }

@@ -17,7 +17,7 @@ use super::{
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
 };
-use crate::{Pod, Rank, Result};
+use crate::{Pod, Result, TeamRank};
 
 /// What a member says of a reduction, and whether it can be done.
 pub(super) type Reduction = (Header, Result<()>);
@@ -28,9 +28,14 @@ impl Team {
     /// # Errors
     /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
     /// [`Error::UnsuitableOp`](crate::Error::UnsuitableOp) for bits of floats,
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange) for the root, and as for every
+    /// [`Error::TeamRankOutOfRange`](crate::Error::TeamRankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
-    pub fn reduce<T: Reducible>(&self, root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>> {
+    pub fn reduce<T: Reducible>(
+        &self,
+        root: TeamRank,
+        mine: &[T],
+        op: Op,
+    ) -> Result<Option<Vec<T>>> {
         let reduced = self.reduce_to(root, by_op::<T>(Operation::Reduce, op), mine, fold_of(op));
         self.now("reduce", reduced)
     }
@@ -45,7 +50,7 @@ impl Team {
     /// As there.
     pub fn reduce_with<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         mine: &[T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<Option<Vec<T>>> {
@@ -58,7 +63,12 @@ impl Team {
     ///
     /// # Errors
     /// As there.
-    pub fn reduce_in_place<T: Reducible>(&self, root: Rank, data: &mut [T], op: Op) -> Result<()> {
+    pub fn reduce_in_place<T: Reducible>(
+        &self,
+        root: TeamRank,
+        data: &mut [T],
+        op: Op,
+    ) -> Result<()> {
         let reduced = self.reduce_here(root, by_op::<T>(Operation::Reduce, op), data, fold_of(op));
         self.now("reduce_in_place", reduced)
     }
@@ -70,7 +80,7 @@ impl Team {
     /// As there.
     pub fn reduce_in_place_with<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
@@ -104,7 +114,7 @@ impl Team {
 
     pub(super) async fn reduce_to<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         (header, checked): Reduction,
         mine: &[T],
         fold: impl Fn(&mut [T], &[T]),
@@ -127,7 +137,7 @@ impl Team {
 
     pub(super) async fn reduce_here<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         (header, checked): Reduction,
         data: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
@@ -150,7 +160,7 @@ impl Team {
     /// member's to fold: at the root all of few, nothing elsewhere, and a slice of many.
     async fn fold_for<T: Pod, R>(
         &self,
-        root: Rank,
+        root: TeamRank,
         (header, checked): Reduction,
         mine: &[T],
         room: impl FnOnce() -> Result<R>,
@@ -177,7 +187,7 @@ impl Team {
     /// Brings the members' slices, of `len` elements in all, to the root.
     async fn bring_slices<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         slice: &[T],
         len: usize,
         result: &mut [T],

@@ -8,7 +8,7 @@ use super::{
     layout::SMALL,
     team::Team,
 };
-use crate::{Error, Pod, Rank, Result};
+use crate::{Error, Pod, Result, TeamRank};
 
 impl Team {
     /// Gives each member its part of what `root` has: as many elements as `mine` holds, by
@@ -16,15 +16,15 @@ impl Team {
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] on a root whose elements are
-    /// not one part for each member; [`Error::RankOutOfRange`] for the root; and as for every
+    /// not one part for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every
     /// collective of a [`Team`].
-    pub fn scatter<T: Pod>(&self, root: Rank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
+    pub fn scatter<T: Pod>(&self, root: TeamRank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
         self.now("scatter", self.hand_out(root, all, mine))
     }
 
     pub(super) async fn hand_out<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         all: Option<&[T]>,
         mine: &mut [T],
     ) -> Result<()> {
@@ -71,7 +71,7 @@ impl Team {
     /// block m of what the root has. `all` is looked at on the root alone; its blocks may overlap.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`] for the root; on the root, while the others get an
+    /// [`Error::TeamRankOutOfRange`] for the root; on the root, while the others get an
     /// [`Error::CollectiveMismatch`],
     /// - [`Error::LengthMismatch`] if there is not one block for each member,
     /// - [`Error::BlockOutOfBounds`] if a block is not within the buffer,
@@ -81,7 +81,7 @@ impl Team {
     /// and as for every collective of a [`Team`].
     pub fn scatter_v<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {
@@ -90,7 +90,7 @@ impl Team {
 
     pub(super) async fn hand_out_v<T: Pod>(
         &self,
-        root: Rank,
+        root: TeamRank,
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {

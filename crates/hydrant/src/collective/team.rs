@@ -22,7 +22,7 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    Error, Rank, Result,
+    Error, Rank, Result, TeamRank,
     progress::Progress,
     progress::{self, For, On},
 };
@@ -41,7 +41,9 @@ use crate::{
 /// - Reductions combine by rank, from the first member to the last, however long the data, whoever
 ///   comes late and whatever the network: the result is that of a serial loop, bit for bit.
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
-/// - A root is a rank of the team. Elements have a size above zero ([`Error::ZeroSized`]).
+/// - A root is a rank of the team, a [`TeamRank`]. One that does not exist is
+///   [`Error::TeamRankOutOfRange`], in the team of all [`Error::RankOutOfRange`].
+/// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
 ///
@@ -112,7 +114,7 @@ pub struct Shared {
     pub(super) notified: AtomicU64,
     /// Uses of channels so far; alike at every member.
     epoch: AtomicU64,
-    /// To be given back; the world's is not.
+    /// To be given back; the team of all has none.
     piece: Option<Piece>,
     /// Collectives that go on while the program computes.
     pub(super) queue: Queue,
@@ -197,8 +199,8 @@ impl Team {
 
     /// This process's rank in the team.
     #[inline]
-    pub fn rank(&self) -> Rank {
-        Rank(self.me as u32)
+    pub fn rank(&self) -> TeamRank {
+        TeamRank(self.me as u32)
     }
 
     /// Members of the team.
@@ -210,6 +212,28 @@ impl Team {
     /// The ranks in the job of the members, by their rank in the team.
     pub fn members(&self) -> &[Rank] {
         &self.members
+    }
+
+    /// The rank in the job of a member.
+    ///
+    /// # Errors
+    /// [`Error::TeamRankOutOfRange`], or [`Error::RankOutOfRange`] of the team of all.
+    #[inline]
+    pub fn job_rank(&self, rank: TeamRank) -> Result<Rank> {
+        match self.members.get(rank.index()) {
+            Some(member) => Ok(*member),
+            None => Err(self.no_member(rank)),
+        }
+    }
+
+    /// The rank in the team of a rank of the job, if it is a member. Looks through the members,
+    /// except where `rank` has the same number in both, as all have in the team of all.
+    pub fn team_rank(&self, rank: Rank) -> Option<TeamRank> {
+        if self.members.get(rank.index()) == Some(&rank) {
+            return Some(TeamRank(rank.0));
+        }
+        let member = self.members.iter().position(|member| *member == rank)?;
+        Some(TeamRank(member as u32))
     }
 
     /// The same team, for a collective that outlives the call that begins it.
@@ -273,15 +297,22 @@ impl Team {
     }
 
     /// # Errors
-    /// [`Error::RankOutOfRange`].
-    pub(super) fn check_member(&self, rank: Rank) -> Result<usize> {
-        if rank.0 < self.size() {
-            Ok(rank.index())
-        } else {
-            Err(Error::RankOutOfRange {
-                rank,
-                size: self.size(),
-            })
+    /// As [`job_rank`](Self::job_rank).
+    pub(super) fn check_member(&self, rank: TeamRank) -> Result<usize> {
+        self.job_rank(rank).map(|_| rank.index())
+    }
+
+    /// In the team of all it is said of the job, for that is what callers of the collectives of
+    /// [`Job`](crate::Job) know.
+    #[cold]
+    fn no_member(&self, rank: TeamRank) -> Error {
+        let size = self.size();
+        match self.piece {
+            Some(_) => Error::TeamRankOutOfRange { rank, size },
+            None => Error::RankOutOfRange {
+                rank: Rank(rank.0),
+                size,
+            },
         }
     }
 }

@@ -1,28 +1,33 @@
 //! The collectives of the team of all ranks, on the job itself.
 
 use super::Job;
-use crate::{Begun, Blocks, Op, Pod, Rank, Reducible, Result, Team};
+use crate::{Begun, Blocks, Op, Pod, Rank, Reducible, Result, Team, TeamRank};
 
-/// Methods that hand on to the world's of the same name, or of the one after `=>`.
+/// Methods that hand on to the world's of the same name, or of the one after `=>`. A root, which is
+/// in brackets, has the same number there.
 macro_rules! on_world {
     ($($(#[$meta:meta])* fn $name:ident $(=> $to:ident)? $(<$T:ident: $($bound:path)|+>)?
-       ($($arg:ident: $type:ty),*) -> $result:ty;)+) => {
+       ($([$root:ident: Rank],)? $($arg:ident: $type:ty),*) -> $result:ty;)+) => {
         impl Job {$(
             $(#[$meta])*
             #[doc = concat!("\n\nSee [`Team::", on_world!(@name $name $($to)?), "`].")]
             ///
             /// # Errors
             /// As there.
+            $(#[doc = concat!(
+                "A `", stringify!($root), "` that the job does not have is ",
+                "[`Error::RankOutOfRange`](crate::Error::RankOutOfRange).",
+            )])?
             #[inline]
-            pub fn $name $(<$T: $($bound +)+>)? (&self, $($arg: $type),*) -> $result {
-                on_world!(@call self.world(), $name $($to)?, $($arg),*)
+            pub fn $name $(<$T: $($bound +)+>)? (&self, $($root: Rank,)? $($arg: $type),*) -> $result {
+                on_world!(@call self.world(), $name $($to)?, $(TeamRank($root.0),)? $($arg),*)
             }
         )+}
     };
     (@name $name:ident) => { stringify!($name) };
     (@name $name:ident $to:ident) => { stringify!($to) };
-    (@call $world:expr, $name:ident, $($arg:ident),*) => { Team::$name($world, $($arg),*) };
-    (@call $world:expr, $name:ident $to:ident, $($arg:ident),*) => { Team::$to($world, $($arg),*) };
+    (@call $world:expr, $name:ident, $($arg:expr),*) => { Team::$name($world, $($arg),*) };
+    (@call $world:expr, $name:ident $to:ident, $($arg:expr),*) => { Team::$to($world, $($arg),*) };
 }
 
 on_world! {
@@ -35,13 +40,13 @@ on_world! {
     /// Waits until every rank has come to the barrier notified.
     fn barrier_wait => wait(name: Option<u64>) -> Result<()>;
     /// Brings the elements of `root` to every rank.
-    fn broadcast<T: Pod>(root: Rank, data: &mut [T]) -> Result<()>;
+    fn broadcast<T: Pod>([root: Rank], data: &mut [T]) -> Result<()>;
     /// What every rank gave, by rank, at `root`.
-    fn gather<T: Pod>(root: Rank, mine: &[T]) -> Result<Option<Vec<T>>>;
+    fn gather<T: Pod>([root: Rank], mine: &[T]) -> Result<Option<Vec<T>>>;
     /// What every rank gave, by rank, at `root`, into a buffer.
-    fn gather_into<T: Pod>(root: Rank, mine: &[T], into: Option<&mut [T]>) -> Result<()>;
+    fn gather_into<T: Pod>([root: Rank], mine: &[T], into: Option<&mut [T]>) -> Result<()>;
     /// What every rank gave, in blocks of any length, at `root`, into a buffer.
-    fn gather_v_into<T: Pod>(root: Rank, mine: &[T], into: Option<(&mut [T], Blocks<'_>)>)
+    fn gather_v_into<T: Pod>([root: Rank], mine: &[T], into: Option<(&mut [T], Blocks<'_>)>)
         -> Result<()>;
     /// What every rank gave, by rank.
     fn all_gather<T: Pod>(mine: &[T]) -> Result<Vec<T>>;
@@ -54,9 +59,9 @@ on_world! {
     /// What every rank gave, in blocks of any length, in the buffer it gave it in.
     fn all_gather_v_in_place<T: Pod>(data: &mut [T], blocks: Blocks<'_>) -> Result<()>;
     /// Gives each rank its part of what `root` has.
-    fn scatter<T: Pod>(root: Rank, all: Option<&[T]>, mine: &mut [T]) -> Result<()>;
+    fn scatter<T: Pod>([root: Rank], all: Option<&[T]>, mine: &mut [T]) -> Result<()>;
     /// Gives each rank its block of what `root` has; of any length.
-    fn scatter_v<T: Pod>(root: Rank, all: Option<(&[T], Blocks<'_>)>, mine: &mut [T])
+    fn scatter_v<T: Pod>([root: Rank], all: Option<(&[T], Blocks<'_>)>, mine: &mut [T])
         -> Result<()>;
     /// Gives each rank its part of what this one has, and gets from each.
     fn all_to_all<T: Pod>(parts: &[T]) -> Result<Vec<T>>;
@@ -71,14 +76,14 @@ on_world! {
     fn all_to_all_v_into<T: Pod>(from: &[T], from_blocks: Blocks<'_>, into: &mut [T],
         into_blocks: Blocks<'_>) -> Result<()>;
     /// Reduces the ranks' elements to `root`.
-    fn reduce<T: Reducible>(root: Rank, mine: &[T], op: Op) -> Result<Option<Vec<T>>>;
+    fn reduce<T: Reducible>([root: Rank], mine: &[T], op: Op) -> Result<Option<Vec<T>>>;
     /// Reduces the ranks' elements to `root` by a function.
-    fn reduce_with<T: Pod>(root: Rank, mine: &[T], combine: impl Fn(T, T) -> T)
+    fn reduce_with<T: Pod>([root: Rank], mine: &[T], combine: impl Fn(T, T) -> T)
         -> Result<Option<Vec<T>>>;
     /// Reduces the ranks' elements to `root`, in the place of its own.
-    fn reduce_in_place<T: Reducible>(root: Rank, data: &mut [T], op: Op) -> Result<()>;
+    fn reduce_in_place<T: Reducible>([root: Rank], data: &mut [T], op: Op) -> Result<()>;
     /// Reduces the ranks' elements to `root` by a function, in the place of its own.
-    fn reduce_in_place_with<T: Pod>(root: Rank, data: &mut [T], combine: impl Fn(T, T) -> T)
+    fn reduce_in_place_with<T: Pod>([root: Rank], data: &mut [T], combine: impl Fn(T, T) -> T)
         -> Result<()>;
     /// Reduces the ranks' elements, and gives each rank its part.
     fn reduce_scatter<T: Reducible>(data: &[T], mine: &mut [T], op: Op) -> Result<()>;
@@ -109,11 +114,11 @@ on_world! {
     /// As [`barrier_nb`](Self::barrier_nb), and checks that every rank gave the same name.
     fn barrier_named_nb(name: u64) -> Result<Begun<()>>;
     /// Begins to bring the elements of `root` to every rank.
-    fn broadcast_nb<T: Pod | Send | Sync>(root: Rank, data: Vec<T>) -> Result<Begun<Vec<T>>>;
+    fn broadcast_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>) -> Result<Begun<Vec<T>>>;
     /// Begins to bring what every rank gave, by rank, to `root`; `None` elsewhere.
-    fn gather_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>) -> Result<Begun<Option<Vec<T>>>>;
+    fn gather_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>) -> Result<Begun<Option<Vec<T>>>>;
     /// Begins to bring what every rank gave to its block of a buffer of `root`, which gets it back.
-    fn gather_v_into_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>, into: Option<(Vec<T>,
+    fn gather_v_into_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, into: Option<(Vec<T>,
         Blocks<'_>)>)
         -> Result<Begun<Option<Vec<T>>>>;
     /// Begins to bring what every rank gave, by rank, to all.
@@ -130,10 +135,10 @@ on_world! {
         -> Result<Begun<Vec<T>>>;
     /// Begins to give each rank its part of what `root` has: as many elements as `mine` holds, in
     /// their place.
-    fn scatter_nb<T: Pod | Send | Sync>(root: Rank, all: Option<Vec<T>>, mine: Vec<T>)
+    fn scatter_nb<T: Pod | Send | Sync>([root: Rank], all: Option<Vec<T>>, mine: Vec<T>)
         -> Result<Begun<Vec<T>>>;
     /// Begins to give each rank its block of what `root` has, in the place of `mine`.
-    fn scatter_v_nb<T: Pod | Send | Sync>(root: Rank, all: Option<(Vec<T>, Blocks<'_>)>,
+    fn scatter_v_nb<T: Pod | Send | Sync>([root: Rank], all: Option<(Vec<T>, Blocks<'_>)>,
         mine: Vec<T>)
         -> Result<Begun<Vec<T>>>;
     /// Begins to give each rank its part of what this one has, and to get from each.
@@ -145,17 +150,17 @@ on_world! {
         into: Vec<T>, into_blocks: Blocks<'_>)
         -> Result<Begun<Vec<T>>>;
     /// Begins to reduce the ranks' elements, index by index, to `root`; `None` elsewhere.
-    fn reduce_nb<T: Reducible | Send | Sync>(root: Rank, mine: Vec<T>, op: Op)
+    fn reduce_nb<T: Reducible | Send | Sync>([root: Rank], mine: Vec<T>, op: Op)
         -> Result<Begun<Option<Vec<T>>>>;
     /// As [`reduce_nb`](Self::reduce_nb), by a function.
-    fn reduce_with_nb<T: Pod | Send | Sync>(root: Rank, mine: Vec<T>, combine: impl Fn(T,
+    fn reduce_with_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
         -> Result<Begun<Option<Vec<T>>>>;
     /// As [`reduce_nb`](Self::reduce_nb), with the result in the place of what the root gave.
-    fn reduce_in_place_nb<T: Reducible | Send | Sync>(root: Rank, data: Vec<T>, op: Op)
+    fn reduce_in_place_nb<T: Reducible | Send | Sync>([root: Rank], data: Vec<T>, op: Op)
         -> Result<Begun<Vec<T>>>;
     /// As [`reduce_in_place_nb`](Self::reduce_in_place_nb), by a function.
-    fn reduce_in_place_with_nb<T: Pod | Send | Sync>(root: Rank, data: Vec<T>, combine: impl Fn(T,
+    fn reduce_in_place_with_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
         -> Result<Begun<Vec<T>>>;
     /// Begins to reduce the ranks' elements, index by index, on every rank.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{Blocks, Error, Job, Op, Rank, Result, Team};
+use hydrant::{Blocks, Error, Job, Op, Rank, Result, Team, TeamRank};
 
 use super::outcomes;
 
@@ -23,24 +23,28 @@ const CALLS: [(&str, Call); 20] = [
         team.notify(None)?;
         team.wait(None)
     }),
-    ("broadcast", |team| team.broadcast(Rank(1), &mut [1_u8])),
+    ("broadcast", |team| team.broadcast(TeamRank(1), &mut [1_u8])),
     ("long broadcast", |team| {
-        team.broadcast(Rank(1), &mut vec![1_u8; LONG])
+        team.broadcast(TeamRank(1), &mut vec![1_u8; LONG])
     }),
-    ("gather", |team| ok(team.gather(Rank(0), &[1_u8]))),
+    ("gather", |team| ok(team.gather(TeamRank(0), &[1_u8]))),
     ("long gather", |team| {
-        ok(team.gather(Rank(0), &vec![1_u8; LONG]))
+        ok(team.gather(TeamRank(0), &vec![1_u8; LONG]))
     }),
     ("all_gather", |team| ok(team.all_gather(&[1_u8]))),
     ("long all_gather", |team| {
         ok(team.all_gather(&vec![1_u8; LONG]))
     }),
     ("scatter", |team| {
-        team.scatter(Rank(0), Some(&vec![1_u8; team.size() as usize]), &mut [0])
+        team.scatter(
+            TeamRank(0),
+            Some(&vec![1_u8; team.size() as usize]),
+            &mut [0],
+        )
     }),
     ("long scatter", |team| {
         let all = vec![1_u8; LONG * team.size() as usize];
-        team.scatter(Rank(0), Some(&all), &mut vec![0; LONG])
+        team.scatter(TeamRank(0), Some(&all), &mut vec![0; LONG])
     }),
     ("long all_to_all", |team| {
         ok(team.all_to_all(&vec![1_u8; LONG * team.size() as usize]))
@@ -57,7 +61,7 @@ const CALLS: [(&str, Call); 20] = [
         let counts = vec![9; team.size() as usize];
         let mut into = vec![0; 9 * counts.len()];
         team.gather_v_into(
-            Rank(0),
+            TeamRank(0),
             &[1_u8; 9],
             Some((&mut into, Blocks::packed(&counts))),
         )
@@ -70,7 +74,7 @@ const CALLS: [(&str, Call); 20] = [
         team.reduce_scatter(&data, &mut vec![0; LONG], Op::Sum)
     }),
     ("long reduce", |team| {
-        ok(team.reduce(Rank(0), &vec![1_u8; LONG], Op::Sum))
+        ok(team.reduce(TeamRank(0), &vec![1_u8; LONG], Op::Sum))
     }),
     ("long all_reduce", |team| {
         team.all_reduce(&mut vec![1_u8; LONG], Op::Sum)

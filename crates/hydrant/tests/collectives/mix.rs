@@ -1,6 +1,6 @@
 //! Collectives at random, on random teams, against the serial answer.
 
-use hydrant::{Blocks, Job, Op, Rank, Result, Team};
+use hydrant::{Blocks, Job, Op, Rank, Result, Team, TeamRank};
 use proptest::prelude::*;
 
 use super::outcomes;
@@ -97,7 +97,7 @@ fn sum(step: usize, members: std::ops::Range<usize>, len: usize) -> Vec<u64> {
 
 fn perform(team: &Team, number: usize, step: &Step) -> Result<()> {
     let (n, me) = (team.size() as usize, team.rank().index());
-    let root_of = |root: u32| Rank(root % team.size());
+    let root_of = |root: u32| TeamRank(root % team.size());
     let at_root = |root: u32| root_of(root) == team.rank();
     let concat = |len| {
         (0..n)

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use hydrant::{Error, Op, Rank, Team};
+use hydrant::{Error, Op, Rank, Team, TeamRank};
 
 use super::{SIZES, run};
 
@@ -41,11 +41,77 @@ fn members_are_those_of_a_color_by_key() {
             );
             // The root counts in the team.
             let mut data = [job.rank()];
-            team.broadcast(Rank(0), &mut data)?;
+            team.broadcast(TeamRank(0), &mut data)?;
             assert_eq!(data[0], expected[0]);
             Ok(())
         });
     }
+}
+
+#[test]
+fn ranks_of_the_job_and_of_a_team_lead_to_each_other() {
+    for n in SIZES {
+        run(n, |job| {
+            let own = job.rank().0;
+            // Reversed keys: all but the one in the middle have another number in the team.
+            let team = job.world().split(Some(own % 2), n - own)?.unwrap();
+            for (number, rank) in (0..).zip(team.members()) {
+                assert_eq!(team.job_rank(TeamRank(number))?, *rank);
+                assert_eq!(team.team_rank(*rank), Some(TeamRank(number)));
+            }
+            assert_eq!(team.team_rank(job.rank()), Some(team.rank()));
+            // Ranks that are no members, and one that is no rank.
+            for rank in (0..n).filter(|rank| rank % 2 != own % 2).chain([n]) {
+                assert_eq!(team.team_rank(Rank(rank)), None);
+            }
+            for rank in job.ranks() {
+                assert_eq!(job.world().job_rank(TeamRank(rank.0))?, rank);
+                assert_eq!(job.world().team_rank(rank), Some(TeamRank(rank.0)));
+            }
+            assert_eq!(job.world().team_rank(Rank(n)), None);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn ranks_that_a_team_does_not_have_are_refused() {
+    run(5, |job| {
+        let team = job.world().split(Some(job.rank().0 % 2), 0)?.unwrap();
+        let members = team.size();
+        for rank in [members, u32::MAX].map(TeamRank) {
+            // Alike on every member, which stay in step.
+            let all = [
+                team.job_rank(rank).map(drop),
+                team.broadcast(rank, &mut [0_u8]),
+                team.broadcast(rank, &mut vec![0_u8; 20_000]),
+                team.gather_nb(rank, vec![0_u8])?.wait().map(drop),
+            ];
+            for refused in all {
+                match refused {
+                    Err(Error::TeamRankOutOfRange { rank: named, size }) => {
+                        assert_eq!((named, size), (rank, members));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        let refused = team.job_rank(TeamRank(members)).unwrap_err().to_string();
+        let said = format!(
+            "rank {members} of the team is out of range: the team has ranks 0 to {}",
+            members - 1
+        );
+        assert_eq!(refused, said);
+        // The ranks of the team of all are the job's.
+        assert!(matches!(
+            job.world().job_rank(TeamRank(5)),
+            Err(Error::RankOutOfRange {
+                rank: Rank(5),
+                size: 5
+            })
+        ));
+        team.barrier()
+    });
 }
 
 #[test]
@@ -174,7 +240,7 @@ fn handlers_may_not_do_collectives() {
                 let all = [
                     asked.barrier(),
                     asked.notify(None),
-                    asked.broadcast(Rank(0), &mut [0_u8]),
+                    asked.broadcast(TeamRank(0), &mut [0_u8]),
                 ];
                 let each = all
                     .iter()

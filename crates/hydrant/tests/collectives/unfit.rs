@@ -1,6 +1,6 @@
 //! Blocks and buffers that do not fit: an error on every rank, nothing changed, and the team goes on.
 
-use hydrant::{Blocks, Error, Job, Op, Rank, Result};
+use hydrant::{Blocks, Error, Job, Op, Rank, Result, TeamRank};
 
 use super::run;
 
@@ -61,7 +61,7 @@ const WRONG: [Wrong; 7] = [
         matches!(
             error,
             Error::BlockOutOfBounds {
-                block: Rank(2),
+                block: TeamRank(2),
                 index: 5,
                 count: 2,
                 len: 6
@@ -72,7 +72,7 @@ const WRONG: [Wrong; 7] = [
         matches!(
             error,
             Error::BlockOutOfBounds {
-                block: Rank(1),
+                block: TeamRank(1),
                 index: usize::MAX,
                 ..
             }
@@ -82,7 +82,7 @@ const WRONG: [Wrong; 7] = [
         matches!(
             error,
             Error::BlockOutOfBounds {
-                block: Rank(1),
+                block: TeamRank(1),
                 count: usize::MAX,
                 ..
             }
@@ -92,8 +92,8 @@ const WRONG: [Wrong; 7] = [
         matches!(
             error,
             Error::BlocksOverlap {
-                one: Rank(0),
-                other: Rank(1),
+                one: TeamRank(0),
+                other: TeamRank(1),
                 index: 4
             }
         )

@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use hydrant::{Op, Rank};
+use hydrant::{Op, TeamRank};
 
 use super::super::ensemble::{Ensemble, timed};
 use super::super::measure::Side;
@@ -32,7 +32,7 @@ fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let world = e.job.world();
     let ranks = e.job.size();
     let words = bytes as usize / size_of::<f64>();
-    let root = |i: u64| Rank((i % u64::from(ranks)) as u32);
+    let root = |i: u64| TeamRank((i % u64::from(ranks)) as u32);
     let mut part = vec![1.0f64; words];
     let whole = vec![1.0f64; words * ranks as usize];
     compare(e, "broadcast", bytes, |i| {
