@@ -21,7 +21,7 @@
 //! | join, leave, abort | [`run`], [`join`], [`run_spmd`], [`Job`], [`JobBuilder`] |
 //! | own memory that peers can access | [`Symmetric`], [`Exposed`], [`GlobalPtr`] |
 //! | compute on own memory | [`Symmetric::local`], [`Job::exclusive`] |
-//! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Job::put_to`] |
+//! | put and get | [`Symmetric::put`], [`Job::scope`], [`Symmetric::put_nb`], [`Symmetric::by_team`], [`Job::put_to`] |
 //! | await operations | [`PutHandle`], [`GetHandle`], [`Operation`], [`when_all`], [`when_any`], [`Job::wait_for`] |
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
 //! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
@@ -70,7 +70,7 @@ mod transfer;
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
 pub use bytemuck;
-pub use collective::{Blocks, Located, Op, Reducible, Team};
+pub use collective::{Blocks, ByTeam, Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
 /// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.

@@ -9,7 +9,8 @@ use bytemuck::{Pod, Zeroable};
 /// It is another type than a [`Rank`](crate::Rank) of the job, because in most teams a process has
 /// another number than in the job. [`Team::job_rank`](crate::Team::job_rank) and
 /// [`Team::team_rank`](crate::Team::team_rank) lead from the one to the other. In
-/// [the team of all](crate::Job::world) the two are equal.
+/// [the team of all](crate::Job::world) the two are equal. Puts and gets by the ranks of a team are
+/// those of [`Symmetric::by_team`](crate::Symmetric::by_team).
 ///
 /// ```
 /// use hydrant::{Rank, TeamRank};

@@ -60,6 +60,7 @@ mod begin;
 mod begin_reductions;
 mod blocks;
 mod broadcast;
+mod by_team;
 mod channel;
 #[cfg(feature = "num-complex")]
 mod complex;
@@ -86,6 +87,7 @@ mod tree;
 
 pub(crate) use affair::Affair;
 pub use blocks::Blocks;
+pub use by_team::ByTeam;
 pub(crate) use header::Operation;
 pub use located::Located;
 pub use op::{Op, Reducible};

@@ -16,7 +16,7 @@ use crate::{Error, Rank, Result};
 /// The operations are the extended API of GASNet (Firehose §2): puts and gets
 /// ([`put`](Self::put)), with [signals](Self::put_signal), of [sections](Self::put_section),
 /// [strided](Self::put_strided) and [indexed](Self::put_indexed), and
-/// [atomics](Self::fetch_add).
+/// [atomics](Self::fetch_add); and puts and gets by the [ranks of a team](Self::by_team).
 pub struct Symmetric<T> {
     block: Arc<Block>,
     len: usize,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use hydrant::{Error, Op, Rank, Team, TeamRank};
+use hydrant::{Error, Job, Level, Op, Rank, Result, Section, Signal, Team, TeamRank};
 
 use super::{SIZES, run};
 
@@ -111,6 +111,136 @@ fn ranks_that_a_team_does_not_have_are_refused() {
             })
         ));
         team.barrier()
+    });
+}
+
+/// A team in reversed order: its rank r is rank n - 1 - r of the job.
+fn reversed(job: &Job) -> Result<Team> {
+    let team = job.world().split(Some(0), job.size() - job.rank().0)?;
+    Ok(team.expect("every rank gives a color"))
+}
+
+/// What a rank of the job has at an index before anybody puts there.
+fn own_value(rank: Rank, index: usize) -> u64 {
+    u64::from(rank.0) * 100 + index as u64
+}
+
+#[test]
+fn puts_and_gets_name_ranks_of_a_team() {
+    for n in SIZES {
+        run(n, |job| {
+            let team = reversed(job)?;
+            let (words, signals) = (job.alloc::<u64>(12)?, job.alloc::<u64>(2)?);
+            for index in 0..12 {
+                (words.local()?).store(index, own_value(job.rank(), index))?;
+            }
+            job.barrier()?;
+            let members = words.by_team(&team)?;
+            let me = u64::from(team.rank().0);
+            let right = TeamRank((team.rank().0 + 1) % n);
+            // The next in the team is the one before in the job.
+            let target = Rank((job.rank().0 + n - 1) % n);
+            let left = Rank((job.rank().0 + 1) % n);
+
+            let mut two = [0; 2];
+            members.get(right, 8, &mut two)?;
+            assert_eq!(two, [8, 9].map(|index| own_value(target, index)));
+            assert_eq!(members.get_value(right, 11)?, own_value(target, 11));
+            let begun = members.get_nb(right, 9, 3)?;
+            let expected = [9, 10, 11].map(|index| own_value(target, index));
+            assert_eq!(begun.wait()?, expected);
+            let every_other = Section::new(
+                7,
+                1,
+                &[Level {
+                    count: 3,
+                    stride: 2,
+                }],
+            )?;
+            let mut three = [0; 3];
+            members.get_section(right, &every_other, &mut three, &Section::run(0, 3)?)?;
+            assert_eq!(three, [7, 9, 11].map(|index| own_value(target, index)));
+
+            members.put(right, 0, &[me, me + 10])?;
+            members.put_value(right, 2, me + 20)?;
+            members.put_nb(right, 3, vec![me + 30])?.wait()?;
+            let apart = Section::new(
+                4,
+                1,
+                &[Level {
+                    count: 2,
+                    stride: 2,
+                }],
+            )?;
+            members.put_section(right, &apart, &[me + 40, me + 60], &Section::run(0, 2)?)?;
+            members.put_signal(right, 5, &[me + 50], &signals, 1, Signal::Add(7))?;
+            job.wait_until(&signals, 1, |word| word == 7)?;
+            job.barrier()?;
+
+            // The one before in the team put here, and nobody else.
+            let from = u64::from(team.team_rank(left).expect("all are members").0);
+            let mut here = [0; 12];
+            words.local()?.read(0, &mut here)?;
+            for (index, word) in here.into_iter().enumerate() {
+                let expected = match index {
+                    0..7 => from + 10 * index as u64,
+                    _ => own_value(job.rank(), index),
+                };
+                assert_eq!(word, expected, "index {index} of rank {}", job.rank());
+            }
+            job.barrier()
+        });
+    }
+}
+
+#[test]
+fn puts_to_ranks_that_a_team_does_not_have_are_refused() {
+    run(3, |job| {
+        let team = job.world().split(Some(job.rank().0 / 2), 0)?.unwrap();
+        let (words, signals) = (job.alloc::<u64>(4)?, job.alloc::<u64>(1)?);
+        let (members, nobody) = (words.by_team(&team)?, TeamRank(team.size()));
+        let run_of_two = Section::run(0, 2)?;
+        let all = [
+            members.put(nobody, 0, &[1]),
+            members.get(nobody, 0, &mut [1]),
+            members.put_value(nobody, 0, 1),
+            members.get_value(nobody, 0).map(drop),
+            members.put_nb(nobody, 0, vec![1]).map(drop),
+            members.get_nb(nobody, 0, 1).map(drop),
+            members.put_section(nobody, &run_of_two, &[1, 1], &run_of_two),
+            members.get_section(nobody, &run_of_two, &mut [1, 1], &run_of_two),
+            members.put_signal(nobody, 0, &[1], &signals, 0, Signal::Set(1)),
+        ];
+        for refused in all {
+            assert!(
+                matches!(refused, Err(Error::TeamRankOutOfRange { rank, .. }) if rank == nobody),
+                "{refused:?}"
+            );
+        }
+        // What a member's part does not have is refused as by the rank in the job.
+        assert!(matches!(
+            members.put_value(team.rank(), 4, 1),
+            Err(Error::OutOfBounds { index: 4, .. })
+        ));
+        job.barrier()?;
+        let mut here = [9; 4];
+        words.local()?.read(0, &mut here)?;
+        assert_eq!((here, signals.local()?.load(0)?), ([0; 4], 0));
+        job.barrier()
+    });
+}
+
+#[test]
+fn memory_is_not_named_by_the_team_of_another_job() {
+    let left = run(2, reversed);
+    run(2, |job| {
+        let words = job.alloc::<u64>(1)?;
+        let foreign = words.by_team(&left[job.rank().index()]);
+        assert!(matches!(
+            foreign,
+            Err(Error::ForeignHandle { what: "team" })
+        ));
+        job.barrier()
     });
 }
 
