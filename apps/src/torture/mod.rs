@@ -23,6 +23,7 @@ mod collectives;
 mod hand;
 mod heap;
 mod lender;
+mod lists;
 mod region;
 mod report;
 mod stamp;

@@ -11,7 +11,7 @@ pub(crate) const BYTES: usize = 20_000;
 /// The part of a thread.
 pub(crate) struct Region {
     pub(crate) memory: Symmetric<u8>,
-    base: usize,
+    pub(super) base: usize,
     /// What each rank must hold.
     model: Vec<Vec<u8>>,
 }
@@ -28,7 +28,7 @@ impl Region {
     /// One operation, or several at once.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         let target = hand.draw_rank();
-        match hand.dice.below(20) {
+        match hand.dice.below(24) {
             0..4 => self.put(hand, target),
             4..7 => self.get(hand, target),
             7 => self.put_strided(hand, target),
@@ -40,6 +40,9 @@ impl Region {
             13..16 => self.by_handle(hand),
             16..18 => self.scoped(hand),
             18 => self.by_pointer(hand, target),
+            19 => self.put_vector(hand, target),
+            20 | 21 => self.get_vector(hand, target),
+            22 => self.by_section(hand, target),
             _ => self.beyond(hand, target),
         }
     }
@@ -49,6 +52,11 @@ impl Region {
         let most = 1 << hand.dice.below(within.ilog2() as usize + 1);
         let len = 1 + hand.dice.below(most.min(within));
         (hand.dice.below(within - len + 1), len)
+    }
+
+    /// What so many bytes must be.
+    pub(super) fn holds(&self, target: Rank, at: usize, len: usize) -> &[u8] {
+        &self.model[target.index()][at..at + len]
     }
 
     /// What a successful put leaves.
@@ -81,7 +89,7 @@ impl Region {
     }
 
     /// Takes what is there for right.
-    fn look(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
+    pub(super) fn look(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (memory, base) = (&self.memory, self.base);
         let model = &mut self.model[target.index()];
         let _ = hand.must("look", |_| memory.get(target, base, model))?;
@@ -103,7 +111,7 @@ impl Region {
     }
 
     /// Compares what was got; what was wrong once is not told again and again.
-    fn compare(
+    pub(super) fn compare(
         &mut self,
         hand: &mut Hand,
         what: &str,

@@ -1,9 +1,9 @@
 //! Words that are changed atomically: some by all threads at once, whose sums must come out, and
 //! some by one thread alone, which knows what they must be.
 
-use hydrant::{Job, Op, Rank, Result, Symmetric};
+use hydrant::{Begun, Job, Op, Rank, Result, Symmetric};
 
-use super::hand::{Crew, Hand};
+use super::hand::{Crew, Hand, asleep};
 
 /// Words that all add to, and words that a thread has to itself, at each rank.
 const SHARED: usize = 4;
@@ -52,8 +52,9 @@ impl Words {
 
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         let target = hand.draw_rank();
-        match hand.dice.below(3) {
+        match hand.dice.below(4) {
             0 => self.add(hand, target),
+            1 => self.begin(hand, target),
             _ => self.change(hand, target),
         }
     }
@@ -140,6 +141,58 @@ impl Words {
             self.own[target.index() * OWN + at] = left;
         }
         Ok(())
+    }
+
+    /// Additions to all own words of a rank, under way at once, and one to a shared word that is left
+    /// to itself until quiet.
+    fn begin(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
+        let Memory { wide, own, .. } = &self.memory;
+        let (value, at) = (1 + hand.dice.below(1000) as u64, hand.dice.below(SHARED));
+        let first = hand.worker * OWN;
+        let what = format!("fetch_add_nb of {value} to own words of rank {target}");
+        let begin = |job: &Job| -> Result<Vec<Begun<u64>>> {
+            let by_handle = (1..OWN).map(|word| own.fetch_add_nb(target, first + word, value));
+            let pointer = own.pointer(target, first)?;
+            let by_pointer = job.atomic(pointer)?.fetch_add_nb(value);
+            std::iter::once(by_pointer).chain(by_handle).collect()
+        };
+        let Some(begun) = hand.must(&what, begin)? else {
+            return Ok(());
+        };
+        if hand
+            .must(&what, |_| wide.fetch_add_nb(target, at, value).map(drop))?
+            .is_some()
+        {
+            // It is made by the time of quiet, which comes before sums are looked at.
+            self.added[target.index() * SHARED + at] += value;
+        }
+        for (word, mut add) in begun.into_iter().enumerate() {
+            let found = match hand.dice.below(5) {
+                0 if hand.crew.leaks => {
+                    std::mem::forget(add);
+                    None
+                }
+                0 => hand.must(&what, |job| job.wait_for(add)?)?,
+                1 => hand.must(&what, |_| asleep(add))?,
+                2 => hand.must(&what, |_| {
+                    for _ in 0..20 {
+                        if add.test()? {
+                            break;
+                        }
+                    }
+                    add.wait()
+                })?,
+                _ => hand.must(&what, |_| add.wait())?,
+            };
+            let own = &mut self.own[target.index() * OWN + word];
+            let (expected, sum) = (*own, own.wrapping_add(value));
+            *own = sum;
+            let Some(found) = found else { continue };
+            hand.check(found == expected, || {
+                format!("{what}: it was {found:#x} instead of {expected:#x}")
+            });
+        }
+        hand.must("quiet", Job::quiet).map(drop)
     }
 
     /// Checks the thread's own words.
