@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::time::Duration;
 
-use hydrant::Symmetric;
+use hydrant::{Stride, Symmetric};
 use hydrant_verbs::{Bare, Direction};
 
 use super::super::ensemble::{Ensemble, PARTNER, timed};
@@ -23,6 +23,12 @@ const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// Most operations at once.
 const AT_ONCE: usize = 16;
+
+/// Words in a row of the strided accesses, and from one row to the next.
+const ROW: usize = 8;
+const STRIDE: usize = 16;
+/// Rows of one access.
+const ROWS: [usize; 3] = [16, 128, 1024];
 
 /// Buckets for misses: more than are used, so that none comes again.
 const FRESH: usize = 1 << 14;
@@ -47,6 +53,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let bulk = if e.quick { &BULK[..2] } else { &BULK[..] };
     for bytes in bulk {
         registered.bulk(*bytes)?;
+    }
+    let rows = if e.quick { &ROWS[..1] } else { &ROWS[..] };
+    for count in rows {
+        registered.rows(*count)?;
     }
     e.job.free(field)?;
     misses(e)
@@ -106,6 +116,68 @@ impl Registered<'_> {
                 let row = bare.map_or(row.clone(), |bare| row.against(bare));
                 e.row(row.goal_if(goal))?;
             }
+        }
+        Ok(())
+    }
+
+    /// So many rows of 64 bytes in one call, and one after the other.
+    fn rows(&self, count: usize) -> hydrant::Result<()> {
+        let field = self.field;
+        let rows = Stride {
+            start: 0,
+            run: ROW,
+            stride: STRIDE,
+            count,
+        };
+        // SAFETY: as in `words`.
+        #[allow(unsafe_code)]
+        let own = RefCell::new(unsafe { own_part(field, 1) }?);
+        let bytes = count * ROW * size_of::<u64>();
+        let each = |each: &dyn Fn(usize) -> hydrant::Result<()>| {
+            (0..count).try_for_each(|row| each(row * STRIDE))
+        };
+        let puts = self.e.solo(
+            &format!("put, {count} rows"),
+            [
+                &mut |count| {
+                    let from = &own.borrow()[0][..bytes / size_of::<u64>()];
+                    timed(count, |_| field.put_strided(PARTNER, black_box(rows), from))
+                },
+                &mut |count| {
+                    let from = &own.borrow()[0][..ROW];
+                    timed(count, |_| {
+                        each(&|at| field.put(PARTNER, at, black_box(from)))
+                    })
+                },
+            ],
+        )?;
+        let gets = self.e.solo(
+            &format!("get, {count} rows"),
+            [
+                &mut |count| {
+                    let into = &mut own.borrow_mut()[0][..bytes / size_of::<u64>()];
+                    timed(count, |_| field.get_strided(PARTNER, black_box(rows), into))
+                },
+                &mut |count| {
+                    timed(count, |_| {
+                        each(&|at| {
+                            let into = &mut own.borrow_mut()[0][..ROW];
+                            field.get(PARTNER, at, black_box(into))
+                        })
+                    })
+                },
+            ],
+        )?;
+        for (name, medians) in [("put", puts), ("get", gets)] {
+            let Some([strided, each]) = medians else {
+                continue;
+            };
+            let bytes = bytes as u64;
+            let case = format!("{name}_strided, rows of 64");
+            self.e
+                .row(Row::new("rma", case, "ns", strided).bytes(bytes))?;
+            let case = format!("{name} of each row of 64");
+            self.e.row(Row::new("rma", case, "ns", each).bytes(bytes))?;
         }
         Ok(())
     }
