@@ -25,6 +25,7 @@ mod rma {
     mod non_blocking;
     mod pointed_atomics;
     mod published;
+    mod races;
     mod sections;
     mod signals;
     mod vectors;
