@@ -285,23 +285,21 @@ impl Route for ByMessage {
             let what = "an atomic operation by a processor on a word that NICs change";
             return progress.malformed(delivery.from, what);
         }
-        let block = self.memory.find(block).ok();
-        // It may be on its way out: then it has no part any more.
-        let found =
-            (block.as_ref()).and_then(|block| Some((block, block.part(progress.rank).ok()?)));
-        let (status, old) = match found {
+        let done = self.memory.on_own_part(block, |own| {
+            let at = usize::try_from(offset).ok()?;
+            let old = apply(&own.window, at, *kind, *verb, [value, expected])?;
+            // If another thread sleeps while this one polls, no message wakes it.
+            if own.is_watched() {
+                progress.conduit().notify(progress.rank);
+            }
+            Some(old)
+        });
+        let (status, old) = match done {
             None => (UNKNOWN, 0),
-            Some((block, part)) => {
-                let old = (part.mapped.as_ref())
-                    .zip(usize::try_from(offset).ok())
-                    .and_then(|(own, at)| apply(&own.window, at, *kind, *verb, [value, expected]));
-                let Some(old) = old else {
-                    let what = "an atomic operation that does not fit the allocation";
-                    return progress.malformed(delivery.from, what);
-                };
-                // If another thread sleeps while this one polls, no message wakes it.
-                block.touched(progress.rank);
-                (DONE, old)
+            Some(Some(old)) => (DONE, old),
+            Some(None) => {
+                let what = "an atomic operation that does not fit the allocation";
+                return progress.malformed(delivery.from, what);
             }
         };
         answer(port, delivery.from, id, status, old);

@@ -65,13 +65,17 @@ impl Job {
         let start = memory.local_start();
         let mut block = memory.into_block();
         let core = self.core();
-        core.memory.remove(block.number);
+        core.memory.hide(block.number);
+        // What was begun and let go of may have one still.
+        let finished = core.transfer.finish_all();
         // From here on who has no handle gets none, so that one that is the only one stays it.
         let ticket = Ticket {
             number: block.number,
             kept: u64::from(Arc::get_mut(&mut block).is_none() || start.is_err()),
         };
-        let agreed = (core.transfer.finish_all())
+        // Another thread may have begun something by a pointer that led there before.
+        let agreed = finished
+            .and_then(|()| core.transfer.finish_all())
             .and_then(|()| agree(&affair, self.rank(), &ticket, "exclusive"));
         let start = match (start, agreed) {
             (Ok(start), Ok(())) => start,
@@ -81,6 +85,8 @@ impl Job {
                 return Err(refused(Symmetric::new(block, len), cause));
             }
         };
+        // What a peer asked for in vain is not done from here on, if it is on its way still.
+        core.memory.close_part(block.number);
         // Whoever has not agreed has a handle, and comes here not at all; whoever has comes through
         // only if all do, and has none if not.
         if let Err(cause) = affair.barrier() {

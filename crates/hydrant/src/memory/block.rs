@@ -69,6 +69,7 @@ pub(crate) struct Part {
 }
 
 /// A mapped part.
+#[derive(Clone)]
 pub(crate) struct Mapped {
     pub(crate) window: Window,
     wake_bits: Word32,
@@ -153,6 +154,11 @@ impl Block {
     #[inline]
     pub(crate) fn part(&self, rank: Rank) -> Result<&Part> {
         self.part_in(&self.parts, rank)
+    }
+
+    /// The part of the rank that has this.
+    pub(super) fn own_part(&self) -> Option<&Mapped> {
+        self.parts.get(self.rank.index())?.mapped.as_ref()
     }
 
     /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they

@@ -6,13 +6,17 @@ use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::{Block, heap::Heap};
+use super::{Block, Mapped, heap::Heap};
 use crate::{Error, Result};
 
 /// What a rank knows of the job's memory.
 pub(crate) struct Registry {
     heap: Mutex<Heap>,
     blocks: RwLock<Blocks>,
+    /// This rank's parts of allocations, by number, for what peers ask it to do there: from when the
+    /// rank knows of an allocation until all ranks have agreed that none asks any more. Locked while
+    /// one is used, so that nobody gets hold of it meanwhile.
+    own_parts: RwLock<FxHashMap<u64, Mapped>>,
     /// Exposed buffers of this rank, by key: those whose loan has not begun to end. Locked while a
     /// word of one is changed, so that its owner does not let go of it meanwhile.
     exposed: Mutex<FxHashMap<u64, Window>>,
@@ -31,6 +35,7 @@ impl Registry {
         Self {
             heap: Mutex::new(Heap::new(heap)),
             blocks: RwLock::default(),
+            own_parts: RwLock::default(),
             exposed: Mutex::default(),
         }
     }
@@ -63,23 +68,47 @@ impl Registry {
 
     pub(crate) fn insert(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write();
+        self.serve(block);
         blocks.live.insert(block.number, Arc::clone(block));
         blocks.last = block.number;
     }
 
-    /// Takes in again what was [removed](Self::remove). If the job is over, so is the block.
+    /// Leaves an allocation that is to change hands to those who have its handle: no pointer leads
+    /// there. Peers that have not got so far still reach this rank's part.
+    pub(crate) fn hide(&self, number: u64) {
+        self.blocks.write().live.remove(&number);
+    }
+
+    /// No peer reaches this rank's part any more, by agreement.
+    pub(crate) fn close_part(&self, number: u64) {
+        self.own_parts.write().remove(&number);
+    }
+
+    /// Takes in again what was [hidden](Self::hide). If the job is over, so is the block.
     pub(crate) fn restore(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write();
         if blocks.closed {
             block.close();
         } else {
+            self.serve(block);
             blocks.live.insert(block.number, Arc::clone(block));
         }
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        let mut blocks = self.blocks.write();
-        blocks.live.remove(&number);
+        self.hide(number);
+        self.close_part(number);
+    }
+
+    fn serve(&self, block: &Block) {
+        if let Some(own) = block.own_part() {
+            self.own_parts.write().insert(block.number, own.clone());
+        }
+    }
+
+    /// Does something to this rank's part of an allocation, if peers may reach it.
+    pub(crate) fn on_own_part<R>(&self, number: u64, act: impl FnOnce(&Mapped) -> R) -> Option<R> {
+        self.own_parts.read().get(&number).map(act)
     }
 
     /// The allocation of this number.
@@ -106,5 +135,6 @@ impl Registry {
         }
         blocks.live.clear();
         blocks.closed = true;
+        self.own_parts.write().clear();
     }
 }

@@ -296,16 +296,17 @@ impl Unpacker {
                 Some(done) => Some((DONE, done?)),
             };
         }
-        // It may be on its way out: then it has no part any more.
-        let block = self.memory.find(name).ok();
-        let found =
-            (block.as_ref()).and_then(|block| Some((block, block.part(progress.rank).ok()?)));
-        let Some((block, part)) = found else {
-            return Some((UNKNOWN, Vec::new()));
-        };
-        let done = unpack(&part.mapped.as_ref()?.window)?;
-        block.touched(progress.rank);
-        Some((DONE, done))
+        let done = self.memory.on_own_part(name, |own| {
+            let done = unpack(&own.window);
+            if own.is_watched() {
+                progress.conduit().notify(progress.rank);
+            }
+            done
+        });
+        match done {
+            None => Some((UNKNOWN, Vec::new())),
+            Some(done) => Some((DONE, done?)),
+        }
     }
 }
 

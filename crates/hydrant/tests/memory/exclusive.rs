@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use hydrant::{Error, GlobalPtr, Rank, Refused};
+use hydrant::{Error, GlobalPtr, Rank, Refused, Section, Signal};
 
 use crate::support::{builder, good, local};
 
@@ -104,6 +104,61 @@ fn what_is_under_way_ends_before() {
             memory = job.share(own)?;
         }
         job.barrier()
+    });
+}
+
+/// A rank that is there first still serves the others: what they do by messages needs its answers.
+#[test]
+fn slower_ranks_still_reach_the_memory() {
+    const ROWS: usize = 12;
+    local(3, |job| {
+        let shape = [ROWS, 4];
+        let column = Section::of(&shape, &[0..ROWS, 1..2])?;
+        let (first, slow) = (Rank(0), Rank(2));
+        let mut memory = job.alloc::<u64>(ROWS * 4)?;
+        for round in 1..20 {
+            if job.rank() == slow {
+                job.compute(200_000);
+                memory.put_section(first, &column, &[round; ROWS * 4], &column)?;
+                let mut got = [0; ROWS * 4];
+                memory.get_section(first, &column, &mut got, &column)?;
+                assert!((0..ROWS).all(|row| got[4 * row + 1] == round), "{got:?}");
+                memory.fetch_add(first, 0, 1)?;
+            }
+            let own = job.exclusive(memory)?;
+            if job.rank() == first {
+                assert!((0..ROWS).all(|row| own[4 * row + 1] == round), "{own:?}");
+                assert_eq!(own[0], round);
+            }
+            memory = job.share(own)?;
+        }
+        job.free(memory)
+    });
+}
+
+/// What was begun on it, by hand or by a task of the job's, keeps nobody from it once it is over.
+#[test]
+fn what_nobody_waits_for_is_no_handle() {
+    local(2, |job| {
+        let mut memory = job.alloc::<u64>(10)?;
+        for round in 1..50 {
+            drop(memory.put_signal_nb(
+                job.right(),
+                0,
+                vec![round; 4],
+                &memory,
+                8,
+                Signal::Add(1),
+            )?);
+            drop(memory.fetch_add_nb(job.right(), 9, 1)?);
+            let own = job.exclusive(memory)?;
+            assert_eq!(
+                own[..],
+                [round, round, round, round, 0, 0, 0, 0, round, round]
+            );
+            memory = job.share(own)?;
+        }
+        job.free(memory)
     });
 }
 
