@@ -49,6 +49,13 @@ impl Runs {
         }
     }
 
+    /// One run of so many bytes instead. Runs are large: who fills some in place copies none.
+    #[inline]
+    pub fn reset(&mut self, run: usize) {
+        (self.run, self.depth) = (run, 0);
+        (self.spans, self.count) = ([run; 2], 1);
+    }
+
     /// All that there is so far, `count` times: each time so many bytes further in the window and
     /// in private memory.
     ///

@@ -5,14 +5,15 @@ use hydrant_conduit::memory::Runs;
 
 use super::section::{Level, Section};
 
-/// The loops that two sections have in common, for elements of so many bytes; none where their
-/// shapes do not divide each other. Both lie within memory that there is, and are not empty.
+/// Makes `runs` the loops that two sections have in common, for elements of so many bytes; none
+/// where their shapes do not divide each other. Both lie within memory that there is, and are not
+/// empty.
 #[inline]
-pub(super) fn loops(remote: &Section, local: &Section, size: usize) -> Option<Runs> {
+pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: usize) -> Option<()> {
     let mut theirs = remote.levels().iter().copied();
     let mut ours = local.levels().iter().copied();
     let (mut there, mut here) = (theirs.next(), ours.next());
-    let mut runs = Runs::new(size);
+    runs.reset(size);
     // Neighbours are a run where nothing is within them: a section may go down its columns first.
     let mut is_inmost = true;
     // Both have equally many elements, so they end together.
@@ -21,14 +22,14 @@ pub(super) fn loops(remote: &Section, local: &Section, size: usize) -> Option<Ru
         there = rest(outer, count)?.or_else(|| theirs.next());
         here = rest(inner, count)?.or_else(|| ours.next());
         if is_inmost && outer.stride == 1 && inner.stride == 1 {
-            runs = Runs::new(count * size);
+            runs.reset(count * size);
             is_inmost = false;
             continue;
         }
         is_inmost = false;
         (runs.repeat(count, outer.stride * size, inner.stride * size)).ok()?;
     }
-    Some(runs)
+    Some(())
 }
 
 /// What of a level is left when so many of it are taken together: none if that does not come out

@@ -59,15 +59,17 @@ impl Stride {
         Ok(last - self.start + self.run)
     }
 
-    /// The runs, and a buffer that has them one after the other, of elements of so many bytes.
-    fn runs(&self, size: usize) -> Option<Runs> {
-        let mut runs = Runs::new(self.run * size);
+    /// Makes `runs` these, and a buffer that has them one after the other, of elements of so many
+    /// bytes.
+    #[inline]
+    fn fill(&self, runs: &mut Runs, size: usize) -> Option<()> {
+        runs.reset(self.run * size);
         // Of one run the stride may be anything.
         if self.count > 1 {
             let (there, here) = (self.stride * size, self.run * size);
             runs.repeat(self.count, there, here).ok()?;
         }
-        Some(runs)
+        Some(())
     }
 
     /// The runs, and a buffer that has them one after the other.
@@ -121,8 +123,9 @@ impl<T: Pod> Symmetric<T> {
         }
         let runs = (|| to.starts(), to.run_len());
         self.check_apart(part, (to.start(), to.span()), runs, data)?;
+        let mut runs = Runs::new(0);
         if let Some(mapped) = self.block().reach(rank)
-            && let Some(runs) = nest::loops(to, from, size_of::<T>())
+            && let Some(()) = nest::loops(&mut runs, to, from, size_of::<T>())
         {
             return self.store_runs(rank, mapped, &runs, to.start(), data, from.start());
         }
@@ -161,8 +164,9 @@ impl<T: Pod> Symmetric<T> {
         }
         let runs = (|| from.starts(), from.run_len());
         self.check_apart(part, (from.start(), from.span()), runs, data)?;
+        let mut runs = Runs::new(0);
         if let Some(mapped) = self.block().reach(rank)
-            && let Some(runs) = nest::loops(from, to, size_of::<T>())
+            && let Some(()) = nest::loops(&mut runs, from, to, size_of::<T>())
         {
             return self.load_runs(mapped, &runs, from.start(), data, to.start());
         }
@@ -191,8 +195,9 @@ impl<T: Pod> Symmetric<T> {
             return Ok(());
         }
         self.check_apart(part, (to.start, span), (|| to.starts(), to.run), data)?;
+        let mut runs = Runs::new(0);
         if let Some(mapped) = self.block().reach(rank)
-            && let Some(runs) = to.runs(size_of::<T>())
+            && let Some(()) = to.fill(&mut runs, size_of::<T>())
         {
             return self.store_runs(rank, mapped, &runs, to.start, data, 0);
         }
@@ -219,8 +224,9 @@ impl<T: Pod> Symmetric<T> {
             return Ok(());
         }
         self.check_apart(part, (from.start, span), (|| from.starts(), from.run), data)?;
+        let mut runs = Runs::new(0);
         if let Some(mapped) = self.block().reach(rank)
-            && let Some(runs) = from.runs(size_of::<T>())
+            && let Some(()) = from.fill(&mut runs, size_of::<T>())
         {
             return self.load_runs(mapped, &runs, from.start, data, 0);
         }

@@ -192,6 +192,7 @@ impl Section {
     }
 
     /// Elements in a run.
+    #[inline]
     pub(super) fn run_len(&self) -> usize {
         match self.levels() {
             [run, ..] if run.stride == 1 => run.count,
@@ -221,10 +222,13 @@ impl Section {
     }
 
     /// Whether an element is named twice. The section lies within memory that there is.
+    #[inline]
     pub(super) fn overlaps_itself(&self) -> bool {
-        if is_apart(self.levels().iter()) {
-            return false;
-        }
+        !is_apart(self.levels().iter()) && self.interleaves_badly()
+    }
+
+    #[cold]
+    fn interleaves_badly(&self) -> bool {
         if self.len > self.span {
             return true;
         }
@@ -240,6 +244,7 @@ impl Section {
 }
 
 /// Whether what each level repeats ends before it comes again.
+#[inline]
 fn is_apart<'a>(mut levels: impl Iterator<Item = &'a Level>) -> bool {
     let mut span = 1;
     levels.all(|level| {

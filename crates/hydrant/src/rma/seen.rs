@@ -33,7 +33,8 @@ impl<T: Pod> View<'_, T> {
     /// [`Error::OutOfBounds`] if the section leaves what is in view, [`Error::LengthMismatch`] if it
     /// has not as many elements as `into`, [`Error::Overlap`].
     pub fn read_section(&self, from: &Section, into: &mut [T]) -> Result<()> {
-        let Some((offset, runs)) = self.runs(from, into)? else {
+        let mut runs = Runs::new(0);
+        let Some(offset) = self.fill_runs(&mut runs, from, into)? else {
             return Ok(());
         };
         self.poll_memory();
@@ -48,7 +49,8 @@ impl<T: Pod> View<'_, T> {
     /// As [`read_section`](Self::read_section); [`Error::SectionOverlap`] if the section names an
     /// element twice.
     pub fn write_section(&self, to: &Section, from: &[T]) -> Result<()> {
-        let Some((offset, runs)) = self.runs(to, from)? else {
+        let mut runs = Runs::new(0);
+        let Some(offset) = self.fill_runs(&mut runs, to, from)? else {
             return Ok(());
         };
         if to.overlaps_itself() {
@@ -61,9 +63,9 @@ impl<T: Pod> View<'_, T> {
         Ok(())
     }
 
-    /// Checks a section against a buffer: its first byte in the window, and the runs of both. None if
-    /// there are no elements.
-    fn runs(&self, section: &Section, buffer: &[T]) -> Result<Option<(usize, Runs)>> {
+    /// Checks a section against a buffer, and makes `runs` those of both: its first byte in the window.
+    /// None if there are no elements.
+    fn fill_runs(&self, runs: &mut Runs, section: &Section, buffer: &[T]) -> Result<Option<usize>> {
         check_range(section.start(), section.span(), self.len())?;
         if section.len() != buffer.len() {
             return Err(Error::LengthMismatch {
@@ -83,11 +85,12 @@ impl<T: Pod> View<'_, T> {
         }
         // Against neighbours alone the loops of a section come out even.
         let buffer = Section::run(0, section.len())?;
-        let runs = nest::loops(section, &buffer, size);
-        runs.map(|runs| Some((first * size, runs)))
-            .ok_or(Error::SectionOverflow {
+        match nest::loops(runs, section, &buffer, size) {
+            Some(()) => Ok(Some(first * size)),
+            None => Err(Error::SectionOverflow {
                 count: section.len(),
                 stride: 1,
-            })
+            }),
+        }
     }
 }
