@@ -72,7 +72,9 @@ pub enum Error {
     },
 
     /// Memory cannot be one rank's alone while others can reach it.
-    #[error("another handle of the memory exists at rank {rank}, or something there uses it")]
+    #[error(
+        "another handle of the memory exists at rank {rank}, or of what was freed and lay there, or something uses it"
+    )]
     HandleInUse {
         /// Where.
         rank: Rank,

@@ -127,7 +127,8 @@ impl Job {
     /// Clones of the handle, and pointers into the memory, are useless from then on. What this rank
     /// has under way is waited for, as in [`fence`](Self::fence): it would reach what is allocated
     /// there next. So may what another thread of this rank does with the memory meanwhile: that is
-    /// for the program to rule out.
+    /// for the program to rule out. What is allocated there next is nobody's [own](Self::exclusive) as
+    /// long as a rank has a clone.
     ///
     /// # Errors
     /// [`Error::Freed`] if it was freed before, [`Error::ForeignHandle`] if it is another
@@ -154,7 +155,7 @@ impl Job {
         }
         // Nobody puts into it any more: all are here, and what they had under way is over.
         block.free()?;
-        core.memory.remove(block.number);
+        core.memory.remove(memory.shared_block());
         core.transfer.unregister_block(block.offset, block.len)?;
         core.progress
             .conduit()

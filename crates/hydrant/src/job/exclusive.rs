@@ -48,8 +48,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// With the handle, at every rank: [`Error::HandleInUse`] if some rank has another one, or uses a
-    /// pointer into the memory in another thread; [`Error::Misaligned`] for elements aligned to more
+    /// With the handle, at every rank: [`Error::HandleInUse`] if some rank has another one, or one to
+    /// memory that lay there and was freed, or uses a pointer into the memory in another thread; [`Error::Misaligned`] for elements aligned to more
     /// than the segments are; [`Error::CollectiveMismatch`] if ranks give different memory. And
     /// [`Error::Freed`], [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
     /// [`Error::JobOver`], [`Error::PeerLost`].
@@ -71,7 +71,11 @@ impl Job {
         // From here on who has no handle gets none, so that one that is the only one stays it.
         let ticket = Ticket {
             number: block.number,
-            kept: u64::from(Arc::get_mut(&mut block).is_none() || start.is_err()),
+            kept: u64::from(
+                Arc::get_mut(&mut block).is_none()
+                    || core.memory.has_stale(&block)
+                    || start.is_err(),
+            ),
         };
         // Another thread may have begun something by a pointer that led there before.
         let agreed = finished

@@ -1,6 +1,13 @@
 //! The allocations of a job, by number.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{
+        Arc, Weak,
+        atomic::{Ordering::Acquire, fence},
+    },
+};
 
 use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -17,6 +24,9 @@ pub(crate) struct Registry {
     /// rank knows of an allocation until all ranks have agreed that none asks any more. Locked while
     /// one is used, so that nobody gets hold of it meanwhile.
     own_parts: RwLock<FxHashMap<u64, Mapped>>,
+    /// What was freed while somebody at this rank had a handle, and perhaps was using it: a put goes on
+    /// where the next allocation may lie.
+    stale: Mutex<Stale>,
     /// Exposed buffers of this rank, by key: those whose loan has not begun to end. Locked while a
     /// word of one is changed, so that its owner does not let go of it meanwhile.
     exposed: Mutex<FxHashMap<u64, Window>>,
@@ -30,12 +40,21 @@ struct Blocks {
     closed: bool,
 }
 
+/// Freed allocations, by where they lay in every segment.
+#[derive(Default)]
+struct Stale {
+    blocks: Vec<(Range<usize>, Weak<Block>)>,
+    /// How many there may be before it is looked which have a handle still.
+    most: usize,
+}
+
 impl Registry {
     pub(crate) fn new(heap: usize) -> Self {
         Self {
             heap: Mutex::new(Heap::new(heap)),
             blocks: RwLock::default(),
             own_parts: RwLock::default(),
+            stale: Mutex::default(),
             exposed: Mutex::default(),
         }
     }
@@ -95,9 +114,32 @@ impl Registry {
         }
     }
 
-    pub(crate) fn remove(&self, number: u64) {
-        self.hide(number);
-        self.close_part(number);
+    /// An allocation is freed, of which the caller has one handle.
+    pub(crate) fn remove(&self, block: &Arc<Block>) {
+        self.hide(block.number);
+        self.close_part(block.number);
+        // Who has no handle gets none from here on.
+        if Arc::strong_count(block) == 1 {
+            return;
+        }
+        let mut stale = self.stale.lock();
+        if stale.blocks.len() >= stale.most {
+            stale.blocks.retain(|(_, block)| block.strong_count() > 0);
+            stale.most = 16 + 2 * stale.blocks.len();
+        }
+        let place = block.offset..block.offset + block.footprint;
+        stale.blocks.push((place, Arc::downgrade(block)));
+    }
+
+    /// Whether somebody at this rank has a handle to what was freed and lay where this lies.
+    pub(crate) fn has_stale(&self, block: &Block) -> bool {
+        let place = block.offset..block.offset + block.footprint;
+        let has_handle = (self.stale.lock().blocks.iter()).any(|(there, block)| {
+            there.start < place.end && place.start < there.end && block.strong_count() > 0
+        });
+        // What was done by a handle that is gone was done before.
+        fence(Acquire);
+        has_handle
     }
 
     fn serve(&self, block: &Block) {

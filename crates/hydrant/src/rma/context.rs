@@ -1,25 +1,28 @@
 //! Streams of operations that are completed apart (OpenSHMEM's contexts).
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
 use super::handles::PutHandle;
 use crate::{
-    Error, GlobalPtr, Rank, Result, Symmetric, memory::Registry, progress::may_wait,
+    Error, GlobalPtr, Rank, Result, Symmetric,
+    memory::Registry,
+    progress::{For, On, may_wait},
     transfer::Transfer,
 };
 
 /// A put that is under way.
 trait End: Send {
-    fn test(&mut self) -> Result<bool>;
+    /// Whether it is known to be complete. Runs nothing of the program's.
+    fn known(&mut self) -> Result<bool>;
     fn wait(self: Box<Self>) -> Result<()>;
 }
 
 impl<T: Pod + Send> End for PutHandle<T> {
-    fn test(&mut self) -> Result<bool> {
-        PutHandle::test(self)
+    fn known(&mut self) -> Result<bool> {
+        PutHandle::known(self)
     }
 
     fn wait(self: Box<Self>) -> Result<()> {
@@ -75,6 +78,10 @@ struct Open {
     most: usize,
     /// What befell the first of those that were looked at and had failed.
     failed: Option<Error>,
+    /// Batches of puts that a thread has taken out and waits for, by number.
+    batches: BTreeSet<u64>,
+    /// The last batch's number.
+    last: u64,
 }
 
 impl Default for Open {
@@ -83,6 +90,8 @@ impl Default for Open {
             puts: Vec::new(),
             most: MANY,
             failed: None,
+            batches: BTreeSet::new(),
+            last: 0,
         }
     }
 }
@@ -91,7 +100,7 @@ impl Open {
     /// Forgets what is complete.
     fn sift(&mut self) {
         let failed = &mut self.failed;
-        self.puts.retain_mut(|put| match put.test() {
+        self.puts.retain_mut(|put| match put.known() {
             Ok(complete) => !complete,
             Err(cause) => {
                 failed.get_or_insert(cause);
@@ -99,6 +108,24 @@ impl Open {
             }
         });
         self.most = MANY.max(2 * self.puts.len());
+    }
+
+    /// Whether the batches before and with this one are over.
+    fn is_over(&self, batch: u64) -> bool {
+        self.batches.first().is_none_or(|first| *first > batch)
+    }
+}
+
+/// A batch that a thread waits for: over when this is dropped.
+struct Batch<'a> {
+    context: &'a Context,
+    number: u64,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.context.open.lock().batches.remove(&self.number);
+        self.context.transfer.progress.wake_sleepers();
     }
 }
 
@@ -141,19 +168,38 @@ impl Context {
         Ok(())
     }
 
-    /// Waits until every put that was begun here is remotely complete.
+    /// Waits until every put that was begun here is remotely complete, by whichever thread. Those that
+    /// other threads begin meanwhile it does not wait for.
     ///
     /// # Errors
-    /// What befell the first that failed, after waiting for all; [`Error::InHandler`].
+    /// What befell the first that failed, after waiting for all: each failure is told once, to the
+    /// thread that waits for that put first. [`Error::InHandler`].
     pub fn quiet(&self) -> Result<()> {
         may_wait("quiet")?;
-        let open = std::mem::take(&mut *self.open.lock());
-        let ends = open.puts.into_iter().map(End::wait);
-        // Each is waited for, whatever befell those before.
-        let failed: Vec<Error> = (open.failed.into_iter())
-            .chain(ends.filter_map(Result::err))
-            .collect();
-        failed.into_iter().next().map_or(Ok(()), Err)
+        let mut open = self.open.lock();
+        let (puts, failed) = (std::mem::take(&mut open.puts), open.failed.take());
+        if !puts.is_empty() {
+            open.last += 1;
+            let number = open.last;
+            open.batches.insert(number);
+        }
+        let number = open.last;
+        drop(open);
+        let mut outcome = failed.map_or(Ok(()), Err);
+        if !puts.is_empty() {
+            let _batch = Batch {
+                context: self,
+                number,
+            };
+            // Each is waited for, whatever befell those before.
+            for put in puts {
+                outcome = outcome.and(put.wait());
+            }
+        }
+        // What other threads have taken out before.
+        let progress = &self.transfer.progress;
+        let others = || self.open.lock().is_over(number);
+        outcome.and(progress.wait(On::Nobody, For::Message, others))
     }
 
     /// Orders the puts that were begun here: those before are seen, by each peer, no later than those
@@ -172,15 +218,14 @@ impl Context {
         }
         let mut open = self.open.lock();
         open.puts.push(Box::new(put));
-        if open.puts.len() > open.most {
-            let mut sifted = std::mem::take(&mut *open);
-            // A look at them polls, and what that runs may use this context.
-            drop(open);
-            sifted.sift();
-            let mut open = self.open.lock();
-            sifted.puts.append(&mut open.puts);
-            sifted.failed = sifted.failed.take().or(open.failed.take());
-            *open = sifted;
+        let are_many = open.puts.len() > open.most;
+        drop(open);
+        if are_many {
+            // What a look runs may use this context: nothing is locked.
+            if may_wait("a look").is_ok() {
+                self.transfer.progress.look_round();
+            }
+            self.open.lock().sift();
         }
     }
 }

@@ -170,6 +170,11 @@ impl<T: Pod> PutHandle<T> {
         self.0.pending.open().is_none()
     }
 
+    /// As [`test`](Self::test), by what is known: nothing of the program's runs.
+    pub(super) fn known(&mut self) -> Result<bool> {
+        self.0.pending.known()
+    }
+
     /// Whether the put is remotely complete.
     ///
     /// # Errors

@@ -45,12 +45,19 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
 
     /// Whether it is complete. What befell it is said once, and then it is.
     pub(super) fn test(&mut self) -> Result<bool> {
+        if let Some((transfer, _)) = self.open()
+            && progress::may_wait("a look").is_ok()
+        {
+            transfer.progress.look_round();
+        }
+        self.known()
+    }
+
+    /// As [`test`](Self::test), by what is known: nothing is polled, so nothing of the program's runs.
+    pub(super) fn known(&mut self) -> Result<bool> {
         let Some((transfer, ticket)) = self.open() else {
             return Ok(true);
         };
-        if progress::may_wait("a look").is_ok() {
-            transfer.progress.look_round();
-        }
         match transfer.outcome(ticket) {
             Look::Open => Ok(false),
             Look::Gone => self.tell(Ok(true)),

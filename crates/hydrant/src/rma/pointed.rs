@@ -126,18 +126,33 @@ pub(crate) fn resolve<T: Pod>(
     }
 }
 
-/// Where `count` elements at a pointer lie, as the conduit says it.
-pub(super) fn remote<T: Pod>(
+/// A place that a pointer names, as the conduit says it. Held until an access has begun: an allocation
+/// changes hands, or its place is given out anew for good, only when nobody holds it.
+pub(super) struct Named<T> {
+    pub(super) rank: Rank,
+    pub(super) remote: Remote,
+    _memory: Option<Symmetric<T>>,
+}
+
+/// Where `count` elements at a pointer lie.
+pub(super) fn named<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,
     pointer: &GlobalPtr<T>,
     count: usize,
-) -> Result<(Rank, Remote)> {
-    let remote = match resolve(transfer, memory, pointer)? {
-        Resolved::Symmetric(memory, index) => place(memory.block(), memory.offset(index, count)?),
-        Resolved::Extent(remote) => remote,
+) -> Result<Named<T>> {
+    let (remote, held) = match resolve(transfer, memory, pointer)? {
+        Resolved::Symmetric(memory, index) => {
+            let remote = place(memory.block(), memory.offset(index, count)?);
+            (remote, Some(memory))
+        }
+        Resolved::Extent(remote) => (remote, None),
     };
-    Ok((pointer.rank(), remote))
+    Ok(Named {
+        rank: pointer.rank(),
+        remote,
+        _memory: held,
+    })
 }
 
 /// Checks that a buffer lies apart from the part of a segment that it is put to or got from.

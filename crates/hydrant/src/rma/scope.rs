@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::{
     contiguous::place,
     pending::Pending,
-    pointed::{check_apart, in_elements, remote, touched},
+    pointed::{check_apart, in_elements, named, touched},
 };
 use crate::{
     GlobalPtr, Rank, Result,
@@ -183,7 +183,8 @@ impl<'scope> Scope<'scope, '_> {
         to: GlobalPtr<T>,
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
-        let (rank, remote) = remote(self.transfer, self.memory, &to, data.len())?;
+        let to = named(self.transfer, self.memory, &to, data.len())?;
+        let (rank, remote) = (to.rank, to.remote);
         let bytes = bytemuck::cast_slice(data);
         check_apart(self.transfer, rank, remote, bytes)?;
         (self.transfer.progress.tally)
@@ -205,7 +206,8 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let count = data.len();
-        let (rank, remote) = remote(self.transfer, self.memory, &from, count)?;
+        let from = named(self.transfer, self.memory, &from, count)?;
+        let (rank, remote) = (from.rank, from.remote);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         check_apart(self.transfer, rank, remote, bytes)?;
         (self.transfer.progress.tally)

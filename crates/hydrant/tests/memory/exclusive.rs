@@ -1,6 +1,11 @@
 //! Memory that is each rank's own for a while: nobody else reaches it then, whatever they kept.
 
-use std::thread;
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
 
 use hydrant::{Error, GlobalPtr, Rank, Refused, Section, Signal};
 
@@ -243,4 +248,109 @@ fn threads_share_the_slice() {
         let memory = job.share(own)?;
         job.free(memory)
     }));
+}
+
+/// Takes longer to put than to free and to allocate.
+const LONG: usize = 1 << 20;
+
+/// Another thread puts by a pointer, in a scope: what it has begun is over before anybody has a slice,
+/// or keeps the memory shared.
+#[test]
+fn a_put_in_a_scope_by_pointer_is_over_before() {
+    let changed = AtomicU64::new(0);
+    local(2, |job| {
+        if job.settings().conduit.is_virtual() {
+            return Ok(());
+        }
+        let mut memory = job.alloc::<u64>(LONG)?;
+        let to = memory.pointer(job.right(), 0)?;
+        let (data, stop) = (vec![9; LONG], AtomicBool::new(false));
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                while !stop.load(SeqCst) {
+                    match job.scope(|s| s.put_to(to, &data).map(drop)) {
+                        Ok(()) => {}
+                        Err(Error::Freed) => thread::sleep(Duration::from_micros(50)),
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+            let mut end = Ok(());
+            for round in 0..20 {
+                thread::sleep(Duration::from_micros(500 + 130 * (round % 7)));
+                match job.exclusive(memory) {
+                    Ok(mut own) => {
+                        own.fill(5);
+                        thread::sleep(Duration::from_millis(1));
+                        let others = black_box(&own).iter().filter(|word| **word != 5).count();
+                        changed.fetch_add(u64::from(others > 0), SeqCst);
+                        memory = job.share(own)?;
+                    }
+                    Err(Refused {
+                        memory: Some(back),
+                        cause: Error::HandleInUse { .. },
+                    }) => memory = back,
+                    Err(refused) => {
+                        end = Err(refused.cause);
+                        break;
+                    }
+                }
+            }
+            stop.store(true, SeqCst);
+            end
+        })?;
+        job.barrier()
+    });
+    assert_eq!(changed.into_inner(), 0, "slices that a put changed");
+}
+
+/// A put goes on by a clone of what was freed, where the next allocation lies: that is nobody's own
+/// meanwhile.
+#[test]
+fn a_handle_to_freed_memory_keeps_its_place_shared() {
+    let changed = AtomicU64::new(0);
+    local(2, |job| {
+        if job.settings().conduit.is_virtual() {
+            return Ok(());
+        }
+        let data = vec![9_u64; LONG];
+        for round in 0..15 {
+            let memory = job.alloc::<u64>(LONG)?;
+            let clone = memory.clone();
+            job.barrier()?;
+            thread::scope(|threads| {
+                threads.spawn(|| clone.put(job.right(), 0, &data));
+                thread::sleep(Duration::from_micros(100 * round));
+                job.free(memory)?;
+                let own = match job.exclusive(job.alloc::<u64>(LONG)?) {
+                    Ok(own) => own,
+                    Err(Refused {
+                        memory: Some(back),
+                        cause: Error::HandleInUse { .. },
+                    }) => return job.free(back),
+                    Err(refused) => return Err(refused.cause),
+                };
+                let words = || black_box(&own).iter().filter(|word| **word != 0).count();
+                let before = words();
+                thread::sleep(Duration::from_millis(1));
+                changed.fetch_add(u64::from(words() != before), SeqCst);
+                job.free(job.share(own)?)
+            })?;
+        }
+        // Nor does a clone that nobody uses, and it is gone with that.
+        let memory = job.alloc::<u64>(8)?;
+        let clone = memory.clone();
+        job.free(memory)?;
+        let refused = job.exclusive(job.alloc::<u64>(8)?).unwrap_err();
+        assert!(
+            matches!(refused.cause, Error::HandleInUse { rank: Rank(0) }),
+            "{}",
+            refused.cause
+        );
+        job.barrier()?;
+        drop(clone);
+        let own = job.exclusive(refused.memory.expect("it is as good as before"))?;
+        job.free(job.share(own)?)
+    });
+    assert_eq!(changed.into_inner(), 0, "slices that a put changed");
 }

@@ -1,6 +1,10 @@
 //! Contexts: puts that are completed apart from others.
 
-use std::thread;
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
 
 use hydrant::{Error, Rank};
 
@@ -96,4 +100,51 @@ fn what_cannot_be_put_is_refused() {
         assert_eq!(field.local()?.to_vec(), [0; 8]);
         job.barrier()
     });
+}
+
+/// Threads that share a context wait for each other's puts, taken out by whichever of them.
+#[test]
+fn threads_that_share_one_wait_for_all_its_puts() {
+    const LONG: usize = 100_000;
+    let early = AtomicU64::new(0);
+    local(2, |job| {
+        if job.settings().conduit.is_virtual() {
+            return Ok(());
+        }
+        let field = job.alloc::<u64>(2 * LONG)?;
+        let (context, stop) = (job.context()?, AtomicBool::new(false));
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            thread::scope(|scope| {
+                let other = scope.spawn(|| -> hydrant::Result<()> {
+                    while !stop.load(SeqCst) {
+                        for _ in 0..100 {
+                            context.put(&field, job.right(), 0, vec![1; 10])?;
+                        }
+                        context.quiet()?;
+                    }
+                    Ok(())
+                });
+                let put = |round: u64| -> hydrant::Result<()> {
+                    context.put(&field, job.right(), LONG, vec![round; LONG])?;
+                    // The other thread takes it out, most likely.
+                    thread::sleep(Duration::from_micros(50));
+                    context.quiet()?;
+                    // A get is no slower than a put, so it may only see what is there.
+                    let last = field.get_value(job.right(), 2 * LONG - 1)?;
+                    early.fetch_add(u64::from(last != round), SeqCst);
+                    job.quiet()
+                };
+                let end = (1..60).try_for_each(put);
+                stop.store(true, SeqCst);
+                other.join().expect("no panic").and(end)
+            })?;
+        }
+        job.barrier()
+    });
+    assert_eq!(
+        early.into_inner(),
+        0,
+        "puts that were not complete after quiet"
+    );
 }
