@@ -9,6 +9,7 @@ mod active_messages {
     mod calls;
     mod handlers;
     mod large;
+    mod leaving;
     mod onward;
 }
 mod collectives;

@@ -6,6 +6,7 @@ use std::{
     task::Waker,
 };
 
+use hydrant_conduit::Standing;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::large::{Lent, let_go};
@@ -113,10 +114,31 @@ impl Calls {
             answer.is_some()
         });
         if let Err(error) = waited {
-            drop(self.give_up(id));
+            // What was answered before the end still counts.
+            progress.drain();
+            if let Some(answer) = self.take(id) {
+                return answer;
+            }
+            if self.let_be(progress, rank, id).is_some() {
+                progress.task_ends();
+            }
             return Err(error);
         }
         answer.unwrap_or(Err(Error::PeerLost(rank)))
+    }
+
+    /// Nobody will take the answer of `rank`, which may come all the same as long as that is there:
+    /// even if this rank's own job is over. And who was to be woken, as [there](Self::wake_at_end).
+    pub(crate) fn let_be(&self, progress: &Progress, rank: Rank, id: u64) -> Option<Waker> {
+        if progress.conduit().standing(rank) != Standing::Present {
+            return self.give_up(id);
+        }
+        if progress.is_stopped() {
+            // What it is about is not kept beyond the job.
+            let lent = (self.open().get_mut(&id)).and_then(|question| question.lent.take());
+            let_go(lent);
+        }
+        self.abandon(id)
     }
 
     /// An answer of `from` is to be got before it [ends](Self::end) the question; `false` if nobody
@@ -189,8 +211,9 @@ impl Calls {
         let question = open.get_mut(&id)?;
         match std::mem::replace(&mut question.state, State::Abandoned) {
             State::Asked(waker) => waker,
-            // It is over.
-            State::Answered(_) | State::Abandoned => {
+            State::Abandoned => None,
+            // It is over, and what it was about is gone.
+            State::Answered(_) => {
                 open.remove(&id);
                 None
             }
@@ -198,7 +221,7 @@ impl Calls {
     }
 
     /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
-    pub(crate) fn give_up(&self, id: u64) -> Option<Waker> {
+    fn give_up(&self, id: u64) -> Option<Waker> {
         let question = self.open().remove(&id)?;
         let_go(question.lent);
         match question.state {

@@ -159,10 +159,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let waker = match self.in_vain() {
-            Some(_) => self.calls.give_up(self.id),
-            None => self.calls.abandon(self.id),
-        };
+        let waker = self.calls.let_be(&self.progress, self.rank, self.id);
         if waker.is_some() {
             self.progress.task_ends();
         }

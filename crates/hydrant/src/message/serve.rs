@@ -31,11 +31,10 @@ pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
-                let outcome = bytes
-                    .and_then(|bytes| decoded(&bytes))
-                    .map_or_else(Outcome::Unfit, |argument| {
-                        run(|| encoded(&function(call.rank, argument)))
-                    });
+                let outcome = run(|| match bytes.and_then(|bytes| decoded(&bytes)) {
+                    Ok(argument) => encoded(&function(call.rank, argument)),
+                    Err(cause) => Outcome::Unfit(cause),
+                });
                 call.answer(outcome).await;
             });
         }
@@ -70,13 +69,14 @@ where
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
                 // What is decoded is not kept while the future is awaited: it may be tied to a thread.
-                let future = bytes.and_then(|bytes| decoded(&bytes)).map_or_else(
-                    |cause| Err(Outcome::Unfit(cause)),
-                    |argument| caught(|| function(call.rank, argument)).map_err(Outcome::Panicked),
-                );
+                let future = caught(|| {
+                    let argument = bytes.and_then(|bytes| decoded(&bytes))?;
+                    Ok(function(call.rank, argument))
+                });
                 let outcome = match future {
-                    Ok(future) => run_to_its_end(future).await,
-                    Err(outcome) => outcome,
+                    Ok(Ok(future)) => run_to_its_end(future).await,
+                    Ok(Err(cause)) => Outcome::Unfit(cause),
+                    Err(said) => Outcome::Panicked(said),
                 };
                 call.answer(outcome).await;
             });
@@ -115,18 +115,29 @@ fn run(function: impl FnOnce() -> Outcome) -> Outcome {
     caught(function).unwrap_or_else(Outcome::Panicked)
 }
 
+/// What a future of the user's comes to. It, and its result, may panic when they are dropped, too.
 async fn run_to_its_end<F: Future<Output: Serialize>>(future: F) -> Outcome {
-    let mut future = Box::pin(future);
-    let polled = poll_fn(
-        move |context| match caught(|| future.as_mut().poll(context)) {
-            Ok(polled) => polled.map(Ok),
-            Err(said) => Poll::Ready(Err(said)),
-        },
-    );
-    match polled.await {
-        Ok(result) => run(|| encoded(&result)),
-        Err(said) => Outcome::Panicked(said),
-    }
+    let mut running = Some(Box::pin(future));
+    let polled = poll_fn(move |context| {
+        let polled = caught(
+            || match running.as_mut().map(|it| it.as_mut().poll(context)) {
+                Some(Poll::Pending) => Poll::Pending,
+                Some(Poll::Ready(result)) => Poll::Ready(encoded(&result)),
+                None => Poll::Ready(Outcome::Panicked("it was polled after its end".into())),
+            },
+        );
+        let outcome = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(outcome)) => outcome,
+            Err(said) => Outcome::Panicked(said),
+        };
+        let over = running.take();
+        Poll::Ready(match caught(|| drop(over)) {
+            Ok(()) => outcome,
+            Err(said) => Outcome::Panicked(said),
+        })
+    });
+    polled.await
 }
 
 /// Replies with the result of a function, or with why there is none. One that is too long for that

@@ -127,10 +127,11 @@ impl Sink for Arrivals<'_> {
             tracing::error!(%error, "a message was thrown away");
             return;
         };
-        // What a rank that has ended sent before may be about what was forgotten with it; and to a
-        // rank that is lost itself all others look as if they had.
-        if progress.conduit.standing(sender) != Standing::Present || progress.is_lost_itself() {
-            tracing::debug!(%error, "a message of a rank that has ended was thrown away");
+        // What a rank that has ended sent before may be about what was forgotten with it; to a rank that
+        // is lost itself all others look as if they had; and one that leaves forgets what it asked.
+        let has_ended = progress.conduit.standing(sender) != Standing::Present;
+        if has_ended || progress.is_lost_itself() || progress.is_stopped() {
+            tracing::debug!(%error, "a message was thrown away: its sender or this rank has ended");
             return;
         }
         tracing::error!(%error, "a message was thrown away, and its sender is expelled");

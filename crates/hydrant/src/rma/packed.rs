@@ -12,7 +12,7 @@
 
 use std::{collections::VecDeque, sync::Arc, thread};
 
-use hydrant_conduit::{Delivery, Message, ReplyPort, Standing, Window};
+use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
 
 use super::far::{Far, Name, Run};
 use crate::{
@@ -240,13 +240,9 @@ impl Drop for Asked<'_> {
     /// What was asked in vain is nobody's any more.
     fn drop(&mut self) {
         let Far { calls, rank, .. } = *self.far;
-        let may_answer = self.far.transfer.progress.conduit().standing(rank) == Standing::Present;
         for question in &self.open {
             // No task waits for it.
-            _ = match may_answer {
-                true => calls.abandon(question.id),
-                false => calls.give_up(question.id),
-            };
+            drop(calls.let_be(&self.far.transfer.progress, rank, question.id));
         }
     }
 }
