@@ -388,6 +388,9 @@ impl Team {
         let mut needed = self.members.clone();
         loop {
             self.progress.drain();
+            if self.has(arrived) {
+                return Ok(());
+            }
             let agreed = (self.members.iter().position(|rank| *rank == lost))
                 .and_then(|member| self.agreed(member))
                 .is_some_and(|agreed| agreed >= sequence);

@@ -59,7 +59,12 @@ impl Team {
         let word = (self.scratch.atomic_u64(sought.at)).map_err(outside)?;
         let come = || sought.is(word.load(Acquire));
         if self.state() != QUEUED {
-            return (self.progress).wait(On::Ranks(members), For::Flag, come);
+            let waited = (self.progress).wait(On::Ranks(members), For::Flag, come);
+            return waited.or_else(|cause| {
+                // What was done before the end still counts.
+                self.progress.drain();
+                if come() { Ok(()) } else { Err(cause) }
+            });
         }
         poll_fn(|_| {
             if come() {
@@ -73,7 +78,7 @@ impl Team {
                 }
                 Some(cause) => {
                     // What was done before the end still counts.
-                    self.progress.poll();
+                    self.progress.drain();
                     Poll::Ready(if come() { Ok(()) } else { Err(cause) })
                 }
             }

@@ -9,6 +9,7 @@ use std::{
 use hydrant::{Blocks, Error, Job, Op, Rank, Result, Team, TeamRank};
 
 use super::outcomes;
+use crate::support::builder;
 
 type Call = fn(&Team) -> Result<()>;
 
@@ -259,5 +260,29 @@ fn a_good_end_is_no_loss() {
         for end in outcomes(5, |job| job.barrier()) {
             end.unwrap();
         }
+    }
+}
+
+/// Both come to a barrier, and one of them fails behind it: the other has met it all the same. Not so
+/// in virtual time, where the news of an end outruns the messages in flight.
+#[test]
+fn who_fails_behind_a_barrier_has_come_to_it() {
+    if builder().settings().conduit.is_virtual() {
+        return;
+    }
+    for round in 0..40 {
+        let met = parking_lot::Mutex::new(None);
+        let ends = builder().run_local(2, |job| {
+            if job.rank() == Rank(0) {
+                job.compute(20_000 * round);
+                job.barrier()?;
+                return Err(Error::other("rank 0 fails"));
+            }
+            *met.lock() = Some(job.barrier());
+            Ok(())
+        });
+        assert!(ends[0].is_err());
+        let met = met.into_inner().expect("rank 1 came to the barrier");
+        met.unwrap_or_else(|cause| panic!("round {round}: {cause}"));
     }
 }
