@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         ("the_end_wakes_who_waits", woken),
         ("a_body_may_finalize_and_move_what_it_captured", moved),
         ("the_last_handle_may_go_in_a_handler", in_handler),
+        ("the_last_handle_may_go_with_a_function", with_function),
         ("ranks_that_are_threads_cannot_join", simulated),
     ];
     let tests = tests
@@ -40,6 +41,7 @@ fn role(role: &str, _: &[String]) -> Option<ExitCode> {
         "clones" => work_in_threads(),
         "awaits" => await_on_tokio(),
         "dropped" => drop_at(Rank(1)),
+        "gives" => give_at(Rank(1)),
         "fails" => fail_at(Rank(1)),
         _ => return None,
     };
@@ -171,8 +173,19 @@ fn await_on_tokio() -> Result<()> {
 }
 
 fn dropped() {
+    rank_1_is_lost("dropped");
+}
+
+/// The thread that goes on with a collective, the service thread perhaps, does not wait for itself.
+fn with_function() {
+    rank_1_is_lost("gives");
+}
+
+fn rank_1_is_lost(role: &str) {
     for conduit in CONDUITS {
-        let output = job("dropped", conduit);
+        let output = job(role, conduit);
+        let panicked = String::from_utf8_lossy(&output.stderr).contains("panicked");
+        assert!(!panicked, "{conduit}: {output:?}");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{conduit}: {text}");
         // Both others are told of it, or of the one that was told first and gave up.
@@ -193,6 +206,26 @@ fn drop_at(rank: Rank) -> Result<()> {
         thread::sleep(Duration::from_millis(300));
         return Ok(());
     }
+    job.barrier()?;
+    job.finalize()
+}
+
+/// One rank gives its last handle to a function that reduces, and goes on.
+fn give_at(rank: Rank) -> Result<()> {
+    let job = hydrant::join()?;
+    job.barrier()?;
+    let kept = (job.rank() == rank).then(|| job.clone());
+    let begun = job.world().all_reduce_with_nb(vec![1_u64], move |a, b| {
+        _ = &kept;
+        a + b
+    })?;
+    if job.rank() == rank {
+        drop(job);
+        // By the service thread alone.
+        thread::sleep(Duration::from_millis(300));
+        return Ok(());
+    }
+    assert_eq!(begun.wait()?, [u64::from(RANKS)]);
     job.barrier()?;
     job.finalize()
 }

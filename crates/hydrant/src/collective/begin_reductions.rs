@@ -1,7 +1,8 @@
 //! Reductions and scans, begun and not waited for.
 //!
-//! As with [collectives that bring elements](super::begin). Functions that reduce are run by whatever
-//! thread goes on with the collective, and are to be as quick as a handler.
+//! As with [collectives that bring elements](super::begin). Functions that reduce are run, and dropped,
+//! by whatever thread goes on with the collective: they are to be as quick as a handler, and what waits
+//! is [`Error::InHandler`](crate::Error::InHandler) there, too.
 
 use super::{
     Op, Reducible,
@@ -10,7 +11,7 @@ use super::{
     reduce::{by, by_function, by_op},
     team::Team,
 };
-use crate::{Begun, Pod, Result, TeamRank};
+use crate::{Begun, Pod, Result, TeamRank, progress::in_handler};
 
 impl Team {
     /// Begins to reduce the members' elements, index by index, to `root`; `None` elsewhere.
@@ -41,9 +42,10 @@ impl Team {
         mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Option<Vec<T>>>> {
+        let fold = quick(by(combine));
         self.begin_queued("reduce_with_nb", |team| async move {
             let reduction = by_function(Operation::Reduce);
-            team.reduce_to(root, reduction, &mine, by(combine)).await
+            team.reduce_to(root, reduction, &mine, fold).await
         })
     }
 
@@ -77,10 +79,10 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("reduce_in_place_with_nb", |team| async move {
             let reduction = by_function(Operation::Reduce);
-            team.reduce_here(root, reduction, &mut data, by(combine))
-                .await?;
+            team.reduce_here(root, reduction, &mut data, fold).await?;
             Ok(data)
         })
     }
@@ -112,9 +114,10 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("all_reduce_with_nb", |team| async move {
             let reduction = by_function(Operation::AllReduce);
-            team.reduce_all(reduction, &mut data, by(combine)).await?;
+            team.reduce_all(reduction, &mut data, fold).await?;
             Ok(data)
         })
     }
@@ -150,10 +153,10 @@ impl Team {
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("reduce_scatter_with_nb", |team| async move {
             let reduction = by_function(Operation::ReduceScatter);
-            team.reduce_parts(reduction, &data, &mut mine, by(combine))
-                .await?;
+            team.reduce_parts(reduction, &data, &mut mine, fold).await?;
             Ok(mine)
         })
     }
@@ -190,9 +193,10 @@ impl Team {
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("reduce_scatter_v_with_nb", |team| async move {
             let reduction = by_function(Operation::ReduceScatterV);
-            team.reduce_blocks(reduction, &data, &counts, &mut mine, by(combine))
+            team.reduce_blocks(reduction, &data, &counts, &mut mine, fold)
                 .await?;
             Ok(mine)
         })
@@ -226,10 +230,10 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("scan_with_nb", |team| async move {
             let reduction = by_function(Operation::Scan);
-            team.scan_by(reduction, &mut data, None, by(combine))
-                .await?;
+            team.scan_by(reduction, &mut data, None, fold).await?;
             Ok(data)
         })
     }
@@ -263,11 +267,30 @@ impl Team {
         first: T,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
+        let fold = quick(by(combine));
         self.begin_queued("exclusive_scan_with_nb", |team| async move {
             let reduction = by_function(Operation::ExclusiveScan);
-            team.scan_by(reduction, &mut data, Some(first), by(combine))
+            team.scan_by(reduction, &mut data, Some(first), fold)
                 .await?;
             Ok(data)
         })
+    }
+}
+
+/// A fold by a function of the program's, for whatever thread goes on with a collective: that may be the
+/// service thread, and it holds the queue of the team.
+fn quick<T: Pod>(fold: impl Fn(&mut [T], &[T])) -> impl Fn(&mut [T], &[T]) {
+    /// What is dropped as it is run.
+    struct Quick<F>(Option<F>);
+    impl<F> Drop for Quick<F> {
+        fn drop(&mut self) {
+            in_handler(|| drop(self.0.take()));
+        }
+    }
+    let fold = Quick(Some(fold));
+    move |into, with| {
+        if let Quick(Some(fold)) = &fold {
+            in_handler(|| fold(into, with));
+        }
     }
 }

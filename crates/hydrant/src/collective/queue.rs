@@ -146,7 +146,8 @@ impl Shared {
             return self.is_ready();
         };
         // It holds what the program gave it, which may do anything when it is dropped.
-        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| drop(over))) {
+        let over = AssertUnwindSafe(|| progress::in_handler(|| drop(over)));
+        if let Err(cause) = catch_unwind(over) {
             tracing::error!("what a collective was given panicked when it was dropped");
             // Dropping that may panic, too.
             std::mem::forget(cause);

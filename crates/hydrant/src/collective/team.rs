@@ -71,6 +71,8 @@ use crate::{
 /// - Those of one team are done one after the other, in the order in which they were begun, and a
 ///   blocking collective waits until they are over. They pair with blocking ones of the other members.
 /// - Those of different teams do not wait for each other.
+/// - A function that reduces runs, and is dropped, in whatever thread goes on with them: what waits is
+///   [`Error::InHandler`](crate::Error::InHandler) in it, as in a handler.
 /// - They go on whenever a thread of the rank waits or looks after messages, and in the service
 ///   thread while the program computes. Without that thread, and in virtual time, they go on in
 ///   calls alone.

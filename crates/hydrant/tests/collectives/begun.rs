@@ -10,7 +10,7 @@ use hydrant::{Begun, Blocks, Error, Job, Op, Rank, Result, Team, when_all, when_
 use hydrant_testing::executor::block_on;
 
 use super::{outcomes, run};
-use crate::support;
+use crate::support::{self, local};
 
 /// What rides on the agreement, and what does not; with several members more than a chunk.
 const LENGTHS: [usize; 2] = [3, 5000];
@@ -436,5 +436,21 @@ fn turns_are_kept() {
         job.barrier_wait(None)?;
         assert_eq!(begun.wait()?[0], 3);
         Ok(())
+    });
+}
+
+/// A function that reduces runs in whatever thread goes on with the collective, as handlers do.
+#[test]
+fn functions_in_the_background_may_not_wait() {
+    local(2, |job| {
+        let here = job.downgrade();
+        let begun = job.world().all_reduce_with_nb(vec![1_u64], move |a, b| {
+            let job = here.upgrade().expect("the job goes on");
+            let waited = job.barrier();
+            assert!(matches!(waited, Err(Error::InHandler { .. })), "{waited:?}");
+            a + b
+        })?;
+        assert_eq!(begun.wait()?, [2]);
+        job.barrier()
     });
 }
