@@ -113,12 +113,10 @@ impl Leaving {
         };
         let rank = self.progress.rank;
         tracing::warn!(%rank, "the job was dropped before it was finalized");
-        let is_service = (self.service.as_ref())
-            .is_some_and(|service| service.thread().id() == thread::current().id());
-        if progress::may_wait("leave").is_ok() && !is_service {
+        if progress::may_wait("leave").is_ok() {
             return self.leave(end);
         }
-        // The service thread runs this, or may wait for the end of the handler that does.
+        // The service thread may run this very handler, or wait for its end.
         let leave = move || self.leave(end);
         if let Err(cause) = thread::Builder::new().spawn(leave) {
             tracing::error!(%rank, %cause, "the job was dropped in a handler and cannot be left");

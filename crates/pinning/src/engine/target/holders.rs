@@ -130,10 +130,10 @@ impl Holders {
         });
     }
 
-    /// Who was lent most, but for one peer, and how many.
-    pub(super) fn largest_borrower(&self, but: u32) -> Option<(u64, u32)> {
+    /// Who was lent most, but for one peer perhaps, and how many.
+    pub(super) fn largest_borrower(&self, but: Option<u32>) -> Option<(u64, u32)> {
         let mut borrowers = self.borrowers.iter().rev().copied();
-        borrowers.find(|(_, peer)| *peer != but)
+        borrowers.find(|(_, peer)| Some(*peer) != but)
     }
 
     /// Lent firehoses are asked back.

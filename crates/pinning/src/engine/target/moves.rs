@@ -176,8 +176,14 @@ impl Target {
             self.keep_for(from, request, cx)
         };
         self.stats.refused += refused.len() as u64;
-        let lent = self.lend(from, wanted.borrow, cx);
-        if refused.iter().any(|(_, why)| *why == Refusal::Limit) {
+        // Nothing is lent where room is short: perhaps it is called back from the same peer, which must
+        // not hear of that before it has what was lent.
+        let is_short = refused.iter().any(|(_, why)| *why == Refusal::Limit);
+        let lent = match is_short {
+            true => 0,
+            false => self.lend(from, wanted.borrow, cx),
+        };
+        if is_short {
             self.call_back(from, count, cx);
         }
         let parts = holds.len().max(refused.len()).div_ceil(MAX_LIST).max(1);
@@ -293,9 +299,12 @@ impl Target {
         lent
     }
 
-    /// Asks for lent firehoses back, from whom most were lent to.
+    /// Asks for lent firehoses back, from whom most were lent to. From the newcomer itself if nobody else
+    /// has any: it owns more than it can be given, and would ask for that again and again.
     fn call_back(&mut self, newcomer: u32, count: u64, cx: &mut Context<'_>) {
-        let Some((lent, peer)) = self.holders.largest_borrower(newcomer) else {
+        let borrower = (self.holders.largest_borrower(Some(newcomer)))
+            .or_else(|| self.holders.largest_borrower(None));
+        let Some((lent, peer)) = borrower else {
             return;
         };
         let count = lent.min(count.max(lent.div_ceil(2)));
