@@ -20,6 +20,7 @@ mod held;
 mod lending;
 mod orphan;
 mod registered;
+mod turns;
 mod under_way;
 mod ways;
 mod word;
@@ -37,6 +38,7 @@ use crate::{
 pub(crate) use begin::{get, put};
 use bounce::Bounce;
 use held::Held;
+use turns::Turns;
 pub(crate) use under_way::Look;
 use under_way::{Failure, UnderWay};
 use ways::Ways;
@@ -52,6 +54,8 @@ pub(crate) struct Transfer {
     bounce: OnceLock<Arc<Bounce>>,
     /// How calls of many runs go.
     pub(crate) ways: Ways,
+    /// Of tasks that want a word of a peer registered, by rank; made when there is one.
+    words: OnceLock<Box<[Turns]>>,
 }
 
 impl Transfer {
@@ -70,6 +74,7 @@ impl Transfer {
             under_way: UnderWay::default(),
             bounce: OnceLock::new(),
             ways: Ways::default(),
+            words: OnceLock::new(),
         });
         let operations: Arc<dyn Operations> = transfer.clone();
         progress.report_to(Arc::downgrade(&operations));

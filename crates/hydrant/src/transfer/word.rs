@@ -10,7 +10,7 @@ use std::{future::poll_fn, sync::Arc, time::Instant};
 
 use hydrant_conduit::{Access, Atomic, Key, Posted, Remote, Ticket};
 
-use super::{Held, Transfer, begin};
+use super::{Held, Transfer, begin, turns::Turns};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -103,20 +103,29 @@ impl Transfer {
             // It is held no longer than the NIC of this rank takes.
             return self.change_own(registration, addr, operation);
         }
-        let mut since = None;
+        let (mut turn, mut since) = (None, None);
         loop {
             if let Some(hit) = registration.hit_remote(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 let held = Held::new(Some(hit.keep()), None, None);
+                drop(turn);
                 return self.change_later(rank, place, operation, held).await;
             }
-            let begun = since.get_or_insert_with(Instant::now);
-            if begun.elapsed() > PATIENCE {
+            let begun = *since.get_or_insert_with(Instant::now);
+            // Of more tasks at once than there are firehoses none would find its own still there.
+            if turn.is_none() {
+                turn = Some(self.turns_of(rank).take().await);
+            } else if begun.elapsed() > PATIENCE {
                 return Err(not_registered(rank));
             }
             self.word_later(rank, offset).await?;
         }
+    }
+
+    fn turns_of(&self, rank: Rank) -> &Turns {
+        let ranks = 0..self.progress.size;
+        &(self.words).get_or_init(|| ranks.map(|_| Turns::default()).collect())[rank.index()]
     }
 
     /// As [`word`](Self::word), while the caller does something else.

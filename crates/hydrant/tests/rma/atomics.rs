@@ -4,7 +4,7 @@ use std::thread;
 
 use hydrant::{Rank, Symmetric};
 
-use crate::support::local;
+use crate::support::{builder, good, local};
 
 const RANKS: u32 = 4;
 const THREADS: usize = 3;
@@ -130,4 +130,25 @@ fn of_floats() {
         assert!(m.local()?.load(0)?.is_nan());
         job.barrier()
     });
+}
+
+/// On somewhat more pages than may be registered: where NICs change words, extents that were made wider
+/// than what was asked for are given up for the part that is.
+#[test]
+fn words_on_more_pages_than_may_be_registered_are_changed_in_turn() {
+    const PAGES: usize = 300;
+    const APART: usize = 512;
+    good(builder().m(1 << 20).run_local(2, |job| {
+        let words = job.alloc::<u64>(PAGES * APART)?;
+        for _ in 0..3 {
+            for page in 0..PAGES {
+                words.fetch_add(job.right(), page * APART, 1)?;
+            }
+        }
+        job.barrier()?;
+        for page in 0..PAGES {
+            assert_eq!(words.local()?.load(page * APART)?, 3);
+        }
+        job.barrier()
+    }));
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hydrant::{Begun, Error, GlobalPtr, Job, Pod, Rank, Result, Section, Signal, when_all};
 use hydrant_testing::executor::block_on;
 
-use crate::support::{builder, local};
+use crate::support::{builder, good, local};
 
 const ROUNDS: u64 = 40;
 
@@ -321,4 +321,30 @@ fn what_is_begun_ends_with_the_job() {
             _ => block_on(add),
         };
     }
+}
+
+/// More at once than may be registered, where NICs change them: they take turns.
+#[test]
+fn more_words_than_may_be_registered_are_changed_at_once() {
+    const WORDS: usize = 48;
+    const APART: usize = 512;
+    good(
+        builder()
+            .m(128 << 10)
+            .maxvictim(16 << 10)
+            .run_local(2, |job| {
+                let words = job.alloc::<u64>(WORDS * APART)?;
+                for round in 0..3 {
+                    let begun = (0..WORDS).map(|at| words.fetch_add_nb(job.right(), at * APART, 1));
+                    for add in begun.collect::<Result<Vec<_>>>()? {
+                        assert_eq!(add.wait()?, round);
+                    }
+                }
+                job.barrier()?;
+                for at in 0..WORDS {
+                    assert_eq!(words.local()?.load(at * APART)?, 3);
+                }
+                job.barrier()
+            }),
+    );
 }
