@@ -124,7 +124,19 @@ step() {
 		echo
 		echo "step failed with status $status: $name"
 		failed=1
+		wire
 	fi
+}
+# Between two machines: whether they still hear of each other at all. If not, no program of ours is
+# to blame, and what is known of it is said.
+wire() {
+	[ -n "$HYDRANT_TEST_HOSTS" ] || return 0
+	timeout 60 ssh host2 true && return
+	echo "the wire stands still"
+	ip -s link show eth0
+	grep virtio /proc/interrupts
+	dmesg | grep -v 'speed is unknown' | tail -n 40
+	exit 1
 }
 client() {
 	tries=0
@@ -139,8 +151,8 @@ both_ends() {
 	client "$@" localhost && wait $!
 }
 between() {
-	ssh host2 "$@" >/dev/null &
-	client "$@" host2 && wait $!
+	timeout 300 ssh host2 "$@" >/dev/null &
+	client timeout 60 "$@" host2 && wait $!
 }
 in_folder() {
 	cd "$1" || return
@@ -243,8 +255,22 @@ impl Suite {
     }
 }
 
-/// Boots the machines and runs the steps; each must have passed, and tests have run.
+/// Boots the machines and runs the steps; each must have passed, and tests have run. Once more in new
+/// machines, if those stopped hearing of each other: then it is they that failed.
 fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
+    let mut stood_still = false;
+    let ended = boot_for(hosts, steps, &mut stood_still);
+    if ended.is_ok() || !stood_still {
+        return ended;
+    }
+    let mut notes = boot_for(hosts, steps, &mut stood_still)?;
+    let why = "the wire between the machines stood still: all steps ran again in new ones";
+    notes.insert(0, why.to_owned());
+    Ok(notes)
+}
+
+/// As [`run_steps`], in one boot: whether the wire between the machines stood still afterwards.
+fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<String>, Error> {
     let script = write_script(hosts, steps)?;
     let mut command = vm::in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
     // In the machine there is a device, so that no test may go without.
@@ -255,6 +281,7 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
 
     let mut outcome = Outcome::default();
     let (command, status) = run_listening(command, |line| outcome.listen(line))?;
+    *stood_still = outcome.stood_still;
     let notes = succeeded(command, status, outcome.notes)?;
     let idle = steps.iter().find(|step| {
         let has_passed = outcome.passed.contains(&step.name);
@@ -290,6 +317,8 @@ struct Outcome {
     passed: Vec<String>,
     /// The steps in which tests ran.
     tested: Vec<String>,
+    /// Whether the machines do not hear of each other any more.
+    stood_still: bool,
     notes: Vec<String>,
 }
 
@@ -300,6 +329,8 @@ impl Outcome {
         } else if let Some(name) = line.strip_prefix("step passed: ") {
             self.passed.push(name.to_owned());
             self.notes.push(line.to_owned());
+        } else if line == "the wire stands still" {
+            self.stood_still = true;
         } else if line.starts_with("step failed ") {
             self.notes.push(line.to_owned());
         } else if ran_something(line) {
@@ -326,6 +357,9 @@ mod tests {
         ] {
             outcome.listen(line);
         }
+        assert!(!outcome.stood_still);
+        outcome.listen("the wire stands still");
+        assert!(outcome.stood_still);
         assert_eq!(outcome.passed, ["a"]);
         assert_eq!(outcome.tested, ["b c"]);
         assert_eq!(outcome.notes.len(), 3);
