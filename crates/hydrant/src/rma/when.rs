@@ -87,6 +87,7 @@ impl<F: Future + Unpin> Future for WhenAll<F> {
 impl<F: Future + Unpin> Future for WhenAny<F> {
     type Output = (usize, F::Output, Vec<F>);
 
+    /// Is never ready again once it was.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let parts = &mut self.get_mut().parts;
         parts.poll_next(context).map(|(part, result)| {
@@ -108,7 +109,7 @@ struct Parts<F> {
 struct Woken {
     parts: Mutex<Vec<usize>>,
     /// The task that polls the whole.
-    whole: Mutex<Option<Waker>>,
+    whole: Mutex<Option<Arc<Waker>>>,
 }
 
 /// Wakes the whole for one part.
@@ -124,10 +125,11 @@ impl Wake for PartWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.parts.lock().push(self.part);
-        // What a waker does is the program's affair: nothing is locked meanwhile.
+        // What a waker does is the program's affair, its clone too: nothing is locked meanwhile. It is
+        // woken for each part: what is polled after one may use up what an executor knows a wake by.
         let whole = self.woken.whole.lock().clone();
         if let Some(whole) = whole {
-            whole.wake();
+            whole.wake_by_ref();
         }
     }
 }
@@ -153,12 +155,14 @@ impl<F: Future + Unpin> Parts<F> {
 
     /// One that has ended, and its result.
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<(usize, F::Output)> {
-        let before = self.woken.whole.lock().replace(context.waker().clone());
+        let waker = Arc::new(context.waker().clone());
+        let before = self.woken.whole.lock().replace(waker);
         drop(before);
         // Not those that are woken meanwhile, perhaps by being polled: they have woken the whole.
         let mut woken = mem::take(&mut *self.woken.parts.lock());
         while let Some(part) = woken.pop() {
-            let Some(future) = &mut self.futures[part] else {
+            // Nor those that were handed out.
+            let Some(Some(future)) = self.futures.get_mut(part) else {
                 continue;
             };
             let mut context = Context::from_waker(&self.wakers[part]);
@@ -219,5 +223,7 @@ mod tests {
         };
         assert_eq!((which, result), (1, 7));
         assert!(others.len() == 2 && others[0].0 < others[1].0);
+        // The others were handed out, and have woken it.
+        assert!(poll(&mut any).is_pending());
     }
 }
