@@ -73,7 +73,7 @@ pub enum Error {
 
     /// Memory cannot be one rank's alone while others can reach it.
     #[error(
-        "another handle of the memory exists at rank {rank}, or of what was freed and lay there, or something uses it"
+        "rank {rank} has another handle of the memory, or of freed memory that lay in its place, or uses it in another thread: drop that first"
     )]
     HandleInUse {
         /// Where.
@@ -389,11 +389,12 @@ pub enum Error {
     PeerLost(Rank),
 
     /// This rank takes no part in the job any more, though it goes on: a peer got something from
-    /// it that follows no rule and gave it up, or another thread of it called
-    /// [`Job::abort`](crate::Job::abort).
+    /// it that follows no rule and gave it up, another thread of it called
+    /// [`Job::abort`](crate::Job::abort), or a function that it gave to a reduction panicked.
     #[error(
-        "rank {0}, this one, takes no part any more: it aborted, or sent a peer what follows no \
-         rule, as when its memory is overwritten (the peer says what)"
+        "rank {0}, this one, takes no part any more: it aborted, a function of a reduction panicked \
+         here, or it sent a peer what follows no rule, as when its memory is overwritten (the peer \
+         says what)"
     )]
     Expelled(Rank),
 

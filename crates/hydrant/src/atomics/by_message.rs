@@ -288,15 +288,17 @@ impl Route for ByMessage {
         let done = self.memory.on_own_part(block, |own| {
             let at = usize::try_from(offset).ok()?;
             let old = apply(&own.window, at, *kind, *verb, [value, expected])?;
-            // If another thread sleeps while this one polls, no message wakes it.
-            if own.is_watched() {
-                progress.conduit().notify(progress.rank);
-            }
-            Some(old)
+            Some((old, own.is_watched()))
         });
         let (status, old) = match done {
             None => (UNKNOWN, 0),
-            Some(Some(old)) => (DONE, old),
+            Some(Some((old, is_watched))) => {
+                // If another thread sleeps while this one polls, no message wakes it.
+                if is_watched {
+                    progress.conduit().notify(progress.rank);
+                }
+                (DONE, old)
+            }
             Some(None) => {
                 let what = "an atomic operation that does not fit the allocation";
                 return progress.malformed(delivery.from, what);

@@ -49,8 +49,9 @@ impl Job {
     ///
     /// # Errors
     /// With the handle, at every rank: [`Error::HandleInUse`] if some rank has another one, or one to
-    /// memory that lay there and was freed, or uses a pointer into the memory in another thread; [`Error::Misaligned`] for elements aligned to more
-    /// than the segments are; [`Error::CollectiveMismatch`] if ranks give different memory. And
+    /// freed memory that lay in its place, or uses a pointer into the memory in another thread;
+    /// [`Error::Misaligned`] for elements aligned to more than the segments are;
+    /// [`Error::CollectiveMismatch`] if ranks give different memory. And
     /// [`Error::Freed`], [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
     /// [`Error::JobOver`], [`Error::PeerLost`].
     pub fn exclusive<T: Pod>(
@@ -66,7 +67,7 @@ impl Job {
         let mut block = memory.into_block();
         let core = self.core();
         core.memory.hide(block.number);
-        // What was begun and let go of may have one still.
+        // Tasks of the job's own, as of a put with a signal, have handles until they are over.
         let finished = core.transfer.finish_all();
         // From here on who has no handle gets none, so that one that is the only one stays it.
         let ticket = Ticket {

@@ -120,6 +120,8 @@ impl Registry {
         self.close_part(block.number);
         // Who has no handle gets none from here on.
         if Arc::strong_count(block) == 1 {
+            // What was done by a handle that is gone was done before.
+            fence(Acquire);
             return;
         }
         let mut stale = self.stale.lock();
@@ -137,7 +139,7 @@ impl Registry {
         let has_handle = (self.stale.lock().blocks.iter()).any(|(there, block)| {
             there.start < place.end && place.start < there.end && block.strong_count() > 0
         });
-        // What was done by a handle that is gone was done before.
+        // As in `remove`.
         fence(Acquire);
         has_handle
     }

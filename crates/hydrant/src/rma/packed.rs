@@ -18,7 +18,7 @@ use super::far::{Far, Name, Run};
 use crate::{
     Error, Result,
     counters::Count,
-    memory::Registry,
+    memory::{Mapped, Registry},
     message::Calls,
     progress::{Progress, Route, kind},
 };
@@ -292,17 +292,14 @@ impl Unpacker {
                 Some(done) => Some((DONE, done?)),
             };
         }
-        let done = self.memory.on_own_part(name, |own| {
-            let done = unpack(&own.window);
-            if own.is_watched() {
-                progress.conduit().notify(progress.rank);
-            }
-            done
-        });
-        match done {
-            None => Some((UNKNOWN, Vec::new())),
-            Some(done) => Some((DONE, done?)),
+        let own_part = |own: &Mapped| (unpack(&own.window), own.is_watched());
+        let Some((done, is_watched)) = self.memory.on_own_part(name, own_part) else {
+            return Some((UNKNOWN, Vec::new()));
+        };
+        if is_watched {
+            progress.conduit().notify(progress.rank);
         }
+        Some((DONE, done?))
     }
 }
 

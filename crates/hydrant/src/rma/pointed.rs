@@ -126,8 +126,8 @@ pub(crate) fn resolve<T: Pod>(
     }
 }
 
-/// A place that a pointer names, as the conduit says it. Held until an access has begun: an allocation
-/// changes hands, or its place is given out anew for good, only when nobody holds it.
+/// A place that a pointer names, as the conduit says it. Held until an access has begun: meanwhile
+/// [`exclusive`](crate::Job::exclusive) refuses this memory, and what is allocated in its place.
 pub(super) struct Named<T> {
     pub(super) rank: Rank,
     pub(super) remote: Remote,

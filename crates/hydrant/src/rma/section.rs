@@ -224,11 +224,11 @@ impl Section {
     /// Whether an element is named twice. The section lies within memory that there is.
     #[inline]
     pub(super) fn overlaps_itself(&self) -> bool {
-        !is_apart(self.levels().iter()) && self.interleaves_badly()
+        !is_apart(self.levels().iter()) && self.names_one_twice()
     }
 
     #[cold]
-    fn interleaves_badly(&self) -> bool {
+    fn names_one_twice(&self) -> bool {
         if self.len > self.span {
             return true;
         }

@@ -319,7 +319,8 @@ fn a_handle_to_freed_memory_keeps_its_place_shared() {
             let clone = memory.clone();
             job.barrier()?;
             thread::scope(|threads| {
-                threads.spawn(|| clone.put(job.right(), 0, &data));
+                let data = &data;
+                threads.spawn(move || clone.put(job.right(), 0, data));
                 thread::sleep(Duration::from_micros(100 * round));
                 job.free(memory)?;
                 let own = match job.exclusive(job.alloc::<u64>(LONG)?) {
