@@ -31,6 +31,16 @@ impl Engine {
         self.initiator.attached_at(&self.common, peer)
     }
 
+    /// Firehoses that a peer was lent and not asked back for.
+    pub fn lent_to(&self, peer: u32) -> u64 {
+        self.target.lent_to(peer)
+    }
+
+    /// Firehoses borrowed of a peer.
+    pub fn borrowed_of(&self, peer: u32) -> u64 {
+        self.initiator.borrowed_of(peer)
+    }
+
     /// Whether memory of a peer is known that is registered for good.
     pub fn statics(&self, peer: u32) -> bool {
         self.initiator.statics(peer)

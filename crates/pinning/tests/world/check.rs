@@ -67,11 +67,19 @@ impl World {
                 _ => 0,
             };
         }
+        let mut lent = self.ranks[target].engine.lent_to(asker as u32);
         for (message, _) in on_its_way(target, asker) {
-            if let Message::Granted(granted) = message {
-                there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
+            match message {
+                Message::Granted(granted) => {
+                    there += granted.grants.iter().map(|it| it.run.count).sum::<u64>();
+                    lent -= granted.lent;
+                }
+                Message::Recall { count } => lent += count,
+                _ => {}
             }
         }
+        let borrowed = self.ranks[asker].engine.borrowed_of(target as u32);
+        assert_eq!(lent, borrowed, "what {target} has lent to {asker}");
         let counted = self.ranks[target].engine.attached_by(asker as u32);
         assert_eq!(counted, there, "what {asker} has attached at {target}");
     }

@@ -42,6 +42,11 @@ impl Initiator {
         )
     }
 
+    /// Firehoses borrowed of a peer.
+    pub(in crate::engine) fn borrowed_of(&self, peer: u32) -> u64 {
+        (self.tables.get(&peer)).map_or(0, |table| table.borrowed())
+    }
+
     /// Buckets attached at a peer, those that it was not told yet are given back included.
     pub(in crate::engine) fn attached_at(&self, common: &Common, peer: u32) -> u64 {
         let count = |runs: &mut dyn Iterator<Item = Run>| runs.map(|run| run.count).sum::<u64>();

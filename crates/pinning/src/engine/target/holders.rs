@@ -141,6 +141,10 @@ impl Holders {
         self.change(peer, |holder| holder.lent -= count);
     }
 
+    pub(super) fn lent_to(&self, peer: u32) -> u64 {
+        self.get(peer).map_or(0, |holder| holder.lent)
+    }
+
     pub(super) fn attached_by(&self, peer: u32) -> u64 {
         self.get(peer).map_or(0, |holder| holder.buckets)
     }

@@ -73,6 +73,11 @@ impl Target {
         self.holders.attached_by(peer)
     }
 
+    /// Firehoses that a peer was lent and not asked back for.
+    pub(super) fn lent_to(&self, peer: u32) -> u64 {
+        self.holders.lent_to(peer)
+    }
+
     /// The references that peers hold, by record of the local table.
     pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
         self.holders.audit()
