@@ -103,12 +103,15 @@ fn who_answers_handles_that_are_given_up_is_not_expelled() {
         let later = job.async_function(|_, milliseconds: u64| async move {
             after(Duration::from_millis(milliseconds)).await;
         })?;
+        let keep = job.async_function(|_, _: Vec<u8>| pending::<()>())?;
         job.barrier()?;
         if job.settings().conduit.is_virtual() {
             return if_first(job);
         }
         if job.rank() == Rank(0) {
             let _kept = job.call_nb(Rank(0), &pends, &1)?;
+            let long = job.call_nb(Rank(1), &keep, &vec![0; 1 << 20])?;
+            thread::spawn(move || drop(long.wait()));
             let first = job.call_nb(Rank(1), &later, &250)?;
             let more = (0..40).map(|_| job.call_nb(Rank(1), &later, &2000));
             let mut more = more.collect::<Result<Vec<_>>>()?;
