@@ -73,7 +73,8 @@ pub enum Error {
 
     /// Memory cannot be one rank's alone while others can reach it.
     #[error(
-        "rank {rank} has another handle of the memory, or of freed memory that lay in its place, or uses it in another thread: drop that first"
+        "rank {rank} has another handle of the memory, or of freed memory that lay in its place, or \
+         uses it in another thread: drop that first"
     )]
     HandleInUse {
         /// Where.
