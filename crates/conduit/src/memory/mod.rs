@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 
+mod accumulate;
 mod cgroup;
 mod copy;
 mod limits;
@@ -15,6 +16,7 @@ mod runs;
 mod segment;
 mod window;
 
+pub use accumulate::{Factor, Number};
 pub use cgroup::{group_limit, group_room};
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};

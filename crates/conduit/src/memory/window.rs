@@ -14,6 +14,7 @@ use std::{
 use bytemuck::Pod;
 
 use super::{
+    accumulate::{self, Factor},
     copy,
     runs::{Direction, Runs},
 };
@@ -171,6 +172,20 @@ impl Window {
         let dst = data.ok_or(Fault::OutOfBounds)?.as_mut_ptr();
         // SAFETY: as in `write_runs`; `data` is borrowed mutably.
         unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
+        Ok(())
+    }
+
+    /// Adds to each element from `offset` on the multiple of one of `data`, which has whole elements.
+    /// Of what others do to the same elements meanwhile, some may be lost.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`]; then nothing was added.
+    #[inline]
+    pub fn accumulate(&self, offset: usize, data: &[u8], factor: &Factor) -> Result<(), Fault> {
+        let dst = self.at(offset, data.len())?;
+        // SAFETY: `data` is borrowed; `at` checked that the target lies in the window. They
+        // do not overlap, for nobody holds a reference into the window.
+        unsafe { accumulate::add(dst.as_ptr(), data.as_ptr(), data.len(), factor) };
         Ok(())
     }
 
