@@ -47,6 +47,10 @@ counters! {
     Gets gets,
     /// Bytes got.
     GetBytes get_bytes,
+    /// Accumulates of any kind, a run of elements each.
+    Accumulates accumulates,
+    /// Bytes added to.
+    AccumulatedBytes accumulated_bytes,
     /// Puts and gets that went through the conduit, not by direct access.
     Indirect indirect,
     /// Puts and gets whose memory was registered on both sides, found without asking anybody.

@@ -370,6 +370,24 @@ pub enum Error {
         seconds: u64,
     },
 
+    /// A mutex is locked that should not be.
+    #[error("mutex {mutex} of rank {rank} is held already: unlock it first")]
+    MutexHeld {
+        /// Whose mutex.
+        rank: Rank,
+        /// Which of that rank's.
+        mutex: usize,
+    },
+
+    /// A mutex is to be unlocked that this rank has not locked.
+    #[error("mutex {mutex} of rank {rank} is not held by this rank")]
+    MutexNotHeld {
+        /// Whose mutex.
+        rank: Rank,
+        /// Which of that rank's.
+        mutex: usize,
+    },
+
     /// There is not so much memory.
     #[error(
         "no memory for {wanted} bytes on rank {rank}: {available} bytes are available ({remedy})"

@@ -25,6 +25,8 @@
 //! | await operations | [`PutHandle`], [`GetHandle`], [`Operation`], [`when_all`], [`when_any`], [`Job::wait_for`] |
 //! | choose what memory holds | [`Pod`], [`Zeroable`] |
 //! | change words atomically | [`Symmetric::fetch_add`] and the methods beside it |
+//! | add to elements of others | [`Symmetric::accumulate`] |
+//! | exclude each other | [`Job::mutexes`] |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
 //! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`], [`Job::async_function`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
@@ -57,6 +59,7 @@ mod job;
 mod log;
 mod memory;
 mod message;
+mod mutex;
 mod plain;
 mod progress;
 mod registration;
@@ -76,7 +79,10 @@ pub use error::{Error, Result};
 /// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.
 #[cfg(feature = "half")]
 pub use half;
-pub use hydrant_conduit::{Caps, Footprint, Rank};
+pub use hydrant_conduit::{
+    Caps, Footprint, Rank,
+    memory::{Factor, Number},
+};
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
@@ -86,14 +92,15 @@ pub use memory::{
     AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, PackedPtr, Refused, Symmetric, View,
 };
 pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded_len};
+pub use mutex::{MutexGuard, Mutexes};
 /// The crate whose complex numbers can be reduced, in the version that Hydrant takes.
 #[cfg(feature = "num-complex")]
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
 pub use progress::Begun;
 pub use rma::{
-    AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle, Scope, Section,
-    Signal, Stride, WhenAll, WhenAny, when_all, when_any,
+    Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
+    RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
 pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};
 pub use team_rank::TeamRank;

@@ -29,15 +29,18 @@ mod memory {
     mod many;
 }
 mod rma {
+    mod accumulate;
     mod atomics;
     mod completion;
     mod contexts;
     mod futures;
     mod model;
+    mod mutexes;
     mod non_blocking;
     mod pointed_atomics;
     mod published;
     mod races;
+    mod raw;
     mod sections;
     mod signals;
     mod threads;

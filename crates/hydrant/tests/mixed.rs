@@ -26,14 +26,17 @@ mod memory {
     mod many;
 }
 mod rma {
+    mod accumulate;
     mod atomics;
     mod contexts;
     mod futures;
     mod model;
+    mod mutexes;
     mod non_blocking;
     mod pointed_atomics;
     mod published;
     mod races;
+    mod raw;
     mod sections;
     mod signals;
     mod threads;

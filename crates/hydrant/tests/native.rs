@@ -8,10 +8,13 @@ mod network;
 mod support;
 
 mod rma {
+    mod accumulate;
     mod atomics;
     mod completion;
     mod model;
+    mod mutexes;
     mod non_blocking;
+    mod raw;
     mod sections;
     mod threads;
 }

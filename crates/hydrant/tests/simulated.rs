@@ -20,13 +20,16 @@ mod memory {
     mod virtual_loans;
 }
 mod rma {
+    mod accumulate;
     mod atomics;
     mod contexts;
     mod futures;
+    mod mutexes;
     mod non_blocking;
     mod pointed_atomics;
     mod published;
     mod races;
+    mod raw;
     mod sections;
     mod signals;
     mod vectors;

@@ -11,7 +11,7 @@ use hydrant_conduit::Line;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{layout::DROPPED, stores};
-use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SYSTEM};
+use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SCRATCH};
 
 /// The system area of this rank's segment.
 pub(super) struct Area {
@@ -54,7 +54,7 @@ impl Area {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                heap: Heap::new(SYSTEM),
+                heap: Heap::new(SCRATCH),
                 retired: Vec::new(),
                 uncounted: Vec::new(),
                 counted: Vec::new(),

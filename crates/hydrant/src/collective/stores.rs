@@ -21,7 +21,7 @@ use hydrant_conduit::{Delivery, Message, ReplyPort, Sent, WakeWord, Window};
 use crate::{
     Rank, Result,
     progress::{self, Progress, Route, kind},
-    segment::SYSTEM,
+    segment::SCRATCH,
 };
 
 /// Stores, and sets the flag.
@@ -143,10 +143,10 @@ fn apply(window: &Window, delivery: &Delivery<'_>) -> Option<()> {
     }
 }
 
-/// The place, if so many bytes at it lie in the system area.
+/// The place, if so many bytes at it lie in the scratch of teams.
 fn inside(at: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(at).ok()?;
-    (at.checked_add(len)? <= SYSTEM).then_some(at)
+    (at.checked_add(len)? <= SCRATCH).then_some(at)
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_store_is_bytes_and_a_flag_with_what_is_beside_it() {
-        let window = Window::private(SYSTEM + 4096);
+        let window = Window::private(SCRATCH + 4096);
         assert!(applied(&window, SET, &[64], &7_u64.to_le_bytes()));
         let payload = [[1_u64, 2], [3, 4]].concat();
         let args = [72, 128, 9, 16];
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn nothing_outside_the_system_area_is_touched() {
-        let window = Window::private(SYSTEM + 4096);
-        let end = SYSTEM as u64;
+        let window = Window::private(SCRATCH + 4096);
+        let end = SCRATCH as u64;
         let byte = &[1];
         for (tag, args, payload) in [
             (SET, &[end][..], &byte[..]),
@@ -207,7 +207,7 @@ mod tests {
         ] {
             assert!(!applied(&window, tag, args, payload), "{tag} {args:?}");
         }
-        let mut all = vec![0; SYSTEM + 4096];
+        let mut all = vec![0; SCRATCH + 4096];
         window.read(0, &mut all).unwrap();
         assert!(all.iter().all(|byte| *byte == 0));
     }

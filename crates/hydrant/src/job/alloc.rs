@@ -24,6 +24,8 @@ struct Ticket {
     bytes: u64,
     align: u64,
     huge: u64,
+    /// Whether addresses alone are reserved.
+    reserve: u64,
     number: u64,
     /// How it went here: one of `outcome`.
     outcome: u64,
@@ -85,6 +87,7 @@ impl Job {
             bytes: wanted.map_or(u64::MAX, |bytes| bytes as u64),
             align: align as u64,
             huge: options.huge as u64,
+            reserve: u64::from(options.reserve),
             number,
             outcome: outcome::HEAP_FULL,
             available: core.memory.heap().largest_gap() as u64,
@@ -93,7 +96,7 @@ impl Job {
             .and_then(|bytes| Heap::footprint(bytes.max(1), align))
             .and_then(|len| Some((core.memory.heap().take(len, align)?, len)));
         if let Some((offset, len)) = place {
-            commit(core, SYSTEM + offset, len, options.huge, &mut ticket);
+            commit(core, SYSTEM + offset, len, options, &mut ticket);
         }
         let verdict = agree(&affair, self.rank(), &ticket);
         match (verdict, place) {
@@ -169,6 +172,32 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Gets real memory under elements of this rank's part of what was
+    /// [reserved](AllocOptions::reserve), which keep what they hold. Not collective.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the system has not so much, [`Error::OutOfBounds`], [`Error::Freed`],
+    /// [`Error::ForeignHandle`], [`Error::JobOver`].
+    pub fn commit<T: Pod>(&self, memory: &Symmetric<T>, index: usize, count: usize) -> Result<()> {
+        let core = self.active()?;
+        let block = memory.block();
+        block.check_job(core.progress.id)?;
+        block.check()?;
+        let (start, len) = (memory.offset(index, count)?, count * size_of::<T>());
+        let committed = core.progress.conduit().commit(block.offset + start, len);
+        committed.map_err(|cause| match cause {
+            hydrant_conduit::Error::OutOfMemory { wanted, available } => Error::OutOfMemory {
+                rank: self.rank(),
+                wanted,
+                available,
+                remedy: "the system has no more",
+            },
+            cause => cause.into(),
+        })
+    }
+}
+
 /// Registers the own part, and learns of the others', where memory is registered at allocation.
 fn register(core: &Core, affair: &Affair<'_>, offset: usize, bytes: usize) -> Result<()> {
     let mut exchange = |record: &_| affair.all_gather(record);
@@ -184,10 +213,11 @@ fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket) -> Result<()> {
                 bytes,
                 align,
                 huge,
+                reserve,
                 number,
                 ..
             } = *ticket;
-            (bytes, align, huge, number)
+            (bytes, align, huge, reserve, number)
         };
         if asks(ticket) != asks(mine) {
             let wants = |t: &Ticket| {
@@ -225,9 +255,10 @@ fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket) -> Result<()> {
     Ok(())
 }
 
-/// Gets real memory under the place, and notes on the ticket how that went.
-fn commit(core: &Core, offset: usize, len: usize, huge: HugePages, ticket: &mut Ticket) {
-    let committed = match huge {
+/// Gets real memory under the place, unless it comes later, and notes on the ticket how that went.
+fn commit(core: &Core, offset: usize, len: usize, options: AllocOptions, ticket: &mut Ticket) {
+    let committed = match options.huge {
+        HugePages::No if options.reserve => Ok(len),
         HugePages::No => core.progress.conduit().commit(offset, len).map(|()| len),
         HugePages::Try => core
             .progress

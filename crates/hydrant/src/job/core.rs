@@ -11,7 +11,7 @@ use crate::{
     Error, Result, Settings, Team,
     atomics::{ByMessage, Way},
     collective,
-    memory::{Reach, Registry},
+    memory::{Locks, Reach, Registry},
     message::Messages,
     progress::{Progress, kind},
     registration::Setup,
@@ -57,7 +57,7 @@ impl Core {
         let bootstrap = Arc::new(Mutex::new(bootstrap));
         let progress = Progress::new(conduit, id, &settings);
         let transfer = Transfer::new(&progress, setup, &bootstrap);
-        let memory = Arc::new(Registry::new(settings.heap));
+        let memory = Arc::new(Registry::new(settings.heap, Locks::new(&progress)?));
         let buffers = Buffers::new(&transfer, &memory);
         let messages = Arc::new(Messages::new(Box::new(buffers)));
         for kind in [kind::USER, kind::CALL, kind::FAILURE, kind::RESULT] {
@@ -101,6 +101,7 @@ impl Core {
             transfer: &self.transfer,
             weak: self.weak.clone(),
             calls: self.messages.calls(),
+            locks: self.memory.locks(),
             by_nics: self.atomics != Way::Processors,
             spares_processors: self.atomics.spares_processors(),
         }

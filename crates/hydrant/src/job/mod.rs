@@ -11,6 +11,7 @@ mod hosts;
 #[cfg(test)]
 mod message_tests;
 mod messages;
+mod mutexes;
 mod network;
 mod rma;
 mod signals;

@@ -10,6 +10,7 @@ use hydrant_conduit::{WakeWord, Window, Word32};
 use crate::{
     Error, Rank, Result,
     counters::Tally,
+    memory::Locks,
     message::Calls,
     stripe::{InUse, StripedWeak},
     transfer::Transfer,
@@ -45,6 +46,8 @@ pub(crate) struct Block {
     transfer: StripedWeak<Transfer>,
     /// What was asked of owners of words that are not mapped here.
     pub(crate) calls: Arc<Calls>,
+    /// What whoever accumulates here takes.
+    pub(crate) locks: Arc<Locks>,
     /// Whether NICs change its words of 64 bits.
     pub(crate) by_nics: bool,
     state: AtomicU8,
@@ -55,6 +58,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) transfer: &'a Arc<Transfer>,
     pub(crate) weak: StripedWeak<Transfer>,
     pub(crate) calls: &'a Arc<Calls>,
+    pub(crate) locks: &'a Arc<Locks>,
     /// Whether NICs change words of 64 bits.
     pub(crate) by_nics: bool,
     /// Whether no processor does.
@@ -129,6 +133,7 @@ impl Block {
             words,
             transfer: reach.weak.clone(),
             calls: Arc::clone(calls),
+            locks: Arc::clone(reach.locks),
             by_nics: reach.by_nics,
             state: AtomicU8::new(if progress.virtual_time {
                 SIMULATED

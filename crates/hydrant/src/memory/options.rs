@@ -20,4 +20,8 @@ pub struct AllocOptions {
     pub align: usize,
     /// Whether it lies in huge pages.
     pub huge: HugePages,
+    /// Whether addresses alone are reserved, and each rank says which pages it is going to use, by
+    /// [`Job::commit`](crate::Job::commit). A page that is used without that is there, too, if the system
+    /// has one: if it has none left, the process that uses it is killed. Not together with huge pages.
+    pub reserve: bool,
 }

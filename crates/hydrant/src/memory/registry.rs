@@ -13,7 +13,7 @@ use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::{Block, Mapped, heap::Heap};
+use super::{Block, Locks, Mapped, heap::Heap};
 use crate::{Error, Result};
 
 /// What a rank knows of the job's memory.
@@ -30,6 +30,8 @@ pub(crate) struct Registry {
     /// Exposed buffers of this rank, by key: those whose loan has not begun to end. Locked while a
     /// word of one is changed, so that its owner does not let go of it meanwhile.
     exposed: Mutex<FxHashMap<u64, Window>>,
+    /// What whoever accumulates takes.
+    locks: Arc<Locks>,
 }
 
 #[derive(Default)]
@@ -49,14 +51,19 @@ struct Stale {
 }
 
 impl Registry {
-    pub(crate) fn new(heap: usize) -> Self {
+    pub(crate) fn new(heap: usize, locks: Locks) -> Self {
         Self {
             heap: Mutex::new(Heap::new(heap)),
             blocks: RwLock::default(),
             own_parts: RwLock::default(),
             stale: Mutex::default(),
             exposed: Mutex::default(),
+            locks: Arc::new(locks),
         }
+    }
+
+    pub(crate) fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// A buffer was exposed, which is [withdrawn](Self::withdraw) before it goes.

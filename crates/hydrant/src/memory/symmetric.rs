@@ -53,6 +53,16 @@ impl<T: Pod> Symmetric<T> {
         }
     }
 
+    /// The same memory, as elements of another type; as many as fit. Both handles name it until it is
+    /// [freed](crate::Job::free).
+    ///
+    /// # Panics
+    /// If `U` has no size.
+    pub fn cast<U: Pod>(&self) -> Symmetric<U> {
+        assert!(size_of::<U>() > 0, "elements without a size");
+        Symmetric::new(Arc::clone(&self.block), self.block.len / size_of::<U>())
+    }
+
     #[inline]
     pub(crate) fn block(&self) -> &Block {
         &self.block

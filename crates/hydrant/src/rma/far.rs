@@ -2,7 +2,7 @@
 //! network, many of them under way at once, or they are [packed](super::packed) into messages,
 //! whichever [took less time](crate::transfer::Way) before.
 
-use hydrant_conduit::Remote;
+use hydrant_conduit::{Remote, memory::Factor};
 
 use super::packed;
 use crate::{
@@ -94,6 +94,21 @@ impl Far<'_> {
                 self.transfer.read_all(self.rank, data, pieces)
             }
         })
+    }
+
+    /// Adds multiples of the elements of runs of `data`, which lie in there and in the memory; done on
+    /// return. The owner does it, so that nobody else adds to them meanwhile.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub(super) fn add(
+        &self,
+        data: &[u8],
+        runs: impl Iterator<Item = Run>,
+        factor: &Factor,
+    ) -> Result<()> {
+        progress::may_wait("an accumulate that goes through the network")?;
+        packed::add(self, data, runs, factor)
     }
 
     /// Chooses a way, and notes what it took.

@@ -4,6 +4,7 @@
 //! store directly ([`contiguous`]); else hand it to the [`transfer`](crate::transfer) room. A direct
 //! access is remotely complete when the call returns.
 
+mod accumulate;
 pub(crate) mod anywhere;
 mod context;
 mod contiguous;
@@ -16,6 +17,7 @@ mod pending;
 mod pieces;
 pub(crate) mod pointed;
 pub(crate) mod pointed_sections;
+mod raw;
 mod rendezvous;
 mod scope;
 mod section;
@@ -24,11 +26,13 @@ pub(crate) mod signal;
 mod vectors;
 mod when;
 
+pub use accumulate::Accumulate;
 pub use anywhere::AnywhereLoan;
 pub use context::Context;
 pub use handles::{GetHandle, PutHandle};
 pub(crate) use packed::Unpacker;
 pub use pieces::Stride;
+pub use raw::RawOperation;
 pub(crate) use rendezvous::Buffers;
 pub use scope::{Operation, Scope};
 pub use section::{Level, Section};

@@ -1,22 +1,27 @@
-//! Runs packed into messages, which the owner of the memory unpacks, or packs for a get.
+//! Runs packed into messages, which the owner of the memory unpacks, adds to it, or packs for a get.
 //!
 //! ```text
 //! request  tag PUT      args number, allocation, runs   payload bytes of the runs, a word for each
 //!          tag GET      args number, allocation, runs   payload a word for each run
+//!          tag ADD | what elements are << 8, args besides: two words of a factor; payload as PUT
 //!              EXPOSED beside it                        of an exposed buffer, by its key
 //! reply    tag DONE     args number                     payload of a get: bytes of the runs
 //!          tag UNKNOWN  args number: no such allocation lives there
 //!          tag REVOKED  args number: no such buffer is exposed
+//!          tag BROKEN   args number, rank: that one ended while it added, too
 //! word     offset in the memory × 65536 + bytes of the run
 //! ```
 
 use std::{collections::VecDeque, sync::Arc, thread};
 
-use hydrant_conduit::{Delivery, Message, ReplyPort, Window};
+use hydrant_conduit::{
+    Delivery, Message, ReplyPort, Window,
+    memory::{Factor, Number},
+};
 
 use super::far::{Far, Name, Run};
 use crate::{
-    Error, Result,
+    Error, Rank, Result,
     counters::Count,
     memory::{Mapped, Registry},
     message::Calls,
@@ -25,12 +30,14 @@ use crate::{
 
 const PUT: u16 = 0;
 const GET: u16 = 1;
+const ADD: u16 = 2;
 /// Beside these: the memory is an exposed buffer, and not an allocation.
 const EXPOSED: u16 = 0x8000;
 
 const DONE: u16 = 0;
 const UNKNOWN: u16 = 1;
 const REVOKED: u16 = 2;
+const BROKEN: u16 = 3;
 
 /// Messages of a call that are not answered, at most.
 const MANY: usize = 8;
@@ -44,10 +51,38 @@ const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 /// # Errors
 /// As [`Far::put`].
 pub(super) fn put(far: &Far<'_>, data: &[u8], runs: impl Iterator<Item = Run>) -> Result<()> {
+    send(far, data, runs, Asked::new(far, PUT), 1)
+}
+
+/// Adds multiples of the elements of runs of `data`.
+///
+/// # Errors
+/// As [`Far::put`].
+pub(super) fn add(
+    far: &Far<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+    factor: &Factor,
+) -> Result<()> {
+    let mut asked = Asked::new(far, ADD | (factor.number() as u16) << 8);
+    let mut words = [0; 2 * WORD];
+    words[..factor.bytes().len()].copy_from_slice(factor.bytes());
+    let (low, high) = words.split_at(WORD);
+    asked.factor = Some([low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes)));
+    send(far, data, runs, asked, factor.number().size())
+}
+
+/// Sends runs of `data`, of elements of so many bytes.
+fn send(
+    far: &Far<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+    mut asked: Asked<'_>,
+    element: usize,
+) -> Result<()> {
     let limit = far.transfer.progress.conduit().caps().max_payload;
-    let mut asked = Asked::new(far, PUT);
     let mut message = Packed::default();
-    for run in runs.flat_map(split(limit)) {
+    for run in runs.flat_map(split(limit, element)) {
         if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
             asked.send(&mut message, |_, _| Ok(()))?;
         }
@@ -77,7 +112,7 @@ pub(super) fn get(far: &Far<'_>, data: &mut [u8], runs: impl Iterator<Item = Run
     let mut asked = Asked::new(far, GET);
     let mut message = Packed::default();
     let mut answer = 0;
-    for run in runs.flat_map(split(limit)) {
+    for run in runs.flat_map(split(limit, 1)) {
         if (message.runs.len() + 1) * WORD > limit || answer + run.len > limit {
             asked.send(&mut message, &mut unpack)?;
             answer = 0;
@@ -89,9 +124,10 @@ pub(super) fn get(far: &Far<'_>, data: &mut [u8], runs: impl Iterator<Item = Run
     asked.end(unpack)
 }
 
-/// Parts of a run that fit a message.
-fn split(limit: usize) -> impl Fn(Run) -> Parts {
+/// Parts of a run that fit a message, of whole elements of so many bytes.
+fn split(limit: usize, element: usize) -> impl Fn(Run) -> Parts {
     let most = (limit.saturating_sub(WORD)).clamp(1, LONGEST);
+    let most = (most / element * element).max(element);
     move |rest| Parts { rest, most }
 }
 
@@ -128,6 +164,8 @@ struct Packed {
 struct Asked<'a> {
     far: &'a Far<'a>,
     tag: u16,
+    /// The words of a factor, for those that add.
+    factor: Option<[u64; 2]>,
     open: VecDeque<Question>,
 }
 
@@ -147,6 +185,7 @@ impl<'a> Asked<'a> {
         Self {
             far,
             tag,
+            factor: None,
             open: VecDeque::with_capacity(MANY),
         }
     }
@@ -189,10 +228,16 @@ impl<'a> Asked<'a> {
             Name::Exposed(key) => key,
         };
         self.far.calls.begin(rank, None, |id| {
+            let [low, high] = self.factor.unwrap_or_default();
+            let args = [id, name, runs as u64, low, high];
             let message = Message {
                 kind: kind::PACKED,
                 tag: self.tag,
-                args: &[id, name, runs as u64],
+                args: if self.factor.is_some() {
+                    &args
+                } else {
+                    &args[..3]
+                },
                 payload,
             };
             progress.send(rank, &message)
@@ -263,58 +308,109 @@ impl Unpacker {
         }
     }
 
-    /// Does what a request says to memory of this rank: a status and an answer, or nothing if the
-    /// request follows no rule.
-    fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<(u16, Vec<u8>)> {
-        let &[_, name, runs] = delivery.args else {
-            return None;
+    /// Does what a request says to memory of this rank: how that went, or nothing if the request
+    /// follows no rule.
+    fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<Acted> {
+        let (&[_, name, runs], factor) = delivery.args.split_first_chunk()?;
+        let factor = match (delivery.tag & !EXPOSED).to_le_bytes() {
+            [verb, number] if u16::from(verb) == ADD => {
+                let &[low, high] = factor else { return None };
+                let number = *Number::ALL.get(usize::from(number))?;
+                let words = [low.to_le_bytes(), high.to_le_bytes()].concat();
+                Some(Factor::from_bytes(number, &words[..number.size()])?)
+            }
+            _ if factor.is_empty() => None,
+            _ => return None,
         };
         let gets = match delivery.tag & !EXPOSED {
-            PUT => false,
             GET => true,
+            PUT => false,
+            _ if factor.is_some() => false,
             _ => return None,
         };
         let words = usize::try_from(runs).ok()?.checked_mul(WORD)?;
         let bytes = delivery.payload.len().checked_sub(words)?;
         let (bytes, words) = delivery.payload.split_at(bytes);
         let most = progress.conduit().caps().max_payload;
-        let unpack = |window: &Window| match gets {
-            false => unpack(window, words, bytes).map(|()| Vec::new()),
-            true if bytes.is_empty() => pack(window, words, most),
-            true => None,
+        let unpack = |window: &Window| match (gets, &factor) {
+            (false, None) => unpack(window, words, bytes).map(|()| Acted::Done(Vec::new())),
+            (false, Some(factor)) => self.add(progress, window, words, bytes, factor),
+            (true, _) if bytes.is_empty() => pack(window, words, most).map(Acted::Done),
+            (true, _) => None,
         };
         if delivery.tag & EXPOSED != 0 {
             let done = self.memory.on_exposed(name, unpack);
             // If another thread sleeps while this one polls, no message wakes it.
             progress.conduit().notify(progress.rank);
-            return match done {
-                None => Some((REVOKED, Vec::new())),
-                Some(done) => Some((DONE, done?)),
-            };
+            return done.unwrap_or(Some(Acted::Not(REVOKED)));
         }
         let own_part = |own: &Mapped| (unpack(&own.window), own.is_watched());
         let Some((done, is_watched)) = self.memory.on_own_part(name, own_part) else {
-            return Some((UNKNOWN, Vec::new()));
+            return Some(Acted::Not(UNKNOWN));
         };
         if is_watched {
             progress.conduit().notify(progress.rank);
         }
-        Some((DONE, done?))
+        done
     }
+
+    /// Adds multiples of bytes where words say. Nothing is added if a run lies outside, or is not of
+    /// whole elements.
+    fn add(
+        &self,
+        progress: &Progress,
+        window: &Window,
+        words: &[u8],
+        mut bytes: &[u8],
+        factor: &Factor,
+    ) -> Option<Acted> {
+        let size = factor.number().size();
+        let runs = named_exactly(window, words, bytes)?;
+        if runs.iter().any(|(_, len)| len % size != 0) {
+            return None;
+        }
+        let mut adder = self.memory.locks().adder(progress.rank, window).ok()?;
+        for (at, len) in runs {
+            let (run, rest) = bytes.split_at(len);
+            match adder.add(at, run, factor) {
+                Ok(()) => bytes = rest,
+                Err(Error::PeerLost(rank)) => return Some(Acted::Broken(rank)),
+                Err(_) => return Some(Acted::Not(UNKNOWN)),
+            }
+        }
+        Some(Acted::Done(Vec::new()))
+    }
+}
+
+/// What became of a request.
+enum Acted {
+    /// And what was got.
+    Done(Vec<u8>),
+    /// Nothing was done, for a reason that is a status.
+    Not(u16),
+    /// That rank ended while it added to the same memory.
+    Broken(Rank),
 }
 
 impl Route for Unpacker {
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
-        let (Some((status, payload)), Some(id)) =
-            (self.act(progress, delivery), delivery.args.first())
-        else {
+        let (Some(acted), Some(id)) = (self.act(progress, delivery), delivery.args.first()) else {
             return progress.malformed(delivery.from, "packed runs that do not fit the memory");
+        };
+        let (status, payload) = match &acted {
+            Acted::Done(bytes) => (DONE, bytes.as_slice()),
+            Acted::Not(status) => (*status, &[][..]),
+            Acted::Broken(_) => (BROKEN, &[][..]),
+        };
+        let args = match acted {
+            Acted::Broken(rank) => &[*id, u64::from(rank.0)][..],
+            _ => &[*id],
         };
         let message = Message {
             kind: kind::PACKED,
             tag: status,
-            args: &[*id],
-            payload: &payload,
+            args,
+            payload,
         };
         if let Err(cause) = port.reply(&message) {
             tracing::warn!(%cause, to = %delivery.from, "packed runs could not be answered");
@@ -325,12 +421,19 @@ impl Route for Unpacker {
         let answer = match delivery.tag {
             DONE => Ok(delivery.payload.to_vec()),
             UNKNOWN => Err(Error::Freed),
+            BROKEN => {
+                let holder = delivery
+                    .args
+                    .get(1)
+                    .map_or(delivery.from, |it| Rank(*it as u32));
+                Err(Error::PeerLost(holder))
+            }
             _ => Err(Error::Revoked {
                 rank: delivery.from,
             }),
         };
         let asked = match delivery.args {
-            &[id] => self.calls.end(progress, delivery.from, id, answer),
+            &[id] | &[id, _] => self.calls.end(progress, delivery.from, id, answer),
             _ => false,
         };
         if !asked {
@@ -352,12 +455,16 @@ fn named(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize
     runs.collect()
 }
 
+/// The runs that words name, if they lie in the window and have these bytes.
+fn named_exactly(window: &Window, words: &[u8], bytes: &[u8]) -> Option<Vec<(usize, usize)>> {
+    let runs = named(window, words, bytes.len())?;
+    let all = runs.iter().map(|(_, len)| len).sum::<usize>();
+    (all == bytes.len()).then_some(runs)
+}
+
 /// Puts the bytes of runs where words say. Nothing is put if one lies outside.
 fn unpack(window: &Window, words: &[u8], mut bytes: &[u8]) -> Option<()> {
-    let runs = named(window, words, bytes.len())?;
-    if runs.iter().map(|(_, len)| len).sum::<usize>() != bytes.len() {
-        return None;
-    }
+    let runs = named_exactly(window, words, bytes)?;
     for (at, len) in runs {
         let (run, rest) = bytes.split_at(len);
         window.write(at, run).ok()?;
@@ -428,11 +535,14 @@ mod tests {
             here: 5,
             len: 25,
         };
-        let parts: Vec<Run> = split(10 + WORD)(run).collect();
+        let parts: Vec<Run> = split(10 + WORD, 1)(run).collect();
         let parts: Vec<_> = parts.iter().map(|it| (it.there, it.here, it.len)).collect();
         assert_eq!(parts, [(100, 5, 10), (110, 15, 10), (120, 25, 5)]);
-        assert_eq!(split(100)(run).count(), 1);
+        assert_eq!(split(100, 1)(run).count(), 1);
         // A message of less than a word would hold nothing: no endless loop at least.
-        assert_eq!(split(1)(run).count(), 25);
+        assert_eq!(split(1, 1)(run).count(), 25);
+        // Elements stay whole.
+        let parts: Vec<usize> = split(10 + WORD, 4)(run).map(|it| it.len).collect();
+        assert_eq!(parts, [8, 8, 8, 1]);
     }
 }

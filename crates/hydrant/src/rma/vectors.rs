@@ -249,7 +249,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     /// Checks the rank, and that the whole buffer lies apart from each run.
-    fn check_runs(
+    pub(super) fn check_runs(
         &self,
         rank: Rank,
         runs: impl Iterator<Item = (usize, usize, usize)>,

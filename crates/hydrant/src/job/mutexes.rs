@@ -1,0 +1,57 @@
+//! Making mutexes and doing away with them.
+
+use super::Job;
+use crate::{Error, Mutexes, Rank, Result, mutex};
+
+impl Job {
+    /// Makes mutexes that all ranks share: `count` of this rank, which may be another number at each.
+    /// Collective.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(3, |job| {
+    /// let (mutexes, sum) = (job.mutexes(1)?, job.alloc::<u64>(1)?);
+    /// let first = hydrant::Rank(0);
+    /// for _ in 0..100 {
+    ///     let held = mutexes.lock(first, 0)?;
+    ///     let now = sum.get_value(first, 0)?;
+    ///     sum.put_value(first, 0, now + 1)?;
+    ///     held.unlock()?;
+    /// }
+    /// job.barrier()?;
+    /// assert_eq!(sum.get_value(first, 0)?, 300);
+    /// job.free_mutexes(&mutexes)?;
+    /// # Ok(())
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn mutexes(&self, count: usize) -> Result<Mutexes> {
+        let counts = self.all_gather(&[count])?;
+        // Too many are too much memory for every rank.
+        let words = mutex::words_for(&counts).unwrap_or(usize::MAX);
+        let words = self.alloc(words)?;
+        Ok(Mutexes::new(words, self.rank(), &counts))
+    }
+
+    /// Does away with mutexes. Collective. Locking one is [`Error::Freed`] from then on.
+    ///
+    /// # Errors
+    /// [`Error::MutexHeld`] at every rank if one has a mutex: then all are as they were. As
+    /// [`free`](Self::free).
+    pub fn free_mutexes(&self, mutexes: &Mutexes) -> Result<()> {
+        let held = mutexes.any_held();
+        let mine = held.map_or([u64::MAX; 2], |(rank, mutex)| [rank.0.into(), mutex as u64]);
+        for held in self.all_gather(&[mine])? {
+            if let [rank, mutex] = held
+                && rank != u64::MAX
+            {
+                let (rank, mutex) = (Rank(rank as u32), mutex as usize);
+                return Err(Error::MutexHeld { rank, mutex });
+            }
+        }
+        self.free(mutexes.words().clone())
+    }
+}

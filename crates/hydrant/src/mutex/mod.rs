@@ -1,0 +1,302 @@
+//! Mutexes that the ranks of a job share: fair, and waited for in the waiter's own memory.
+//!
+//! Each is a queue lock (Mellor-Crummey and Scott 1991, §2.3). Its *tail*, a word at the mutex's owner,
+//! says who is last in the queue. Who comes swaps itself in: if somebody was there, it tells that one
+//! who comes next, and waits for a word of its own memory to be granted. So nobody asks the network
+//! again and again, and the mutex goes from rank to rank in the order in which they came. ARMCI's
+//! mutexes (Nieplocha and others 2002, Table 1) are queues at the owner's server thread; here the owner
+//! has nothing to do.
+//!
+//! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
+//! after this rank and whether this rank was granted it.
+
+use std::sync::atomic::{
+    AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use parking_lot::{RawMutex, lock_api::RawMutex as _};
+
+use crate::{
+    Error, Rank, Result,
+    memory::{Symmetric, check_range},
+    progress,
+    rma::signal::Words,
+};
+
+/// Mutexes of a job, at one rank; see [`Job::mutexes`](crate::Job::mutexes).
+pub struct Mutexes {
+    words: Symmetric<u64>,
+    /// This rank.
+    own: Rank,
+    /// Mutexes of the ranks before each, and of all at the end.
+    before: Box<[usize]>,
+    /// Words before those of a rank that say who comes next.
+    tails: usize,
+    /// What this rank knows of each mutex of the job.
+    states: Box<[State]>,
+}
+
+/// A mutex, among the threads of this rank.
+struct State {
+    /// Who of them has it, or waits for other ranks to give it.
+    turn: RawMutex,
+    /// Which thread that is; 0 if none.
+    thread: AtomicUsize,
+    /// Whether this rank has the mutex, and no longer waits.
+    is_held: AtomicU32,
+    /// The rank that ended while this one waited, and one; 0 if none did. Nobody can leave the queue,
+    /// so the mutex is of no use any more.
+    broken: AtomicU32,
+}
+
+/// A mutex that this rank has, until this is dropped. If it is forgotten, it is held on, until
+/// [`Mutexes::unlock`].
+#[must_use = "the mutex is unlocked as soon as this is dropped"]
+pub struct MutexGuard<'a> {
+    mutexes: &'a Mutexes,
+    rank: Rank,
+    mutex: usize,
+}
+
+impl MutexGuard<'_> {
+    /// Unlocks it, and says how that went.
+    ///
+    /// # Errors
+    /// As [`Mutexes::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        let (mutexes, rank, mutex) = (self.mutexes, self.rank, self.mutex);
+        std::mem::forget(self);
+        mutexes.unlock(rank, mutex)
+    }
+}
+
+impl Drop for MutexGuard<'_> {
+    fn drop(&mut self) {
+        if let Err(cause) = self.mutexes.unlock(self.rank, self.mutex) {
+            tracing::warn!(%cause, rank = %self.rank, mutex = self.mutex, "a mutex could not be unlocked");
+        }
+    }
+}
+
+impl std::fmt::Debug for MutexGuard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MutexGuard(mutex {} of rank {})", self.mutex, self.rank)
+    }
+}
+
+impl std::fmt::Debug for Mutexes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mutexes({} of the job)", self.states.len())
+    }
+}
+
+/// Words that a rank needs where the ranks have so many mutexes.
+pub(crate) fn words_for(counts: &[usize]) -> Option<usize> {
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let all = (counts.iter()).try_fold(0_usize, |all, count| all.checked_add(*count))?;
+    all.checked_mul(2)?.checked_add(most)
+}
+
+impl Mutexes {
+    /// Mutexes whose words are zero.
+    pub(crate) fn new(words: Symmetric<u64>, own: Rank, counts: &[usize]) -> Self {
+        let mut all = 0;
+        let mut before = vec![0];
+        before.extend(counts.iter().map(|count| {
+            all += count;
+            all
+        }));
+        let state = || State {
+            turn: RawMutex::INIT,
+            thread: AtomicUsize::new(0),
+            is_held: AtomicU32::new(0),
+            broken: AtomicU32::new(0),
+        };
+        Self {
+            words,
+            own,
+            before: before.into(),
+            tails: counts.iter().copied().max().unwrap_or(0),
+            states: (0..all).map(|_| state()).collect(),
+        }
+    }
+
+    /// How many mutexes a rank has.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`].
+    pub fn count(&self, rank: Rank) -> Result<usize> {
+        match self.before.get(rank.index()..).unwrap_or(&[]) {
+            [before, end, ..] => Ok(end - before),
+            _ => Err(Error::RankOutOfRange {
+                rank,
+                size: self.before.len() as u32 - 1,
+            }),
+        }
+    }
+
+    /// Locks a mutex of `rank`; waits while others have it. Of ranks, the one that came first gets it
+    /// first; of threads of this rank, any.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`] if there is no such mutex,
+    /// [`Error::MutexHeld`] if this thread has it, [`Error::InHandler`], [`Error::Freed`],
+    /// [`Error::JobOver`]; [`Error::PeerLost`] if a rank ends while this one waits: then the mutex can
+    /// be locked no more.
+    #[inline]
+    pub fn lock(&self, rank: Rank, mutex: usize) -> Result<MutexGuard<'_>> {
+        self.acquire(rank, mutex)?;
+        Ok(MutexGuard {
+            mutexes: self,
+            rank,
+            mutex,
+        })
+    }
+
+    /// Unlocks a mutex of `rank` that a forgotten guard holds, of any thread of this rank.
+    ///
+    /// # Errors
+    /// [`Error::MutexNotHeld`] if this rank has not got it, and as [`lock`](Self::lock).
+    pub fn unlock(&self, rank: Rank, mutex: usize) -> Result<()> {
+        let number = self.number(rank, mutex)?;
+        progress::may_wait("unlocking a mutex")?;
+        let state = &self.states[number];
+        if state.is_held.swap(0, Acquire) == 0 {
+            return Err(Error::MutexNotHeld { rank, mutex });
+        }
+        let passed = self.pass_on(rank, mutex, number);
+        if let Err(Error::PeerLost(lost)) = &passed {
+            state.broken.store(lost.0 + 1, Relaxed);
+        }
+        state.thread.store(0, Relaxed);
+        // SAFETY: who got `is_held` has the turn that came with it.
+        #[allow(unsafe_code)]
+        unsafe {
+            state.turn.unlock();
+        }
+        passed
+    }
+
+    /// Whether this rank has a mutex, of its own or of another.
+    pub(crate) fn any_held(&self) -> Option<(Rank, usize)> {
+        let held = (self.states.iter()).position(|state| state.is_held.load(Relaxed) != 0)?;
+        let rank = self.before.partition_point(|before| *before <= held) - 1;
+        Some((Rank(rank as u32), held - self.before[rank]))
+    }
+
+    pub(crate) fn words(&self) -> &Symmetric<u64> {
+        &self.words
+    }
+
+    fn number(&self, rank: Rank, mutex: usize) -> Result<usize> {
+        let count = self.count(rank)?;
+        check_range(mutex, 1, count)?;
+        Ok(self.before[rank.index()] + mutex)
+    }
+
+    #[inline]
+    fn acquire(&self, rank: Rank, mutex: usize) -> Result<()> {
+        let number = self.number(rank, mutex)?;
+        progress::may_wait("locking a mutex")?;
+        let state = &self.states[number];
+        let thread = this_thread();
+        if !state.turn.try_lock() {
+            if state.thread.load(Relaxed) == thread {
+                return Err(Error::MutexHeld { rank, mutex });
+            }
+            state.turn.lock();
+        }
+        let queued = self.queue(rank, mutex, number);
+        match &queued {
+            Ok(()) => {
+                state.thread.store(thread, Relaxed);
+                state.is_held.store(1, Release);
+            }
+            Err(cause) => {
+                if let Error::PeerLost(lost) = cause {
+                    state.broken.store(lost.0 + 1, Relaxed);
+                }
+                // SAFETY: it was taken above.
+                #[allow(unsafe_code)]
+                unsafe {
+                    state.turn.unlock();
+                }
+            }
+        }
+        queued
+    }
+
+    /// Waits for the mutex in its queue.
+    #[inline]
+    fn queue(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
+        if let Some(lost) = self.states[number].broken.load(Relaxed).checked_sub(1) {
+            return Err(Error::PeerLost(Rank(lost)));
+        }
+        match self.words.swap(rank, mutex, self.name())? {
+            0 => Ok(()),
+            last => self.wait_behind(last, number),
+        }
+    }
+
+    #[cold]
+    fn wait_behind(&self, last: u64, number: usize) -> Result<()> {
+        let last = Rank((last - 1) as u32);
+        self.words.put_value(last, self.next(number), self.name())?;
+        self.wait_for(self.granted(number))?;
+        // Nobody else writes to it until this rank is in the queue again.
+        self.words.put_value(self.own, self.granted(number), 0)
+    }
+
+    /// Gives the mutex to who is next.
+    #[inline]
+    fn pass_on(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
+        let next = self.words.get_value(self.own, self.next(number))?;
+        if next == 0 {
+            let last = self.words.compare_swap(rank, mutex, self.name(), 0)?;
+            if last == self.name() {
+                return Ok(());
+            }
+        }
+        self.grant(next, number)
+    }
+
+    #[cold]
+    fn grant(&self, next: u64, number: usize) -> Result<()> {
+        let next = match next {
+            // Somebody is in the queue, and about to say so.
+            0 => self.wait_for(self.next(number))?,
+            next => next,
+        };
+        self.words.put_value(self.own, self.next(number), 0)?;
+        let next = Rank((next - 1) as u32);
+        self.words.put_value(next, self.granted(number), 1)
+    }
+
+    /// Waits until one of this rank's words is not zero.
+    fn wait_for(&self, at: usize) -> Result<u64> {
+        let transfer = self.words.block().transfer()?;
+        let words = Words::one(&transfer.progress, &self.words, at)?;
+        let found = words.wait(None, |_, word| word != 0)?;
+        Ok(found.map_or(0, |(_, word)| word))
+    }
+
+    /// What this rank writes into words.
+    fn name(&self) -> u64 {
+        u64::from(self.own.0) + 1
+    }
+
+    fn next(&self, number: usize) -> usize {
+        self.tails + 2 * number
+    }
+
+    fn granted(&self, number: usize) -> usize {
+        self.next(number) + 1
+    }
+}
+
+/// A number that no two threads have at once; never 0.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}

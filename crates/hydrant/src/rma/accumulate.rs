@@ -1,0 +1,268 @@
+//! Accumulate: adding multiples of elements to those of a rank, `y += a·x`, element by element
+//! (Nieplocha and others 2002, §2).
+//!
+//! Whoever adds has the [lock](crate::memory::Locks) of the stretch of memory, so that of many who add
+//! to an element nothing is lost. Where memory is mapped the caller adds; elsewhere its owner does, as
+//! messages ask it.
+
+use bytemuck::Pod;
+use hydrant_conduit::memory::{Factor, Number};
+
+use super::{
+    far::Run,
+    pieces::{check_fit, runs_of},
+    section::Section,
+    vectors::{self, IoVector, all_runs, in_bytes},
+};
+use crate::{
+    Error, Rank, Result,
+    counters::Count,
+    memory::{Part, Symmetric, check_range},
+};
+
+mod sealed {
+    pub trait Sealed {
+        const NUMBER: hydrant_conduit::memory::Number;
+    }
+}
+
+/// What can be added to: `i32`, `u32`, `i64`, `u64`, which wrap around, `f32`, `f64`, and complex
+/// numbers of the last two.
+pub trait Accumulate: Pod + sealed::Sealed {}
+
+macro_rules! accumulate {
+    ($($type:ty => $number:ident),+) => {$(
+        impl sealed::Sealed for $type {
+            const NUMBER: Number = Number::$number;
+        }
+        impl Accumulate for $type {}
+    )+};
+}
+
+accumulate!(i32 => I32, u32 => I32, i64 => I64, u64 => I64, f32 => F32, f64 => F64);
+#[cfg(feature = "num-complex")]
+accumulate!(num_complex::Complex<f32> => C32, num_complex::Complex<f64> => C64);
+
+impl<T: Accumulate> Symmetric<T> {
+    /// Adds `factor × data[i]` to element `index + i` of `rank`, for each `i`: ARMCI's `Acc`. Done there
+    /// when this returns. Each element is added to at once, as others see it who add to it so; they may
+    /// see some elements before others. Puts, and [atomic operations](Self::fetch_add), take no notice:
+    /// an element that both change may lose one of the two.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(3, |job| {
+    /// let sums = job.alloc::<f64>(2)?;
+    /// for rank in job.ranks() {
+    ///     sums.accumulate(rank, 0, 0.5, &[1.0, 2.0])?;
+    /// }
+    /// job.barrier()?;
+    /// assert_eq!((sums.local()?.load(0)?, sums.local()?.load(1)?), (1.5, 3.0));
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::PeerLost`] also of a rank that ended while it added to the
+    /// same memory. Of that error part may have been added.
+    #[inline]
+    pub fn accumulate(&self, rank: Rank, index: usize, factor: T, data: &[T]) -> Result<()> {
+        let at = self.offset(index, data.len())?;
+        self.add_run(rank, at, &factor_of(factor), bytemuck::cast_slice(data))
+    }
+
+    /// Adds to the elements that `to` names, as [`accumulate`](Self::accumulate) does, multiples of
+    /// those that `from` names of `data`: ARMCI's `AccS`. An element that `to` names twice is added to
+    /// twice.
+    ///
+    /// # Errors
+    /// As there, and as [`put_section`](Self::put_section).
+    pub fn accumulate_section(
+        &self,
+        rank: Rank,
+        to: &Section,
+        factor: T,
+        data: &[T],
+        from: &Section,
+    ) -> Result<()> {
+        self.add_section(rank, to, &factor_of(factor), data, from)
+    }
+
+    /// Adds to the runs that `vectors` list, as [`accumulate`](Self::accumulate) does, multiples of those
+    /// of `data`, in order: ARMCI's `AccV`.
+    ///
+    /// # Errors
+    /// As there, and as [`put_vector`](Self::put_vector).
+    pub fn accumulate_vector(
+        &self,
+        rank: Rank,
+        vectors: &[IoVector<'_>],
+        factor: T,
+        data: &[T],
+    ) -> Result<()> {
+        self.add_vector(rank, vectors, &factor_of(factor), data)
+    }
+}
+
+/// Accumulates on memory that holds elements of several types: what they are is said with the factor.
+/// Places and lengths are in bytes; an element may lie at any byte.
+impl Symmetric<u8> {
+    /// As [`accumulate`](Symmetric::accumulate).
+    ///
+    /// # Errors
+    /// As there; [`Error::LengthMismatch`] if `data` has no whole elements.
+    #[inline]
+    pub fn accumulate_bytes(
+        &self,
+        rank: Rank,
+        at: usize,
+        factor: &Factor,
+        data: &[u8],
+    ) -> Result<()> {
+        check_range(at, data.len(), self.len())?;
+        check_whole(factor, data.len())?;
+        self.add_run(rank, at, factor, data)
+    }
+
+    /// As [`accumulate_section`](Symmetric::accumulate_section).
+    ///
+    /// # Errors
+    /// As there; [`Error::LengthMismatch`] if a run has no whole elements.
+    pub fn accumulate_bytes_section(
+        &self,
+        rank: Rank,
+        to: &Section,
+        factor: &Factor,
+        data: &[u8],
+        from: &Section,
+    ) -> Result<()> {
+        check_whole(factor, to.run_len())?;
+        check_whole(factor, from.run_len())?;
+        self.add_section(rank, to, factor, data, from)
+    }
+
+    /// As [`accumulate_vector`](Symmetric::accumulate_vector).
+    ///
+    /// # Errors
+    /// As there; [`Error::LengthMismatch`] if a run has no whole elements.
+    pub fn accumulate_bytes_vector(
+        &self,
+        rank: Rank,
+        vectors: &[IoVector<'_>],
+        factor: &Factor,
+        data: &[u8],
+    ) -> Result<()> {
+        (vectors.iter()).try_for_each(|vector| check_whole(factor, vector.run))?;
+        self.add_vector(rank, vectors, factor, data)
+    }
+}
+
+impl<T: Pod> Symmetric<T> {
+    #[inline]
+    fn add_run(&self, rank: Rank, at: usize, factor: &Factor, data: &[u8]) -> Result<()> {
+        let part = self.block().part(rank)?;
+        if let Some(mapped) = &part.mapped
+            && mapped.window.overlaps(at, data.len(), data)
+        {
+            return Err(crate::memory::overlap(data));
+        }
+        let run = Run {
+            there: at,
+            here: 0,
+            len: data.len(),
+        };
+        self.add_all(rank, part, std::iter::once(run), factor, data)
+    }
+
+    fn add_section(
+        &self,
+        rank: Rank,
+        to: &Section,
+        factor: &Factor,
+        data: &[T],
+        from: &Section,
+    ) -> Result<()> {
+        check_range(to.start(), to.span(), self.len())?;
+        check_fit(to, data.len(), from)?;
+        let part = self.block().part(rank)?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        let runs = (|| to.starts(), to.run_len());
+        self.check_apart(part, (to.start(), to.span()), runs, data)?;
+        let runs = runs_of::<T>(to, from);
+        self.add_all(rank, part, runs, factor, bytemuck::cast_slice(data))
+    }
+
+    fn add_vector(
+        &self,
+        rank: Rank,
+        vectors: &[IoVector<'_>],
+        factor: &Factor,
+        data: &[T],
+    ) -> Result<()> {
+        vectors::check(vectors, (0, self.len()), data.len())?;
+        self.check_runs(rank, all_runs(vectors), data)?;
+        let part = self.block().part(rank)?;
+        let runs = in_bytes::<T>(all_runs(vectors));
+        self.add_all(rank, part, runs, factor, bytemuck::cast_slice(data))
+    }
+
+    /// Adds multiples of runs that were checked.
+    #[inline]
+    fn add_all(
+        &self,
+        rank: Rank,
+        part: &Part,
+        runs: impl Iterator<Item = Run>,
+        factor: &Factor,
+        data: &[u8],
+    ) -> Result<()> {
+        let block = self.block();
+        let (mut count, mut bytes) = (0, 0);
+        let runs = runs.inspect(|run| {
+            count += 1;
+            bytes += run.len as u64;
+        });
+        let Some(mapped) = &part.mapped else {
+            let transfer = block.transfer()?;
+            let added = self.far(&transfer, rank).add(data, runs, factor);
+            (block.tally).add_each([
+                (Count::Accumulates, count),
+                (Count::AccumulatedBytes, bytes),
+            ]);
+            return added;
+        };
+        block.poll_memory();
+        let mut adder = block.locks.adder(rank, &mapped.window)?;
+        for run in runs {
+            adder.add(run.there, &data[run.here..][..run.len], factor)?;
+        }
+        drop(adder);
+        (block.tally).add_each([
+            (Count::Accumulates, count),
+            (Count::AccumulatedBytes, bytes),
+        ]);
+        self.after_store(mapped, rank)
+    }
+}
+
+#[inline]
+fn factor_of<T: Accumulate>(factor: T) -> Factor {
+    Factor::from_bytes(T::NUMBER, bytemuck::bytes_of(&factor)).expect("as many bytes as it has")
+}
+
+/// Whether so many bytes are whole elements.
+#[inline]
+fn check_whole(factor: &Factor, bytes: usize) -> Result<()> {
+    let size = factor.number().size();
+    if bytes.is_multiple_of(size) {
+        return Ok(());
+    }
+    Err(Error::LengthMismatch {
+        what: "bytes in a run against bytes of an element, of which a run has whole ones",
+        left: bytes,
+        right: size,
+    })
+}
