@@ -49,7 +49,8 @@ pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Res
             why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
             fix: "start the job with `mpirun` of Open MPI or `srun --mpi=pmix`".into(),
         }),
-        Kind::Auto => match pmi1(&lookup)? {
+        // Not seen in the environment, but in the process.
+        Kind::Auto | Kind::Mpi => match pmi1(&lookup)? {
             Some(found) => Ok(found),
             None if has_pmix(&lookup) => Ok(Found::Pmix),
             None => refuse_silent_launchers(&lookup).map(|()| Found::Alone),

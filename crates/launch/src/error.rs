@@ -31,7 +31,7 @@ pub enum Error {
     },
 
     /// Not the name of a [`Kind`](crate::Kind).
-    #[error("`{0}` is no way to join a job; there are auto, alone, pmi1 and pmix")]
+    #[error("`{0}` is no way to join a job; there are auto, alone, pmi1, pmix and mpi")]
     UnknownKind(String),
 
     /// [`join()`](crate::join()) was called twice; a launcher lets a process join once.

@@ -2,6 +2,7 @@
 
 use crate::alone::Alone;
 use crate::detect::{Found, detect, process_environment};
+use crate::mpi::{self, Mpi};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
 use crate::{Bootstrap, Error, JoinOptions, Kind};
@@ -16,6 +17,17 @@ pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
 
 /// Joins the job as `options` say.
 pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
+    if options.kind == Kind::Mpi {
+        return Ok(Box::new(Mpi::init()?));
+    }
+    if options.kind == Kind::Auto && mpi::is_initialized() {
+        let mpi = Mpi::init()?;
+        let others = detect(options.kind, process_environment);
+        // An MPI that does not know this launcher has made each process a job of its own.
+        if mpi.size() > 1 || !matches!(others, Ok(Found::Pmi1Fd { .. } | Found::Pmi1Port { .. })) {
+            return Ok(Box::new(mpi));
+        }
+    }
     let found = detect(options.kind, process_environment)?;
     tracing::debug!(?found, "joining");
     Ok(match found {

@@ -11,6 +11,7 @@
 //! | nobody | a job of one | `alone` |
 //! | [`launcher`] (`hydrant run`), `mpiexec.hydra`, `srun --mpi=pmi2` | the PMI-1 wire protocol | `pmi1` |
 //! | `mpirun` of Open MPI, `srun --mpi=pmix` | libpmix, opened at run time | `pmix` |
+//! | any of these, of a program that has initialized MPI | its MPI's collectives | `mpi` |
 //! | a test | threads of one process | [`local()`] |
 //!
 //! A launcher that is seen but cannot be used is an error that names the fix,
@@ -31,6 +32,7 @@ mod host;
 mod join;
 pub mod launcher;
 mod local;
+mod mpi;
 mod options;
 mod pmi1;
 mod pmix;
@@ -72,7 +74,7 @@ pub trait Bootstrap: Send {
     /// How many ranks the job has.
     fn size(&self) -> u32;
 
-    /// Which service this is: `alone`, `local`, `pmi1` or `pmix`.
+    /// Which service this is: `alone`, `local`, `mpi`, `pmi1` or `pmix`.
     fn name(&self) -> &'static str;
 
     /// Leaves `value` under `key` for the other ranks, visible after the next fence.
@@ -119,7 +121,8 @@ pub trait Bootstrap: Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The one seen in the environment; none seen is a job of one.
+    /// MPI's, if the program has initialized it; else the one seen in the environment; none seen is a job
+    /// of one.
     #[default]
     Auto,
     /// A job of one, whatever the environment says.
@@ -128,11 +131,13 @@ pub enum Kind {
     Pmi1,
     /// PMIx, through libpmix.
     Pmix,
+    /// The MPI that the program initialized.
+    Mpi,
 }
 
 impl Kind {
     /// Every kind, in the order in which they are documented.
-    pub const ALL: [Kind; 4] = [Kind::Auto, Kind::Alone, Kind::Pmi1, Kind::Pmix];
+    pub const ALL: [Kind; 5] = [Kind::Auto, Kind::Alone, Kind::Pmi1, Kind::Pmix, Kind::Mpi];
 }
 
 impl fmt::Display for Kind {
@@ -142,6 +147,7 @@ impl fmt::Display for Kind {
             Kind::Alone => "alone",
             Kind::Pmi1 => "pmi1",
             Kind::Pmix => "pmix",
+            Kind::Mpi => "mpi",
         })
     }
 }

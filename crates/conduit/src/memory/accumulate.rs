@@ -89,6 +89,16 @@ impl Factor {
         &self.value.0[..self.number.size()]
     }
 
+    /// Adds the multiple of each element of `data` to the one of `sums`, memory of the caller's own.
+    ///
+    /// # Panics
+    /// If there are not equally many bytes.
+    pub fn add_to(&self, sums: &mut [u8], data: &[u8]) {
+        assert_eq!(sums.len(), data.len(), "as many elements as sums");
+        // SAFETY: 1., 2. and 3. follow from the borrows and their lengths.
+        unsafe { add(sums.as_mut_ptr(), data.as_ptr(), data.len(), self) };
+    }
+
     #[inline]
     fn value<T: Pod>(&self) -> T {
         bytemuck::pod_read_unaligned(&self.value.0[..size_of::<T>()])

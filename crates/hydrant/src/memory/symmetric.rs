@@ -53,6 +53,17 @@ impl<T: Pod> Symmetric<T> {
         }
     }
 
+    /// Where the first element of `rank` is mapped in this process, if it is: OpenSHMEM's `shmem_ptr`.
+    /// Whoever goes there goes past all checks: the memory must not be [freed](crate::Job::free)
+    /// meanwhile, others may change it at any time, and who waits for it is not notified.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`], [`Error::Freed`], [`Error::JobOver`].
+    pub fn as_ptr(&self, rank: Rank) -> Result<Option<*mut T>> {
+        let part = self.block.part(rank)?;
+        Ok((part.mapped.as_ref()).map(|mapped| mapped.window.as_ptr().cast()))
+    }
+
     /// The same memory, as elements of another type; as many as fit. Both handles name it until it is
     /// [freed](crate::Job::free).
     ///

@@ -1,0 +1,234 @@
+//! The functions of `gpc.h`.
+
+use std::{
+    ffi::{c_int, c_void},
+    slice,
+    sync::Arc,
+};
+
+use super::{
+    armci::armci_hdl_t,
+    process::{armci, code, or_die},
+};
+use crate::{
+    Error, Reply, Result,
+    error::{count, not_null},
+};
+
+/// The handle of a call, which is complete when ARMCI_Gpc_exec returns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub struct gpc_hdl_t {
+    /// The process that ran it.
+    pub proc: c_int,
+    /// Not used.
+    pub ahdl: armci_hdl_t,
+}
+
+/// Why a procedure is run: because it was called.
+const GPC_INIT: c_int = 1;
+
+/// Most bytes of a header and of data.
+const HEADER: c_int = 1024;
+const DATA: c_int = 1 << 20;
+
+/// A procedure of C: who runs it and who called, a header and data, room for those of its reply and how
+/// long they are, and why it is run.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub type gpc_func_t = Option<
+    unsafe extern "C" fn(
+        to: c_int,
+        from: c_int,
+        hdr: *mut c_void,
+        hlen: c_int,
+        data: *mut c_void,
+        dlen: c_int,
+        rhdr: *mut c_void,
+        rhlen: c_int,
+        rhsize: *mut c_int,
+        rdata: *mut c_void,
+        rdlen: c_int,
+        rdsize: *mut c_int,
+        rtype: c_int,
+    ) -> c_int,
+>;
+
+/// Registers a procedure: its number. All processes register the same ones, in the same order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
+    let act = || -> Result<c_int> {
+        let armci = armci()?;
+        let func = func.ok_or(Error::Null {
+            what: "a procedure",
+        })?;
+        let me = armci.me();
+        let procedure = move |from: i32, header: &[u8], data: &[u8], [rhlen, rdlen]: [usize; 2]| {
+            let mut reply = Reply {
+                header: vec![0; rhlen],
+                data: vec![0; rdlen],
+            };
+            let (mut header, mut data) = (header.to_vec(), data.to_vec());
+            let (mut rhsize, mut rdsize) = (0, 0);
+            // SAFETY: everything is there for as long as it runs; the rest is the procedure's.
+            unsafe {
+                func(
+                    me,
+                    from,
+                    header.as_mut_ptr().cast(),
+                    header.len() as c_int,
+                    data.as_mut_ptr().cast(),
+                    data.len() as c_int,
+                    reply.header.as_mut_ptr().cast(),
+                    rhlen as c_int,
+                    &raw mut rhsize,
+                    reply.data.as_mut_ptr().cast(),
+                    rdlen as c_int,
+                    &raw mut rdsize,
+                    GPC_INIT,
+                );
+            }
+            reply.header.truncate(usize::try_from(rhsize).unwrap_or(0));
+            reply.data.truncate(usize::try_from(rdsize).unwrap_or(0));
+            reply
+        };
+        Ok(armci.register(Arc::new(procedure)))
+    };
+    or_die("ARMCI_Gpc_register", act())
+}
+
+/// Forgets a procedure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_release(handle: c_int) {
+    let act = || -> Result<()> {
+        armci()?.release(handle);
+        Ok(())
+    };
+    or_die("ARMCI_Gpc_release", act());
+}
+
+/// Where a process finds memory that another one named by its address: what ARMCI allocated of the
+/// process itself is where the other one calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_translate(
+    ptr: *mut c_void,
+    proc: c_int,
+    from: c_int,
+) -> *mut c_void {
+    let act = || armci()?.translate(ptr.cast(), proc, from);
+    or_die("ARMCI_Gpc_translate", act()).cast()
+}
+
+/// Takes the lock of a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_lock(proc: c_int) {
+    let act = || armci()?.lock_procedures(proc);
+    or_die("ARMCI_Gpc_lock", act());
+}
+
+/// Gives the lock of a process back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_unlock(proc: c_int) {
+    let act = || armci()?.unlock_procedures(proc);
+    or_die("ARMCI_Gpc_unlock", act());
+}
+
+/// Takes the lock of a process, if nobody has it: 1 if it did.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_trylock(proc: c_int) -> c_int {
+    let act = || Ok(c_int::from(armci()?.try_lock_procedures(proc)?));
+    or_die("ARMCI_Gpc_trylock", act())
+}
+
+/// Has a process run a procedure, and waits for its reply.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_exec(
+    h: c_int,
+    p: c_int,
+    hdr: *mut c_void,
+    hlen: c_int,
+    data: *mut c_void,
+    dlen: c_int,
+    rhdr: *mut c_void,
+    rhlen: c_int,
+    rdata: *mut c_void,
+    rdlen: c_int,
+    nbh: *mut gpc_hdl_t,
+) -> c_int {
+    let act = || -> Result<()> {
+        let armci = armci()?;
+        let given = |at: *mut c_void, len: c_int, most: c_int, what| -> Result<&[u8]> {
+            let bytes = count(len.into(), 0, what)?;
+            if len > most {
+                return Err(Error::Number {
+                    what,
+                    value: len.into(),
+                    least: 0,
+                });
+            }
+            if bytes == 0 {
+                return Ok(&[]);
+            }
+            not_null(at, what)?;
+            // SAFETY: what C's caller promises.
+            Ok(unsafe { slice::from_raw_parts(at.cast(), bytes) })
+        };
+        let header = given(hdr, hlen, HEADER, "the header of a call")?;
+        let data = given(data, dlen, DATA, "the data of a call")?;
+        let lengths = [
+            count(rhlen.into(), 0, "the room for a reply's header")?,
+            count(rdlen.into(), 0, "the room for a reply's data")?,
+        ];
+        let reply = armci.execute(h, p, header, data, lengths)?;
+        for (at, bytes) in [(rhdr, reply.header), (rdata, reply.data)] {
+            if !bytes.is_empty() {
+                not_null(at, "the room for a reply")?;
+                // SAFETY: no more than there is room, says C's caller.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
+            }
+        }
+        // SAFETY: null or a handle, says C's caller.
+        if let Some(handle) = unsafe { nbh.as_mut() } {
+            handle.proc = p;
+        }
+        Ok(())
+    };
+    code("ARMCI_Gpc_exec", act())
+}
+
+/// Most bytes of the header of a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Get_gpc_hlen() -> c_int {
+    HEADER
+}
+
+/// Most bytes of the data of a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Get_gpc_dlen() -> c_int {
+    DATA
+}
+
+/// Most bytes of the header of a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_get_hlen() -> c_int {
+    HEADER
+}
+
+/// Most bytes of the data of a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_get_dlen() -> c_int {
+    DATA
+}
+
+/// Makes a handle one of no call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
+    // SAFETY: null or room for a handle, says C's caller.
+    if !nbh.is_null() {
+        unsafe { nbh.write_bytes(0, 1) };
+    }
+}
+
+/// Waits for a call, which is complete already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Gpc_wait(_nbh: *mut gpc_hdl_t) {}

@@ -1,0 +1,629 @@
+//! The functions of `message.h`.
+
+use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_longlong, c_void};
+
+use super::{
+    armci::{ARMCI_Group, group_at},
+    process::{self, messages, or_die},
+};
+use crate::{
+    Element, Reduction, Result, Scope,
+    error::{count, not_null},
+};
+
+/// Bytes of C's.
+unsafe fn bytes<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    not_null(at, "a buffer")?;
+    // SAFETY: so many, says C's caller.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
+}
+
+/// The bytes of elements, and how they are to be combined.
+unsafe fn elements<'a>(
+    x: *mut c_void,
+    n: c_int,
+    op: *mut c_char,
+    code: c_int,
+) -> Result<(&'a mut [u8], Reduction, Element)> {
+    let element = Element::of_code(code)?;
+    let number = count(n.into(), 0, "the number of elements")?;
+    not_null(op, "the name of a reduction")?;
+    // SAFETY: what C's caller promises.
+    let name = unsafe { CStr::from_ptr(op) }.to_bytes();
+    let reduction = Reduction::of_name(name, element)?;
+    // SAFETY: what C's caller promises.
+    let bytes = unsafe { bytes(x, number * element.bytes())? };
+    Ok((bytes, reduction, element))
+}
+
+/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) {
+    or_die("armci_msg_init", process::begin_messages());
+}
+
+/// Ends the job. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_finalize() {
+    or_die("armci_msg_finalize", process::end_messages());
+}
+
+/// Ends the job, and all its processes, with a status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_abort(code: c_int) {
+    process::die(code)
+}
+
+/// This process's number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_me() -> c_int {
+    let act = || -> Result<_> { Ok(messages()?.me()) };
+    or_die("armci_msg_me", act())
+}
+
+/// How many processes there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_nproc() -> c_int {
+    let act = || -> Result<_> { Ok(messages()?.processes()) };
+    or_die("armci_msg_nproc", act())
+}
+
+/// Seconds since some time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_timer() -> c_double {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: it has room for a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as c_double + now.tv_nsec as c_double * 1e-9
+}
+
+/// Waits for all processes. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_barrier() {
+    let act = || -> Result<_> { Ok(messages()?.job().barrier()?) };
+    or_die("armci_msg_barrier", act());
+}
+
+/// Sends bytes to a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_snd(tag: c_int, buffer: *mut c_void, len: c_int, to: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.send(tag, bytes(buffer, len)?, to)
+        }
+    };
+    or_die("armci_msg_snd", act());
+}
+
+/// Waits for a message of a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_rcv(
+    tag: c_int,
+    buffer: *mut c_void,
+    buflen: c_int,
+    msglen: *mut c_int,
+    from: c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let room = count(buflen.into(), 0, "the number of bytes")?;
+            let (from, len) = messages()?.receive(tag, bytes(buffer, room)?, Some(from))?;
+            if let Some(msglen) = msglen.as_mut() {
+                *msglen = len as c_int;
+            }
+            Ok(from)
+        }
+    };
+    or_die("armci_msg_rcv", act());
+}
+
+/// Waits for a message of any process: whose it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_rcvany(
+    tag: c_int,
+    buffer: *mut c_void,
+    buflen: c_int,
+    msglen: *mut c_int,
+) -> c_int {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let room = count(buflen.into(), 0, "the number of bytes")?;
+            let (from, len) = messages()?.receive(tag, bytes(buffer, room)?, None)?;
+            if let Some(msglen) = msglen.as_mut() {
+                *msglen = len as c_int;
+            }
+            Ok(from)
+        }
+    };
+    or_die("armci_msg_rcvany", act())
+}
+
+/// Brings bytes of a process to all. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_bcast(buffer: *mut c_void, len: c_int, root: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.broadcast(Scope::All, bytes(buffer, len)?, root)
+        }
+    };
+    or_die("armci_msg_bcast", act());
+}
+
+/// Brings bytes of a process to all. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_brdcst(buffer: *mut c_void, len: c_int, root: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.broadcast(Scope::All, bytes(buffer, len)?, root)
+        }
+    };
+    or_die("armci_msg_brdcst", act());
+}
+
+/// Brings bytes of a process to all of a scope. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_bcast_scope(
+    scope: c_int,
+    buffer: *mut c_void,
+    len: c_int,
+    root: c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.broadcast(Scope::of_code(scope)?, bytes(buffer, len)?, root)
+        }
+    };
+    or_die("armci_msg_bcast_scope", act());
+}
+
+/// Brings bytes of a node's first process to all of the node. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_brdcst(buf: *mut c_void, len: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let armci = messages()?;
+            let root = armci.processes_of(-1)?[0] as c_int;
+            let len = count(len.into(), 0, "the number of bytes")?;
+            armci.broadcast(Scope::Node, bytes(buf, len)?, root)
+        }
+    };
+    or_die("armci_msg_clus_brdcst", act());
+}
+
+/// Combines elements of all processes, at the first. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_reduce(x: *mut c_void, n: c_int, op: *mut c_char, type_: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+            messages()?.reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_reduce", act());
+}
+
+/// Combines elements of all of a scope, at the first. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_reduce_scope(
+    scope: c_int,
+    x: *mut c_void,
+    n: c_int,
+    op: *mut c_char,
+    type_: c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+            messages()?.reduce(Scope::of_code(scope)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_reduce_scope", act());
+}
+
+/// Combines elements of all of a scope, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_gop_scope(
+    scope: c_int,
+    x: *mut c_void,
+    n: c_int,
+    op: *mut c_char,
+    type_: c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+            messages()?.all_reduce(Scope::of_code(scope)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_gop_scope", act());
+}
+
+/// Combines elements of all processes, at each. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+            messages()?.all_reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_igop", act());
+}
+
+/// Combines elements of all processes of a node, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_clus_igop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_igop(
+    x: *mut c_int,
+    n: c_int,
+    op: *mut c_char,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_igop", act());
+}
+
+/// Combines elements of all processes, at each. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+            messages()?.all_reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_lgop", act());
+}
+
+/// Combines elements of all processes of a node, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_clus_lgop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_lgop(
+    x: *mut c_long,
+    n: c_int,
+    op: *mut c_char,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_lgop", act());
+}
+
+/// Combines elements of all processes, at each. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+            messages()?.all_reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_llgop", act());
+}
+
+/// Combines elements of all processes of a node, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_clus_llgop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_llgop(
+    x: *mut c_longlong,
+    n: c_int,
+    op: *mut c_char,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_llgop", act());
+}
+
+/// Combines elements of all processes, at each. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+            messages()?.all_reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_fgop", act());
+}
+
+/// Combines elements of all processes of a node, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_clus_fgop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_fgop(
+    x: *mut c_float,
+    n: c_int,
+    op: *mut c_char,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_fgop", act());
+}
+
+/// Combines elements of all processes, at each. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+            messages()?.all_reduce(Scope::All, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_dgop", act());
+}
+
+/// Combines elements of all processes of a node, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_clus_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_clus_dgop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_dgop(
+    x: *mut c_double,
+    n: c_int,
+    op: *mut c_char,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_dgop", act());
+}
+
+/// Combines elements of all members of a group, at each. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_gop_scope(
+    _scope: c_int,
+    x: *mut c_void,
+    n: c_int,
+    op: *mut c_char,
+    type_: c_int,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (bytes, reduction, element) = elements(x, n, op, type_)?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        }
+    };
+    or_die("armci_msg_group_gop_scope", act());
+}
+
+/// Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_sel_scope(
+    scope: c_int,
+    x: *mut c_void,
+    n: c_int,
+    op: *mut c_char,
+    type_: c_int,
+    contribute: c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let (_, reduction, element) = elements(x, 0, op, type_)?;
+            let len = count(n.into(), 0, "the number of bytes")?;
+            let scope = Scope::of_code(scope)?;
+            messages()?.select(scope, bytes(x, len)?, reduction, element, contribute != 0)
+        }
+    };
+    or_die("armci_msg_sel_scope", act());
+}
+
+/// Adds up addresses, of which each process has its own and nulls. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_exchange_address(ptr_ar: *mut *mut c_void, n: c_int) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(n.into(), 0, "the number of addresses")?;
+            let bytes = bytes(ptr_ar.cast(), len * size_of::<*mut c_void>())?;
+            messages()?.all_reduce(Scope::All, bytes, Reduction::Sum, Element::Long)
+        }
+    };
+    or_die("armci_exchange_address", act());
+}
+
+/// As armci_exchange_address, of the members of a group. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_exchange_address_grp(
+    ptr_arr: *mut *mut c_void,
+    n: c_int,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(n.into(), 0, "the number of addresses")?;
+            let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
+            messages()?.group_all_reduce(group_at(group)?, bytes, Reduction::Sum, Element::Long)
+        }
+    };
+    or_die("armci_exchange_address_grp", act());
+}
+
+/// Waits for all members of a group. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_barrier(group: *mut ARMCI_Group) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe { messages()?.group_barrier(group_at(group)?) }
+    };
+    or_die("armci_msg_group_barrier", act());
+}
+
+/// Brings bytes of a member of a group, by its number there, to all of them. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_group_bcast_scope(
+    _scope: c_int,
+    buf: *mut c_void,
+    len: c_int,
+    root: c_int,
+    group: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.group_broadcast(group_at(group)?, bytes(buf, len)?, root)
+        }
+    };
+    or_die("armci_msg_group_bcast_scope", act());
+}
+
+/// Brings bytes of the first member of a group to all of them. Collective over it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_grp_clus_brdcst(
+    buf: *mut c_void,
+    len: c_int,
+    grp_master: c_int,
+    _grp_clus_nproc: c_int,
+    mastergroup: *mut ARMCI_Group,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let len = count(len.into(), 0, "the number of bytes")?;
+            messages()?.group_broadcast(group_at(mastergroup)?, bytes(buf, len)?, grp_master)
+        }
+    };
+    or_die("armci_grp_clus_brdcst", act());
+}
+
+/// This process's place in a binary tree of a scope; -1 where there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_bintree(
+    scope: c_int,
+    Root: *mut c_int,
+    Up: *mut c_int,
+    Left: *mut c_int,
+    Right: *mut c_int,
+) {
+    let act = || -> Result<_> {
+        // SAFETY: what C's caller promises.
+        unsafe {
+            let tree = messages()?.tree(Scope::of_code(scope)?);
+            for (at, value) in [
+                (Root, tree.root),
+                (Up, tree.up),
+                (Left, tree.left),
+                (Right, tree.right),
+            ] {
+                not_null(at, "where a number goes")?;
+                *at = value;
+            }
+            Ok(())
+        }
+    };
+    or_die("armci_msg_bintree", act());
+}

@@ -1,0 +1,188 @@
+//! This process's ARMCI, which the functions of C find by themselves.
+
+use std::{
+    ffi::{CStr, c_char, c_int},
+    process, ptr,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{AcqRel, Acquire, Release},
+    },
+};
+
+use hydrant::Job;
+use parking_lot::Mutex;
+
+use crate::{Armci, Error, Result};
+
+/// ARMCI, while it is initialized; null before and after. What it points to is never freed, for another
+/// thread may be using it.
+static ARMCI: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
+
+/// What processes talk by, while that is initialized; the same as [`ARMCI`], which ends earlier.
+static MESSAGES: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
+
+/// How often it was initialized.
+static BEGUN: Mutex<Begun> = Mutex::new(Begun {
+    armci: 0,
+    messages: false,
+    limit: None,
+});
+
+struct Begun {
+    /// Calls of `ARMCI_Init` without one of `ARMCI_Finalize`.
+    armci: u32,
+    /// Whether `armci_msg_init` was called.
+    messages: bool,
+    /// Bytes that a process may allocate, if that was set.
+    limit: Option<usize>,
+}
+
+/// ARMCI, if it is initialized.
+#[inline]
+pub(super) fn armci() -> Result<&'static Armci> {
+    // SAFETY: it is null or leads to what is never freed.
+    unsafe { ARMCI.load(Acquire).as_ref() }.ok_or(Error::NotInitialized)
+}
+
+/// What processes talk by, if that is initialized.
+pub(super) fn messages() -> Result<&'static Armci> {
+    // SAFETY: as above.
+    unsafe { MESSAGES.load(Acquire).as_ref() }.ok_or(Error::NotInitialized)
+}
+
+/// Joins the job, unless that was done.
+pub(super) fn begin_messages() -> Result<()> {
+    let mut begun = BEGUN.lock();
+    begun.messages = true;
+    join(&begun)
+}
+
+pub(super) fn begin_armci() -> Result<()> {
+    let mut begun = BEGUN.lock();
+    join(&begun)?;
+    begun.armci += 1;
+    ARMCI.store(MESSAGES.load(Acquire), Release);
+    Ok(())
+}
+
+fn join(begun: &Begun) -> Result<()> {
+    if !MESSAGES.load(Acquire).is_null() {
+        return Ok(());
+    }
+    // Who has the log of another library sees Hydrant's there.
+    let _ = hydrant::log_to_stderr();
+    let job = hydrant::join()?;
+    let megabytes = std::env::var("ARMCI_DEFAULT_SHMMAX");
+    let megabytes = megabytes.ok().and_then(|text| text.trim().parse().ok());
+    let limit = begun
+        .limit
+        .or(megabytes.map(|megabytes: usize| megabytes << 20));
+    let armci = Armci::new(&job, limit)?;
+    MESSAGES.store(Box::into_raw(Box::new(armci)), Release);
+    Ok(())
+}
+
+/// Ends ARMCI, with the last call of as many as began it, and the job, unless
+/// [messages](begin_messages) are to go on.
+pub(super) fn end_armci() -> Result<()> {
+    let mut begun = BEGUN.lock();
+    match begun.armci {
+        0 => return Err(Error::NotInitialized),
+        1 => {}
+        _ => {
+            begun.armci -= 1;
+            return Ok(());
+        }
+    }
+    armci()?.barrier()?;
+    begun.armci = 0;
+    ARMCI.store(ptr::null_mut(), Release);
+    match begun.messages {
+        true => Ok(()),
+        false => end_job(),
+    }
+}
+
+pub(super) fn end_messages() -> Result<()> {
+    let mut begun = BEGUN.lock();
+    begun.messages = false;
+    begun.armci = 0;
+    if !ARMCI.swap(ptr::null_mut(), AcqRel).is_null() {
+        messages()?.all_fence()?;
+    }
+    end_job()
+}
+
+/// Ends the job, unless that was done.
+fn end_job() -> Result<()> {
+    if MESSAGES.load(Acquire).is_null() {
+        return Ok(());
+    }
+    let ended = messages()?.job().finalize();
+    MESSAGES.store(ptr::null_mut(), Release);
+    Ok(ended?)
+}
+
+/// How often `ARMCI_Init` was called without `ARMCI_Finalize`.
+pub(super) fn begun() -> u32 {
+    BEGUN.lock().armci
+}
+
+/// Sets how many bytes a process may allocate; before it is initialized.
+pub(super) fn set_limit(bytes: usize) {
+    BEGUN.lock().limit = Some(bytes);
+}
+
+/// ARMCI's number for how a function ended, which says the reason of an error.
+#[inline]
+pub(super) fn code(function: &str, outcome: Result<()>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(cause) => refused(function, &cause),
+    }
+}
+
+/// What a function found; after an error, the job ends.
+#[inline]
+pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
+    match outcome {
+        Ok(found) => found,
+        Err(cause) => {
+            let code = refused(function, &cause);
+            die(code)
+        }
+    }
+}
+
+#[cold]
+fn refused(function: &str, cause: &Error) -> c_int {
+    eprintln!("{}{function}: {cause}", name());
+    cause.code()
+}
+
+/// Ends the job with a status, which is never that of success.
+pub(super) fn die(status: c_int) -> ! {
+    let status = if status == 0 { 1 } else { status };
+    match job() {
+        Some(job) => job.abort(status),
+        None => process::exit(status),
+    }
+}
+
+/// Says something on the standard error output, with this process's number.
+pub(super) unsafe fn say(message: *const c_char, code: c_int) {
+    // SAFETY: a string of C, or null, says the caller.
+    let text = match message.is_null() {
+        true => std::borrow::Cow::Borrowed(""),
+        false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
+    };
+    eprintln!("{}{text} {code}", name());
+}
+
+fn job() -> Option<&'static Job> {
+    messages().ok().map(Armci::job)
+}
+
+fn name() -> String {
+    job().map_or(String::new(), |job| format!("{}: ", job.rank()))
+}

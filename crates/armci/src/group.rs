@@ -1,0 +1,236 @@
+//! Groups of processes. Their members alone make them; others may call, too, as for a group of all.
+
+use std::sync::Arc;
+
+use crate::{
+    Armci, Error, Result,
+    error::count,
+    message::{ALL, Circle, Element, GROUPS, Reduction},
+};
+
+/// Names a group at one process; the one of all is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Group(pub i32);
+
+/// The groups of a process.
+pub(crate) struct Groups {
+    /// By number; none if it was freed.
+    all: Vec<Option<Known>>,
+    default: Group,
+    /// Groups that this process is the first of.
+    made: u64,
+}
+
+#[derive(Clone)]
+struct Known {
+    members: Arc<[usize]>,
+    /// Whose messages theirs are.
+    context: u64,
+}
+
+impl Groups {
+    pub(crate) fn new(processes: usize) -> Self {
+        let world = Known {
+            members: (0..processes).collect(),
+            context: ALL,
+        };
+        Self {
+            all: vec![Some(world)],
+            default: Group(0),
+            made: 0,
+        }
+    }
+
+    fn find(&self, group: Group) -> Result<&Known> {
+        let known = usize::try_from(group.0)
+            .ok()
+            .and_then(|at| self.all.get(at));
+        known
+            .and_then(Option::as_ref)
+            .ok_or(Error::NoGroup { group: group.0 })
+    }
+
+    fn add(&mut self, known: Known) -> Group {
+        let place = self.all.iter().position(Option::is_none);
+        let place = place.unwrap_or_else(|| {
+            self.all.push(None);
+            self.all.len() - 1
+        });
+        self.all[place] = Some(known);
+        Group(place as i32)
+    }
+}
+
+impl Armci {
+    /// Makes a group of members of another, by their numbers there, in that order. Collective over those
+    /// members; for a process that is none of them, it is a group that has nothing to do here. ARMCI's
+    /// `Group_create_child`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`], [`Error::NoProcess`], [`Error::Group`] if a process is named twice, or none is.
+    pub fn group_of(&self, numbers: &[i32], parent: Group) -> Result<Group> {
+        let parent = self.groups.lock().find(parent)?.members.clone();
+        let wrong = |why| Error::Group {
+            members: numbers.len() as i32,
+            why,
+        };
+        if numbers.is_empty() {
+            return Err(wrong("a group has members"));
+        }
+        let mut members = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let member = usize::try_from(*number).ok().and_then(|at| parent.get(at));
+            let member = *member.ok_or(Error::NoProcess {
+                proc: *number,
+                processes: parent.len(),
+            })?;
+            if members.contains(&member) {
+                return Err(wrong("one of them is named twice"));
+            }
+            members.push(member);
+        }
+        let context = match members.iter().position(|member| *member == self.me) {
+            None => 0,
+            Some(own) => self.agree_on_context(&members, own)?,
+        };
+        let members = members.into();
+        Ok(self.groups.lock().add(Known { members, context }))
+    }
+
+    /// The first member draws a number, and tells the others.
+    fn agree_on_context(&self, members: &[usize], own: usize) -> Result<u64> {
+        // Who makes other groups with the same first member at the same time is not to take this one's.
+        let name = members.iter().fold(0_u64, |name, member| {
+            (name ^ *member as u64).wrapping_mul(0x5851_f42d_4c95_7f2d)
+        });
+        if own > 0 {
+            let first = Some(members[0]);
+            let (_, context) = self
+                .messages
+                .receive(GROUPS, name as i64 | i64::MIN, first)?;
+            return Ok(context.try_into().map_or(0, u64::from_ne_bytes));
+        }
+        let context = {
+            let mut groups = self.groups.lock();
+            groups.made += 1;
+            (self.me as u64 + 1) << 32 | groups.made
+        };
+        for member in &members[1..] {
+            let tag = name as i64 | i64::MIN;
+            (self.messages).send(GROUPS, tag, &context.to_ne_bytes(), *member)?;
+        }
+        Ok(context)
+    }
+
+    /// Forgets a group. ARMCI's `Group_free`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`], also for that of all.
+    pub fn group_free(&self, group: Group) -> Result<()> {
+        let mut groups = self.groups.lock();
+        groups.find(group)?;
+        if group == Group::default() {
+            return Err(Error::NoGroup { group: 0 });
+        }
+        groups.all[group.0 as usize] = None;
+        if groups.default == group {
+            groups.default = Group::default();
+        }
+        Ok(())
+    }
+
+    /// This process's number in a group, if it is a member. ARMCI's `Group_rank`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn group_rank(&self, group: Group) -> Result<Option<i32>> {
+        let members = self.members(group)?;
+        let own = members.iter().position(|member| *member == self.me);
+        Ok(own.map(|own| own as i32))
+    }
+
+    /// The processes of a group. ARMCI's `Group_size` and `Absolute_id`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn members(&self, group: Group) -> Result<Arc<[usize]>> {
+        Ok(self.groups.lock().find(group)?.members.clone())
+    }
+
+    /// The group that new ones are made of. ARMCI's `Group_get_default`.
+    pub fn default_group(&self) -> Group {
+        self.groups.lock().default
+    }
+
+    /// Sets the group that new ones are made of. ARMCI's `Group_set_default`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn set_default_group(&self, group: Group) -> Result<()> {
+        let mut groups = self.groups.lock();
+        groups.find(group)?;
+        groups.default = group;
+        Ok(())
+    }
+
+    /// Waits until all members have come. Collective over the group. ARMCI's `armci_msg_group_barrier`.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`], [`Error::Group`] if this process is no member, [`Error::Hydrant`].
+    pub fn group_barrier(&self, group: Group) -> Result<()> {
+        self.in_group(group, |circle| circle.barrier())
+    }
+
+    /// Brings bytes of a member, by its number in the group, to all. Collective over the group.
+    ///
+    /// # Errors
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`].
+    pub fn group_broadcast(&self, group: Group, bytes: &mut [u8], root: i32) -> Result<()> {
+        self.in_group(group, |circle| {
+            let number = count(root.into(), 0, "the number of a member")?;
+            if number >= circle.members.len() {
+                return Err(Error::NoProcess {
+                    proc: root,
+                    processes: circle.members.len(),
+                });
+            }
+            circle.broadcast(number, bytes)
+        })
+    }
+
+    /// Combines elements of all members, at each of them. Collective over the group.
+    ///
+    /// # Errors
+    /// As [`group_barrier`](Self::group_barrier).
+    pub fn group_all_reduce(
+        &self,
+        group: Group,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        element: Element,
+    ) -> Result<()> {
+        self.in_group(group, |circle| {
+            circle.reduce(bytes, |into, with| reduction.fold(element, into, with))?;
+            circle.broadcast(0, bytes)
+        })
+    }
+
+    pub(crate) fn group_all_gather(&self, group: Group, mine: [u64; 2]) -> Result<Vec<[u64; 2]>> {
+        self.in_group(group, |circle| circle.all_gather(mine))
+    }
+
+    fn in_group<R>(&self, group: Group, act: impl FnOnce(Circle<'_>) -> Result<R>) -> Result<R> {
+        let Known { members, context } = self.groups.lock().find(group)?.clone();
+        let own = members.iter().position(|member| *member == self.me);
+        let own = own.ok_or(Error::Group {
+            members: members.len() as i32,
+            why: "this process is none of them",
+        })?;
+        act(Circle {
+            messages: &self.messages,
+            context,
+            members: &members,
+            own,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Which parts of this process's arena are in use.
+
+use std::collections::BTreeMap;
+
+/// Allocations begin at a cache line, and have whole ones.
+const LINE: usize = 64;
+/// Longer ones begin at a page.
+const PAGE: usize = 4096;
+
+/// The book of an arena.
+pub(super) struct Heap {
+    /// Gaps: where each begins, and its bytes. None is empty, no two touch.
+    gaps: BTreeMap<usize, usize>,
+    /// Allocations: where each begins, and the bytes it takes.
+    taken: BTreeMap<usize, usize>,
+}
+
+impl Heap {
+    pub(super) fn new(len: usize) -> Self {
+        let len = len / PAGE * PAGE;
+        Self {
+            gaps: (len > 0).then_some((0, len)).into_iter().collect(),
+            taken: BTreeMap::new(),
+        }
+    }
+
+    /// A place for so many bytes, in the first gap that has room.
+    pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
+        let len = bytes.max(1).checked_next_multiple_of(LINE)?;
+        let align = if len >= PAGE { PAGE } else { LINE };
+        let (gap, start, size) = self.gaps.iter().find_map(|(gap, size)| {
+            let start = gap.next_multiple_of(align);
+            (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
+        })?;
+        self.gaps.remove(&gap);
+        if start > gap {
+            self.gaps.insert(gap, start - gap);
+        }
+        let (end, after) = (start + len, gap + size);
+        if after > end {
+            self.gaps.insert(end, after - end);
+        }
+        self.taken.insert(start, len);
+        Some(start)
+    }
+
+    /// Gives the allocation back that begins there; whether there is one.
+    pub(super) fn give(&mut self, start: usize) -> bool {
+        let Some(mut len) = self.taken.remove(&start) else {
+            return false;
+        };
+        let mut start = start;
+        if let Some(after) = self.gaps.remove(&(start + len)) {
+            len += after;
+        }
+        let before = self.gaps.range(..start).next_back();
+        if let Some((gap, size)) = before.map(|(gap, size)| (*gap, *size))
+            && gap + size == start
+        {
+            (start, len) = (gap, size + len);
+        }
+        self.gaps.insert(start, len);
+        true
+    }
+
+    /// Where the last byte of an allocation is followed by no other.
+    pub(super) fn end(&self) -> usize {
+        (self.taken.last_key_value()).map_or(0, |(start, len)| start + len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_never_overlap_and_all_come_back() {
+        const LEN: usize = 1 << 20;
+        let mut heap = Heap::new(LEN);
+        let mut held: Vec<(usize, usize)> = Vec::new();
+        let mut dice = 1_u64;
+        for _ in 0..5000 {
+            dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let number = (dice >> 33) as usize;
+            if !number.is_multiple_of(3) {
+                let bytes = number % 9000;
+                if let Some(start) = heap.take(bytes) {
+                    assert!(start.is_multiple_of(if bytes > PAGE { PAGE } else { LINE }));
+                    assert!(start + bytes <= LEN);
+                    for (other, size) in &held {
+                        assert!(start + bytes.max(1) <= *other || other + size <= start);
+                    }
+                    held.push((start, bytes.max(1)));
+                }
+            } else if !held.is_empty() {
+                let (start, _) = held.swap_remove(number % held.len());
+                assert!(heap.give(start));
+                assert!(!heap.give(start));
+            }
+        }
+        held.iter()
+            .for_each(|(start, _)| assert!(heap.give(*start)));
+        assert_eq!((heap.end(), heap.gaps), (0, BTreeMap::from([(0, LEN)])));
+        assert_eq!(Heap::new(LEN).take(usize::MAX), None);
+    }
+}

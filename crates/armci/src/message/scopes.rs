@@ -1,0 +1,233 @@
+//! Collectives of all processes, of those of a node, and of nodes' masters.
+
+use hydrant::Rank;
+
+use super::{Circle, Element, MASTERS, NODE, Reduction};
+use crate::{Armci, Error, Result};
+
+/// Who takes part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All processes.
+    All,
+    /// Those of a node; the nodes by themselves.
+    Node,
+    /// The first process of each node. Others have nothing to do.
+    Masters,
+}
+
+/// A process's place in the binary tree of a scope, by processes' numbers; -1 where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// Who is above all.
+    pub root: i32,
+    /// Who is above this process.
+    pub up: i32,
+    /// Who is below it.
+    pub left: i32,
+    /// Who else is.
+    pub right: i32,
+}
+
+impl Scope {
+    /// The scope that ARMCI names by a code.
+    ///
+    /// # Errors
+    /// [`Error::Code`].
+    pub fn of_code(code: i32) -> Result<Self> {
+        match code {
+            333 => Ok(Self::All),
+            337 => Ok(Self::Node),
+            339 => Ok(Self::Masters),
+            code => Err(Error::Code {
+                what: "a scope",
+                code,
+            }),
+        }
+    }
+}
+
+impl Armci {
+    fn scope(&self, scope: Scope) -> (u64, Vec<usize>) {
+        match scope {
+            Scope::All => (super::ALL, (0..self.job.size() as usize).collect()),
+            Scope::Node => {
+                let node = self.nodes.of(self.me);
+                (NODE, self.nodes.processes(node).to_vec())
+            }
+            Scope::Masters => (MASTERS, self.nodes.masters()),
+        }
+    }
+
+    /// Does something with the others of a scope, if this process is one of them.
+    fn among<R>(
+        &self,
+        scope: Scope,
+        act: impl FnOnce(Circle<'_>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let (context, members) = self.scope(scope);
+        let Some(own) = members.iter().position(|member| *member == self.me) else {
+            return Ok(None);
+        };
+        let circle = Circle {
+            messages: &self.messages,
+            context,
+            members: &members,
+            own,
+        };
+        act(circle).map(Some)
+    }
+
+    /// Brings bytes of a process to all of a scope. Collective over it. ARMCI's `armci_msg_bcast_scope`.
+    ///
+    /// # Errors
+    /// [`Error::NoProcess`] if the root is not one of them, [`Error::Hydrant`].
+    pub fn broadcast(&self, scope: Scope, bytes: &mut [u8], root: i32) -> Result<()> {
+        let number = self.memory.process(root)?;
+        if scope == Scope::All {
+            return Ok(self.job.broadcast(Rank(number as u32), bytes)?);
+        }
+        self.among(scope, |circle| {
+            let at = circle.members.iter().position(|member| *member == number);
+            let none = Error::NoProcess {
+                proc: root,
+                processes: circle.members.len(),
+            };
+            circle.broadcast(at.ok_or(none)?, bytes)
+        })?;
+        Ok(())
+    }
+
+    /// Combines elements of all processes of a scope, at each of them. Collective over it. ARMCI's
+    /// `armci_msg_gop_scope`.
+    ///
+    /// # Errors
+    /// [`Error::Hydrant`].
+    pub fn all_reduce(
+        &self,
+        scope: Scope,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        element: Element,
+    ) -> Result<()> {
+        if scope == Scope::All {
+            return self.with_all(bytes, reduction, element, true);
+        }
+        self.among(scope, |circle| {
+            circle.reduce(bytes, |into, with| reduction.fold(element, into, with))?;
+            circle.broadcast(0, bytes)
+        })?;
+        Ok(())
+    }
+
+    /// Combines elements of all processes of a scope, at the first of them; what others have then means
+    /// nothing. Collective over it. ARMCI's `armci_msg_reduce_scope`.
+    ///
+    /// # Errors
+    /// [`Error::Hydrant`].
+    pub fn reduce(
+        &self,
+        scope: Scope,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        element: Element,
+    ) -> Result<()> {
+        if scope == Scope::All {
+            return self.with_all(bytes, reduction, element, false);
+        }
+        self.among(scope, |circle| {
+            circle.reduce(bytes, |into, with| reduction.fold(element, into, with))
+        })?;
+        Ok(())
+    }
+
+    /// Of all processes that contribute, brings the bytes of the one whose first element is the largest or
+    /// the smallest to all of a scope. Collective over it. ARMCI's `armci_msg_sel_scope`.
+    ///
+    /// # Errors
+    /// [`Error::Code`] if neither is asked for, [`Error::Hydrant`].
+    pub fn select(
+        &self,
+        scope: Scope,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        element: Element,
+        contributes: bool,
+    ) -> Result<()> {
+        if !matches!(reduction, Reduction::Max | Reduction::Min) || bytes.len() < element.bytes() {
+            return Err(Error::Code {
+                what: "a selection, which is of the largest or the smallest first element of some",
+                code: bytes.len() as i32,
+            });
+        }
+        // Whether somebody contributed goes in front.
+        let mut record = vec![u8::from(contributes)];
+        record.extend_from_slice(bytes);
+        let first = 1..1 + element.bytes();
+        self.among(scope, |circle| {
+            circle.reduce(&mut record, |into, with| {
+                let mut best = into[first.clone()].to_vec();
+                reduction.fold(element, &mut best, &with[first.clone()]);
+                let is_better = best != into[first.clone()];
+                if with[0] != 0 && (into[0] == 0 || is_better) {
+                    into.copy_from_slice(with);
+                }
+            })?;
+            circle.broadcast(0, &mut record)
+        })?;
+        if record[0] != 0 {
+            bytes.copy_from_slice(&record[1..]);
+        }
+        Ok(())
+    }
+
+    /// This process's place in the tree of a scope. ARMCI's `armci_msg_bintree`.
+    pub fn tree(&self, scope: Scope) -> Tree {
+        let (_, members) = self.scope(scope);
+        let at = |place: Option<usize>| {
+            (place.and_then(|place| members.get(place))).map_or(-1, |proc| *proc as i32)
+        };
+        let own = members.iter().position(|member| *member == self.me);
+        Tree {
+            root: at(Some(0)),
+            up: at(own.filter(|own| *own > 0).map(|own| (own - 1) / 2)),
+            left: at(own.map(|own| 2 * own + 1)),
+            right: at(own.map(|own| 2 * own + 2)),
+        }
+    }
+
+    /// Combines elements of all processes, at all or at the first.
+    fn with_all(
+        &self,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        element: Element,
+        at_all: bool,
+    ) -> Result<()> {
+        match element {
+            Element::Int => self.with_all_as::<i32>(bytes, reduction, at_all),
+            Element::Long => self.with_all_as::<i64>(bytes, reduction, at_all),
+            Element::Float => self.with_all_as::<f32>(bytes, reduction, at_all),
+            Element::Double => self.with_all_as::<f64>(bytes, reduction, at_all),
+        }
+    }
+
+    fn with_all_as<T: super::reduction::Combine>(
+        &self,
+        bytes: &mut [u8],
+        reduction: Reduction,
+        at_all: bool,
+    ) -> Result<()> {
+        // Of a caller whose memory is not aligned, too.
+        let mut elements: Vec<T> = hydrant::bytemuck::pod_collect_to_vec(bytes);
+        let combine = |a, b| reduction.combine(a, b);
+        match at_all {
+            true => self.job.all_reduce_with(&mut elements, combine)?,
+            false => {
+                (self.job).reduce_in_place_with(Rank(0), &mut elements, combine)?;
+            }
+        }
+        bytes.copy_from_slice(hydrant::bytemuck::cast_slice(&elements));
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! ARMCI's mutexes: one set of them at a time.
+
+use std::{mem, sync::Arc};
+
+use hydrant::{Mutexes, Rank};
+
+use crate::{Armci, Error, Result, error::count};
+
+impl Armci {
+    /// Makes mutexes, `count` of this process; others may make another number. Collective. ARMCI's
+    /// `Create_mutexes`.
+    ///
+    /// # Errors
+    /// [`Error::MutexesExist`], [`Error::Number`], [`Error::Hydrant`].
+    pub fn create_mutexes(&self, number: i32) -> Result<()> {
+        let wanted = match self.mutexes.read().is_some() {
+            true => Err(Error::MutexesExist),
+            false => count(number.into(), 0, "the number of mutexes"),
+        };
+        let wanted = self.all_can(wanted)?;
+        let made = self.job.mutexes(wanted)?;
+        *self.mutexes.write() = Some(Arc::new(made));
+        Ok(())
+    }
+
+    /// Does away with the mutexes. Collective. ARMCI's `Destroy_mutexes`.
+    ///
+    /// # Errors
+    /// [`Error::NoMutexes`]; [`Error::Hydrant`] if some process has one locked.
+    pub fn destroy_mutexes(&self) -> Result<()> {
+        let mutexes = self.mutexes()?;
+        self.job.free_mutexes(&mutexes)?;
+        *self.mutexes.write() = None;
+        Ok(())
+    }
+
+    /// Locks a mutex of a process. ARMCI's `Lock`.
+    ///
+    /// # Errors
+    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if there is no such mutex, if this
+    /// thread has it, or if a process ended that had it or waited for it.
+    #[inline]
+    pub fn lock(&self, mutex: i32, proc: i32) -> Result<()> {
+        let proc = self.memory.process(proc)?;
+        let mutexes = self.mutexes.read();
+        let Some(all) = &*mutexes else {
+            return Err(Error::NoMutexes);
+        };
+        let mutex = count(mutex.into(), 0, "the number of a mutex")?;
+        mem::forget(all.lock(Rank(proc as u32), mutex)?);
+        Ok(())
+    }
+
+    /// Unlocks a mutex of a process, once all is done that this process did to that one's memory. ARMCI's
+    /// `Unlock`.
+    ///
+    /// # Errors
+    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if this process has not locked it.
+    #[inline]
+    pub fn unlock(&self, mutex: i32, proc: i32) -> Result<()> {
+        let number = self.memory.process(proc)?;
+        self.fence(proc)?;
+        let mutexes = self.mutexes.read();
+        let Some(all) = &*mutexes else {
+            return Err(Error::NoMutexes);
+        };
+        let mutex = count(mutex.into(), 0, "the number of a mutex")?;
+        Ok(all.unlock(Rank(number as u32), mutex)?)
+    }
+
+    fn mutexes(&self) -> Result<Arc<Mutexes>> {
+        self.mutexes.read().clone().ok_or(Error::NoMutexes)
+    }
+}

@@ -1,0 +1,95 @@
+//! Reading, changing and writing a word at once.
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering::SeqCst};
+
+use hydrant::{AtomicInteger, Symmetric};
+
+use crate::{
+    Armci, Error, Result,
+    error::not_null,
+    memory::{Memory, Place},
+};
+
+/// What is done to a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rmw {
+    /// It gets another value.
+    Swap,
+    /// Something is added to it.
+    FetchAndAdd,
+}
+
+/// `int` and `long`.
+pub trait Word: AtomicInteger {
+    #[doc(hidden)]
+    fn memory(armci: &Armci) -> &Symmetric<Self>;
+    /// # Safety
+    /// There is an aligned word that may be changed.
+    #[doc(hidden)]
+    unsafe fn change(at: *mut Self, op: Rmw, value: Self) -> Self;
+}
+
+macro_rules! word {
+    ($type:ty, $atomic:ty, $memory:ident) => {
+        impl Word for $type {
+            fn memory(armci: &Armci) -> &Symmetric<Self> {
+                &armci.memory.$memory
+            }
+            unsafe fn change(at: *mut Self, op: Rmw, value: Self) -> Self {
+                // SAFETY: the caller's promise.
+                let word = unsafe { <$atomic>::from_ptr(at) };
+                match op {
+                    Rmw::Swap => word.swap(value, SeqCst),
+                    Rmw::FetchAndAdd => word.fetch_add(value, SeqCst),
+                }
+            }
+        }
+    };
+}
+
+word!(i32, AtomicI32, ints);
+word!(i64, AtomicI64, longs);
+
+impl Armci {
+    /// Changes a word of a process at once: what it was. ARMCI's `Rmw`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`Error::Misaligned`].
+    ///
+    /// # Safety
+    /// If the process is this one and ARMCI did not allocate `word`, it is readable and writable, and
+    /// only changed in this way meanwhile.
+    #[inline]
+    pub unsafe fn read_modify_write<W: Word>(
+        &self,
+        op: Rmw,
+        word: *mut W,
+        value: W,
+        proc: i32,
+    ) -> Result<W> {
+        let size = size_of::<W>();
+        if !word.addr().is_multiple_of(size) {
+            not_null(word, "a word")?;
+            return Err(Error::Misaligned {
+                addr: word.addr(),
+                align: size,
+            });
+        }
+        let offset = match self.memory.find(proc, word.cast(), size)? {
+            Place::Arena(offset) => offset,
+            // SAFETY: the caller's promise; it is aligned.
+            Place::Own(word) => return Ok(unsafe { W::change(word.cast(), op, value) }),
+        };
+        let (memory, rank) = (W::memory(self), Memory::rank(proc as usize));
+        self.outstanding
+            .settle(proc as usize, &(offset..offset + size))?;
+        // The arena begins at a page, so that what is aligned is a whole word of it.
+        let index = offset / size;
+        Ok(match op {
+            Rmw::Swap => memory.swap(rank, index, value)?,
+            Rmw::FetchAndAdd => memory.fetch_add(rank, index, value)?,
+        })
+    }
+}

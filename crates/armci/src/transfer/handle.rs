@@ -1,0 +1,262 @@
+//! Handles of non-blocking operations: explicit, implicit, and aggregate ones.
+//!
+//! An aggregate handle gathers what goes through the network until it is waited for, and then sends it
+//! as a vector, in few messages. Where memory is mapped there is nothing to gather.
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use hydrant::IoVector;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{
+    Direction,
+    outstanding::{IMPLICIT, Operation},
+};
+use crate::{Armci, Result, memory::Memory};
+
+/// What a caller knows non-blocking operations by; zeroed, it stands for none. Several may begin with
+/// one handle.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Handle {
+    /// The number of what was begun with it; 0 if all was complete at once.
+    pub number: i32,
+    /// Whether it gathers.
+    pub is_aggregate: i32,
+}
+
+/// Gives handles numbers, and keeps what aggregate ones gathered.
+pub(crate) struct Handles {
+    last: AtomicI32,
+    gathered: Mutex<FxHashMap<i32, Vec<Gathered>>>,
+}
+
+/// A put or a get that was not begun.
+pub(crate) struct Gathered {
+    proc: usize,
+    direction: Direction,
+    /// Where it goes to or comes from, in the process's arena.
+    offset: usize,
+    bytes: usize,
+    local: Local,
+}
+
+/// The other side of it.
+pub(crate) enum Local {
+    /// Memory of the caller's.
+    There(*mut u8),
+    /// A value.
+    Value(Box<[u8]>),
+}
+
+// SAFETY: the caller's memory is left alone until the handle was waited for, in whichever thread.
+unsafe impl Send for Local {}
+
+impl Handles {
+    pub(crate) fn new() -> Self {
+        Self {
+            last: AtomicI32::new(IMPLICIT),
+            gathered: Mutex::default(),
+        }
+    }
+
+    /// The number of a handle, which gets one if it has none.
+    fn number(&self, handle: Option<&mut Handle>) -> i32 {
+        let Some(handle) = handle else {
+            return IMPLICIT;
+        };
+        if handle.number == 0 {
+            let next = || self.last.fetch_add(1, Relaxed).wrapping_add(1);
+            // After all of them it begins anew.
+            handle.number = std::iter::repeat_with(next)
+                .find(|number| *number != IMPLICIT)
+                .unwrap_or(1);
+        }
+        handle.number
+    }
+}
+
+impl Armci {
+    /// Begins a put or a get of memory that is not mapped here, with a handle, or an implicit one.
+    ///
+    /// # Safety
+    /// Until the handle was waited for, or the process fenced, or all is: 1. `local` is readable for
+    /// `bytes`, or writable for a get. 2. Nobody writes to it, or for a get reads it.
+    pub(crate) unsafe fn begin_far(
+        &self,
+        direction: Direction,
+        (proc, offset): (usize, usize),
+        (local, bytes): (Local, usize),
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        let range = offset..offset + bytes;
+        let gathers = handle
+            .as_ref()
+            .is_some_and(|handle| handle.is_aggregate != 0);
+        let number = self.handles.number(handle);
+        if gathers {
+            let mut gathered = self.handles.gathered.lock();
+            gathered.entry(number).or_default().push(Gathered {
+                proc,
+                direction,
+                offset,
+                bytes,
+                local,
+            });
+            return Ok(());
+        }
+        self.outstanding.settle(proc, &range)?;
+        let (at, kept) = match local {
+            Local::There(at) => (at, None),
+            Local::Value(mut value) => (value.as_mut_ptr(), Some(value)),
+        };
+        let rank = Memory::rank(proc);
+        let arena = &self.memory.arena;
+        // SAFETY: 1., 2.; a value stays in its box until the operation is waited for.
+        let raw = unsafe {
+            match direction {
+                Direction::Put => arena.put_raw_nb(rank, offset, at, bytes)?,
+                Direction::Get => arena.get_raw_nb(rank, offset, at, bytes)?,
+            }
+        };
+        if raw.is_complete() {
+            return Ok(());
+        }
+        let operation = Operation {
+            handle: number,
+            bytes: range,
+            raw,
+            _kept: kept,
+        };
+        self.outstanding.add(proc, operation)
+    }
+
+    /// Waits for what was begun with a handle, or with implicit ones: a put's source is free, a get's
+    /// data is there. ARMCI's `Wait`, and `WaitAll`.
+    ///
+    /// # Errors
+    /// What befell one of them.
+    pub fn wait(&self, handle: Option<&mut Handle>) -> Result<()> {
+        let Some(handle) = handle else {
+            return self.outstanding.wait(IMPLICIT);
+        };
+        let number = std::mem::take(&mut handle.number);
+        if number == 0 {
+            return Ok(());
+        }
+        self.send_gathered(number)?;
+        self.outstanding.wait(number)
+    }
+
+    /// Waits for what was begun to a process with implicit handles. ARMCI's `WaitProc`.
+    ///
+    /// # Errors
+    /// [`Error::NoProcess`](crate::Error::NoProcess), and what befell one of them.
+    pub fn wait_process(&self, proc: i32) -> Result<()> {
+        let proc = self.memory.process(proc)?;
+        self.outstanding.wait_at(proc, IMPLICIT)
+    }
+
+    /// Whether what was begun with a handle is complete. ARMCI's `Test`.
+    ///
+    /// # Errors
+    /// What befell one of them.
+    pub fn test(&self, handle: &mut Handle) -> Result<bool> {
+        if handle.number == 0 {
+            return Ok(true);
+        }
+        self.send_gathered(handle.number)?;
+        let done = self.outstanding.test(handle.number)?;
+        if done {
+            handle.number = 0;
+        }
+        Ok(done)
+    }
+
+    /// Sends what a handle gathered, and stops it from gathering. ARMCI's `UNSET_AGGREGATE_HANDLE`.
+    ///
+    /// # Errors
+    /// What befell one of them.
+    pub fn stop_gathering(&self, handle: &mut Handle) -> Result<()> {
+        handle.is_aggregate = 0;
+        self.send_gathered(handle.number)
+    }
+
+    /// Sends what all handles gathered for a process, or for all.
+    pub(crate) fn send_all_gathered(&self, proc: Option<usize>) -> Result<()> {
+        let numbers: Vec<i32> = {
+            let gathered = self.handles.gathered.lock();
+            let concerns = |list: &Vec<Gathered>| {
+                proc.is_none_or(|proc| list.iter().any(|it| it.proc == proc))
+            };
+            (gathered.iter().filter(|(_, list)| concerns(list)))
+                .map(|(number, _)| *number)
+                .collect()
+        };
+        (numbers.into_iter()).try_for_each(|number| self.send_gathered(number))
+    }
+
+    fn send_gathered(&self, number: i32) -> Result<()> {
+        let Some(list) = self.handles.gathered.lock().remove(&number) else {
+            return Ok(());
+        };
+        let alike = |a: &Gathered, b: &Gathered| (a.proc, a.direction) == (b.proc, b.direction);
+        (list.chunk_by(alike)).try_for_each(|some| self.send_alike(some))
+    }
+
+    /// Puts or gets to one process, all one way, through a buffer in between.
+    fn send_alike(&self, some: &[Gathered]) -> Result<()> {
+        let Some(Gathered {
+            proc, direction, ..
+        }) = some.first()
+        else {
+            return Ok(());
+        };
+        let (proc, rank) = (*proc, Memory::rank(*proc));
+        let all = |it: &Gathered| it.offset..it.offset + it.bytes;
+        some.iter()
+            .try_for_each(|it| self.outstanding.settle(proc, &all(it)))?;
+        let mut between = vec![0_u8; some.iter().map(|it| it.bytes).sum()];
+        let mut ends = 0;
+        let places: Vec<_> = (some.iter())
+            .map(|it| {
+                let start = ends;
+                ends += it.bytes;
+                (it, [it.offset], [start])
+            })
+            .collect();
+        let vectors: Vec<_> = (places.iter())
+            .map(|(it, remote, local)| IoVector {
+                remote,
+                local,
+                run: it.bytes,
+            })
+            .collect();
+        if *direction == Direction::Put {
+            for (it, _, [start]) in &places {
+                let into = &mut between[*start..*start + it.bytes];
+                match &it.local {
+                    Local::Value(value) => into.copy_from_slice(value),
+                    // SAFETY: `begin_far`'s caller left it readable until it waits.
+                    Local::There(at) => unsafe {
+                        std::ptr::copy_nonoverlapping(*at, into.as_mut_ptr(), it.bytes);
+                    },
+                }
+            }
+            return Ok(self.memory.arena.put_vector(rank, &vectors, &between)?);
+        }
+        self.memory.arena.get_vector(rank, &vectors, &mut between)?;
+        for (it, _, [start]) in &places {
+            if let Local::There(at) = &it.local {
+                // SAFETY: `begin_far`'s caller left it writable until it waits.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(between[*start..].as_ptr(), *at, it.bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! Puts, gets and accumulates: contiguous, strided and of vectors.
+//!
+//! Where memory is mapped an operation is complete when its call returns, a non-blocking one, too.
+//! Elsewhere a blocking put returns when its source is free, and is [outstanding] until it is done.
+
+mod accumulate;
+mod contiguous;
+mod handle;
+mod outstanding;
+mod strided;
+mod value;
+mod vector;
+
+pub use accumulate::Scale;
+pub use handle::Handle;
+pub(crate) use handle::Handles;
+pub(crate) use outstanding::Outstanding;
+pub use strided::Strides;
+pub use vector::Vector;
+
+/// Which way data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Put,
+    Get,
+}

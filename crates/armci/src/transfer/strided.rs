@@ -1,0 +1,365 @@
+//! Puts and gets of sections of arrays, of up to [`MAX_STRIDE_LEVEL`](crate::MAX_STRIDE_LEVEL) stride
+//! levels (Nieplocha and Carpenter 1999, §3.1).
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use hydrant::{Error as Hydrant, Level, Section};
+
+use super::{Direction, Handle, handle::Local};
+use crate::{
+    Armci, Error, MAX_STRIDE_LEVEL, Result,
+    error::{count, not_null},
+    memory::{Memory, Place},
+};
+
+/// Runs at least so long go one by one, if a non-blocking operation has only a few.
+const LONG: usize = 4096;
+const FEW: usize = 16;
+
+/// Which bytes, on both sides: `count[0]` bytes that follow each other, `count[1]` times, `count[2]` times
+/// all that, and so on. A stride is from the start of one to that of the next, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Strides<'a> {
+    /// Strides in memory that is read, as many as there are levels.
+    pub src: &'a [i32],
+    /// Strides in memory that is written to.
+    pub dst: &'a [i32],
+    /// Bytes, then how often; one more than levels.
+    pub count: &'a [i32],
+}
+
+/// One side of an operation, and the other.
+struct Sides {
+    remote: Section,
+    local: Section,
+}
+
+impl Strides<'_> {
+    /// The sections, from where their pointers lead.
+    fn sides(&self, direction: Direction) -> Result<Sides> {
+        let [here, there] = match direction {
+            Direction::Put => [self.src, self.dst],
+            Direction::Get => [self.dst, self.src],
+        };
+        Ok(Sides {
+            remote: self.section(there)?,
+            local: self.section(here)?,
+        })
+    }
+
+    fn section(&self, strides: &[i32]) -> Result<Section> {
+        let levels = self.count.len().wrapping_sub(1);
+        if levels > MAX_STRIDE_LEVEL || strides.len() < levels {
+            return Err(Error::StrideLevels {
+                levels: levels as i32,
+            });
+        }
+        let mut all = [Level {
+            count: 1,
+            stride: 0,
+        }; MAX_STRIDE_LEVEL];
+        for (level, (times, stride)) in all.iter_mut().zip(self.count[1..].iter().zip(strides)) {
+            level.count = count((*times).into(), 0, "a count of a stride level")?;
+            level.stride = count((*stride).into(), 0, "a stride")?;
+        }
+        let bytes = count(self.count[0].into(), 0, "the number of bytes")?;
+        Ok(Section::new(0, bytes, &all[..levels])?)
+    }
+
+    /// The runs that both sides have: where each begins in what is read and in what is written.
+    fn runs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let levels = self.count.len() - 1;
+        let mut turns = [0; MAX_STRIDE_LEVEL];
+        let mut next = (self.count.iter().all(|count| *count > 0)).then_some([0_usize; 2]);
+        std::iter::from_fn(move || {
+            let now = next?;
+            let mut after = now;
+            for level in 0..=levels {
+                if level == levels {
+                    next = None;
+                    break;
+                }
+                let strides = [self.src[level], self.dst[level]].map(|stride| stride as usize);
+                turns[level] += 1;
+                if turns[level] < self.count[level + 1] {
+                    after = [after[0] + strides[0], after[1] + strides[1]];
+                    next = Some(after);
+                    break;
+                }
+                let back = self.count[level + 1] as usize - 1;
+                turns[level] = 0;
+                after = [after[0] - back * strides[0], after[1] - back * strides[1]];
+            }
+            Some((now[0], now[1]))
+        })
+    }
+}
+
+impl Armci {
+    /// Puts a section of an array from `src` to `dst` of a process. ARMCI's `PutS`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
+    ///
+    /// # Safety
+    /// As [`put`](Self::put), for all that is read and written.
+    pub unsafe fn put_strided(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
+        if let [bytes] = strides.count {
+            // SAFETY: the caller's promise.
+            return unsafe { self.put(src, dst, *bytes, proc) };
+        }
+        let Sides { remote, local } = strides.sides(Direction::Put)?;
+        not_null(src, "the source of a put")?;
+        if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+            let proc = proc as usize;
+            self.outstanding
+                .settle(proc, &(offset..offset + remote.span()))?;
+            // SAFETY: the caller's promise; what is between its runs is not read.
+            let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
+            let remote = remote.offset(offset)?;
+            let arena = &self.memory.arena;
+            match arena.put_section(Memory::rank(proc), &remote, data, &local) {
+                // The runs may be apart where what is between them is not, or each is written twice.
+                Err(Hydrant::Overlap { .. } | Hydrant::SectionOverlap { .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        let bytes = strides.count[0] as usize;
+        for (from, to) in strides.runs() {
+            // SAFETY: the caller's promise.
+            unsafe { self.put_bytes(src.add(from), dst.wrapping_add(to), bytes, proc)? };
+        }
+        Ok(())
+    }
+
+    /// Gets a section of an array from `src` of a process to `dst`. ARMCI's `GetS`.
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided).
+    ///
+    /// # Safety
+    /// As there, with the sides exchanged.
+    pub unsafe fn get_strided(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
+        if let [bytes] = strides.count {
+            // SAFETY: the caller's promise.
+            return unsafe { self.get(src, dst, *bytes, proc) };
+        }
+        let Sides { remote, local } = strides.sides(Direction::Get)?;
+        not_null(dst, "the destination of a get")?;
+        if let Place::Arena(offset) = self.memory.find(proc, src, remote.span())? {
+            let proc = proc as usize;
+            self.outstanding
+                .settle(proc, &(offset..offset + remote.span()))?;
+            // SAFETY: the caller's promise; what is between its runs is left alone.
+            let data = unsafe { std::slice::from_raw_parts_mut(dst, local.span()) };
+            let remote = remote.offset(offset)?;
+            let arena = &self.memory.arena;
+            match arena.get_section(Memory::rank(proc), &remote, data, &local) {
+                Err(Hydrant::Overlap { .. } | Hydrant::SectionOverlap { .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        let bytes = strides.count[0] as usize;
+        for (from, to) in strides.runs() {
+            // SAFETY: the caller's promise.
+            unsafe { self.get_bytes(src.wrapping_add(from), dst.add(to), bytes, proc)? };
+        }
+        Ok(())
+    }
+
+    /// Puts a section, then an `int` at a flag of the same process. ARMCI's `PutS_flag`.
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided).
+    ///
+    /// # Safety
+    /// As there, for both.
+    pub unsafe fn put_strided_flag(
+        &self,
+        (src, dst): (*const u8, *mut u8),
+        strides: Strides<'_>,
+        flag: (*mut i32, i32),
+        proc: i32,
+    ) -> Result<()> {
+        self.memory.find(proc, flag.0.cast(), size_of::<i32>())?;
+        // SAFETY: the caller's promise.
+        unsafe { self.put_strided(src, dst, strides, proc)? };
+        // SAFETY: the caller's promise.
+        unsafe { self.set_flag(flag, proc) }
+    }
+
+    /// Begins to put a section. ARMCI's `NbPutS`.
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided).
+    ///
+    /// # Safety
+    /// As there, until the handle was waited for.
+    pub unsafe fn put_strided_nb(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.begin_strided(Direction::Put, src.cast_mut(), dst, strides, proc, handle)? {
+                true => Ok(()),
+                false => self.put_strided(src, dst, strides, proc),
+            }
+        }
+    }
+
+    /// Begins to get a section. ARMCI's `NbGetS`.
+    ///
+    /// # Errors
+    /// As [`get_strided`](Self::get_strided).
+    ///
+    /// # Safety
+    /// As there, until the handle was waited for.
+    pub unsafe fn get_strided_nb(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.begin_strided(Direction::Get, dst, src, strides, proc, handle)? {
+                true => Ok(()),
+                false => self.get_strided(src, dst, strides, proc),
+            }
+        }
+    }
+
+    /// Begins each run of a section of memory that is not mapped here, if they are few and long, or
+    /// gathered. Whether it did: else the section goes at once.
+    ///
+    /// # Safety
+    /// As of what is begun.
+    unsafe fn begin_strided(
+        &self,
+        direction: Direction,
+        here: *mut u8,
+        there: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+        mut handle: Option<&mut Handle>,
+    ) -> Result<bool> {
+        let number = self.memory.process(proc)?;
+        if self.memory.is_mapped(number) {
+            return Ok(false);
+        }
+        let Sides { remote, .. } = strides.sides(direction)?;
+        not_null(here, "the own side of an operation")?;
+        let Place::Arena(offset) = self.memory.find(proc, there, remote.span())? else {
+            return Ok(false);
+        };
+        let bytes = strides.count[0] as usize;
+        let gathers = handle
+            .as_ref()
+            .is_some_and(|handle| handle.is_aggregate != 0);
+        if !gathers && (bytes < LONG || remote.len() / bytes > FEW) {
+            return Ok(false);
+        }
+        for (from, to) in strides.runs() {
+            let (local, remote) = match direction {
+                Direction::Put => (from, to),
+                Direction::Get => (to, from),
+            };
+            // SAFETY: the caller's promise: all runs lie in its memory.
+            let local = (Local::There(unsafe { here.add(local) }), bytes);
+            let there = (number, offset + remote);
+            // SAFETY: the caller's promise.
+            unsafe { self.begin_far(direction, there, local, handle.as_deref_mut())? };
+        }
+        Ok(true)
+    }
+
+    /// Adds a factor's multiple of a section of an array from `src` to one at `dst` of a process. ARMCI's
+    /// `AccS`.
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided) and [`accumulate`](Self::accumulate).
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn accumulate_strided(
+        &self,
+        scale: &super::Scale,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
+        if let [bytes] = strides.count {
+            // SAFETY: the caller's promise.
+            return unsafe { self.accumulate(scale, src, dst, *bytes, proc) };
+        }
+        let Sides { remote, local } = strides.sides(Direction::Put)?;
+        not_null(src, "the source of an accumulate")?;
+        if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+            let proc = proc as usize;
+            self.outstanding
+                .settle(proc, &(offset..offset + remote.span()))?;
+            // SAFETY: the caller's promise; what is between its runs is not read.
+            let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
+            let remote = remote.offset(offset)?;
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
+            match arena.accumulate_bytes_section(rank, &remote, scale, data, &local) {
+                Err(Hydrant::Overlap { .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        for (from, to) in strides.runs() {
+            let (src, dst) = (src.wrapping_add(from), dst.wrapping_add(to));
+            // SAFETY: the caller's promise.
+            unsafe { self.accumulate(scale, src, dst, strides.count[0], proc)? };
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_in_order() {
+        let strides = Strides {
+            src: &[10, 100],
+            dst: &[4, 8],
+            count: &[4, 2, 3],
+        };
+        let all: Vec<_> = strides.runs().collect();
+        let right = [(0, 0), (10, 4), (100, 8), (110, 12), (200, 16), (210, 20)];
+        assert_eq!(all, right);
+        let none = Strides {
+            count: &[4, 0, 3],
+            ..strides
+        };
+        assert_eq!(none.runs().count(), 0);
+        let one = Strides {
+            src: &[],
+            dst: &[],
+            count: &[4],
+        };
+        assert_eq!(one.runs().collect::<Vec<_>>(), [(0, 0)]);
+    }
+}

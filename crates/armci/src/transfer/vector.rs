@@ -1,0 +1,224 @@
+//! Puts, gets and accumulates of generalized I/O vectors: runs of equally many bytes, anywhere on both
+//! sides (Nieplocha and Carpenter 1999, §3.1).
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use hydrant::IoVector;
+
+use super::{Direction, Handle, Scale, handle::Local};
+use crate::{
+    Armci, Error, Result,
+    error::not_null,
+    memory::{Memory, Place},
+};
+
+/// Runs of equally many bytes: the first from the first of `src` to the first of `dst`, and so on.
+#[derive(Clone, Copy, Debug)]
+pub struct Vector<'a> {
+    /// Where each is read.
+    pub src: &'a [*mut u8],
+    /// Where it is written.
+    pub dst: &'a [*mut u8],
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+impl Vector<'_> {
+    fn runs(&self) -> impl Iterator<Item = (*mut u8, *mut u8, usize)> {
+        let pairs = self.src.iter().zip(self.dst);
+        pairs.map(|(src, dst)| (*src, *dst, self.bytes))
+    }
+}
+
+/// Runs of vectors in the arena of one process: where each is on this side, and on that.
+struct Far {
+    runs: Vec<(*mut u8, usize, usize)>,
+}
+
+impl Armci {
+    /// Puts runs of bytes to a process. ARMCI's `PutV`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); nothing is put then, unless the network failed.
+    ///
+    /// # Safety
+    /// As there, of each run.
+    pub unsafe fn put_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.put_vector_nb(vectors, proc, Some(&mut Handle::default())) }
+    }
+
+    /// Gets runs of bytes of a process. ARMCI's `GetV`.
+    ///
+    /// # Errors
+    /// As [`put_vector`](Self::put_vector).
+    ///
+    /// # Safety
+    /// As there, with the sides exchanged.
+    pub unsafe fn get_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.get_vector_nb(vectors, proc, Some(&mut Handle::default())) }
+    }
+
+    /// Begins to put runs of bytes. ARMCI's `NbPutV`. What goes through the network goes at once, unless
+    /// the handle gathers.
+    ///
+    /// # Errors
+    /// As [`put_vector`](Self::put_vector).
+    ///
+    /// # Safety
+    /// As there, until the handle was waited for.
+    pub unsafe fn put_vector_nb(
+        &self,
+        vectors: &[Vector<'_>],
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        let to = |(src, dst, bytes)| (src, dst, bytes);
+        let Some(far) = self.check(vectors, proc, to)? else {
+            for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
+                // SAFETY: the caller's promise.
+                unsafe { self.put_bytes(src, dst, bytes, proc)? };
+            }
+            return Ok(());
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.far_runs(Direction::Put, proc as usize, far, handle) }
+    }
+
+    /// Begins to get runs of bytes. ARMCI's `NbGetV`.
+    ///
+    /// # Errors
+    /// As [`put_vector`](Self::put_vector).
+    ///
+    /// # Safety
+    /// As there, with the sides exchanged, until the handle was waited for.
+    pub unsafe fn get_vector_nb(
+        &self,
+        vectors: &[Vector<'_>],
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        let from = |(src, dst, bytes)| (dst, src, bytes);
+        let Some(far) = self.check(vectors, proc, from)? else {
+            for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
+                // SAFETY: the caller's promise.
+                unsafe { self.get_bytes(src, dst, bytes, proc)? };
+            }
+            return Ok(());
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.far_runs(Direction::Get, proc as usize, far, handle) }
+    }
+
+    /// Adds a scale's multiple of runs of elements to those of a process. ARMCI's `AccV`.
+    ///
+    /// # Errors
+    /// As [`put_vector`](Self::put_vector) and [`accumulate`](Self::accumulate).
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn accumulate_vector(
+        &self,
+        scale: &Scale,
+        vectors: &[Vector<'_>],
+        proc: i32,
+    ) -> Result<()> {
+        let to = |(src, dst, bytes)| (src, dst, bytes);
+        let size = scale.number().size();
+        if let Some(uneven) = vectors.iter().find(|it| it.bytes % size != 0) {
+            return Err(hydrant::Error::LengthMismatch {
+                what: "bytes in a run against bytes of an element, of which a run has whole ones",
+                left: uneven.bytes,
+                right: size,
+            }
+            .into());
+        }
+        let Some(far) = self.check(vectors, proc, to)? else {
+            for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
+                // SAFETY: the caller's promise.
+                unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc)? };
+            }
+            return Ok(());
+        };
+        let proc = proc as usize;
+        for (_, offset, bytes) in &far.runs {
+            self.outstanding.settle(proc, &(*offset..offset + bytes))?;
+        }
+        let mut between = Vec::with_capacity(far.runs.iter().map(|(.., bytes)| bytes).sum());
+        let mut places = Vec::with_capacity(far.runs.len());
+        for (src, offset, bytes) in &far.runs {
+            places.push(([*offset], [between.len()], *bytes));
+            // SAFETY: the caller's promise.
+            between.extend_from_slice(unsafe { std::slice::from_raw_parts(*src, *bytes) });
+        }
+        let all: Vec<_> = (places.iter())
+            .map(|(remote, local, run)| IoVector {
+                remote,
+                local,
+                run: *run,
+            })
+            .collect();
+        let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
+        Ok(arena.accumulate_bytes_vector(rank, &all, scale, &between)?)
+    }
+
+    /// Checks all runs; those of an arena that is not mapped here.
+    fn check(
+        &self,
+        vectors: &[Vector<'_>],
+        proc: i32,
+        sides: impl Fn((*mut u8, *mut u8, usize)) -> (*mut u8, *mut u8, usize),
+    ) -> Result<Option<Far>> {
+        let number = self.memory.process(proc)?;
+        let is_far = !self.memory.is_mapped(number);
+        let mut runs = Vec::new();
+        for vector in vectors {
+            if vector.src.len() != vector.dst.len() {
+                return Err(Error::Null {
+                    what: "an address of a vector",
+                });
+            }
+            for run in vector.runs() {
+                let (here, there, bytes) = sides(run);
+                not_null(here, "an own address of a vector")?;
+                match self.memory.find(proc, there, bytes)? {
+                    Place::Arena(offset) if is_far => runs.push((here, offset, bytes)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(is_far.then_some(Far { runs }))
+    }
+
+    /// # Safety
+    /// As of what is begun.
+    unsafe fn far_runs(
+        &self,
+        direction: Direction,
+        proc: usize,
+        far: Far,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        let gathers = handle
+            .as_ref()
+            .is_some_and(|handle| handle.is_aggregate != 0);
+        let mut once = Handle {
+            number: 0,
+            is_aggregate: 1,
+        };
+        let handle = match handle {
+            Some(handle) if gathers => handle,
+            _ => &mut once,
+        };
+        for (here, offset, bytes) in far.runs {
+            let local = (Local::There(here), bytes);
+            // SAFETY: the caller's promise.
+            unsafe { self.begin_far(direction, (proc, offset), local, Some(&mut *handle))? };
+        }
+        match gathers {
+            true => Ok(()),
+            false => self.wait(Some(&mut once)),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The headers say what the library has: they are made from it, and kept with it.
+//!
+//! `HYDRANT_TEST_BLESS=1 cargo test -p hydrant-armci --test header` makes them anew.
+
+use std::{env, fs, path::Path};
+
+use cbindgen::{Builder, Config, Language, Style};
+
+/// What stands before the declarations of a header.
+struct Header {
+    name: &'static str,
+    source: &'static str,
+    guard: &'static str,
+    before: &'static str,
+    after: &'static str,
+}
+
+const HEADERS: [Header; 3] = [
+    Header {
+        name: "armci.h",
+        source: "armci.rs",
+        guard: "_ARMCI_H",
+        before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>",
+        after: include_str!("header/armci.txt"),
+    },
+    Header {
+        name: "message.h",
+        source: "message.rs",
+        guard: "_MESSAGE_H_",
+        before: "#include \"armci.h\"",
+        after: include_str!("header/message.txt"),
+    },
+    Header {
+        name: "gpc.h",
+        source: "gpc.rs",
+        guard: "__GPCDEF",
+        before: "#include \"armci.h\"",
+        after: "#define GPC_INIT 1\n#define GPC_PROBE 2\n#define GPC_WAIT 3\n#define GPC_DONE 4\n#define GPC_PENDING 5\n",
+    },
+];
+
+#[test]
+fn headers_are_what_the_library_has() {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for header in HEADERS {
+        let config = Config {
+            language: Language::C,
+            style: Style::Type,
+            cpp_compat: true,
+            usize_is_size_t: true,
+            no_includes: true,
+            include_guard: Some(header.guard.to_owned()),
+            header: Some(format!(
+                "/* ARMCI on Hydrant. Made by cbindgen from crates/armci/src/c/{}. */",
+                header.source
+            )),
+            after_includes: Some(format!(
+                "{}\n#include <stddef.h>\n\n{}",
+                header.before, header.after
+            )),
+            ..Config::default()
+        };
+        let made = Builder::new()
+            .with_config(config)
+            .with_src(crate_dir.join("src/c").join(header.source))
+            .generate()
+            .expect("the source can be read");
+        let mut text = Vec::new();
+        made.write(&mut text);
+        let text = String::from_utf8(text).expect("names are ASCII");
+        let kept = crate_dir.join("include").join(header.name);
+        if env::var_os("HYDRANT_TEST_BLESS").is_some() {
+            fs::write(&kept, &text).expect("the header can be written");
+        }
+        let kept = fs::read_to_string(&kept).unwrap_or_default();
+        assert!(kept == text, "{} is not what the library has", header.name);
+    }
+}
