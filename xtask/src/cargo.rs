@@ -3,8 +3,8 @@
 use crate::command::{cargo, run};
 use crate::error::Error;
 
-/// What a user runs: the `hydrant` command and the apps it finds by name.
-const SHIPPED: &str = "-p hydrant-cli -p hydrant-apps";
+/// What a user runs or links: the `hydrant` command, the apps it finds by name, the ARMCI library.
+const SHIPPED: &str = "-p hydrant-cli -p hydrant-apps -p hydrant-armci";
 
 /// The code is formatted.
 pub(crate) fn fmt() -> Result<Vec<String>, Error> {

@@ -1,6 +1,7 @@
 //! Why a check did not pass.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// Why a check did not pass.
@@ -80,6 +81,16 @@ pub(crate) enum Error {
     /// There is no virtual machine, and why.
     #[error("{0}")]
     Vm(Box<dyn std::error::Error>),
+    /// A file could not be put where it is to be installed.
+    #[error("could not {doing} {}: {source}", path.display())]
+    Install {
+        /// What was to be done.
+        doing: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Something could not be installed, and why.
     #[error("{0}")]
     NotInstalled(String),
@@ -99,6 +110,7 @@ impl Error {
             | Error::NothingRan { .. }
             | Error::Missing { .. }
             | Error::NotRead { .. }
+            | Error::Install { .. }
             | Error::Vm(_)
             | Error::NotInstalled(_) => true,
         }

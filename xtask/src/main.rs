@@ -12,6 +12,7 @@ mod deny;
 mod error;
 mod faults;
 mod fuzz;
+mod install;
 mod instructions;
 mod models;
 mod packages;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Task::Check(check) => vec![check.report()],
         Task::Setup => vec![setup::report()],
         Task::Quick => quick::report(),
+        Task::Install(arguments) => vec![install::report(&arguments)],
         Task::Test => test::report_all(),
         Task::List => {
             list();
@@ -81,6 +83,8 @@ enum Task {
     Test,
     /// For a change under way: formats, rooms, lints and unit tests of the crates it touches
     Quick,
+    /// Installs the ARMCI library, its headers and the hydrant command below a folder
+    Install(install::Arguments),
     /// Names every task
     List,
     /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
@@ -116,6 +120,7 @@ mod tests {
                 "setup",
                 "test",
                 "quick",
+                "install",
                 "list",
                 "vm",
                 "faults",

@@ -257,7 +257,8 @@ fn factor_of<T: Accumulate>(factor: T) -> Factor {
 #[inline]
 fn check_whole(factor: &Factor, bytes: usize) -> Result<()> {
     let size = factor.number().size();
-    if bytes.is_multiple_of(size) {
+    // Sizes are powers of two.
+    if bytes & (size - 1) == 0 {
         return Ok(());
     }
     Err(Error::LengthMismatch {

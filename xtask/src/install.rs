@@ -1,0 +1,94 @@
+//! Installs what others build on: the ARMCI library with its headers, and the `hydrant` command that
+//! starts its programs.
+
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+
+use crate::command::{cargo, run, target_folder};
+use crate::error::Error;
+use crate::report::{Row, timed};
+
+/// What `cargo xtask install` is told.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder to install into: it gets bin, include, lib and lib/pkgconfig
+    #[arg(long)]
+    prefix: PathBuf,
+}
+
+/// What goes from the target folder's `release` to where below the prefix.
+const BUILT: [(&str, &str); 3] = [
+    ("hydrant", "bin/hydrant"),
+    ("libarmci.so", "lib/libarmci.so"),
+    ("libarmci.a", "lib/libarmci.a"),
+];
+const HEADERS: [&str; 3] = ["armci.h", "message.h", "gpc.h"];
+
+/// Builds and installs; says what.
+pub(crate) fn report(arguments: &Arguments) -> Row {
+    timed("install", || install(&arguments.prefix))
+}
+
+fn install(prefix: &Path) -> Result<Vec<String>, Error> {
+    run(cargo("build --release -p hydrant-armci -p hydrant-cli"))?;
+    let prefix = absolute(prefix).map_err(|source| cannot("find", prefix, source))?;
+    let built = target_folder().join("release");
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/armci/include");
+    let mut installed = Vec::new();
+    for (from, to) in BUILT {
+        installed.push(copy(&built.join(from), &prefix.join(to))?);
+    }
+    for header in HEADERS {
+        let to = prefix.join("include").join(header);
+        installed.push(copy(&headers.join(header), &to)?);
+    }
+    let description = prefix.join("lib/pkgconfig/armci.pc");
+    make_folder_of(&description)?;
+    fs::write(&description, package(&prefix)).map_err(|it| cannot("write", &description, it))?;
+    installed.push(description.display().to_string());
+    Ok(installed)
+}
+
+/// What pkg-config is told.
+fn package(prefix: &Path) -> String {
+    format!(
+        "prefix={}\n\
+         includedir=${{prefix}}/include\n\
+         libdir=${{prefix}}/lib\n\
+         \n\
+         Name: armci\n\
+         Description: ARMCI on Hydrant: one-sided remote memory\n\
+         Version: {}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -larmci\n\
+         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n",
+        prefix.display(),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn copy(from: &Path, to: &Path) -> Result<String, Error> {
+    make_folder_of(to)?;
+    // A library that a program has open stays as it is for that program.
+    match fs::remove_file(to) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            return Err(cannot("replace", to, source));
+        }
+        _ => {}
+    }
+    fs::copy(from, to).map_err(|source| cannot("copy to", to, source))?;
+    Ok(to.display().to_string())
+}
+
+fn make_folder_of(file: &Path) -> Result<(), Error> {
+    let folder = file.parent().unwrap_or(file);
+    fs::create_dir_all(folder).map_err(|source| cannot("make", folder, source))
+}
+
+fn cannot(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Install {
+        doing,
+        path: path.into(),
+        source,
+    }
+}
