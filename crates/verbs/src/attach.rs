@@ -21,11 +21,10 @@ use crate::{
     datagrams::Datagrams,
     device,
     endpoint::{Endpoint, Parts},
-    inbox,
     memlock::pinned_out,
-    message::{FRONT, MAX_ARGS, MAX_WINDOW},
+    message::{MAX_ARGS, MAX_WINDOW},
     nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
-    probe,
+    options, probe,
     shared::Shared,
     slots::{ReceiveSlots, SendSlots},
     table::Table,
@@ -73,7 +72,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ..own_address(&nic, &datagrams, everything.as_ref())
     };
     let (addresses, parameters) = exchange(bootstrap, own, costs(&nic)?)?;
-    let slot = (FRONT + options.payload).next_multiple_of(64);
+    let slot = options.slot();
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
     let words = Words::new(&nic)
@@ -83,7 +82,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ranks,
         nic.limits.shared_requests.min(nic.limits.completions),
     );
-    let in_chunk = inbox::slots_for(window);
+    let in_chunk = options::slots_for(window);
     let housed = in_chunk * ranks.saturating_sub(1).max(1);
     let received = queue(&channel, housed)?;
     let shared_queue = SharedQueue::new(&nic, housed)
@@ -92,7 +91,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
     let fixed =
         pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Datagrams::BYTES);
-    let of_a_pair = pages(in_chunk as usize * slot);
+    let of_a_pair = options.buffers_for_a_peer(window);
     let registration = registration(&addresses, &parameters);
     let inline = registration.inline as u32;
     // As many as every rank's NIC has room for.

@@ -20,11 +20,6 @@ use crate::{
     slots::{ReceiveSlot, SendSlot},
 };
 
-/// Slots that house what one peer can have on its way.
-pub(crate) fn slots_for(window: u32) -> u32 {
-    2 * window + 1
-}
-
 /// Messages taken at once.
 const BATCH: usize = 16;
 /// Polls that find nothing before a peer is sent a message of its own that says how many of its

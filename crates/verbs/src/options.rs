@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use hydrant_conduit::memory::PAGE;
+
+use crate::message::FRONT;
+
 /// How the conduit may be set.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -27,6 +31,19 @@ pub struct Options {
     pub peer_timeout: Option<Duration>,
 }
 
+impl Options {
+    /// Bytes of a slot for a message.
+    pub(crate) fn slot(&self) -> usize {
+        (FRONT + self.payload).next_multiple_of(64)
+    }
+
+    /// Bytes of registered buffers that stand ready for the messages of a peer, where so many requests of
+    /// it may be unhandled.
+    pub fn buffers_for_a_peer(&self, window: u32) -> usize {
+        (slots_for(window) as usize * self.slot()).next_multiple_of(PAGE)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -41,4 +58,9 @@ impl Default for Options {
             peer_timeout: Some(Duration::from_secs(10)),
         }
     }
+}
+
+/// Slots that house what one peer can have on its way, where so many of its requests may be unhandled.
+pub(crate) fn slots_for(window: u32) -> u32 {
+    2 * window + 1
 }

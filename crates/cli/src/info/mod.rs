@@ -124,6 +124,7 @@ fn lines() -> Vec<Line> {
             .into_iter()
             .map(|fact| Line::of("limits", fact)),
     );
+    lines.push(Line::of("limits", buffers()));
     let environment = |name: &str| std::env::var(name).ok();
     lines.extend(launchers(environment).map(|fact| Line::of("launcher", fact)));
     lines
@@ -166,6 +167,25 @@ fn verbs() -> Fact {
             "available: {ports}; what registration costs is not known: {why}"
         )),
     }
+}
+
+/// What the receive buffers for messages take where there are as many peers as a large cLAN had
+/// (Nieplocha and others 2002, §3, "Memory consumption").
+fn buffers() -> Fact {
+    const PEERS: usize = 128;
+    let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
+    let window = settings.verbs.window;
+    let of_a_peer = hydrant_verbs::Options::default().buffers_for_a_peer(window);
+    let [each, all] = [of_a_peer, PEERS * of_a_peer].map(|bytes| units::bytes(bytes as f64));
+    fact(
+        "verbs buffers",
+        format!("{all} for {PEERS} peers, {each} for each that is connected"),
+        "registered, for messages: HYDRANT_VERBS_WINDOW",
+    )
+    .figure(
+        "buffers_for_128_peers_bytes",
+        Some((PEERS * of_a_peer) as u64),
+    )
 }
 
 /// What registration costs with played NICs, or why there are none.

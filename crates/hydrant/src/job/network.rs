@@ -131,6 +131,7 @@ fn verbs_options(builder: &JobBuilder, segment: usize) -> hydrant_verbs::Options
         devices: settings.verbs.devices.clone(),
         gid_index: settings.verbs.gid_index,
         ack_timeout: settings.verbs.ack_timeout,
+        window: settings.verbs.window,
         peer_timeout: (!settings.peer_timeout.is_zero()).then_some(settings.peer_timeout),
         ..usual
     }

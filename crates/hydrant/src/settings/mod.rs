@@ -66,7 +66,7 @@ impl SettingRow {
 }
 
 /// What can be set about RDMA NICs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerbsSettings {
     /// Devices, or ports as `device:port`, separated by commas; empty: any.
@@ -76,6 +76,20 @@ pub struct VerbsSettings {
     /// How long a packet waits to be acknowledged before it is sent again, as a power of two
     /// times 4.096 µs; what suits the device, if not given.
     pub ack_timeout: Option<u8>,
+    /// Most requests of a rank that may be unhandled at a peer. Twice as many receive buffers stand ready
+    /// there for it, so that no message is dropped.
+    pub window: u32,
+}
+
+impl Default for VerbsSettings {
+    fn default() -> Self {
+        Self {
+            devices: String::new(),
+            gid_index: None,
+            ack_timeout: None,
+            window: hydrant_verbs::Options::default().window,
+        }
+    }
 }
 
 /// The values in force.

@@ -252,6 +252,13 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| auto_or(s.verbs.gid_index.map(u64::from)),
     },
     Setting {
+        name: "HYDRANT_VERBS_WINDOW",
+        meaning: "most requests of a rank that may be unhandled at a peer; twice as many receive buffers stand ready there (verbs)",
+        unit: Some("requests"),
+        set: |s, text| number(text, 1, 256).map(|window| s.verbs.window = window as u32),
+        show: |s| s.verbs.window.to_string(),
+    },
+    Setting {
         name: "HYDRANT_VERBS_ACK_TIMEOUT",
         meaning: "how long a packet waits to be acknowledged before it is sent again: an exponent n, for 4.096 us times 2 to the n; auto is what suits the device (verbs)",
         unit: Some("exponent"),
