@@ -63,6 +63,16 @@ pub enum Message {
         /// Bytes that follow.
         len: u32,
     },
+    /// Says that the peer is going to be asked to write this memory to the asker's, which is being
+    /// registered meanwhile: so that both sides are at once (Nieplocha 2002, figure 3). There is no answer.
+    Ahead {
+        /// The memory that the asker means.
+        region: Region,
+        /// Where the data lies.
+        from: u64,
+        /// Its bytes.
+        len: u64,
+    },
     /// Asks the peer to write to the asker's memory, where the NIC does not read.
     Pull {
         /// Names the piece to its asker.
@@ -201,6 +211,7 @@ mod kind {
     pub(super) const RECALL: u8 = 10;
     pub(super) const REVOKE: u8 = 11;
     pub(super) const REVOKED: u8 = 12;
+    pub(super) const AHEAD: u8 = 13;
 }
 
 /// No refusal.
@@ -285,6 +296,12 @@ impl Message {
             Message::Fetched { id, refused, len } => {
                 out.outcome(kind::FETCHED, *id, *refused);
                 out.half(*len);
+            }
+            Message::Ahead { region, from, len } => {
+                out.byte(kind::AHEAD);
+                out.word(region.0);
+                out.word(*from);
+                out.word(*len);
             }
             Message::Pull {
                 id,
@@ -407,6 +424,11 @@ impl Message {
                 id: from.word()?,
                 refused: from.outcome()?,
                 len: from.half()?,
+            },
+            kind::AHEAD => Message::Ahead {
+                region: from.region()?,
+                from: from.word()?,
+                len: from.word()?,
             },
             kind::PULL => Message::Pull {
                 id: from.word()?,

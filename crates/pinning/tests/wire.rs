@@ -123,6 +123,11 @@ fn message() -> impl Strategy<Value = Message> {
                 from,
                 to
             }),
+        (region(), any::<u64>(), any::<u64>()).prop_map(|(region, from, len)| Message::Ahead {
+            region,
+            from,
+            len
+        }),
         any::<u64>().prop_map(|count| Message::Recall { count }),
         (any::<u64>(), run()).prop_map(|(id, run)| Message::Revoke { id, run }),
         (any::<u64>(), runs()).prop_map(|(id, runs)| Message::Revoked { id, runs }),

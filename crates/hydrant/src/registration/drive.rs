@@ -4,7 +4,8 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Verdict, wire::Move,
+    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Verdict,
+    wire::{Move, Place},
 };
 
 use super::{Registration, outbox::Queued};
@@ -247,22 +248,28 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict 
         return Verdict::Refused(Refusal::NotLent);
     }
     let (lent, geometry) = (&registration.lent, registration.geometry);
+    let lasts = |from, len| {
+        let run = geometry.span(from, len);
+        run.is_ok_and(|run| lent.lasts_until(geometry, run) == run.end())
+    };
     let lasts = match message {
         Message::Move(wanted) => {
             (wanted.needs.iter()).all(|need| lent.lasts_until(geometry, need.run) == need.run.end())
         }
-        Message::Pull { from, to, .. } => {
-            let lens = to.iter().map(|place| place.len);
-            let len = lens.fold(0, u64::saturating_add);
-            let run = geometry.span(*from, len);
-            run.is_ok_and(|run| lent.lasts_until(geometry, run) == run.end())
-        }
+        Message::Pull { from, to, .. } => lasts(*from, bytes_of(to)),
+        Message::Ahead { from, len, .. } => lasts(*from, *len),
         _ => true,
     };
     match lasts {
         true => Verdict::Fine,
         false => Verdict::Copy,
     }
+}
+
+/// Bytes of all places together.
+fn bytes_of(places: &[Place]) -> u64 {
+    let lens = places.iter().map(|place| place.len);
+    lens.fold(0, u64::saturating_add)
 }
 
 /// Whether a peer may have what a message asks of own memory.
@@ -278,11 +285,8 @@ fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> boo
         } => lent.is_lent(peer, *region, (*from, u64::from(*len))),
         Message::Pull {
             region, from, to, ..
-        } => {
-            let lens = to.iter().map(|place| place.len);
-            let len = lens.fold(0, u64::saturating_add);
-            lent.is_lent(peer, *region, (*from, len))
-        }
+        } => lent.is_lent(peer, *region, (*from, bytes_of(to))),
+        Message::Ahead { region, from, len } => lent.is_lent(peer, *region, (*from, *len)),
         _ => true,
     }
 }

@@ -203,6 +203,10 @@ impl Engine {
                 target.serve_get(from, id, (region, addr, len), verdict.refusal(), cx);
                 Ok(())
             }
+            Message::Ahead { from, len, .. } => {
+                target.prepare(from, len, verdict, cx);
+                Ok(())
+            }
             Message::Pull {
                 id, from: addr, to, ..
             } => target.serve_pull(from, id, addr, to, verdict, cx),
@@ -369,6 +373,7 @@ impl Engine {
                     }
                     Requester::Move(id) => target.answer_move(id, request, cx),
                     Requester::Pull(id) => target.pull_data(id, request, cx),
+                    Requester::Ahead => target.prepared(request, cx),
                     Requester::Pin(id) => cx.local.pinned(id, request, cx.out),
                     Requester::Keep(id) => cx.local.kept(id, request, cx.out),
                     Requester::Own(id) => cx.local.own_held(id, request, cx.out),

@@ -368,6 +368,7 @@ impl World {
                     .fold(0, u64::saturating_add);
                 memory.may_peer(*from, len, Use::Read)
             }
+            Message::Ahead { from, len, .. } => memory.may_peer(*from, *len, Use::Read),
             _ => Ok(()),
         };
         let hostile = Some(from) == self.hostile;
@@ -396,6 +397,7 @@ impl World {
                 let len = to.iter().map(|place| place.len);
                 memory.lasts(*from, len.fold(0, u64::saturating_add))
             }
+            Message::Ahead { from, len, .. } => memory.lasts(*from, *len),
             _ => true,
         };
         match may {
@@ -431,6 +433,7 @@ impl World {
             Message::Pull {
                 region, from, to, ..
             } => means(region, *from, to.iter().map(|place| place.len).sum()),
+            Message::Ahead { region, from, len } => means(region, *from, *len),
             _ => true,
         };
         assert!(fine, "{message:?} means memory that its operation does not");

@@ -238,7 +238,7 @@ impl World {
 
     fn invent(&mut self, to: usize) -> Message {
         let id = self.some_name();
-        match self.draw(13) {
+        match self.draw(14) {
             0..4 => {
                 let preferred = self.runs(to);
                 let needs = preferred.into_iter().map(|preferred| Need {
@@ -341,7 +341,12 @@ impl World {
             10 => Message::Recall {
                 count: self.number(),
             },
-            11 => Message::Revoke {
+            11 => Message::Ahead {
+                region: Region(self.number()),
+                from: self.some_address(to),
+                len: self.number(),
+            },
+            12 => Message::Revoke {
                 id,
                 run: self.some_run(0),
             },

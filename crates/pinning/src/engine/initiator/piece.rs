@@ -165,11 +165,30 @@ impl Initiator {
             }
             // The peer answers with the data, or writes it here.
             _ if pulls && small => self.start_copy(id, cx),
-            _ if pulls => self.request_local(id, cx),
+            _ if pulls => self.request_both(id, cx),
             Remote::Firehose => self.reach_for(id, cx),
             Remote::Handshake(_) => self.shake_hands(id, cx),
             Remote::Static => self.reach_static(id, cx),
             Remote::Paged => self.start_copy(id, cx),
+        }
+    }
+
+    /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
+    fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
+        self.request_local(id, cx);
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        // The pull itself goes at once where nothing need be registered here.
+        if let LocalSide::Requested(request) = piece.local_side
+            && cx.local.is_open(request)
+        {
+            let message = Message::Ahead {
+                region: piece.region,
+                from: piece.remote,
+                len: piece.len,
+            };
+            cx.send(piece.peer, message);
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) enum Requester {
     Move(u64),
     /// A peer's pull.
     Pull(u64),
+    /// A pull that a peer said is coming.
+    Ahead,
     /// Memory pinned for good, for peers.
     Pin(u64),
     /// Memory kept for good, for own operations.
@@ -314,6 +316,12 @@ impl Local {
     /// What a request has; it goes on holding it.
     pub(super) fn get(&self, id: u64) -> Option<&Request> {
         self.requests.get(&id)
+    }
+
+    /// Whether a request waits for a registration, or for room.
+    pub(super) fn is_open(&self, id: u64) -> bool {
+        let open = |request: &Request| request.pending > 0;
+        self.queue.contains(&id) || self.requests.get(&id).is_some_and(open)
     }
 
     /// Ends a request: its references are given back, and what nobody else uses is deregistered

@@ -28,6 +28,8 @@ pub(super) struct Target {
     served: FxHashMap<u64, Served>,
     /// Pulls being answered, by name.
     pulls: FxHashMap<u64, Pull>,
+    /// Pulls to come that memory is being registered for.
+    preparing: u32,
     /// Transfers under way for pulls, by name: the pull of each.
     writes: FxHashMap<u64, u64>,
     /// Own memory being taken back, by the driver's name for it.
@@ -58,6 +60,7 @@ impl Target {
             holders: Holders::new(sure),
             served: FxHashMap::default(),
             pulls: FxHashMap::default(),
+            preparing: 0,
             writes: FxHashMap::default(),
             revocations: FxHashMap::default(),
             stats: TargetStats::default(),

@@ -11,6 +11,10 @@ use crate::{
 /// Pulls of one peer being answered at once; what is more it copies.
 const MOST: usize = 1 << 10;
 
+/// Pulls to come that memory is being registered for at once; for what is more it is registered when they
+/// have come.
+const MOST_AHEAD: u32 = 64;
+
 /// A pull being answered.
 #[derive(Debug)]
 pub(super) struct Pull {
@@ -31,6 +35,36 @@ pub(super) struct Pull {
 }
 
 impl Target {
+    /// A peer is about to want own memory written to its own: it is registered, and used by nobody until
+    /// that comes, so that it goes if there is no room for it.
+    pub(in crate::engine) fn prepare(
+        &mut self,
+        addr: u64,
+        len: u64,
+        verdict: Verdict,
+        cx: &mut Context<'_>,
+    ) {
+        let run = cx.limits().geometry.span(addr, len).ok();
+        let Some(run) = run.filter(|run| run.count > 0 && run.count <= cx.limits().victims) else {
+            return;
+        };
+        if verdict.objection().is_some() || self.is_going(run) || self.preparing >= MOST_AHEAD {
+            return;
+        }
+        self.preparing += 1;
+        let need = Need {
+            run,
+            preferred: run,
+        };
+        (cx.local).request(Requester::Ahead, vec![need], Use::Read, cx.out);
+    }
+
+    /// What a pull to come needs is registered, or was refused.
+    pub(in crate::engine) fn prepared(&mut self, request: u64, cx: &mut Context<'_>) {
+        self.preparing -= 1;
+        cx.local.end(request, false, cx.out);
+    }
+
     /// A peer wants own memory written to its own.
     pub(in crate::engine) fn serve_pull(
         &mut self,
