@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use hydrant::{AllocOptions, Job, Rank, Symmetric};
+use hydrant::{AllocOptions, Job, Rank, Strategy, Symmetric};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -30,6 +30,9 @@ const PIECE: usize = 1 << 20;
 
 /// What Hydrant's heap keeps beside the arena, at least: for mutexes and the like.
 const BESIDE: usize = 4 << 20;
+
+/// Bytes of an arena that is registered as a whole at the start, if nobody says how many.
+const PINNED: usize = 64 << 20;
 
 /// All processes' memory, as this one knows it.
 pub(crate) struct Memory {
@@ -113,6 +116,11 @@ impl Memory {
     pub(crate) fn new(job: &Job, limit: Option<usize>) -> Result<Self> {
         let heap = job.settings().heap;
         let beside = (heap / 16).max(BESIDE).min(heap / 2);
+        let strategy = job.settings().registration.strategy;
+        let limit = match job.conduit().registration {
+            Some(_) if strategy == Strategy::PinEverything => limit.or(Some(PINNED)),
+            _ => limit,
+        };
         let mine = limit.map_or(heap - beside, |limit| limit.min(heap - beside));
         let least = job.all_gather(&[mine])?.into_iter().min().unwrap_or(mine);
         let options = AllocOptions {
