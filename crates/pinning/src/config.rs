@@ -116,7 +116,7 @@ impl Config {
         }
         let peers = u64::from(self.ranks - 1).max(1);
         let share = geometry.buckets_in(self.m) / peers;
-        if share == 0 && self.strategy == Strategy::Firehose {
+        if share == 0 && matches!(self.strategy, Strategy::Firehose | Strategy::Auto) {
             return Err(Error::LimitTooSmall {
                 m: self.m,
                 bucket: geometry.bucket(),

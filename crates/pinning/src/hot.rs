@@ -11,12 +11,20 @@ use crate::{
     Direction, Geometry, Use,
     table::{
         Held, Table,
-        sync::{AtomicBool, Ordering::Relaxed},
+        sync::{AtomicU8, AtomicU32, Ordering::Relaxed},
     },
 };
 
 /// Peers whose tables are found by one pointer.
 const GROUP: usize = 64;
+
+/// Classes of lengths, to powers of two; the last is that of all longer ones.
+pub(crate) const CLASSES: usize = 25;
+
+/// Operations wait for their turn: hits may not pass them by for ever.
+const CROWDED: u8 = 1;
+/// Hits are to [ask](Hot::ask) first.
+const ASKS: u8 = 2;
 
 type Group = Box<[OnceLock<Arc<Table>>]>;
 
@@ -31,8 +39,23 @@ pub struct Hot {
     local: Arc<Table>,
     /// The firehose tables of peers, added when a peer is first used. Nothing is allocated for peers never spoken to but this.
     peers: Box<[OnceLock<Group>]>,
-    /// Operations wait for their turn: hits may not pass them by for ever.
-    crowded: AtomicBool,
+    /// Why there are no hits at this moment, if there are none: one byte, which each hit looks at.
+    turned: AtomicU8,
+    /// Classes of lengths that are copied though they would be hits: puts, and gets.
+    copied: [AtomicU32; 2],
+    /// Operations that are to find out yet what hits and copies take.
+    samples: AtomicU32,
+}
+
+/// What becomes of an operation that is no hit at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// It goes to the engine.
+    Engine,
+    /// It goes to the engine, and is copied.
+    Copy,
+    /// It is a [hit](Hot::hit_asked) if both sides are there.
+    Hit,
 }
 
 /// Both sides of an operation, held by a thread that gives them back when it has posted it, or
@@ -101,7 +124,9 @@ impl Hot {
             peers: (0..(ranks as usize).div_ceil(GROUP))
                 .map(|_| OnceLock::new())
                 .collect(),
-            crowded: AtomicBool::new(false),
+            turned: AtomicU8::new(0),
+            copied: [AtomicU32::new(0), AtomicU32::new(0)],
+            samples: AtomicU32::new(0),
         }
     }
 
@@ -110,6 +135,36 @@ impl Hot {
     /// side for a moment that somebody else waits for, and only the engine makes up for that.
     #[inline]
     pub fn hit(
+        &self,
+        peer: u32,
+        remote: u64,
+        local: u64,
+        len: u64,
+        direction: Direction,
+    ) -> Option<Hit<'_>> {
+        if self.turned.load(Relaxed) != 0 {
+            return None;
+        }
+        self.both(peer, remote, local, len, direction)
+    }
+
+    /// As [`hit`](Self::hit), of an operation that has asked.
+    pub fn hit_asked(
+        &self,
+        peer: u32,
+        remote: u64,
+        local: u64,
+        len: u64,
+        direction: Direction,
+    ) -> Option<Hit<'_>> {
+        if self.is_crowded() {
+            return None;
+        }
+        self.both(peer, remote, local, len, direction)
+    }
+
+    #[inline(always)]
+    fn both(
         &self,
         peer: u32,
         remote: u64,
@@ -140,6 +195,22 @@ impl Hot {
     /// key of the own side is that of no extent.
     #[inline]
     pub fn hit_remote(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
+        if self.turned.load(Relaxed) != 0 {
+            return None;
+        }
+        self.far_side(peer, remote, len)
+    }
+
+    /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or that goes no other way.
+    pub fn hit_remote_asked(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
+        if self.is_crowded() {
+            return None;
+        }
+        self.far_side(peer, remote, len)
+    }
+
+    #[inline(always)]
+    fn far_side(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
         let (first, last) = self.buckets(remote, len)?;
         let remote_side = (self.peer(peer)?.seek(first)?).hold(first, last, Use::Write)?;
         Some(Hit {
@@ -155,6 +226,9 @@ impl Hot {
     /// to [`Engine::hold_own`](crate::Engine::hold_own).
     #[inline]
     pub fn hit_local(&self, local: u64, len: u64) -> Option<Hit<'_>> {
+        if self.is_crowded() {
+            return None;
+        }
         let (first, last) = self.buckets(local, len)?;
         let local_side = (self.local.seek(first)?).hold(first, last, Use::Write)?;
         Some(Hit {
@@ -173,7 +247,7 @@ impl Hot {
     pub fn release(&self, hit: &Hit<'_>) -> bool {
         let remote_side = hit.remote.is_some_and(Held::give_back);
         let local_side = hit.local.is_some_and(Held::give_back);
-        remote_side | local_side | self.crowded.load(Relaxed)
+        remote_side | local_side | self.is_crowded()
     }
 
     /// As [`release`](Self::release), of a hit that was kept.
@@ -182,13 +256,13 @@ impl Hot {
     pub fn release_kept(&self, hit: &KeptHit) -> bool {
         let remote_side = (self.peer(hit.peer)).is_some_and(|table| table.release(hit.remote_slot));
         let local_side = (hit.local_slot()).is_some_and(|slot| self.local.release(slot));
-        remote_side | local_side | self.crowded.load(Relaxed)
+        remote_side | local_side | self.is_crowded()
     }
 
     /// The first and the last bucket of some bytes, if they may be hit.
     #[inline(always)]
     fn buckets(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
-        if !self.caches || len == 0 || self.crowded.load(Relaxed) {
+        if !self.caches || len == 0 {
             return None;
         }
         self.span(addr, len)
@@ -214,7 +288,59 @@ impl Hot {
         let _ = group[peer as usize % GROUP].set(Arc::clone(table));
     }
 
-    pub(crate) fn set_crowded(&self, crowded: bool) {
-        self.crowded.store(crowded, Relaxed);
+    /// What becomes of an operation that is no hit at once.
+    pub fn ask(&self, direction: Direction, len: u64) -> Ask {
+        if self.turned.load(Relaxed) & ASKS == 0 {
+            return Ask::Engine;
+        }
+        match self.samples() {
+            0 if self.copies(direction, len) => Ask::Copy,
+            0 => Ask::Hit,
+            // Both in turns; the engine times them.
+            left if left % 2 == 1 => Ask::Copy,
+            _ => Ask::Engine,
+        }
     }
+
+    /// Whether operations of that length are copied though they would be hits.
+    pub fn copies(&self, direction: Direction, len: u64) -> bool {
+        let copied = self.copied[direction as usize].load(Relaxed);
+        copied >> class_of(len) & 1 == 1
+    }
+
+    pub(crate) fn set_copied(&self, direction: Direction, class: usize, copied: bool) {
+        let (all, bit) = (&self.copied[direction as usize], 1 << class);
+        match copied {
+            true => all.fetch_or(bit, Relaxed),
+            false => all.fetch_and(!bit, Relaxed),
+        };
+    }
+
+    pub(crate) fn copies_some(&self) -> bool {
+        self.copied.iter().any(|all| all.load(Relaxed) != 0)
+    }
+
+    /// So many operations to come find out what hits and copies take.
+    pub(crate) fn sample(&self, count: u32) {
+        self.samples.store(count, Relaxed);
+    }
+
+    pub(crate) fn samples(&self) -> u32 {
+        self.samples.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn is_crowded(&self) -> bool {
+        self.turned.load(Relaxed) & CROWDED != 0
+    }
+
+    pub(crate) fn set_turned(&self, crowded: bool, asks: bool) {
+        let turned = (u8::from(crowded) * CROWDED) | (u8::from(asks) * ASKS);
+        self.turned.store(turned, Relaxed);
+    }
+}
+
+/// The class of a length.
+pub(crate) fn class_of(len: u64) -> usize {
+    (len.max(1).ilog2() as usize).min(CLASSES - 1)
 }

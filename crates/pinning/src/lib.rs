@@ -48,6 +48,6 @@ pub use direction::{Direction, Use};
 pub use engine::{Engine, LocalStats, Operation, Own, Stats, Verdict};
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
-pub use hot::{Hit, Hot, KeptHit};
+pub use hot::{Ask, Hit, Hot, KeptHit};
 pub use strategy::Strategy;
 pub use wire::{Message, Region};

@@ -35,11 +35,13 @@ pub enum Strategy {
     Firehose,
     /// The NIC pages: nothing is registered (Firehose §2, hardware-assisted).
     Paging,
+    /// Firehoses, or a copy, whichever costs less by what was measured and seen.
+    Auto,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 11] = [
+    pub const ALL: [Strategy; 12] = [
         Strategy::PinEverything,
         Strategy::Bounce,
         Strategy::Rendezvous { unpin: true },
@@ -55,6 +57,7 @@ impl Strategy {
         Strategy::PinDown,
         Strategy::Firehose,
         Strategy::Paging,
+        Strategy::Auto,
     ];
 
     /// The name by which users choose it.
@@ -75,6 +78,7 @@ impl Strategy {
             Strategy::PinDown => "pin-down",
             Strategy::Firehose => "firehose",
             Strategy::Paging => "paging",
+            Strategy::Auto => "auto",
         }
     }
 
@@ -126,7 +130,7 @@ impl Strategy {
                 remote: Remote::Paged,
                 ..handshake(After::Keep)
             },
-            Strategy::Firehose => Policy {
+            Strategy::Firehose | Strategy::Auto => Policy {
                 remote: Remote::Firehose,
                 ..handshake(After::Release)
             },

@@ -79,10 +79,13 @@ fn able(settings: &Settings, caps: &Caps) -> Result<Atomicity, String> {
     let atomics = (caps.atomics)
         .ok_or_else(|| format!("the conduit {conduit} has no atomic operations of its own"))?;
     let strategy = settings.registration.strategy;
-    let keeps = matches!(strategy, Strategy::Firehose | Strategy::PinEverything);
+    let keeps = matches!(
+        strategy,
+        Strategy::Firehose | Strategy::PinEverything | Strategy::Auto
+    );
     if caps.registration.is_some() && !keeps {
         return Err(format!(
-            "{strategy} does not keep registered what peers use (firehose and pin-everything do)"
+            "{strategy} does not keep registered what peers use (auto, firehose and pin-everything do)"
         ));
     }
     Ok(atomics)

@@ -80,6 +80,9 @@ impl Registration {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
             let mut engine = self.engine.lock();
+            if engine.wants_time() {
+                engine.tell_time(self.progress.conduit().now().as_nanos() as u64);
+            }
             tell(&mut engine, said);
             let mut outbox = self.outbox.lock();
             drop(engine);

@@ -30,7 +30,8 @@ use std::sync::{
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
-    Direction, Engine, Geometry, Hit, Hot, KeptHit, Limits, Operation, Strategy, wire::Grant,
+    Ask, Direction, Engine, Geometry, Hit, Hot, KeptHit, Limits, Operation, Own, Strategy,
+    wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -240,6 +241,44 @@ impl Registration {
     #[inline(always)]
     pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
         self.hot.hit_remote(peer.0, remote, len)
+    }
+
+    /// What becomes of an operation that was no hit at once, by `auto`.
+    pub(crate) fn ask(&self, direction: Direction, len: u64) -> Ask {
+        self.hot.ask(direction, len)
+    }
+
+    /// Whether `auto` copies operations of that length though they would be hits.
+    pub(crate) fn copies(&self, direction: Direction, len: u64) -> bool {
+        self.hot.copies(direction, len)
+    }
+
+    /// As [`hit`](Self::hit), of an operation that has asked.
+    pub(crate) fn hit_asked(
+        &self,
+        peer: Rank,
+        remote: u64,
+        (own, stands): (u64, Own),
+        len: u64,
+        direction: Direction,
+    ) -> Option<Hit<'_>> {
+        match stands {
+            Own::Persistent => self.hot.hit_asked(peer.0, remote, own, len, direction),
+            Own::Inline => self.hot.hit_remote_asked(peer.0, remote, len),
+            Own::Transient => None,
+        }
+    }
+
+    /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or goes no other way.
+    pub(crate) fn hit_remote_asked(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
+        self.hot.hit_remote_asked(peer.0, remote, len)
+    }
+
+    /// The next miss of a word of a peer's is attached, whatever that costs.
+    pub(crate) fn want(&self, peer: Rank, addr: u64) {
+        if self.strategy == Strategy::Auto {
+            self.engine.lock().want(peer.0, addr);
+        }
     }
 
     /// Gives back what a hit took.

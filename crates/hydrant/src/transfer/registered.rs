@@ -1,7 +1,7 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
-use hydrant_pinning::{Direction, Operation, Own, Region, Strategy};
+use hydrant_pinning::{Ask, Direction, Hit, Operation, Own, Region, Strategy};
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
@@ -93,33 +93,22 @@ impl Transfer {
             Own::Transient => None,
         };
         if let Some(hit) = hit {
-            (progress.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
-            let keys = (hit.remote_key, hit.local_key);
-            let taken = own.is_taken(access);
-            let inside = progress.enter();
             // SAFETY: the caller's promise; a slot is this operation's until what is held is given
             // back.
-            let posted = unsafe { self.hand_over(access, remote, own.at, keys) };
-            drop(inside);
-            return match posted {
-                Ok(Posted::Pending(ticket)) => {
-                    let held = Held::new(Some(hit.keep()), own.bounced, lease);
-                    Ok(Begun::Posted(ticket, held, taken))
-                }
-                Ok(Posted::Done) => {
-                    self.give_back_hit(registration, &hit, own.bounced, true);
-                    registration.let_go(lease);
-                    if access.waits && progress.is_due(len) && !progress.virtual_time {
-                        progress.look_round();
-                    }
-                    Ok(Begun::Done)
-                }
-                Err(cause) => {
-                    self.give_back_hit(registration, &hit, own.bounced, false);
-                    registration.let_go(lease);
-                    Err(cause.into())
-                }
-            };
+            return unsafe { self.hit(registration, access, remote, &own, &hit, lease) };
+        }
+        let ask = match copied {
+            false if registration.strategy() == Strategy::Auto && self.moves(direction) => {
+                registration.ask(direction, len as u64)
+            }
+            _ => Ask::Engine,
+        };
+        if ask == Ask::Hit
+            && let Some(hit) =
+                registration.hit_asked(peer, remote, (local, own.stands), len as u64, direction)
+        {
+            // SAFETY: as above.
+            return unsafe { self.late_hit(registration, access, remote, &own, &hit, lease) };
         }
         let operation = Operation {
             id: registration.name(),
@@ -130,9 +119,70 @@ impl Transfer {
             remote,
             len: len as u64,
             own: own.stands,
-            copied,
+            copied: copied || ask == Ask::Copy,
         };
         self.miss(registration, operation, own.bounced, lease)
+    }
+
+    /// Posts an access whose both sides are there.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), of the own side's memory.
+    #[inline(always)] // into the one function in which a hit goes straight through
+    unsafe fn hit(
+        &self,
+        registration: &Registration,
+        access: &Access,
+        remote: u64,
+        own: &OwnSide,
+        hit: &Hit<'_>,
+        lease: Option<Lease>,
+    ) -> Result<Begun> {
+        let progress = &*self.progress;
+        (progress.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
+        let keys = (hit.remote_key, hit.local_key);
+        let taken = own.is_taken(access);
+        let inside = progress.enter();
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.hand_over(access, remote, own.at, keys) };
+        drop(inside);
+        match posted {
+            Ok(Posted::Pending(ticket)) => {
+                let held = Held::new(Some(hit.keep()), own.bounced, lease);
+                Ok(Begun::Posted(ticket, held, taken))
+            }
+            Ok(Posted::Done) => {
+                self.give_back_hit(registration, hit, own.bounced, true);
+                registration.let_go(lease);
+                if access.waits && progress.is_due(access.len) && !progress.virtual_time {
+                    progress.look_round();
+                }
+                Ok(Begun::Done)
+            }
+            Err(cause) => {
+                self.give_back_hit(registration, hit, own.bounced, false);
+                registration.let_go(lease);
+                Err(cause.into())
+            }
+        }
+    }
+
+    /// As [`hit`](Self::hit), of an operation that had to ask first.
+    ///
+    /// # Safety
+    /// As there.
+    #[cold]
+    unsafe fn late_hit(
+        &self,
+        registration: &Registration,
+        access: &Access,
+        remote: u64,
+        own: &OwnSide,
+        hit: &Hit<'_>,
+        lease: Option<Lease>,
+    ) -> Result<Begun> {
+        // SAFETY: the caller's promise.
+        unsafe { self.hit(registration, access, remote, own, hit, lease) }
     }
 
     /// Hands an operation to the engine. Its own memory bears it as that of
@@ -208,6 +258,10 @@ impl Transfer {
         }
         if registration.lasts(local.addr() as u64, len as u64) || copied {
             return side(Own::Persistent, local, None);
+        }
+        if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
+            // It is not to be copied twice.
+            return side(Own::Transient, local, None);
         }
         let bounce = self.bounce.get();
         // SAFETY: 1., 2. the caller's promise.

@@ -46,7 +46,7 @@ impl Transfer {
         }
         let mut since = None;
         loop {
-            if let Some(hit) = registration.hit_remote(rank, addr, WORD) {
+            if let Some(hit) = registration.hit_remote_asked(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 return self.change(
@@ -60,6 +60,7 @@ impl Transfer {
             if begun.elapsed() > PATIENCE {
                 return Err(not_registered(rank));
             }
+            registration.want(rank, addr);
             self.word(rank, offset)?;
         }
     }
@@ -105,7 +106,7 @@ impl Transfer {
         }
         let (mut turn, mut since) = (None, None);
         loop {
-            if let Some(hit) = registration.hit_remote(rank, addr, WORD) {
+            if let Some(hit) = registration.hit_remote_asked(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 let held = Held::new(Some(hit.keep()), None, None);
@@ -119,6 +120,7 @@ impl Transfer {
             } else if begun.elapsed() > PATIENCE {
                 return Err(not_registered(rank));
             }
+            registration.want(rank, addr);
             self.word_later(rank, offset).await?;
         }
     }

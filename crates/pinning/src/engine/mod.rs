@@ -14,6 +14,9 @@
 //! the local side (a request on own memory, made while moves are under way), then transfers.
 //! What cannot be registered is copied through messages.
 //!
+//! By the strategy `auto` the initiator asks the [choice] which way a piece goes; that knows
+//! nothing of pieces, only what ways took and what was missed.
+//!
 //! Nothing waits in a circle: who waits for firehoses holds nothing; who waits for own memory
 //! holds firehoses, and own memory is given back by those that have all they need; a move or a
 //! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
@@ -21,6 +24,7 @@
 
 mod agree;
 mod audit;
+mod choice;
 mod context;
 mod impossible;
 mod initiator;
@@ -40,10 +44,11 @@ pub use stats::Stats;
 
 use crate::{
     Action, Config, Decisions, Error, Hot, KeptHit, Limits, Message, Refusal, Registered, Run,
-    Violation,
+    Strategy, Violation,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
+use choice::Choice;
 use context::{Common, Context};
 use initiator::{Answered, Initiator};
 use local::{Local, Requester};
@@ -82,9 +87,11 @@ impl Engine {
             && matches!(policy.remote, Remote::Firehose | Remote::Static);
         let table = Arc::clone(local.table());
         let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
+        let choice = (config.strategy == Strategy::Auto)
+            .then(|| Choice::new(Arc::clone(&hot), &config, limits.share));
         let common = Common::new(config, limits);
         Ok(Self {
-            initiator: Initiator::new(Arc::clone(&hot), common.share()),
+            initiator: Initiator::new(Arc::clone(&hot), common.share(), choice),
             target: Target::new(limits.sure),
             common,
             hot,
@@ -250,6 +257,25 @@ impl Engine {
         self.pump(out);
     }
 
+    /// Whether the time of the driver is of use in the step to come: to `auto`, now and then.
+    pub fn wants_time(&self) -> bool {
+        self.initiator.wants_time()
+    }
+
+    /// The time, in nanoseconds by a clock that the driver keeps to, before a step.
+    pub fn tell_time(&mut self, now: u64) {
+        self.initiator.tell_time(now);
+    }
+
+    /// The next miss of a peer's memory there is attached, if it can be, whatever that costs: somebody
+    /// needs it registered and nothing else.
+    pub fn want(&mut self, peer: u32, addr: u64) {
+        let bucket = self.limits().geometry.bucket_of(addr);
+        if let Some(choice) = self.initiator.choice() {
+            choice.want(peer, bucket);
+        }
+    }
+
     /// A hit was [released](Hot::release) that somebody waits for.
     pub fn released(&mut self, hit: &KeptHit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
@@ -382,6 +408,6 @@ impl Engine {
         }
         target.look_at_revocations(cx);
         let crowded = self.local.is_crowded() || self.initiator.is_crowded();
-        self.hot.set_crowded(crowded);
+        self.hot.set_turned(crowded, self.initiator.asks());
     }
 }

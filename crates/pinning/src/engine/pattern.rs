@@ -7,6 +7,8 @@ use crate::Run;
 pub(super) struct Pattern {
     expected: u64,
     width: u64,
+    /// Buckets that came in sequence, up to the last one.
+    streak: u64,
 }
 
 impl Pattern {
@@ -21,5 +23,22 @@ impl Pattern {
         };
         self.expected = need.first + self.width;
         self.width
+    }
+
+    /// How many buckets have come in sequence with these, if they do.
+    pub(super) fn streak(&self, need: Run) -> u64 {
+        match need.first {
+            0 => need.count,
+            first if first == self.expected => self.streak + need.count,
+            // The last of them again.
+            _ if need.end() == self.expected => self.streak.max(need.count),
+            _ => need.count,
+        }
+    }
+
+    /// A miss was seen of which so many buckets were, or are being, dealt with.
+    pub(super) fn follow(&mut self, need: Run, width: u64) {
+        self.streak = self.streak(need) - need.count + width;
+        self.expected = need.first + width;
     }
 }

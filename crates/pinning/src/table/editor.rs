@@ -217,6 +217,13 @@ impl Editor {
         }
     }
 
+    /// Whether the extent of `slot` was hit since this was asked last, or it was looked at as a victim.
+    pub fn take_hit(&mut self, slot: u32) -> bool {
+        let taken = |record: &Record| record.word.fetch_and(!HIT, Ordering::Relaxed) & HIT != 0;
+        // All of them: each is to be taken.
+        self.parts(slot).filter(|record| taken(record)).count() > 0
+    }
+
     /// What is due when [`Table::release`] has said so: the extent goes back to the queue
     /// that [`Editor::next_victim`] took it from. Does nothing where that is no longer so.
     pub fn requeue(&mut self, slot: u32) {
@@ -245,6 +252,24 @@ impl Editor {
             }
         }
         None
+    }
+
+    /// Looks at the extent that was queued longest: whether it neither is in use nor was hit since it
+    /// was last looked at. What was hit goes to the end of the queue, as for
+    /// [`next_victim`](Self::next_victim).
+    pub fn look_at_first(&mut self) -> bool {
+        let Some(slot) = self.queue.first() else {
+            return false;
+        };
+        match self.look_at(slot) {
+            Standing::Used => self.queue.take_out(slot),
+            Standing::Hit => {
+                self.queue.take_out(slot);
+                self.queue.push(slot);
+            }
+            Standing::Unused => return true,
+        }
+        false
     }
 
     /// Gives up the next victim.

@@ -1,8 +1,8 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region, Strategy,
-    Use, Verdict, wire::Move,
+    Action, Ask, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region,
+    Strategy, Use, Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
@@ -13,6 +13,7 @@ const ANY: u64 = u64::MAX;
 impl World {
     pub(crate) fn step(&mut self, step: &Step) {
         self.steps += 1;
+        self.tell_time();
         match *step {
             Step::Begin {
                 rank,
@@ -67,6 +68,15 @@ impl World {
         self.check();
     }
 
+    /// Every step takes as long as the next, by which `auto` chooses.
+    fn tell_time(&mut self) {
+        for own in &mut self.ranks {
+            if own.engine.wants_time() {
+                own.engine.tell_time(self.steps * 700);
+            }
+        }
+    }
+
     /// Until nothing is under way any more.
     pub(crate) fn drain(&mut self) {
         self.fail_transfers = false;
@@ -82,6 +92,7 @@ impl World {
             self.advance(which);
             self.remap();
             self.steps += 1;
+            self.tell_time();
             if self.steps.is_multiple_of(8) {
                 self.check();
             }
@@ -213,6 +224,17 @@ impl World {
             Own::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
             _ => None,
         };
+        let ask = match hit {
+            None if moves && !copied => hot.ask(direction, len),
+            _ => Ask::Engine,
+        };
+        let hit = match (ask, own) {
+            (Ask::Hit, Own::Persistent) => {
+                hot.hit_asked(peer as u32, remote, local, len, direction)
+            }
+            (Ask::Hit, Own::Inline) => hot.hit_remote_asked(peer as u32, remote, len),
+            _ => hit,
+        };
         match own {
             Own::Persistent => {}
             Own::Transient => self.transient += 1,
@@ -240,7 +262,7 @@ impl World {
             remote,
             len,
             own,
-            copied,
+            copied: copied || ask == Ask::Copy,
         };
         let mut out = Decisions::default();
         let begun = self.ranks[rank].engine.begin(operation, &mut out);

@@ -74,7 +74,7 @@ impl World {
                 }
                 if matches!(
                     self.plan.strategy,
-                    Strategy::PinEverything | Strategy::Firehose
+                    Strategy::PinEverything | Strategy::Firehose | Strategy::Auto
                 ) {
                     for other in (0..self.ranks.len()).filter(|other| *other != rank) {
                         let added =

@@ -89,12 +89,13 @@ impl Plan {
             state ^= state << 17;
             (state >> 11) as usize % below
         };
-        let firehose = draw(2) == 0;
+        let firehoses = draw(2) == 0;
         let pages: usize = [1, 4, 16][draw(3)];
         Self {
             seed,
             ranks: 2 + draw(3) as u32,
-            strategy: match firehose {
+            strategy: match firehoses {
+                true if seed.is_multiple_of(2) => Strategy::Auto,
                 true => Strategy::Firehose,
                 false => Strategy::ALL[draw(Strategy::ALL.len())],
             },

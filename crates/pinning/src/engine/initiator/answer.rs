@@ -38,6 +38,9 @@ impl Initiator {
                     // It answers nothing of this rank's: that was what was wrong.
                     return;
                 };
+                if let Some(choice) = &mut self.choice {
+                    choice.stop_move(asked.chosen.and_then(|chosen| chosen.begun));
+                }
                 for (id, _) in asked.waiters {
                     // A piece may wait for several runs of one move, and ends once. Nothing of it
                     // is under way but other moves, which will not find it.

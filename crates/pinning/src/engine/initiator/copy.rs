@@ -5,6 +5,7 @@
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
 
 use super::{Context, Data, Initiator, Transfer};
+use crate::engine::choice::Way;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
 /// Chunks under way at once.
@@ -37,12 +38,15 @@ impl Initiator {
     /// Gives up on registering for a piece, and copies it.
     pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
         self.stats.refused += 1;
+        // It took both ways.
+        self.tried(id, false);
         self.let_go(id, cx);
         self.start_copy(id, cx);
     }
 
     pub(super) fn start_copy(&mut self, id: u64, cx: &mut Context<'_>) {
         self.stats.copies += 1;
+        self.goes(id, Way::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| piece.copy.chunk = chunk(piece.len, most));
         self.copy_on(id, cx);

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::{agree::agree, pattern::Pattern};
+use super::super::{
+    agree::agree,
+    choice::{Class, Pulled},
+    pattern::Pattern,
+};
 use crate::{
     Refusal, Run, Use,
     table::{Editor, Extent},
@@ -15,6 +19,12 @@ use crate::{
 /// Revocations of one peer that operations of mine may stand in the way of at once. Its honest
 /// ones are as many as the buffers it takes back at once.
 const MAX_REVOKING: usize = 1 << 12;
+
+/// Misses for which it is believed that a peer has no more room.
+const FULL_FOR: u64 = 1 << 10;
+
+/// Extents that came by and are remembered.
+const MAX_PASSING: usize = 64;
 
 /// A reference on a firehose, or what a move got for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +44,19 @@ pub(super) struct RemoteSide {
     pub(super) pending: u32,
 }
 
+/// How `auto` chose a move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    /// Of which operations.
+    pub(super) class: Class,
+    /// Whether something was given up for it.
+    pub(super) evicts: bool,
+    /// Whether what it brings is given up first.
+    pub(super) passes: bool,
+    /// When it began, if it is timed.
+    pub(super) begun: Option<u64>,
+}
+
 /// A move under way.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -48,6 +71,8 @@ pub(super) struct Asked {
     pub(super) borrow: u64,
     /// Kept in the table, or for one operation.
     pub(super) cached: bool,
+    /// How it was chosen, by `auto`.
+    pub(super) chosen: Option<Chosen>,
     pub(super) grants: Vec<Grant>,
     pub(super) refused: Vec<(Run, Refusal)>,
 }
@@ -86,6 +111,14 @@ pub(super) struct FirehoseTable {
     statics: FxHashSet<u64>,
     /// Revocations that wait for operations of mine.
     revoking: Vec<(u64, Run)>,
+    /// First buckets of extents that came by in sequence and are given up first, the oldest first.
+    passing: VecDeque<u64>,
+    /// What was pulled, by `auto`.
+    pub(super) pulled: Pulled,
+    /// Firehoses that were attached when the peer had no room for more.
+    full_at: u64,
+    /// Misses since then.
+    misses_since: u64,
 }
 
 /// What there is of a run.
@@ -113,6 +146,10 @@ impl FirehoseTable {
             closed: BTreeMap::new(),
             statics: FxHashSet::default(),
             revoking: Vec::new(),
+            passing: VecDeque::new(),
+            pulled: Pulled::default(),
+            full_at: u64::MAX,
+            misses_since: 0,
         }
     }
 
@@ -228,9 +265,125 @@ impl FirehoseTable {
         Some(needs)
     }
 
+    /// Whether some must be taken off their buckets for so many more.
+    pub(super) fn is_short(&self, count: u64) -> bool {
+        self.used + count > self.most()
+    }
+
+    /// Most firehoses that may be attached: those owned and borrowed, but no more than the peer had
+    /// room for.
+    fn most(&self) -> u64 {
+        self.credit.min(self.full_at)
+    }
+
+    /// The peer had no room for so many more than are attached now.
+    pub(super) fn note_full(&mut self, count: u64) {
+        self.full_at = (self.used + count).saturating_sub(1).max(1);
+        self.misses_since = 0;
+    }
+
+    /// A miss was seen: after some, the peer may have room again.
+    pub(super) fn note_miss(&mut self) {
+        self.misses_since += 1;
+        if self.misses_since > FULL_FOR {
+            self.full_at = u64::MAX;
+        }
+    }
+
+    /// Looks at what is given up next: whether nobody has used it for as long as it took to look at
+    /// all others.
+    pub(super) fn is_next_unused(&mut self) -> bool {
+        self.editor.look_at_first()
+    }
+
+    /// How many buckets from one that is missing on are missing, at most so many.
+    pub(super) fn missing(&self, first: u64, most: u64) -> u64 {
+        self.gap(first, first.saturating_add(most)).count
+    }
+
+    /// Buckets missed in sequence up to a miss, with it.
+    pub(super) fn streak(&self, need: Run) -> u64 {
+        self.pattern.streak(need)
+    }
+
+    /// A miss was seen, for which so many buckets from its first on are attached or copied.
+    pub(super) fn follow(&mut self, need: Run, width: u64) {
+        self.pattern.follow(need, width);
+    }
+
+    /// Most buckets of one extent beside what else is attached.
+    pub(super) fn widest(&self, max_extent: u64) -> u64 {
+        (self.credit / 4).min(max_extent).max(1)
+    }
+
+    /// Sets firehoses aside for the gaps, `width` buckets from the first of the last gap on;
+    /// `None` if too many are in use.
+    pub(super) fn set_aside_wide(&mut self, gaps: &[Run], width: u64) -> Option<Vec<Need>> {
+        let least: u64 = gaps.iter().map(|gap| gap.count).sum();
+        if !self.free_up(least) {
+            return None;
+        }
+        let mut needs: Vec<Need> = (gaps.iter())
+            .map(|run| Need {
+                run: *run,
+                preferred: *run,
+            })
+            .collect();
+        let mut total = least;
+        if let Some(need) = needs.last_mut()
+            && width > need.run.count
+        {
+            let preferred = self.gap(need.run.first, need.run.first.saturating_add(width));
+            let more = preferred.count.max(need.run.count) - need.run.count;
+            if self.free_up(least + more) {
+                need.preferred.count += more;
+                total += more;
+            }
+        }
+        self.used += total;
+        Some(needs)
+    }
+
+    /// What landed is the next to be given up.
+    pub(super) fn let_pass(&mut self, grant: &Grant) {
+        if self.passing.len() == MAX_PASSING {
+            self.passing.pop_front();
+        }
+        self.passing.push_back(grant.run.first);
+    }
+
+    /// Whether an extent is there, and was hit since this was asked last.
+    pub(super) fn take_hit(&mut self, bucket: u64) -> Option<bool> {
+        let slot = self.editor.get(bucket)?;
+        Some(self.editor.take_hit(slot))
+    }
+
+    /// Takes the oldest of those off that came by, if there is one that nobody uses.
+    fn take_passing(&mut self) -> Option<Extent> {
+        for _ in 0..self.passing.len() {
+            let first = self.passing.pop_front()?;
+            let Some(slot) = self.editor.get(first) else {
+                continue;
+            };
+            // Another may be there by now, or this one be taken back by its owner.
+            if self.editor.extent(slot).base != first || !self.editor.is_queued(slot) {
+                continue;
+            }
+            match self.editor.remove(slot) {
+                Some(extent) => return Some(extent),
+                None => self.passing.push_back(first),
+            }
+        }
+        None
+    }
+
     /// Makes room for so many firehoses by taking unused ones off.
     pub(super) fn free_up(&mut self, count: u64) -> bool {
-        while self.used + count > self.credit {
+        while self.used + count > self.most() {
+            if let Some(extent) = self.take_passing() {
+                self.taken_off(extent);
+                continue;
+            }
             let Some(extent) = self.editor.take_victim() else {
                 return false;
             };
@@ -342,6 +495,8 @@ impl FirehoseTable {
             self.closed(extent);
         }
         self.revoking.push((id, run));
+        self.full_at = u64::MAX;
+        self.pulled = Pulled::default();
         true
     }
 
@@ -429,6 +584,7 @@ impl FirehoseTable {
         self.owed.clear();
         self.closed.clear();
         self.revoking.clear();
+        self.passing.clear();
     }
 
     /// A registration that was there from the start: it costs no firehose and stays.
@@ -523,6 +679,7 @@ impl Asked {
             piggybacked: None,
             borrow: 0,
             cached,
+            chosen: None,
             grants: Vec::new(),
             refused: Vec::new(),
         }

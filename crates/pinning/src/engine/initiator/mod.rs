@@ -4,6 +4,7 @@
 
 mod answer;
 mod audit;
+mod choose;
 mod copy;
 mod firehoses;
 mod piece;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::Context, operation::Operation, stats::Stats};
+use super::{choice::Choice, context::Context, operation::Operation, stats::Stats};
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
 use firehoses::FirehoseTable;
@@ -35,8 +36,12 @@ pub(super) struct Initiator {
     pieces: FxHashMap<u64, Piece>,
     /// Transfers, pulls and chunks under way, by name: for which piece.
     transfers: FxHashMap<u64, Transfer>,
+    /// Of these, how many are the network's.
+    one_sided: usize,
     /// Pieces that wait for firehoses: how many there are in the queues of all tables.
     waiting: usize,
+    /// Which way operations go, by `auto`; none by other strategies.
+    choice: Option<Box<Choice>>,
     /// What it did so far. The counts of the local table and the target stay zero.
     stats: Stats,
 }
@@ -63,7 +68,7 @@ impl Transfer {
 }
 
 impl Initiator {
-    pub(super) fn new(hot: Arc<Hot>, share: u64) -> Self {
+    pub(super) fn new(hot: Arc<Hot>, share: u64, choice: Option<Choice>) -> Self {
         Self {
             hot,
             share,
@@ -71,13 +76,39 @@ impl Initiator {
             ops: FxHashMap::default(),
             pieces: FxHashMap::default(),
             transfers: FxHashMap::default(),
+            one_sided: 0,
             waiting: 0,
+            choice: choice.map(Box::new),
             stats: Stats::default(),
         }
     }
 
     pub(super) fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// What `auto` knows.
+    pub(super) fn choice(&mut self) -> Option<&mut Choice> {
+        self.choice.as_deref_mut()
+    }
+
+    /// Whether `auto` would know what time it is.
+    pub(super) fn wants_time(&self) -> bool {
+        (self.choice.as_ref()).is_some_and(|choice| choice.wants_time())
+    }
+
+    /// The time, in nanoseconds, for `auto`.
+    pub(super) fn tell_time(&mut self, now: u64) {
+        let under_way = self.pieces.len();
+        let moved = self.one_sided > 0;
+        if let Some(choice) = &mut self.choice {
+            choice.meter.tell(now, under_way, moved);
+        }
+    }
+
+    /// Whether hits are to ask first.
+    pub(super) fn asks(&self) -> bool {
+        self.choice.as_ref().is_some_and(|choice| choice.asks())
     }
 
     /// Operations under way.
@@ -103,6 +134,7 @@ impl Initiator {
             Transfer::OneSided(piece) => {
                 let piece = *piece;
                 self.transfers.remove(&id);
+                self.one_sided -= 1;
                 Some(piece)
             }
             Transfer::Pull(_) | Transfer::Chunk { .. } => None,
@@ -129,6 +161,9 @@ impl Initiator {
     /// the network has ended those.
     pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
         self.fail_pieces(peer, cx);
+        if let Some(choice) = &mut self.choice {
+            choice.forget_timed();
+        }
         // Hits and transfers under way hold its records until they end.
         if let Some(table) = self.tables.get_mut(&peer) {
             table.lose();

@@ -1,7 +1,11 @@
 //! Operations and their pieces.
 
 use super::{
-    super::{local::Requester, operation::Own},
+    super::{
+        choice::{Choice, Class, Way},
+        local::Requester,
+        operation::Own,
+    },
     Context, Initiator, Operation, Transfer,
     firehoses::RemoteSide,
 };
@@ -64,10 +68,22 @@ pub(super) struct Piece {
     pub(super) remote_side: RemoteSide,
     /// Transfers under way.
     pub(super) transfers: u32,
+    /// How it went, by `auto`.
+    pub(super) tried: Option<Tried>,
     /// How far it is copied, if it is.
     pub(super) copy: super::copy::Copy,
     /// Why it failed, if it did.
     pub(super) failed: Option<Error>,
+}
+
+/// Which way `auto` sent a piece, to find out what that takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried {
+    pub(super) class: Class,
+    /// None as long as it is not known, or if it went several.
+    pub(super) way: Option<Way>,
+    /// When it began, if it is timed.
+    begun: Option<u64>,
 }
 
 /// How a piece stands with its own memory.
@@ -133,6 +149,7 @@ impl Initiator {
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
+            tried: self.try_piece(peer, direction, most.min(len - cut), own),
             copy: super::copy::Copy::default(),
             failed: None,
         };
@@ -150,6 +167,46 @@ impl Initiator {
         true
     }
 
+    /// Begins to time a piece, if it is to be timed.
+    fn try_piece(&mut self, peer: u32, direction: Direction, len: u64, own: Own) -> Option<Tried> {
+        let choice = self.choice.as_mut()?;
+        let class = Choice::class(direction, len, own == Own::Transient);
+        // A peer that registers memory answers late.
+        let is_free = (self.tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
+        Some(Tried {
+            class,
+            way: None,
+            begun: choice.begin(class, is_free),
+        })
+    }
+
+    /// Notes which way a piece goes.
+    pub(super) fn goes(&mut self, id: u64, way: Way) {
+        self.with_piece(id, |piece| {
+            if let Some(tried) = &mut piece.tried {
+                tried.way = Some(way);
+            }
+        });
+    }
+
+    /// A piece is over, or went another way than was tried.
+    pub(super) fn tried(&mut self, id: u64, is_fine: bool) {
+        let (Some(choice), Some(piece)) = (&mut self.choice, self.pieces.get_mut(&id)) else {
+            return;
+        };
+        let Some(tried) = piece.tried.take() else {
+            return;
+        };
+        let took = choice.stop(tried.begun);
+        let Some(way) = tried.way.filter(|_| is_fine) else {
+            return;
+        };
+        choice.gone(tried.class, way);
+        if let Some(nanos) = took {
+            choice.took(tried.class, way, nanos);
+        }
+    }
+
     fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return impossible("a piece starts after its end");
@@ -165,6 +222,7 @@ impl Initiator {
             }
             // The peer answers with the data, or writes it here.
             _ if pulls && small => self.start_copy(id, cx),
+            _ if pulls && self.choice.is_some() => self.choose_pull(id, cx),
             _ if pulls => self.request_both(id, cx),
             Remote::Firehose => self.reach_for(id, cx),
             Remote::Handshake(_) => self.shake_hands(id, cx),
@@ -225,7 +283,16 @@ impl Initiator {
             _ => (Requester::Piece(id), cx.local.need_for(run)),
         };
         let request = cx.local.request(requester, vec![need], used, cx.out);
+        let waits = cx.local.is_pending(request);
         if let Some(piece) = self.pieces.get_mut(&id) {
+            // A hit that has to register own memory first is none.
+            if let Some(tried) = &mut piece.tried
+                && waits
+                && !tried.class.transient
+                && tried.way == Some(Way::Hit)
+            {
+                tried.way = None;
+            }
             piece.local_side = LocalSide::Requested(request);
         }
     }
@@ -346,6 +413,7 @@ impl Initiator {
         };
         piece.transfers += 1;
         self.transfers.insert(transfer, Transfer::OneSided(id));
+        self.one_sided += 1;
         cx.out.actions.push(Action::Transfer {
             id: transfer,
             peer: piece.peer,
@@ -472,6 +540,8 @@ impl Initiator {
     }
 
     pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+        let is_fine = (self.pieces.get(&id)).is_some_and(|piece| piece.failed.is_none());
+        self.tried(id, is_fine);
         self.let_go(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
             return impossible("a piece ends twice");

@@ -3,7 +3,7 @@
 
 use super::{
     Context, Data, Initiator,
-    firehoses::{Asked, RemoteHold, RemoteSide},
+    firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
     piece::LocalSide,
 };
 use crate::engine::impossible::impossible;
@@ -21,6 +21,9 @@ impl Initiator {
             return impossible("firehoses are wanted for a piece that is over");
         };
         let peer = piece.peer;
+        if self.choice.is_some() {
+            return self.choose(id, cx);
+        }
         if !self.table_of(peer).queue.is_empty() {
             self.wait_for_firehoses(id, peer);
             return;
@@ -92,7 +95,7 @@ impl Initiator {
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
         for needs in needs.chunks(MAX_LIST) {
-            self.ask(id, peer, needs.to_vec(), true, piggybacks, cx);
+            self.ask(id, peer, needs.to_vec(), (true, None), piggybacks, cx);
         }
         if !piggybacks {
             self.request_local(id, cx);
@@ -114,7 +117,7 @@ impl Initiator {
             run,
             preferred: run,
         };
-        self.ask(id, peer, vec![need], false, false, cx);
+        self.ask(id, peer, vec![need], (false, None), false, cx);
         self.request_local(id, cx);
     }
 
@@ -138,12 +141,12 @@ impl Initiator {
         }
     }
 
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         id: u64,
         peer: u32,
         needs: Vec<Need>,
-        cached: bool,
+        (cached, chosen): (bool, Option<Chosen>),
         piggybacks: bool,
         cx: &mut Context<'_>,
     ) {
@@ -156,6 +159,7 @@ impl Initiator {
         let hold = cx.policy().remote != Remote::Handshake(After::Keep);
         let borrowing = cx.config().borrowing && cached;
         let share = cx.limits().share;
+        let most = cx.limits().peers_total;
         let table = self.table_of(peer);
         // Whoever gives buckets back to get others could use more.
         let borrow = if borrowing && !table.owed.is_empty() {
@@ -163,10 +167,16 @@ impl Initiator {
         } else {
             0
         };
+        // More than the peer has for all is of no use to one.
+        let borrow = match chosen {
+            Some(_) => borrow.min(most.saturating_sub(table.credit())),
+            None => borrow,
+        };
         let waiters = needs.iter().map(|need| (id, need.run)).collect();
         let mut asked = Asked::new(needs.clone(), cached, waiters);
         asked.piggybacked = piggybacks.then_some(id);
         asked.borrow = borrow;
+        asked.chosen = chosen;
         table.ask(name, asked);
         let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
@@ -312,6 +322,12 @@ impl Initiator {
         }
         let table = self.table_of(from);
         landed.iter().for_each(|grant| table.settle(grant));
+        if let Some(chosen) = asked.chosen {
+            let is_refused = !asked.refused.is_empty();
+            let count = asked.needs.iter().map(|need| need.preferred.count).sum();
+            self.learn(from, &landed, &chosen, is_refused.then_some(count));
+        }
+        let table = self.table_of(from);
         table.shrink();
         self.answer_revocations(from, cx);
         self.firehoses_free(from, cx);

@@ -1,0 +1,219 @@
+//! What each way took lately: operations by class, moves by how many buckets they bring.
+
+use crate::{
+    CostModel, Direction,
+    hot::{CLASSES as SIZES, class_of},
+};
+
+/// Buckets of a move, to powers of two.
+const WIDTHS: usize = 21;
+/// Samples of a way from which on it is known well.
+const ENOUGH: u32 = 4;
+/// One pull in so many tries the way that took longer, if that was not twice as long, or eight times,
+/// or whatever it took.
+const TRIALS: [(u64, u32); 3] = [(2, 64), (8, 512), (u64::MAX, 4096)];
+
+/// Operations of about the same cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) struct Class {
+    pub(in crate::engine) direction: Direction,
+    /// Whether own memory is registered for the operation alone.
+    pub(in crate::engine) transient: bool,
+    pub(in crate::engine) size: usize,
+}
+
+impl Class {
+    pub(in crate::engine) fn new(direction: Direction, len: u64, transient: bool) -> Self {
+        Self {
+            direction,
+            transient,
+            size: class_of(len),
+        }
+    }
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Way {
+    /// In messages.
+    Copied,
+    /// By the NIC, what it needs of the peer being registered.
+    Hit,
+    /// Written by the peer, who may have to register it first.
+    Far,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Cell {
+    /// Nanoseconds, by way; zero if that was not tried.
+    took: [u64; 3],
+    samples: [u32; 3],
+    /// Pulls that chose.
+    pulls: u32,
+}
+
+/// What operations took.
+#[derive(Debug)]
+pub(super) struct Costs {
+    cells: Box<[[[Cell; SIZES]; 2]; 2]>,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            cells: Box::new([[[Cell::default(); SIZES]; 2]; 2]),
+        }
+    }
+}
+
+impl Costs {
+    pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
+        let cell = self.cell_mut(class);
+        let took = &mut cell.took[way as usize];
+        // Good news is believed at once: an operation may have waited for others or for the scheduler,
+        // and none is faster than it can be.
+        *took = match *took {
+            0 => nanos,
+            // What the peer has to do first differs from one to the next.
+            before if way == Way::Far => before.saturating_mul(7).saturating_add(nanos) / 8,
+            before if nanos < before => nanos,
+            before => before + ((nanos - before).min(before) / 8),
+        };
+        cell.samples[way as usize] = cell.samples[way as usize].saturating_add(1);
+    }
+
+    /// What a copy takes, and how much less a hit does; half of it where hits are not known.
+    pub(super) fn saving(&self, class: Class) -> Option<(u64, u64)> {
+        let [copy, hit, _] = self.cell(class).took;
+        match (copy, hit) {
+            (0, _) => None,
+            (copy, 0) => Some((copy, copy / 2)),
+            (copy, hit) => Some((copy, copy.saturating_sub(hit))),
+        }
+    }
+
+    /// Whether a copy is known to take less than a hit.
+    pub(super) fn copies_beat_hits(&self, class: Class) -> bool {
+        let [copy, hit, _] = self.cell(class).took;
+        self.is_compared(class) && copy < hit
+    }
+
+    /// Whether both are known.
+    pub(super) fn is_compared(&self, class: Class) -> bool {
+        let [copy, hit, _] = self.cell(class).samples;
+        copy > 1 && hit > 1
+    }
+
+    /// Whether copies are known well.
+    pub(super) fn is_settled(&self, class: Class) -> bool {
+        self.cell(class).samples[Way::Copied as usize] >= ENOUGH
+    }
+
+    /// Whether a get is copied or goes the other way, which the peer takes part in.
+    pub(super) fn pull(&mut self, class: Class, other: Way) -> Way {
+        let cell = self.cell_mut(class);
+        let ways = [Way::Copied, other];
+        let [copy, pull] = ways.map(|way| cell.took[way as usize]);
+        let untried = ways.map(|way| cell.samples[way as usize] < 2);
+        let call = cell.pulls;
+        cell.pulls = call.wrapping_add(1);
+        match untried {
+            [true, true] => return ways[call as usize % 2],
+            [true, false] => return Way::Copied,
+            [false, true] => return other,
+            [false, false] => {}
+        }
+        let (better, worse) = match copy < pull {
+            true => (Way::Copied, other),
+            false => (other, Way::Copied),
+        };
+        let (least, most) = (copy.min(pull), copy.max(pull));
+        let near = |(times, _): &&(u64, u32)| most / times <= least;
+        let again = TRIALS.iter().find(near).map_or(u32::MAX, |trial| trial.1);
+        match call % again {
+            0 => worse,
+            _ => better,
+        }
+    }
+
+    fn cell(&self, class: Class) -> &Cell {
+        &self.cells[class.direction as usize][usize::from(class.transient)][class.size]
+    }
+
+    fn cell_mut(&mut self, class: Class) -> &mut Cell {
+        &mut self.cells[class.direction as usize][usize::from(class.transient)][class.size]
+    }
+}
+
+/// What moves took: at first what the conduit says of registrations.
+#[derive(Debug)]
+pub(super) struct Prices {
+    /// Without and with something that is given up.
+    took: [[u64; WIDTHS]; 2],
+}
+
+impl Prices {
+    pub(super) fn new(cost: CostModel, pages: u64) -> Self {
+        let price = |width: usize| {
+            let pages = (pages << width) as f64;
+            (cost.per_op_ns + cost.per_page_ns * pages).clamp(1.0, 1e12) as u64
+        };
+        Self {
+            took: [std::array::from_fn(price), std::array::from_fn(price)],
+        }
+    }
+
+    pub(super) fn of(&self, count: u64, evicts: bool) -> u64 {
+        self.took[usize::from(evicts)][width(count)]
+    }
+
+    pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
+        let took = &mut self.took[usize::from(evicts)][width(count)];
+        *took = took.saturating_mul(3).saturating_add(nanos) / 4;
+    }
+}
+
+fn width(count: u64) -> usize {
+    // Rounded up: what is dear is not thought cheap.
+    (count.max(1).next_power_of_two().ilog2() as usize).min(WIDTHS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_has_a_class() {
+        let of = |len| Class::new(Direction::Get, len, true).size;
+        assert_eq!([of(0), of(1), of(8), of(u64::MAX)], [0, 0, 3, SIZES - 1]);
+    }
+
+    #[test]
+    fn pulls_go_the_faster_way_nearly_always_and_find_out_what_changes() {
+        let class = Class::new(Direction::Get, 1 << 16, false);
+        let mut costs = Costs::default();
+        let mut run = |calls: u32, [copy, pull]: [u64; 2]| {
+            let mut copied = 0;
+            for _ in 0..calls {
+                let way = costs.pull(class, Way::Far);
+                let took = if way == Way::Copied { copy } else { pull };
+                costs.took(class, way, took);
+                copied += u32::from(way == Way::Copied);
+            }
+            copied
+        };
+        assert!(run(1000, [10, 15]) > 950);
+        assert!(run(4000, [20, 5]) < 1000);
+    }
+
+    #[test]
+    fn a_slow_sample_says_little() {
+        let class = Class::new(Direction::Put, 8, false);
+        let mut costs = Costs::default();
+        costs.took(class, Way::Copied, 1_000_000);
+        costs.took(class, Way::Copied, 1000);
+        assert_eq!(costs.saving(class), Some((1000, 500)));
+        costs.took(class, Way::Copied, 1_000_000);
+        assert!(costs.saving(class) < Some((1200, 0)));
+    }
+}

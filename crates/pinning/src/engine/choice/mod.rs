@@ -1,0 +1,447 @@
+//! The choice of `auto`: which way an operation goes that is no hit, from what each way took lately,
+//! its size and what was seen.
+//!
+//! It is a question of renting or buying. An operation that is copied pays, beside what a hit would
+//! have cost, a *rent*; attaching its buckets has a *price*. What has paid about as much rent lately
+//! as it would cost is attached, and so is what will: misses in sequence will be followed by as many
+//! more. While firehoses are free, the price buys no other bucket's place, and what is missed is
+//! attached at once, for as long as enough of what was attached is [used again](reuse).
+//!
+//! So a table that is full is left as it is unless something else is used far more: of uses at random
+//! over more than there are firehoses, as many are hits as there can be. What is attached for
+//! a sequence that comes by takes its place from the sequence itself.
+//!
+//! What a way takes is measured with the driver's clock, by a few operations of each size: those that
+//! are copied and the moves as they come, hits when [`Hot`] was told to ask first.
+
+mod costs;
+mod meter;
+mod pulled;
+mod rents;
+mod reuse;
+
+use std::sync::Arc;
+
+use crate::{Config, Direction, Hot};
+pub(super) use costs::{Class, Way};
+use costs::{Costs, Prices};
+pub(super) use meter::Meter;
+pub(super) use pulled::Pulled;
+use rents::Rents;
+use reuse::Reuse;
+
+/// Samples of hits and copies that are taken when something of a class is not known.
+const FIRST_SAMPLES: u32 = 6;
+/// Samples taken from time to time, and of how many pieces each time.
+const SAMPLES: u32 = 2;
+const AGAIN: u64 = 512;
+/// One such time in so many, something is attached though copies take less than hits.
+const RARELY: u64 = 16;
+/// Of what copies take, this part may be spent on moves that find out what a move costs now.
+const TRIALS: u64 = 64;
+/// What was missed so often lately takes the place of what was not used.
+const OFTEN: u64 = 4;
+/// If it has paid a part of the price.
+const DISCOUNT: u64 = 3;
+/// One piece in so many is timed, once its class is known.
+const TIMED: u64 = 16;
+/// Most buckets that somebody wants attached whatever it costs.
+const MOST_WANTED: usize = 64;
+
+/// A miss that may be attached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Miss {
+    pub(super) class: Class,
+    /// The peer, and the first bucket that is missing.
+    pub(super) place: (u32, u64),
+    /// Buckets that are missing.
+    pub(super) count: u64,
+    /// Buckets that would be attached: those, and what will be missed next if they are of a sequence.
+    pub(super) width: u64,
+    /// Whether others must be given up for them.
+    pub(super) evicts: bool,
+    /// Whether those have not been used for a while.
+    pub(super) is_next_unused: bool,
+}
+
+/// Which way a miss goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Copy,
+    Attach {
+        /// Whether it is the next to be given up.
+        passes: bool,
+    },
+}
+
+/// What `auto` knows.
+#[derive(Debug)]
+pub(super) struct Choice {
+    hot: Arc<Hot>,
+    /// Whether the network reads one-sidedly; never changed.
+    reads: bool,
+    costs: Costs,
+    prices: Prices,
+    rents: Rents,
+    pub(super) reuse: Reuse,
+    pub(super) meter: Meter,
+    /// Pieces that chose.
+    pieces: u64,
+    /// Whether the class of the last piece is not known well yet.
+    unsettled: bool,
+    /// Pieces and moves under way that are timed.
+    timed: u32,
+    /// Nanoseconds that may be spent on a trial.
+    saved: u64,
+    /// Buckets that are to be attached whatever it costs: the NIC is to change a word of them.
+    wanted: Vec<(u32, u64)>,
+}
+
+impl Choice {
+    /// How many `firehoses` there are at a peer.
+    pub(super) fn new(hot: Arc<Hot>, config: &Config, firehoses: u64) -> Self {
+        let pages = (config.bucket / config.page.max(1)) as u64;
+        Self {
+            hot,
+            reads: config.reads,
+            costs: Costs::default(),
+            prices: Prices::new(config.cost, pages),
+            rents: Rents::new(firehoses),
+            reuse: Reuse::default(),
+            meter: Meter::default(),
+            pieces: 0,
+            unsettled: true,
+            timed: 0,
+            saved: 0,
+            wanted: Vec::new(),
+        }
+    }
+
+    /// Whether the time is of use for the step to come.
+    pub(super) fn wants_time(&self) -> bool {
+        self.unsettled
+            || self.timed > 0
+            || self.pieces.is_multiple_of(TIMED)
+            || self.hot.samples() > 0
+    }
+
+    /// A piece begins. When, if it is to be timed; not if its peer is not `free` to answer.
+    pub(super) fn begin(&mut self, class: Class, is_free: bool) -> Option<u64> {
+        let timed = is_free && self.wants_time() && self.meter.is_running();
+        self.pieces += 1;
+        self.unsettled = !self.costs.is_settled(class);
+        if self.pieces.is_multiple_of(AGAIN) {
+            self.hot.sample(SAMPLES);
+        }
+        timed.then(|| self.start())
+    }
+
+    fn start(&mut self) -> u64 {
+        self.timed += 1;
+        self.meter.shared()
+    }
+
+    /// A piece that was timed from `begun` on is over: what it took. `None` if it was not timed.
+    pub(super) fn stop(&mut self, begun: Option<u64>) -> Option<u64> {
+        let begun = begun?;
+        self.timed = self.timed.saturating_sub(1);
+        Some(self.meter.shared().saturating_sub(begun).max(1))
+    }
+
+    /// A move begins. When, if it is to be timed.
+    pub(super) fn start_move(&mut self) -> Option<u64> {
+        if !self.wants_time() || !self.meter.is_running() {
+            return None;
+        }
+        self.timed += 1;
+        Some(self.meter.idle())
+    }
+
+    /// A move that was timed from `begun` on is over: what it took. `None` if it was not timed.
+    pub(super) fn stop_move(&mut self, begun: Option<u64>) -> Option<u64> {
+        let begun = begun?;
+        self.timed = self.timed.saturating_sub(1);
+        Some(self.meter.idle().saturating_sub(begun).max(1))
+    }
+
+    /// An operation took so many nanoseconds that way.
+    pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
+        self.costs.took(class, way, nanos);
+        if !class.transient && !self.pulls(class) {
+            let copies = self.costs.copies_beat_hits(class);
+            self.hot.set_copied(class.direction, class.size, copies);
+        }
+    }
+
+    /// A piece has gone that way, whether it was timed or not.
+    pub(super) fn gone(&mut self, class: Class, way: Way) {
+        let sampled = match self.hot.samples() % 2 {
+            1 => Way::Copied,
+            _ => Way::Hit,
+        };
+        if way == sampled && !class.transient && !self.pulls(class) {
+            self.hot.sample(self.hot.samples().saturating_sub(1));
+        }
+    }
+
+    /// Whether the peer writes what these operations get.
+    fn pulls(&self, class: Class) -> bool {
+        class.direction == Direction::Get && !self.reads
+    }
+
+    /// A move of so many buckets took so many nanoseconds, and brought them.
+    pub(super) fn moved(&mut self, count: u64, evicts: bool, nanos: u64) {
+        self.prices.took(count, evicts, nanos);
+    }
+
+    /// What was attached for a class is there: what its hits take is found out, if it is not known.
+    pub(super) fn landed(&mut self, class: Class) {
+        if !self.costs.is_compared(class) && self.hot.samples() == 0 {
+            self.hot.sample(FIRST_SAMPLES);
+        }
+    }
+
+    /// Somebody wants a bucket attached whatever it costs.
+    pub(super) fn want(&mut self, peer: u32, bucket: u64) {
+        if !self.wanted.contains(&(peer, bucket)) && self.wanted.len() < MOST_WANTED {
+            self.wanted.push((peer, bucket));
+        }
+    }
+
+    /// Which way a miss goes.
+    pub(super) fn weigh(&mut self, miss: &Miss) -> Verdict {
+        let Miss {
+            class,
+            place,
+            count,
+            width,
+            evicts,
+            is_next_unused,
+        } = *miss;
+        if let Some(at) = self.wanted.iter().position(|wanted| *wanted == place) {
+            self.wanted.swap_remove(at);
+            return Verdict::Attach { passes: false };
+        }
+        let left = self.hot.samples();
+        if left > 0 && left.is_multiple_of(2) {
+            // It was to be a hit. There may never be one.
+            self.hot.sample(left - 1);
+        }
+        let eager = !evicts && self.reuse.is_likely();
+        let Some((copy, saving)) = self.costs.saving(class) else {
+            // It is copied until that is known, unless it is likely to be used again.
+            return match eager {
+                true => Verdict::Attach { passes: false },
+                false => Verdict::Copy,
+            };
+        };
+        if saving == 0 {
+            // Now and then it is found out whether that is still so.
+            let tries = left > 0 && (self.pieces / AGAIN).is_multiple_of(RARELY);
+            return match tries {
+                true => Verdict::Attach { passes: evicts },
+                false => Verdict::Copy,
+            };
+        }
+        let price = self.prices.of(width, evicts);
+        let paid = self.rents.of(place);
+        self.rents.pay(place, saving);
+        let soon = saving.saturating_mul(width.div_ceil(count.max(1)));
+        self.saved = self.saved.saturating_add(copy / TRIALS);
+        // It has a better claim to a place than what is not used any more.
+        let comes_often = paid >= saving.saturating_mul(OFTEN).max(price / DISCOUNT);
+        let comes_again = paid >= saving / 2;
+        let keeps = !evicts || paid >= price || (is_next_unused && comes_again);
+        if eager || paid.saturating_add(soon) >= price || (is_next_unused && comes_often) {
+            return Verdict::Attach { passes: !keeps };
+        }
+        if self.saved >= price {
+            self.saved = 0;
+            return Verdict::Attach { passes: evicts };
+        }
+        Verdict::Copy
+    }
+
+    /// Whether a piece is copied rather than waiting for a move under way that brings what it needs.
+    pub(super) fn overtakes(&self, class: Class) -> bool {
+        (self.costs.saving(class)).is_none_or(|(_, saving)| saving < self.prices.of(1, false) / 2)
+    }
+
+    /// Whether a piece is copied though all it needs of the peer is there.
+    pub(super) fn copies_hit(&mut self, class: Class) -> bool {
+        match class.transient {
+            // Nobody else finds out what these take.
+            true => self.costs.pull(class, Way::Hit) == Way::Copied,
+            false => self.costs.copies_beat_hits(class) && self.hot.samples() == 0,
+        }
+    }
+
+    /// Which way a get goes that the peer may write here: `near` if its memory is likely registered
+    /// there, `room` if it could stay so beside what else is.
+    pub(super) fn pull(&mut self, class: Class, near: bool, room: bool) -> Way {
+        if !near && room && self.reuse.is_likely() && !self.costs.copies_beat_hits(class) {
+            return Way::Far;
+        }
+        self.costs
+            .pull(class, if near { Way::Hit } else { Way::Far })
+    }
+
+    /// The class of an operation.
+    pub(super) fn class(direction: Direction, len: u64, transient: bool) -> Class {
+        Class::new(direction, len, transient)
+    }
+
+    /// Whether hits are to ask first.
+    pub(super) fn asks(&self) -> bool {
+        self.hot.samples() > 0 || self.hot.copies_some()
+    }
+
+    /// A peer is gone with all that was timed with it.
+    pub(super) fn forget_timed(&mut self) {
+        self.timed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CostModel, Engine, Strategy};
+
+    const COST: CostModel = CostModel {
+        per_op_ns: 20_000.0,
+        per_page_ns: 300.0,
+    };
+
+    fn choice() -> Choice {
+        let mut config = Config::firehose_paper(0, 2);
+        config.strategy = Strategy::Auto;
+        config.cost = COST;
+        let engine = Engine::new(config.clone()).expect("the paper's");
+        Choice::new(Arc::clone(engine.hot()), &config, 1024)
+    }
+
+    fn put(len: u64) -> Class {
+        Choice::class(Direction::Put, len, false)
+    }
+
+    fn miss(class: Class, bucket: u64, evicts: bool) -> Miss {
+        Miss {
+            class,
+            place: (1, bucket),
+            count: 1,
+            width: 1,
+            evicts,
+            is_next_unused: false,
+        }
+    }
+
+    /// A choice that knows what copies and hits of a class take.
+    fn knowing(class: Class, copy: u64, hit: u64) -> Choice {
+        let mut choice = choice();
+        for _ in 0..8 {
+            choice.took(class, Way::Copied, copy);
+            choice.took(class, Way::Hit, hit);
+        }
+        choice
+    }
+
+    fn attaches(verdict: Verdict) -> bool {
+        verdict != Verdict::Copy
+    }
+
+    #[test]
+    fn what_is_missed_is_attached_while_firehoses_are_free() {
+        assert!(attaches(choice().weigh(&miss(put(8), 7, false))));
+        let mut known = knowing(put(8), 3000, 2000);
+        assert!(attaches(known.weigh(&miss(put(8), 7, false))));
+    }
+
+    #[test]
+    fn where_a_hit_takes_longer_everything_is_copied() {
+        let mut choice = knowing(put(8), 700, 3500);
+        assert!((0..10_000).all(|at| !attaches(choice.weigh(&miss(put(8), at, at % 2 == 0)))));
+        assert!(choice.asks());
+    }
+
+    #[test]
+    fn a_full_table_changes_for_what_is_used_often_and_hardly_else() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        let moves = (0..4000).filter(|at| attaches(choice.weigh(&miss(put(8), *at, true))));
+        // What finds out what a move costs is a small part of what copies take.
+        let (moves, price) = (moves.count() as u64, 20_300);
+        assert!(
+            moves > 0 && moves * price <= 4000 * 3000 / TRIALS,
+            "{moves}"
+        );
+        // One that comes again and again is attached, for good, when it has paid for it.
+        let verdicts: Vec<_> = (0..40)
+            .map(|_| choice.weigh(&miss(put(8), 1 << 20, true)))
+            .collect();
+        let kept = Verdict::Attach { passes: false };
+        let first = verdicts.iter().position(|verdict| *verdict == kept);
+        assert!(
+            first.is_some_and(|first| (8..30).contains(&first)),
+            "{first:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_used_makes_room_sooner() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        let miss = Miss {
+            is_next_unused: true,
+            ..miss(put(8), 9, true)
+        };
+        let first = (0..100).position(|_| attaches(choice.weigh(&miss)));
+        assert!(
+            first.is_some_and(|first| (4..10).contains(&first)),
+            "{first:?}"
+        );
+    }
+
+    #[test]
+    fn what_comes_by_in_sequence_is_attached_wide_and_passes() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        let narrow = miss(put(8), 9, true);
+        assert!(!attaches(choice.weigh(&narrow)));
+        let wide = Miss {
+            width: 64,
+            ..miss(put(8), 10, true)
+        };
+        assert_eq!(choice.weigh(&wide), Verdict::Attach { passes: true });
+    }
+
+    #[test]
+    fn what_costs_less_to_register_than_to_copy_is_never_copied() {
+        let class = put(1 << 20);
+        let mut choice = knowing(class, 600_000, 300_000);
+        let miss = Miss {
+            count: 256,
+            width: 256,
+            ..miss(class, 9, true)
+        };
+        // The first time it passes: it may be the only one.
+        assert_eq!(choice.weigh(&miss), Verdict::Attach { passes: true });
+    }
+
+    #[test]
+    fn what_is_wanted_is_attached_whatever_it_costs() {
+        let mut choice = knowing(put(8), 700, 3500);
+        choice.want(1, 5);
+        assert!(attaches(choice.weigh(&miss(put(8), 5, true))));
+        assert!(!attaches(choice.weigh(&miss(put(8), 5, true))));
+    }
+
+    #[test]
+    fn nothing_is_attached_at_once_where_little_is_used_again() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        for _ in 0..100 {
+            choice.reuse.seen(false);
+        }
+        assert!(!attaches(choice.weigh(&miss(put(8), 7, false))));
+        for _ in 0..100 {
+            choice.reuse.seen(true);
+        }
+        assert!(attaches(choice.weigh(&miss(put(8), 8, false))));
+    }
+}
