@@ -1,6 +1,8 @@
 //! Rows that take several jobs to make: what one rank more costs, what a crowd does to the time.
 
-use super::row::{Goal, Row};
+use hydrant::Strategy;
+
+use super::row::{Goal, Row, WORKING_SET};
 
 /// The rows that follow from `rows`, each to stand after the rows it is made of.
 pub(crate) fn insert(rows: &mut Vec<Row>) {
@@ -10,6 +12,7 @@ pub(crate) fn insert(rows: &mut Vec<Row>) {
     });
     growth(rows, "barrier", |ranks| format!("barrier, {ranks} ranks"));
     memory(rows);
+    strategies(rows);
 }
 
 /// Rows of one bench stand together, even if several jobs took turns at several benches.
@@ -45,6 +48,39 @@ fn growth(rows: &mut Vec<Row>, bench: &str, case: impl Fn(u32) -> String) {
             row.goal_if(crowded.then_some(Goal::AtMostTimes(GROWTH))),
         );
     }
+}
+
+/// How far above the best of the others `auto` may be at a point.
+const AUTO: f64 = 1.05;
+
+/// The row of `auto` at each point beside the best of the others, and how it stands over all.
+fn strategies(rows: &mut Vec<Row>) {
+    let auto = Strategy::Auto.name();
+    let is_point = |row: &Row| row.bench.ends_with(WORKING_SET) && row.bench.contains(", ");
+    let mut ratios = Vec::new();
+    for at in 0..rows.len() {
+        let point = &rows[at];
+        if !is_point(point) || point.case != auto {
+            continue;
+        }
+        let best = (rows.iter())
+            .filter(|row| row.bench == point.bench && row.bytes == point.bytes && row.case != auto)
+            .map(|row| row.median)
+            .min_by(f64::total_cmp);
+        let Some(best) = best else { continue };
+        let judged = point.clone().against(best).goal(Goal::AtMostTimes(AUTO));
+        ratios.extend(judged.ratio.map(|ratio| (ratio, judged.met)));
+        rows[at] = judged;
+    }
+    let Some((worst, _)) = ratios.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return;
+    };
+    let bench = "auto beside the best other strategy";
+    let met = ratios.iter().filter(|(_, met)| *met == Some(true)).count();
+    let share = 100.0 * met as f64 / ratios.len() as f64;
+    let points = format!("points within {AUTO} times, of {}", ratios.len());
+    rows.push(Row::new(bench, "worst ratio", "times", worst));
+    rows.push(Row::new(bench, points, "%", share));
 }
 
 /// The memory of n ranks is n times that of a rank and n (n − 1) / 2 times that of a pair: two

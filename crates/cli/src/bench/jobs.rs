@@ -9,7 +9,7 @@ use hydrant::Strategy;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::BenchArgs;
-use super::cases::scattered;
+use super::cases::{scattered, strategies};
 use super::measure::median;
 use super::rank::RankArgs;
 use super::report::{Event, Receiver};
@@ -62,8 +62,23 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
             }
             Step::Scatter(strategy, ranks) => {
                 let words = RankArgs::measure(Suite::Scattered, &receiver.path(), cores, args);
+                let limits = scattered::limits(strategy);
                 let launch = Launch {
-                    strategy: Some(strategy),
+                    strategy: Some((strategy, &limits)),
+                    ..launch
+                };
+                rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
+            }
+            Step::Try(strategy, ranks) => {
+                let only = &args.strategies;
+                if !only.is_empty() && !only.contains(&strategy) {
+                    bar.inc(1);
+                    continue;
+                }
+                let words = RankArgs::measure(Suite::Strategies, &receiver.path(), cores, args);
+                let limits = strategies::limits();
+                let launch = Launch {
+                    strategy: Some((strategy, &limits)),
                     ..launch
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
@@ -151,8 +166,8 @@ fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobErro
 #[derive(Clone, Copy)]
 struct Launch<'a> {
     conduit: Option<&'a str>,
-    /// With limits so small that it matters.
-    strategy: Option<Strategy>,
+    /// With limits so small that it matters: settings and their values.
+    strategy: Option<(Strategy, &'a [(&'static str, String)])>,
 }
 
 impl Launch<'_> {
@@ -165,9 +180,9 @@ impl Launch<'_> {
         if let Some(conduit) = self.conduit {
             run.args(["--conduit", conduit]);
         }
-        if let Some(strategy) = self.strategy {
+        if let Some((strategy, limits)) = self.strategy {
             run.args(["--registration", strategy.name()]);
-            run.envs(scattered::limits(strategy));
+            run.envs(limits.iter().map(|(name, value)| (*name, value)));
         }
         run.arg(&program).args(words).stdin(Stdio::null());
         let status = run.status().map_err(|why| JobError::Start { ranks, why })?;

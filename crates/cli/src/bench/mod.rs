@@ -26,6 +26,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use hydrant::Strategy;
+
 use crate::format::Format;
 use crate::machine::Machine;
 use crate::plot::PictureFile;
@@ -51,6 +53,9 @@ pub(crate) enum Bench {
     /// What registering memory costs, and each strategy over a growing working set (on networks
     /// that need it).
     Registration,
+    /// Each strategy beside `auto`: puts and gets of every size, in sequence, at random and skewed,
+    /// over working sets around M (on networks that need registration; not part of all).
+    Strategies,
     /// What a rank costs: memory, start-up, idle time.
     Cost,
     /// All of them.
@@ -72,6 +77,9 @@ pub(crate) struct BenchArgs {
     /// How to print the rows: a table, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// For `strategies`: try only these, by their names.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    strategies: Vec<Strategy>,
     /// Draw the rows into this file: a picture (.svg) or a page that holds it (.html).
     #[arg(long, value_name = "FILE")]
     plot: Option<PictureFile>,

@@ -116,7 +116,9 @@ fn network_reference(bench: &str) -> &'static str {
             "  reference: the system's own calls on the same pages; bytes: those of the pages\n"
         }
         "pinned" => "  reference: M + MAXVICTIM + what the conduit states for itself\n",
-        bench if bench.ends_with(WORKING_SET) => "  bytes: those of the working set\n",
+        bench if bench.ends_with(WORKING_SET) => {
+            "  bytes: those of the working set; reference: the best other strategy\n"
+        }
         _ => "",
     }
 }

@@ -115,6 +115,7 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Memory => cases::cost::job_memory(&ensemble, before),
         Suite::Idle => cases::cost::idle(&ensemble),
         Suite::Scattered => cases::scattered::run(&ensemble),
+        Suite::Strategies => cases::strategies::run(&ensemble),
         // Measured around a job, and before one.
         Suite::Nothing | Suite::Registration => Ok(()),
     }

@@ -25,6 +25,8 @@ pub(crate) enum Suite {
     Registration,
     /// Puts scattered over a working set.
     Scattered,
+    /// Puts and gets at every point, by one strategy.
+    Strategies,
     /// Memory of the ranks.
     Memory,
     /// CPU time of ranks that wait.
@@ -40,6 +42,8 @@ pub(crate) enum Step {
     Measure(Suite, u32),
     /// A job whose ranks scatter puts, with a strategy.
     Scatter(Strategy, u32),
+    /// A job whose ranks put and get at every point, with a strategy.
+    Try(Strategy, u32),
     /// Jobs that do nothing, timed from outside.
     StartUp(u32),
 }
@@ -47,7 +51,7 @@ pub(crate) enum Step {
 /// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
 /// job, have their own numbers of ranks.
 pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
-    use Step::{Measure, Scatter, StartUp};
+    use Step::{Measure, Scatter, StartUp, Try};
     match bench {
         Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
         Bench::Registration => {
@@ -60,6 +64,12 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
                 .chain(scattered)
                 .collect()
         }
+        // Where the NIC pages there is nothing to be seen, and more than M is not registered when it
+        // is allocated.
+        Bench::Strategies => (Strategy::ALL.into_iter())
+            .filter(|strategy| !matches!(strategy, Strategy::Paging | Strategy::PinEverything))
+            .map(|strategy| Try(strategy, n))
+            .collect(),
         Bench::Rma => vec![Measure(Suite::Rma, n)],
         Bench::Am => vec![
             Measure(Suite::Am, n),

@@ -9,6 +9,7 @@ pub(super) mod registered;
 pub(super) mod registration;
 pub(super) mod rma;
 pub(super) mod scattered;
+pub(super) mod strategies;
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -137,7 +137,7 @@ fn scatter(
     for index in (0..places).take(warm_up as usize) {
         field.put(PARTNER, index * place / size_of::<u64>(), data)?;
     }
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::default();
     let mut means = [0.0; 5];
     for mean in &mut means {
         let start = Instant::now();
@@ -151,10 +151,16 @@ fn scatter(
 }
 
 /// A row of numbers that is the same in every run (xorshift).
-struct Random(u64);
+pub(super) struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn places_are_drawn_from_the_whole_set() {
-        let mut random = Random(1);
+        let mut random = Random::default();
         let mut seen = [false; 64];
         for _ in 0..4096 {
             seen[random.below(64)] = true;
