@@ -80,7 +80,7 @@ impl Registration {
         let Todo { actions, said } = todo;
         let (sends, greedy) = {
             let mut engine = self.engine.lock();
-            if engine.wants_time() {
+            if engine.is_timing() {
                 engine.tell_time(self.progress.conduit().now().as_nanos() as u64);
             }
             tell(&mut engine, said);

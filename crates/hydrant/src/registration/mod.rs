@@ -308,7 +308,12 @@ impl Registration {
     /// What the engine refuses at once; nothing is told then.
     pub(crate) fn begin(&self, operation: Operation) -> Result<(), hydrant_pinning::Error> {
         let mut begun = Ok(());
-        self.step(&[], |engine, out| begun = engine.begin(operation, out));
+        self.step(&[], |engine, out| {
+            if engine.wants_time() {
+                engine.tell_time(self.progress.conduit().now().as_nanos() as u64);
+            }
+            begun = engine.begin(operation, out);
+        });
         begun
     }
 

@@ -257,9 +257,14 @@ impl Engine {
         self.pump(out);
     }
 
-    /// Whether the time of the driver is of use in the step to come: to `auto`, now and then.
+    /// Whether the time of the driver is of use when an operation begins: to `auto`, now and then.
     pub fn wants_time(&self) -> bool {
         self.initiator.wants_time()
+    }
+
+    /// Whether it is of use in any step: something is being timed.
+    pub fn is_timing(&self) -> bool {
+        self.initiator.is_timing()
     }
 
     /// The time, in nanoseconds by a clock that the driver keeps to, before a step.

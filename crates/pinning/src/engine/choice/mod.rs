@@ -117,12 +117,17 @@ impl Choice {
         }
     }
 
-    /// Whether the time is of use for the step to come.
+    /// Whether the time is of use if a piece begins in the step to come.
     pub(super) fn wants_time(&self) -> bool {
         self.unsettled
             || self.timed > 0
             || self.pieces.is_multiple_of(TIMED)
             || self.hot.samples() > 0
+    }
+
+    /// Whether something is being timed.
+    pub(super) fn is_timing(&self) -> bool {
+        self.timed > 0
     }
 
     /// A piece begins. When, if it is to be timed; not if its peer is not `free` to answer.

@@ -97,6 +97,11 @@ impl Initiator {
         (self.choice.as_ref()).is_some_and(|choice| choice.wants_time())
     }
 
+    /// Whether something is being timed.
+    pub(super) fn is_timing(&self) -> bool {
+        (self.choice.as_ref()).is_some_and(|choice| choice.is_timing())
+    }
+
     /// The time, in nanoseconds, for `auto`.
     pub(super) fn tell_time(&mut self, now: u64) {
         let under_way = self.pieces.len();
