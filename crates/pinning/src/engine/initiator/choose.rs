@@ -147,7 +147,7 @@ impl Initiator {
             Way::Copied => self.start_copy(id, cx),
             way => {
                 self.goes(id, way);
-                self.request_local(id, cx);
+                self.request_both(id, cx);
             }
         }
     }

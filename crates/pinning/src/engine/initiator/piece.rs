@@ -232,7 +232,7 @@ impl Initiator {
     }
 
     /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
-    fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
         self.request_local(id, cx);
         let Some(piece) = self.pieces.get(&id) else {
             return;
