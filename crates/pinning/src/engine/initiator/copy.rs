@@ -34,6 +34,17 @@ fn chunk(len: u64, most: u64) -> u64 {
         .min(most)
 }
 
+/// Bytes of the chunk that begins so far in a piece: the first ones are shorter, so that the network has
+/// something soon (ARMCI §3, "rebalancing the size and ordering chunks").
+fn length(chunk: u64, at: u64, left: u64) -> u64 {
+    let begins = match at {
+        0 => chunk / 4,
+        at if at < chunk / 2 => chunk / 2,
+        _ => chunk,
+    };
+    begins.max(LEAST.min(chunk)).min(left)
+}
+
 impl Initiator {
     /// Gives up on registering for a piece, and copies it.
     pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
@@ -61,7 +72,7 @@ impl Initiator {
             let (peer, direction, region) = (piece.peer, piece.direction, piece.region);
             let at = piece.copy.next;
             let (addr, remote) = (piece.local + at, piece.remote + at);
-            let len = piece.copy.chunk.min(piece.len - at) as u32;
+            let len = length(piece.copy.chunk, at, piece.len - at) as u32;
             let transfer = cx.name();
             self.transfers
                 .insert(transfer, Transfer::Chunk { piece: id, at });
@@ -117,7 +128,7 @@ impl Initiator {
             .chunk_of(from, transfer, Direction::Get)
             .ok_or(Violation::FetchedUnasked)?;
         let piece = self.pieces.get(&id).ok_or(Violation::FetchedUnasked)?;
-        let wanted = piece.copy.chunk.min(piece.len.saturating_sub(at));
+        let wanted = length(piece.copy.chunk, at, piece.len.saturating_sub(at));
         if refused.is_none() {
             if u64::from(len) != wanted {
                 return Err(Violation::DataLength);
