@@ -137,8 +137,10 @@ impl Symmetric<u8> {
         data: &[u8],
         from: &Section,
     ) -> Result<()> {
-        check_whole(factor, to.run_len())?;
-        check_whole(factor, from.run_len())?;
+        // One of no elements has no runs either.
+        for section in [to, from].into_iter().filter(|it| !it.is_empty()) {
+            check_whole(factor, section.run_len())?;
+        }
         self.add_section(rank, to, factor, data, from)
     }
 
