@@ -210,6 +210,7 @@ impl Armci {
         element: Element,
     ) -> Result<()> {
         self.in_group(group, |circle| {
+            reduction.begin(element, bytes);
             circle.reduce(bytes, |into, with| reduction.fold(element, into, with))?;
             circle.broadcast(0, bytes)
         })

@@ -152,6 +152,14 @@ impl Reduction {
         }
     }
 
+    /// Makes elements what the result of one process alone is: absolute values, if those are asked for.
+    pub(crate) fn begin(self, element: Element, bytes: &mut [u8]) {
+        if matches!(self, Self::AbsMax | Self::AbsMin) {
+            let same = bytes.to_vec();
+            self.fold(element, bytes, &same);
+        }
+    }
+
     /// Combines elements with others, which are as many.
     pub(crate) fn fold(self, element: Element, into: &mut [u8], with: &[u8]) {
         match element {

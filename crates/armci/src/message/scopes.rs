@@ -114,6 +114,7 @@ impl Armci {
             return self.with_all(bytes, reduction, element, true);
         }
         self.among(scope, |circle| {
+            reduction.begin(element, bytes);
             circle.reduce(bytes, |into, with| reduction.fold(element, into, with))?;
             circle.broadcast(0, bytes)
         })?;
@@ -136,6 +137,7 @@ impl Armci {
             return self.with_all(bytes, reduction, element, false);
         }
         self.among(scope, |circle| {
+            reduction.begin(element, bytes);
             circle.reduce(bytes, |into, with| reduction.fold(element, into, with))
         })?;
         Ok(())
@@ -204,6 +206,7 @@ impl Armci {
         element: Element,
         at_all: bool,
     ) -> Result<()> {
+        reduction.begin(element, bytes);
         match element {
             Element::Int => self.with_all_as::<i32>(bytes, reduction, at_all),
             Element::Long => self.with_all_as::<i64>(bytes, reduction, at_all),
