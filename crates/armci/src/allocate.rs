@@ -18,8 +18,13 @@ impl Armci {
     /// [`Error::OutOfMemory`], [`Error::Number`]; [`Error::Elsewhere`] if another process had one of
     /// them. Nothing is kept then.
     pub fn malloc(&self, bytes: i64) -> Result<Vec<*mut u8>> {
+        self.malloc_wanted(count(bytes, 0, "the number of bytes"))
+    }
+
+    /// As [`malloc`](Self::malloc), of a process that may know already that it cannot.
+    pub(crate) fn malloc_wanted(&self, wanted: Result<usize>) -> Result<Vec<*mut u8>> {
         let all: Vec<usize> = (0..self.job.size() as usize).collect();
-        self.malloc_with(bytes, &all, |mine| Ok(self.job.all_gather(&[mine])?))
+        self.malloc_with(wanted, &all, |mine| Ok(self.job.all_gather(&[mine])?))
     }
 
     /// As [`malloc`](Self::malloc), of the members of a group, by member. ARMCI's `Malloc_group`.
@@ -27,17 +32,25 @@ impl Armci {
     /// # Errors
     /// As there; [`Error::NoGroup`].
     pub fn malloc_group(&self, bytes: i64, group: Group) -> Result<Vec<*mut u8>> {
+        self.malloc_group_wanted(count(bytes, 0, "the number of bytes"), group)
+    }
+
+    /// As [`malloc_wanted`](Self::malloc_wanted), of the members of a group.
+    pub(crate) fn malloc_group_wanted(
+        &self,
+        wanted: Result<usize>,
+        group: Group,
+    ) -> Result<Vec<*mut u8>> {
         let members = self.members(group)?;
-        self.malloc_with(bytes, &members, |mine| self.group_all_gather(group, mine))
+        self.malloc_with(wanted, &members, |mine| self.group_all_gather(group, mine))
     }
 
     fn malloc_with(
         &self,
-        bytes: i64,
+        wanted: Result<usize>,
         members: &[usize],
         gather: impl FnOnce([u64; 2]) -> Result<Vec<[u64; 2]>>,
     ) -> Result<Vec<*mut u8>> {
-        let wanted = count(bytes, 0, "the number of bytes");
         let taken = wanted.and_then(|bytes| match bytes {
             0 => Ok(None),
             bytes => Ok(Some((self.memory.take(&self.job, bytes)?, bytes))),

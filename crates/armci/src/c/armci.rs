@@ -135,6 +135,12 @@ unsafe fn vectors<'a>(descriptors: *mut armci_giov_t, len: c_int) -> Result<Vec<
     descriptors.iter().map(vector).collect()
 }
 
+/// Bytes to allocate, if there is a list for where they are.
+fn listed(list: *mut *mut c_void, bytes: armci_size_t) -> Result<usize> {
+    not_null(list, "the list of addresses")?;
+    count(bytes, 0, "the number of bytes")
+}
+
 /// Writes addresses into a list of as many.
 unsafe fn fill(list: *mut *mut c_void, addresses: &[*mut u8]) {
     for (at, address) in addresses.iter().enumerate() {
@@ -910,8 +916,7 @@ pub unsafe extern "C" fn ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_si
     let act = || -> Result<()> {
         // SAFETY: what C's caller promises.
         unsafe {
-            let addresses = armci()?.malloc(bytes)?;
-            not_null(ptr_arr, "the list of addresses")?;
+            let addresses = armci()?.malloc_wanted(listed(ptr_arr, bytes))?;
             fill(ptr_arr, &addresses);
             Ok(())
         }
@@ -955,8 +960,8 @@ pub unsafe extern "C" fn ARMCI_Malloc_group(
     let act = || -> Result<()> {
         // SAFETY: what C's caller promises.
         unsafe {
-            let addresses = armci()?.malloc_group(bytes, group_at(group)?)?;
-            not_null(ptr_arr, "the list of addresses")?;
+            let wanted = listed(ptr_arr, bytes);
+            let addresses = armci()?.malloc_group_wanted(wanted, group_at(group)?)?;
             fill(ptr_arr, &addresses);
             Ok(())
         }
@@ -1365,12 +1370,12 @@ pub unsafe extern "C" fn dassertp_fail(
             .to_string_lossy()
             .into_owned(),
     };
-    eprintln!(
+    process::tell(&format!(
         "{}:{line}: {}: {} does not hold",
         text(file),
         text(func),
         text(cond_string)
-    );
+    ));
     process::die(code)
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char, c_int},
+    io::Write,
     process, ptr,
     sync::atomic::{
         AtomicPtr,
@@ -149,14 +150,18 @@ pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
         Ok(found) => found,
         Err(cause) => {
             let code = refused(function, &cause);
-            die(code)
+            match cause {
+                // The job ends already, with the status of who ended it.
+                Error::Hydrant(hydrant::Error::PeerLost(_)) => process::exit(code),
+                _ => die(code),
+            }
         }
     }
 }
 
 #[cold]
 fn refused(function: &str, cause: &Error) -> c_int {
-    eprintln!("{}{function}: {cause}", name());
+    tell(&format!("{function}: {cause}"));
     cause.code()
 }
 
@@ -176,7 +181,14 @@ pub(super) unsafe fn say(message: *const c_char, code: c_int) {
         true => std::borrow::Cow::Borrowed(""),
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
     };
-    eprintln!("{}{text} {code}", name());
+    tell(&format!("{text} {code}"));
+}
+
+/// Says something on the standard error output, whole, for all processes of a job may share it.
+pub(super) fn tell(text: &str) {
+    let line = format!("{}{text}\n", name());
+    // Who has closed it hears nothing.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn job() -> Option<&'static Job> {
