@@ -1,0 +1,288 @@
+//! Programs of C against the library and its headers, as users build and start them.
+//!
+//! Each is compiled once, and run by the launcher on each kind of network that one host can play. It
+//! computes what is right by itself: its last line is `ok`, or it fails and says why.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Output},
+    time::SystemTime,
+};
+
+use hydrant_testing::{launcher, roles, running};
+use libtest_mimic::Trial;
+use rustix::fs::{FlockOperation, flock};
+
+/// The folders of the headers, and of the programs.
+const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c");
+
+/// The networks: what they are called here, and the variables that choose them.
+const NETWORKS: [(&str, &[(&str, &str)]); 3] = [
+    ("smp", &[("HYDRANT_CONDUIT", "smp")]),
+    ("pinned", &[("HYDRANT_CONDUIT", "smp+pin")]),
+    (
+        "mixed",
+        &[
+            ("HYDRANT_CONDUIT", "auto"),
+            ("HYDRANT_INTER_NODE", "smp+pin"),
+            ("HYDRANT_PRETEND_HOSTS", "2"),
+        ],
+    ),
+];
+
+/// Programs that end well, and with how many processes they run.
+const PROGRAMS: [(&str, &[u32]); 21] = [
+    ("contiguous", &[1, 2, 3]),
+    ("values", &[1, 3]),
+    ("nonblocking", &[1, 2, 3]),
+    ("strided", &[1, 3]),
+    ("vectors", &[1, 2, 4]),
+    ("accumulate", &[1, 4]),
+    ("rmw", &[1, 4]),
+    ("mutexes", &[1, 2, 4]),
+    ("fences", &[1, 2, 3]),
+    ("memory", &[1, 2, 4]),
+    ("shortage", &[1, 3]),
+    ("notify", &[1, 2, 4]),
+    ("groups", &[1, 2, 3, 4]),
+    ("messages", &[1, 2, 3, 4]),
+    ("domains", &[1, 2, 4]),
+    ("gpc", &[1, 2, 3]),
+    ("lifecycle", &[1, 2]),
+    ("messages_first", &[1, 3]),
+    ("threads", &[1, 2, 3]),
+    ("bad_input", &[1, 2, 3]),
+    ("odd_collectives", &[2, 3]),
+];
+
+/// Programs that end their job: how, with how many processes, the status and what is said.
+const ENDINGS: [(&str, u32, i32, &[&str]); 14] = [
+    ("error", 3, 42, &["1: the answer is wrong 42"]),
+    ("error_of_none", 2, 1, &["1: nothing 0"]),
+    ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
+    ("by_hand", 2, 6, &["here:5: now: this does not hold"]),
+    ("abort", 3, 17, &[]),
+    ("assertion", 2, 1, &["2 + 2 == 5", "does not hold"]),
+    ("die", 2, 9, &["1:a reason: 9"]),
+    ("die_of_two", 2, 8, &["two reasons: (8,9)"]),
+    (
+        "unlock",
+        2,
+        249,
+        &["ARMCI_Unlock: mutex 0 of rank 0 is not held by this rank"],
+    ),
+    ("no_mutexes", 2, 249, &["ARMCI_Lock: there are no mutexes"]),
+    (
+        "no_such_mutex",
+        2,
+        249,
+        &["ARMCI_Lock: 1 elements at index 1"],
+    ),
+    ("fence_of_nobody", 2, 251, &["ARMCI_Fence", "process 7"]),
+    ("finalize", 1, 248, &["ARMCI_Finalize", "not initialized"]),
+    (
+        "value_of_nobody",
+        2,
+        251,
+        &["ARMCI_GetValueInt", "process 7"],
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut tests = vec![roles::test(
+        "every_function_is_called",
+        every_function_is_called,
+    )];
+    for (network, variables) in NETWORKS {
+        tests
+            .extend(PROGRAMS.map(|(program, sizes)| ends_well(program, network, variables, sizes)));
+        let killed = move || killed(variables);
+        tests.push(roles::test(format!("killed_with_a_lock_{network}"), killed));
+    }
+    tests.extend(ENDINGS.map(|(how, ranks, status, says)| {
+        roles::test(format!("ends_the_job_by_{how}"), move || {
+            ends_by(how, ranks, status, says);
+        })
+    }));
+    tests.push(roles::test("links_statically", links_statically));
+    roles::main(role, tests)
+}
+
+/// A rank becomes the program.
+fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
+    let (Some(program), true) = (arguments.first(), role == "program") else {
+        return None;
+    };
+    let failed = Command::new(program).args(&arguments[1..]).exec();
+    eprintln!("{program}: {failed}");
+    Some(ExitCode::FAILURE)
+}
+
+fn ends_well(
+    program: &'static str,
+    network: &'static str,
+    variables: &'static [(&str, &str)],
+    sizes: &'static [u32],
+) -> Trial {
+    roles::test(format!("{program}_{network}"), move || {
+        let binary = compiled(program);
+        for ranks in sizes {
+            // One process is on one host.
+            if network == "mixed" && *ranks == 1 {
+                continue;
+            }
+            let output = run(&binary, &[], *ranks, variables);
+            assert_ok(&output, &format!("{program} with {ranks} processes"));
+        }
+    })
+}
+
+#[track_caller]
+fn assert_ok(output: &Output, what: &str) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().next_back().unwrap_or_default();
+    assert!(
+        output.status.success() && last == "ok",
+        "{what}: {}\n{text}{said}",
+        output.status
+    );
+}
+
+/// Runs a program by the launcher.
+fn run(binary: &Path, arguments: &[&str], ranks: u32, variables: &[(&str, &str)]) -> Output {
+    let binary = binary.to_str().expect("the path is UTF-8");
+    let role = [&["program", binary], arguments].concat();
+    let mut command = launcher::command(ranks, &role);
+    command.env("HYDRANT_HEAP", "64M");
+    running::run(command.envs(variables.iter().copied()))
+}
+
+fn ends_by(how: &str, ranks: u32, status: i32, says: &[&str]) {
+    let output = run(&compiled("endings"), &[how], ranks, NETWORKS[0].1);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    for words in says {
+        assert!(said.contains(words), "`{words}` is not said: {said}");
+    }
+}
+
+/// One process is killed while it has a lock that the others wait for.
+fn killed(variables: &[(&str, &str)]) {
+    let output = run(&compiled("killed"), &[], 3, variables);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+    for told in ["0: ARMCI_Lock", "2: ARMCI_Lock"] {
+        assert!(said.contains(told), "`{told}` is not said: {said}");
+    }
+}
+
+/// The folder of the libraries that were built with this test.
+fn libraries() -> PathBuf {
+    let test = env::current_exe().expect("the test has a path");
+    test.parent().expect("in a folder").to_owned()
+}
+
+/// Builds a program against the shared library, unless it is newer than what it is made of.
+fn compiled(program: &str) -> PathBuf {
+    let folder = libraries();
+    // The old kind comes before LD_LIBRARY_PATH, where cargo names a folder with a library that may be
+    // older than this test.
+    let mut library = OsString::from("-Wl,--disable-new-dtags,-rpath,");
+    library.push(&folder);
+    let arguments = [
+        "-L".into(),
+        folder.clone().into(),
+        library,
+        "-larmci".into(),
+        "-lpthread".into(),
+    ];
+    compile(program, program, &folder.join("libarmci.so"), &arguments)
+}
+
+/// Builds a program; tests in other processes wait for it, as they want it, too.
+fn compile(program: &str, name: &str, library: &Path, arguments: &[OsString]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("armci");
+    fs::create_dir_all(&folder).expect("a folder");
+    let binary = folder.join(name);
+    let lock = File::create(folder.join(format!("{name}.lock"))).expect("a file");
+    flock(&lock, FlockOperation::LockExclusive).expect("a lock");
+    let source = Path::new(SOURCES).join(format!("{program}.c"));
+    let changed = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
+    let made = changed(&binary);
+    let own = env::current_exe().expect("the test has a path");
+    let mut parts = vec![
+        own,
+        library.to_owned(),
+        source.clone(),
+        Path::new(SOURCES).join("check.h"),
+    ];
+    parts.extend(files(HEADERS));
+    if made.is_some() && parts.iter().all(|part| changed(part) < made) {
+        return binary;
+    }
+    // A binary that somebody runs cannot be written to.
+    let fresh = folder.join(format!("{name}.new"));
+    let output = running::run(
+        Command::new("cc")
+            .args([
+                "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", HEADERS,
+            ])
+            .arg("-o")
+            .arg(&fresh)
+            .arg(&source)
+            .args(arguments),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {said}");
+    fs::rename(&fresh, &binary).expect("a new file");
+    binary
+}
+
+/// The library for static linking has what a program needs.
+fn links_statically() {
+    let library = libraries().join("libarmci.a");
+    let also = ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(OsString::from);
+    let arguments = [&[library.clone().into()], &also[..]].concat();
+    let binary = compile("contiguous", "contiguous_static", &library, &arguments);
+    assert_ok(&run(&binary, &[], 2, NETWORKS[0].1), "a static program");
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).expect("a folder");
+    all.map(|file| file.expect("a file").path()).collect()
+}
+
+/// The functions that the headers declare, each of which some program calls.
+fn every_function_is_called() {
+    let read = |path: PathBuf| fs::read_to_string(path).expect("a text");
+    let headers: Vec<String> = files(HEADERS).into_iter().map(read).collect();
+    let programs: String = files(SOURCES).into_iter().map(read).collect();
+    let mut functions = Vec::new();
+    for text in &headers {
+        let (_, declarations) = text.split_once("extern \"C\" {").expect("functions of C");
+        for line in declarations.lines() {
+            let is_one = line.starts_with(|first: char| first.is_ascii_lowercase());
+            let Some((before, _)) = line.split_once('(').filter(|_| is_one) else {
+                continue;
+            };
+            let name = before.rsplit([' ', '*']).next().unwrap_or_default();
+            functions.push(name.to_owned());
+        }
+    }
+    assert!(functions.len() > 120, "{functions:?}");
+    functions.retain(|name| !is_called(&programs, name));
+    assert!(functions.is_empty(), "nobody calls {functions:?}");
+}
+
+fn is_called(programs: &str, name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    programs.match_indices(name).any(|(at, _)| {
+        !programs[..at].ends_with(is_letter) && programs[at + name.len()..].starts_with('(')
+    })
+}
