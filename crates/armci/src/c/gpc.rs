@@ -223,8 +223,8 @@ pub unsafe extern "C" fn ARMCI_Gpc_get_dlen() -> c_int {
 /// Makes a handle one of no call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
-    // SAFETY: null or room for a handle, says C's caller.
     if !nbh.is_null() {
+        // SAFETY: room for a handle, says C's caller.
         unsafe { nbh.write_bytes(0, 1) };
     }
 }

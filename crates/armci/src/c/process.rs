@@ -176,9 +176,9 @@ pub(super) fn die(status: c_int) -> ! {
 
 /// Says something on the standard error output, with this process's number.
 pub(super) unsafe fn say(message: *const c_char, code: c_int) {
-    // SAFETY: a string of C, or null, says the caller.
     let text = match message.is_null() {
         true => std::borrow::Cow::Borrowed(""),
+        // SAFETY: a string of C, says the caller.
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
     };
     tell(&format!("{text} {code}"));

@@ -71,6 +71,7 @@ struct Ranges {
     /// By where they begin, the places of the live ones in `all`.
     live: BTreeMap<usize, usize>,
     /// Never dropped while the process is known, so that whoever looks at one is safe.
+    #[allow(clippy::vec_box, reason = "`last` leads to one while others are added")]
     all: Vec<Box<Range>>,
     /// Places in `all` that are not in use.
     free: Vec<usize>,

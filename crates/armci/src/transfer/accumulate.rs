@@ -88,7 +88,8 @@ impl Armci {
                 let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
                 match arena.accumulate_bytes(rank, offset, scale, data) {
                     Err(Hydrant::Overlap { .. }) => {
-                        Ok(arena.accumulate_bytes(rank, offset, scale, &data.to_vec())?)
+                        let copy = data.to_vec();
+                        Ok(arena.accumulate_bytes(rank, offset, scale, &copy)?)
                     }
                     done => Ok(done?),
                 }

@@ -46,8 +46,11 @@ impl Armci {
     ) -> Result<()> {
         let offset = match self.memory.find(proc, dst, bytes)? {
             Place::Arena(offset) => offset,
-            // SAFETY: 1., 2.; they may overlap.
-            Place::Own(dst) => return Ok(unsafe { std::ptr::copy(src, dst, bytes) }),
+            Place::Own(dst) => {
+                // SAFETY: 1., 2.; they may overlap.
+                unsafe { std::ptr::copy(src, dst, bytes) };
+                return Ok(());
+            }
         };
         let proc = proc as usize;
         if self.memory.is_mapped(proc) {
@@ -57,7 +60,8 @@ impl Armci {
             return match arena.put(Memory::rank(proc), offset, data) {
                 // What is in its own place already, or near it, goes round by a copy.
                 Err(Hydrant::Overlap { .. }) => {
-                    Ok(arena.put(Memory::rank(proc), offset, &data.to_vec())?)
+                    let copy = data.to_vec();
+                    Ok(arena.put(Memory::rank(proc), offset, &copy)?)
                 }
                 done => Ok(done?),
             };
@@ -122,8 +126,11 @@ impl Armci {
     ) -> Result<()> {
         let offset = match self.memory.find(proc, src, bytes)? {
             Place::Arena(offset) => offset,
-            // SAFETY: the caller's promise; they may overlap.
-            Place::Own(src) => return Ok(unsafe { std::ptr::copy(src, dst, bytes) }),
+            Place::Own(src) => {
+                // SAFETY: the caller's promise; they may overlap.
+                unsafe { std::ptr::copy(src, dst, bytes) };
+                return Ok(());
+            }
         };
         let proc = proc as usize;
         if !self.memory.is_mapped(proc) {

@@ -74,20 +74,17 @@ impl Strides<'_> {
         std::iter::from_fn(move || {
             let now = next?;
             let mut after = now;
-            for level in 0..=levels {
-                if level == levels {
-                    next = None;
-                    break;
-                }
+            next = None;
+            for (level, turn) in turns[..levels].iter_mut().enumerate() {
                 let strides = [self.src[level], self.dst[level]].map(|stride| stride as usize);
-                turns[level] += 1;
-                if turns[level] < self.count[level + 1] {
+                *turn += 1;
+                if *turn < self.count[level + 1] {
                     after = [after[0] + strides[0], after[1] + strides[1]];
                     next = Some(after);
                     break;
                 }
                 let back = self.count[level + 1] as usize - 1;
-                turns[level] = 0;
+                *turn = 0;
                 after = [after[0] - back * strides[0], after[1] - back * strides[1]];
             }
             Some((now[0], now[1]))
