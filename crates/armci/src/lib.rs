@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 pub use gpc::{Procedure, Reply};
 pub use group::Group;
 pub use message::{Element, Reduction, Scope, Tree};
-pub use rmw::Rmw;
+pub use rmw::{Rmw, Word};
 pub use transfer::{Handle, Scale, Strides, Vector};
 
 /// Most stride levels.

@@ -127,6 +127,8 @@ fn every_other_bench_runs() {
         ("atomics", "fetch_add"),
         ("barrier", "barrier, 8 ranks"),
         ("collectives", "all_reduce"),
+        ("armci", "put, 3-D, beside contiguous"),
+        ("armci", "all_fence, 7 of 8 ranks spoken to, all call"),
         ("cost", "memory for each pair of ranks"),
     ] {
         let rows = rows(&[

@@ -13,6 +13,7 @@ pub(crate) fn insert(rows: &mut Vec<Row>) {
     growth(rows, "barrier", |ranks| format!("barrier, {ranks} ranks"));
     memory(rows);
     strategies(rows);
+    sections(rows);
 }
 
 /// Rows of one bench stand together, even if several jobs took turns at several benches.
@@ -110,6 +111,36 @@ fn memory(rows: &mut Vec<Row>) {
     );
 }
 
+/// What an operation of ARMCI takes on a section beside what it takes on as many bytes that follow
+/// each other, at one size: the gap that Nieplocha and others 2002 find (§4).
+fn sections(rows: &mut Vec<Row>) {
+    const BYTES: u64 = 64 << 10;
+    let mut more = Vec::new();
+    for operation in ["put", "get", "accumulate"] {
+        let of = |case: &str| {
+            let is =
+                |row: &&Row| row.bench == "armci" && row.case == case && row.bytes == Some(BYTES);
+            rows.iter().find(is).map(|row| row.median)
+        };
+        let Some(whole) = of(operation) else {
+            continue;
+        };
+        for form in ["2-D", "3-D", "vector"] {
+            if let Some(time) = of(&format!("{operation}, {form}")) {
+                let case = format!("{operation}, {form}, beside contiguous");
+                more.push(
+                    Row::new("armci", case, "ns", time)
+                        .bytes(BYTES)
+                        .against(whole),
+                );
+            }
+        }
+    }
+    let last = rows.iter().rposition(|row| row.bench == "armci");
+    let after = last.map_or(rows.len(), |last| last + 1);
+    rows.splice(after..after, more);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +172,20 @@ mod tests {
         insert(&mut rows);
         let medians: Vec<f64> = rows.iter().map(|row| row.median).collect();
         assert_eq!(medians, [1.0, 3.0, 2.0, 4.0]);
+    }
+
+    #[test]
+    fn sections_stand_beside_what_is_contiguous() {
+        let row = |case: &str, median| Row::new("armci", case, "ns", median).bytes(64 << 10);
+        let mut rows = vec![
+            row("put", 100.0),
+            row("put, 3-D", 150.0),
+            row("get, 2-D", 9.0),
+        ];
+        insert(&mut rows);
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[3].case, "put, 3-D, beside contiguous");
+        assert_eq!(rows[3].ratio, Some(1.5));
     }
 
     #[test]

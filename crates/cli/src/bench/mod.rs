@@ -50,6 +50,8 @@ pub(crate) enum Bench {
     Barrier,
     /// Collectives over size.
     Collectives,
+    /// ARMCI's operations: puts, gets and accumulates of each form, words, mutexes, fences.
+    Armci,
     /// What registering memory costs, and each strategy over a growing working set (on networks
     /// that need it).
     Registration,

@@ -87,6 +87,11 @@ fn reference(bench: &str) -> &'static str {
              floods, a bare stream of cache lines through a ring\n"
         }
         "atomics" => "  reference: the processor's own instruction on the same word\n",
+        "armci" => {
+            "  reference: the same bytes by a bare copy, by a loop of copies of each run, or by a serial\n  \
+             y += a*x (AVX2 where it is there); words and mutexes, the processor's instructions; where\n  \
+             ranks contend, one handover of a cache line or a core; all_fence, a put and a fence each\n"
+        }
         "barrier" => {
             "  reference: with a core for each rank, a bare two-word ping-pong of cache lines between two\n  \
              processes; with more, the same with sched_yield between two that share a core\n"
@@ -107,6 +112,10 @@ fn network_reference(bench: &str) -> &'static str {
         "am" | "atomics" | "barrier" => {
             "  reference: a bare round trip of as many bytes: send/receive on a queue pair, or, where\n  \
              messages go through memory, a two-word ping-pong of cache lines\n"
+        }
+        "armci" => {
+            "  reference: the same by a bare queue pair; strided and vector, one put or get for each run;\n  \
+             words, mutexes and fences, a bare round trip; all_fence, a put and a fence each\n"
         }
         "collectives" => {
             "  reference: up to 64 bytes a bare round trip, above that a bare write of as many bytes, or\n  \

@@ -112,6 +112,8 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Atomics => cases::atomics::run(&ensemble),
         Suite::Barrier => cases::barrier::run(&ensemble),
         Suite::Collectives => cases::collectives::run(&ensemble),
+        Suite::Armci => cases::armci::run(&ensemble),
+        Suite::ArmciCrowd => cases::armci::crowd(&ensemble),
         Suite::Memory => cases::cost::job_memory(&ensemble, before),
         Suite::Idle => cases::cost::idle(&ensemble),
         Suite::Scattered => cases::scattered::run(&ensemble),

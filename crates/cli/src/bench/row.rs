@@ -84,6 +84,8 @@ pub(crate) enum Goal {
     AtLeastTimes(f64),
     /// At most so much, whatever the reference.
     AtMost(f64, &'static str),
+    /// Between the two, whatever the reference.
+    Between(f64, f64),
     /// At most so many times the reference, and at most so much where the reference itself is.
     AtMostTimesAnd(f64, f64, &'static str),
 }
@@ -95,6 +97,7 @@ impl Goal {
             Goal::AtMostTimes(times) => format!("≤ {times} × reference"),
             Goal::AtLeastTimes(times) => format!("≥ {times} × reference"),
             Goal::AtMost(most, unit) => format!("≤ {most} {unit}"),
+            Goal::Between(least, most) => format!("{least} to {most}"),
             Goal::AtMostTimesAnd(times, most, unit) => {
                 format!("≤ {times} × reference, ≤ {most} {unit} where bare is")
             }
@@ -108,6 +111,7 @@ impl Goal {
             Goal::AtMostTimes(times) => reference.map(|bare| median <= times * bare),
             Goal::AtLeastTimes(times) => reference.map(|bare| median >= times * bare),
             Goal::AtMost(most, _) => Some(median <= most),
+            Goal::Between(least, most) => Some((least..=most).contains(&median)),
             Goal::AtMostTimesAnd(times, most, _) => {
                 reference.map(|bare| median <= times * bare && (median <= most || bare > most))
             }
@@ -155,6 +159,9 @@ mod tests {
             "bare does not allow 500"
         );
         assert_eq!(row(950.0, 600.0, both).met, Some(false));
+        let share = |share| row(share, 1.0, Goal::Between(0.2, 0.3)).met;
+        let judged = [0.19, 0.2, 0.3, 0.31].map(share);
+        assert_eq!(judged, [Some(false), Some(true), Some(true), Some(false)]);
     }
 
     #[test]

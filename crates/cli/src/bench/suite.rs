@@ -27,6 +27,10 @@ pub(crate) enum Suite {
     Scattered,
     /// Puts and gets at every point, by one strategy.
     Strategies,
+    /// ARMCI's operations on a peer's memory.
+    Armci,
+    /// ARMCI's operations that many processes do at once.
+    ArmciCrowd,
     /// Memory of the ranks.
     Memory,
     /// CPU time of ranks that wait.
@@ -77,6 +81,21 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
             Measure(Suite::Crowd, 8),
         ],
         Bench::Atomics => vec![Measure(Suite::Atomics, n)],
+        Bench::Armci => {
+            // As many as the paper's figures take; on a network, those that are given.
+            let mut crowds = match network {
+                Network::Mapped => vec![n, 4, 8],
+                Network::Registered => vec![n],
+            };
+            crowds.sort_unstable();
+            crowds.dedup();
+            let crowds = crowds.into_iter();
+            let crowds = crowds.map(|ranks| Measure(Suite::ArmciCrowd, ranks));
+            [Measure(Suite::Armci, n)]
+                .into_iter()
+                .chain(crowds)
+                .collect()
+        }
         Bench::Barrier => {
             let mut sizes = vec![n, 4, 8];
             sizes.sort_unstable();
@@ -102,6 +121,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
             Bench::Atomics,
             Bench::Barrier,
             Bench::Collectives,
+            Bench::Armci,
             Bench::Cost,
         ]
         .into_iter()
@@ -124,6 +144,7 @@ mod tests {
             Bench::Atomics,
             Bench::Barrier,
             Bench::Collectives,
+            Bench::Armci,
             Bench::Cost,
         ] {
             assert!(

@@ -7,10 +7,12 @@
 
 mod exchange;
 mod place;
+mod section;
 mod window;
 mod word;
 
 pub(crate) use exchange::{Wait, ping, pong, send_lines, take_lines};
 pub(crate) use place::Place;
+pub(crate) use section::{Shape, add_list, copy_list};
 pub(crate) use window::{WINDOW, Window};
-pub(crate) use word::{compare_swap, fetch_add, load, store, swap};
+pub(crate) use word::{compare_swap, fetch_add, load, spin_lock, store, swap};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// may be shared, as an atomic.
 #[derive(Debug)]
 pub(crate) struct Place {
-    base: *mut u8,
-    len: usize,
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
 }
 
 impl Place {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
 /// The processor's own fetch-and-add.
@@ -55,6 +55,19 @@ pub(crate) fn store(word: &AtomicU64, count: u64) -> Duration {
     start.elapsed()
 }
 
+/// A lock written by hand, taken and given back, so often; nobody else wants it.
+pub(crate) fn spin_lock(word: &AtomicU64, count: u64) -> Duration {
+    let start = Instant::now();
+    for _ in 0..count {
+        let word = black_box(word);
+        while word.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+            std::hint::spin_loop();
+        }
+        word.store(0, Release);
+    }
+    start.elapsed()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +80,8 @@ mod tests {
         assert_eq!(word.load(SeqCst), 15);
         swap(&word, 3);
         assert_eq!(word.load(SeqCst), 2);
+        word.store(0, SeqCst);
+        spin_lock(&word, 3);
+        assert_eq!(word.load(SeqCst), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! What the ranks measure: one file for each bench.
 
 pub(super) mod am;
+pub(super) mod armci;
 pub(super) mod atomics;
 pub(super) mod barrier;
 pub(super) mod collectives;

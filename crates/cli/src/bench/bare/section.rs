@@ -1,0 +1,266 @@
+//! What a program would write by hand for sections of arrays and for lists of runs, and to add a
+//! multiple of one vector to another: the loops that strided, vector and accumulate operations
+//! stand beside.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::Place;
+
+/// A section of an array of up to three dimensions, in words: rows of `run` words, `counts[0]` of
+/// them in each of `counts[1]` planes. They lie without gaps in a buffer here, and `there` has the
+/// strides of rows and of planes in the array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Words of a row.
+    pub(crate) run: usize,
+    /// Rows of a plane, and planes.
+    pub(crate) counts: [usize; 2],
+    /// Words from a row to the next one in the array, and from a plane to the next.
+    pub(crate) there: [usize; 2],
+}
+
+impl Shape {
+    /// A section of so many words, a power of two, about as long in each of two or three dimensions.
+    /// The array is twice as wide, and has a row more in each plane.
+    pub(crate) fn new(dimensions: u32, words: usize) -> Self {
+        let bits = words.ilog2();
+        let along = bits.div_ceil(dimensions);
+        let across = match dimensions {
+            2 => bits - along,
+            _ => (bits - along).div_ceil(2),
+        };
+        let (run, rows) = (1 << along, 1 << across);
+        Shape {
+            run,
+            counts: [rows, 1 << (bits - along - across)],
+            there: [2 * run, 2 * run * (rows + 1)],
+        }
+    }
+
+    /// Words of the array from the first to the last one of the section.
+    pub(crate) fn span(&self) -> usize {
+        let [rows, planes] = self.counts;
+        self.run + (rows - 1) * self.there[0] + (planes - 1) * self.there[1]
+    }
+
+    /// Words of the section.
+    pub(crate) fn words(&self) -> usize {
+        self.run * self.counts[0] * self.counts[1]
+    }
+
+    /// Calls `each` with where every row begins here and in the array.
+    #[inline(always)]
+    pub(crate) fn rows(&self, mut each: impl FnMut(usize, usize)) {
+        let [rows, planes] = self.counts;
+        for plane in 0..planes {
+            for row in 0..rows {
+                let here = (plane * rows + row) * self.run;
+                each(here, plane * self.there[1] + row * self.there[0]);
+            }
+        }
+    }
+}
+
+impl Place {
+    fn check(&self, shape: &Shape, here: usize) {
+        assert!(shape.words() <= here && shape.span() * size_of::<u64>() <= self.len);
+    }
+
+    /// Copies the rows of a section into the place, so often.
+    pub(crate) fn copy_section_in(&self, from: &[u64], shape: Shape, count: u64) -> Duration {
+        self.check(&shape, from.len());
+        let start = Instant::now();
+        for _ in 0..count {
+            let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
+            let shape = black_box(shape);
+            shape.rows(|here, there| {
+                // SAFETY: the rows lie in `from` and in the place (1, both just checked), which is
+                // aligned for words (3) and apart from private memory (2).
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.add(here), to.add(there), shape.run);
+                }
+            });
+        }
+        start.elapsed()
+    }
+
+    /// Copies them the other way.
+    pub(crate) fn copy_section_out(&self, to: &mut [u64], shape: Shape, count: u64) -> Duration {
+        self.check(&shape, to.len());
+        let start = Instant::now();
+        for _ in 0..count {
+            let (from, to) = (self.base.cast::<u64>(), black_box(to.as_mut_ptr()));
+            let shape = black_box(shape);
+            shape.rows(|here, there| {
+                // SAFETY: as in `copy_section_in`.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.add(there), to.add(here), shape.run);
+                }
+            });
+        }
+        start.elapsed()
+    }
+
+    /// `y += a * x`, row by row of a section, so often; the words are doubles.
+    pub(crate) fn add_section(&self, a: f64, x: &[u64], shape: Shape, count: u64) -> Duration {
+        self.check(&shape, x.len());
+        let add = axpy();
+        let start = Instant::now();
+        for _ in 0..count {
+            let (x, y) = (black_box(x.as_ptr()), self.base.cast::<f64>());
+            let (x, shape) = (x.cast::<f64>(), black_box(shape));
+            shape.rows(|here, there| {
+                // SAFETY: as in `copy_section_in`; all words are doubles.
+                unsafe { add(y.add(there), a, x.add(here), shape.run) }
+            });
+        }
+        start.elapsed()
+    }
+
+    /// `y += a * x` of words that follow each other, so often.
+    pub(crate) fn add_in(&self, a: f64, x: &[u64], count: u64) -> Duration {
+        assert!(size_of_val(x) <= self.len);
+        let add = axpy();
+        let start = Instant::now();
+        for _ in 0..count {
+            let from = black_box(x.as_ptr()).cast();
+            // SAFETY: `x` has so many words and the place as many (1, just checked, 3), which
+            // nobody else uses (2).
+            unsafe { add(self.base.cast(), a, from, black_box(x.len())) }
+        }
+        start.elapsed()
+    }
+}
+
+/// Copies runs of so many bytes from one list to the other, so often.
+///
+/// # Safety
+/// Each run of the one is readable, that of the other writable, and nobody else uses them meanwhile.
+pub(crate) unsafe fn copy_list(
+    from: &[*mut u8],
+    to: &[*mut u8],
+    bytes: usize,
+    count: u64,
+) -> Duration {
+    let start = Instant::now();
+    for _ in 0..count {
+        let bytes = black_box(bytes);
+        for (from, to) in black_box(from).iter().zip(to) {
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(*from, *to, bytes) }
+        }
+    }
+    start.elapsed()
+}
+
+/// `y += a * x` for runs of so many bytes of doubles, so often.
+///
+/// # Safety
+/// As [`copy_list`]; the runs are of doubles that are aligned.
+pub(crate) unsafe fn add_list(
+    a: f64,
+    from: &[*mut u8],
+    to: &[*mut u8],
+    bytes: usize,
+    count: u64,
+) -> Duration {
+    let add = axpy();
+    let start = Instant::now();
+    for _ in 0..count {
+        let words = black_box(bytes / size_of::<f64>());
+        for (from, to) in black_box(from).iter().zip(to) {
+            // SAFETY: the caller's promise.
+            unsafe { add(to.cast(), a, from.cast(), words) }
+        }
+    }
+    start.elapsed()
+}
+
+type Axpy = unsafe fn(*mut f64, f64, *const f64, usize);
+
+/// The loop as the compiler makes it for this processor.
+fn axpy() -> Axpy {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        return add_avx2;
+    }
+    add_plain
+}
+
+/// # Safety
+/// So many doubles are at `y` for reading and writing, and at `x` for reading.
+#[inline(always)]
+unsafe fn add(y: *mut f64, a: f64, x: *const f64, len: usize) {
+    // SAFETY: the caller's promise.
+    let (y, x) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(y, len),
+            std::slice::from_raw_parts(x, len),
+        )
+    };
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += a * x;
+    }
+}
+
+unsafe fn add_plain(y: *mut f64, a: f64, x: *const f64, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { add(y, a, x, len) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn add_avx2(y: *mut f64, a: f64, x: *const f64, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { add(y, a, x, len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_have_the_words_asked_for() {
+        for dimensions in [2, 3] {
+            for bits in 3..20 {
+                let shape = Shape::new(dimensions, 1 << bits);
+                assert_eq!(shape.words(), 1 << bits, "{shape:?}");
+                assert!(shape.span() <= 4 << bits, "{shape:?}");
+            }
+        }
+        assert_eq!(Shape::new(3, 64).counts, [4, 4]);
+    }
+
+    #[test]
+    fn sections_go_there_and_back_and_are_added_to() {
+        let mut memory = vec![0_f64; 64];
+        // SAFETY: 1. and 3. a vector of doubles, alive until the end; 2. touched below only
+        // after the place's last use.
+        let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
+        let from: Vec<u64> = (0..8).map(|i| f64::from(i).to_bits()).collect();
+        let shape = Shape::new(3, 8);
+        assert_eq!((shape.run, shape.counts, shape.there), (2, [2, 2], [4, 12]));
+        place.copy_section_in(&from, shape, 1);
+        place.add_section(0.5, &from, shape, 2);
+        place.add_in(1.0, &from[1..2], 3);
+        let mut back = vec![0; 8];
+        place.copy_section_out(&mut back, shape, 1);
+        let back: Vec<f64> = back.into_iter().map(f64::from_bits).collect();
+        assert_eq!(back, [3.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]);
+        assert_eq!(memory[12..14], [8.0, 10.0]);
+    }
+
+    #[test]
+    fn lists_are_copied_and_added() {
+        let (mut x, mut y) = ([1.0_f64, 2.0, 3.0], [10.0_f64; 3]);
+        let at = |memory: &mut [f64; 3]| memory.each_mut().map(|it| std::ptr::from_mut(it).cast());
+        let lists = (at(&mut x), at(&mut y));
+        // SAFETY: doubles of our own.
+        unsafe {
+            add_list(2.0, &lists.0, &lists.1, 8, 1);
+            copy_list(&lists.1[..1], &lists.0[..1], 8, 1);
+        }
+        assert_eq!((x, y), ([12.0, 2.0, 3.0], [12.0, 14.0, 16.0]));
+    }
+}
