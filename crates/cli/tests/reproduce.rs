@@ -11,7 +11,7 @@ use std::thread;
 use serde_json::Value;
 
 /// All experiments, and the files that each writes beside the page.
-const FILES: [(&str, &[&str]); 13] = [
+const FILES: [(&str, &[&str]); 19] = [
     (
         "firehose-table-3",
         &["firehose-table-3.csv", "firehose-table-3-others.csv"],
@@ -56,6 +56,31 @@ const FILES: [(&str, &[&str]); 13] = [
     (
         "armci-figure-7",
         &["armci-figure-7.csv", "armci-figure-7.svg"],
+    ),
+    ("armci-table-2", &["armci-table-2.csv"]),
+    (
+        "armci-figure-8",
+        &["armci-figure-8.csv", "armci-figure-8.svg"],
+    ),
+    (
+        "armci-figure-9",
+        &["armci-figure-9.csv", "armci-figure-9.svg"],
+    ),
+    (
+        "armci-figure-10",
+        &["armci-figure-10.csv", "armci-figure-10.svg"],
+    ),
+    (
+        "armci-figure-11",
+        &["armci-figure-11.csv", "armci-figure-11.svg"],
+    ),
+    (
+        "armci-figure-12",
+        &[
+            "armci-figure-12.csv",
+            "armci-figure-12.svg",
+            "armci-figure-12-times.csv",
+        ],
     ),
     (
         "scale-hot-spot",

@@ -34,7 +34,7 @@ pub(crate) enum Which {
     Firehose,
     /// The pin-down cache (1998): table 2, figures 5 and 6.
     Pindown,
-    /// ARMCI (2002): figures 2, 6 and 7.
+    /// ARMCI (2002): table 2, figures 2 and 6 to 12.
     Armci,
     /// Traffic of 16 to 10,000 ranks, with and without borrowing.
     Scale,
@@ -211,6 +211,36 @@ const EXPERIMENTS: &[Experiment] = &[
         id: "armci-figure-7",
         which: Which::Armci,
         run: armci::figure_7,
+    },
+    Experiment {
+        id: "armci-table-2",
+        which: Which::Armci,
+        run: armci::table_2,
+    },
+    Experiment {
+        id: "armci-figure-8",
+        which: Which::Armci,
+        run: armci::figure_8,
+    },
+    Experiment {
+        id: "armci-figure-9",
+        which: Which::Armci,
+        run: armci::figure_9,
+    },
+    Experiment {
+        id: "armci-figure-10",
+        which: Which::Armci,
+        run: armci::figure_10,
+    },
+    Experiment {
+        id: "armci-figure-11",
+        which: Which::Armci,
+        run: armci::figure_11,
+    },
+    Experiment {
+        id: "armci-figure-12",
+        which: Which::Armci,
+        run: armci::figure_12,
     },
     Experiment {
         id: "scale-traffic",

@@ -6,20 +6,16 @@ use std::time::Duration;
 use hydrant::{Job, Rank, Result, Strategy};
 use hydrant_sim::Profile;
 
-use super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
-use super::part::{Part, Picture, Sheet};
-use super::pindown::crossover;
-use super::{ReproduceError, Scope};
-use crate::plot::{self, Figure, Kind, Panel, Series};
+use super::super::Scope;
+use super::super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, memory, timed};
+use super::super::part::{Part, Sheet};
+use super::super::pindown::crossover;
+use super::{GM, Outcome, VIA, picture};
+use crate::plot::{self, Kind, Series};
 use crate::units;
 
-const GM: &str = "myrinet-gm-armci";
-const VIA: &str = "clan-via";
-
-type Outcome<T> = std::result::Result<T, ReproduceError>;
-
 /// Figure 2: the bandwidth of registering and deregistering, and of copying.
-pub(super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
     scope.doing("ARMCI: figure 2");
     let mut series = Vec::new();
     let sizes: Vec<usize> = (3..=22).map(|bits| 1 << bits).collect();
@@ -101,7 +97,7 @@ pub(super) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 6: gets on VIA.
-pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let (mut part, series) = gets(scope, "armci-figure-6", "6", "cLAN VIA", VIA)?;
     let [zero, baseline, pipelined] = &series[..] else {
         return Ok(part);
@@ -146,7 +142,7 @@ pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// Figure 7: gets on GM.
-pub(super) fn figure_7(scope: &Scope<'_>) -> Outcome<Part> {
+pub(in super::super) fn figure_7(scope: &Scope<'_>) -> Outcome<Part> {
     let (mut part, series) = gets(scope, "armci-figure-7", "7", "Myrinet GM", GM)?;
     let [zero, baseline, pipelined] = &series[..] else {
         return Ok(part);
@@ -302,35 +298,4 @@ fn by_calls(job: &Job, sizes: &[usize], rounds: usize) -> Result<Vec<(usize, Dur
         }
     }
     Ok(times)
-}
-
-fn picture(
-    name: &str,
-    title: &str,
-    machine: &str,
-    scale: plot::Scale,
-    series: Vec<Series>,
-) -> Picture {
-    Picture {
-        name: name.to_owned(),
-        figure: Figure {
-            title: title.to_owned(),
-            subtitle: format!("{machine}; MB are a million bytes"),
-            panels: vec![Panel::Curves {
-                title: "bandwidth by size".to_owned(),
-                x: plot::Axis {
-                    label: "size, bytes",
-                    scale: plot::Scale::Twos,
-                    words: units::bytes,
-                },
-                y: plot::Axis {
-                    label: "MB/s",
-                    scale,
-                    words: |rate| format!("{}", (rate * 1e6).round() / 1e6),
-                },
-                series,
-                marks: Vec::new(),
-            }],
-        },
-    }
 }
