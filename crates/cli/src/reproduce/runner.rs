@@ -75,10 +75,17 @@ pub(crate) fn run(wanted: &[&Experiment], quick: bool, out: &Path) -> Vec<Outcom
 }
 
 /// Where an experiment stands on the page: by paper, then as the paper has them.
-fn place(id: &str) -> (usize, bool, &str) {
+fn place(id: &str) -> (usize, bool, usize, &str) {
     let papers = ["firehose-", "pindown-", "armci-", "scale-"];
     let paper = papers.iter().position(|paper| id.starts_with(paper));
     let figure = !id.contains("-table-");
     debug_assert!(EXPERIMENTS.iter().any(|experiment| experiment.id == id));
-    (paper.unwrap_or(papers.len()), figure, id)
+    // Figure 10 comes after figure 9.
+    let number = id.rsplit('-').next().and_then(|it| it.parse().ok());
+    (
+        paper.unwrap_or(papers.len()),
+        figure,
+        number.unwrap_or(0),
+        id,
+    )
 }

@@ -110,8 +110,9 @@ fn expect_put(part: &mut Part, series: &[Series]) {
             format!("from {} on", units::bytes(size.round()))
         }),
         from.is_some_and(|size| size <= 65536.0),
-        "both are streamed by the same protocol here, so that a get is behind by its request and by \
-         the interrupt that wakes its server alone, which the largest hide",
+        "the two take the same time when they are streamed: a put of ours waits until the other side says \
+         that the data is in its place, where the paper's is over when its last chunk was sent, and the \
+         server has no more to do for a get than to send",
     );
 }
 
@@ -178,7 +179,9 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
     } else {
         part.note(
             "With firehose, Hydrant's own strategy, memory stays registered: puts go without copies, \
-             which ARMCI did not have for memory of the user's.",
+             which ARMCI did not have for memory of the user's. These NICs do not read, so that a get \
+             under firehose waits until the other rank, which computes for a millisecond at a time, calls \
+             Hydrant: no interrupt serves it, as it does what is streamed.",
         );
     }
     let mut series = Vec::new();
