@@ -319,6 +319,12 @@ impl Memory {
         })
     }
 
+    /// Where a process's arena begins, as this process calls it, and its bytes.
+    #[inline]
+    pub(crate) fn arena_of(&self, proc: usize) -> (usize, usize) {
+        (self.procs[proc].base, self.arena.len())
+    }
+
     /// Where a process's arena begins, as that process calls it.
     pub(crate) fn owners_base(&self, proc: usize) -> usize {
         self.procs[proc].theirs

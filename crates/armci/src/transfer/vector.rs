@@ -24,7 +24,7 @@ pub struct Vector<'a> {
 }
 
 impl Vector<'_> {
-    fn runs(&self) -> impl Iterator<Item = (*mut u8, *mut u8, usize)> {
+    fn runs(&self) -> impl Iterator<Item = (*mut u8, *mut u8, usize)> + Clone {
         let pairs = self.src.iter().zip(self.dst);
         pairs.map(|(src, dst)| (*src, *dst, self.bytes))
     }
@@ -135,6 +135,11 @@ impl Armci {
             .into());
         }
         let Some(far) = self.check(vectors, proc, to)? else {
+            if let Some(near) = self.apart(vectors, proc as usize) {
+                let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+                // SAFETY: the caller's promise; they are apart from the arena.
+                return Ok(unsafe { arena.accumulate_bytes_raw(rank, scale, near)? });
+            }
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
                 // SAFETY: the caller's promise.
                 unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc)? };
@@ -161,6 +166,31 @@ impl Armci {
             .collect();
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
         Ok(arena.accumulate_bytes_vector(rank, &all, scale, &between)?)
+    }
+
+    /// Runs that were checked, of which all lie in a process's arena and none is read there.
+    fn apart<'a>(
+        &'a self,
+        vectors: &'a [Vector<'a>],
+        proc: usize,
+    ) -> Option<impl Iterator<Item = (usize, *const u8, usize)> + Clone + 'a> {
+        let (base, len) = self.memory.arena_of(proc);
+        let within = |at: *mut u8, bytes: usize| {
+            let offset = at.addr().wrapping_sub(base);
+            // From shortly before the arena on, it is the offset that wraps.
+            offset < len || offset.wrapping_add(bytes) <= bytes
+        };
+        let place = move |(src, dst, bytes): (*mut u8, *mut u8, usize)| match self.memory.find(
+            proc as i32,
+            dst,
+            bytes,
+        ) {
+            Ok(Place::Arena(offset)) => Some((offset, src.cast_const(), bytes)),
+            _ => None,
+        };
+        let runs = vectors.iter().flat_map(Vector::runs);
+        let fits = (runs.clone()).all(|run| place(run).is_some() && !within(run.0, run.2));
+        fits.then(|| runs.filter_map(place))
     }
 
     /// Checks all runs; those of an arena that is not mapped here.

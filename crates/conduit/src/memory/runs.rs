@@ -96,6 +96,34 @@ impl Runs {
         self.count.saturating_mul(self.run)
     }
 
+    /// Calls `each` with where every run begins, counted from the first: in the window, and in private
+    /// memory.
+    ///
+    /// # Errors
+    /// The first that `each` returns.
+    #[inline]
+    pub fn try_each<E>(
+        &self,
+        mut each: impl FnMut(usize, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.count {
+            0 => Ok(()),
+            _ => turns(self.filled(), [0; 2], &mut each),
+        }
+    }
+
+    /// Bytes of each run.
+    #[inline]
+    pub fn run(&self) -> usize {
+        self.run
+    }
+
+    fn filled(&self) -> &[Loop] {
+        let loops = self.loops[..self.depth].as_ptr().cast::<Loop>();
+        // SAFETY: `repeat` has written the first `depth` loops, and nothing else changes either.
+        unsafe { slice::from_raw_parts(loops, self.depth) }
+    }
+
     /// Bytes from the first to behind the last: in the window, and in private memory.
     pub(super) fn spans(&self) -> [usize; 2] {
         match self.count {
@@ -126,10 +154,7 @@ impl Runs {
     /// # Safety
     /// As [`copy`](Self::copy), and there are runs.
     unsafe fn by_length<const IN: bool>(&self, dst: *mut u8, src: *const u8) {
-        let loops = self.loops[..self.depth].as_ptr().cast::<Loop>();
-        // SAFETY: `repeat` has written the first `depth` loops, and nothing else changes either.
-        let loops = unsafe { slice::from_raw_parts(loops, self.depth) };
-        let run = self.run;
+        let (loops, run) = (self.filled(), self.run);
         macro_rules! lengths {
             ($($bytes:literal)+; $($chunk:literal..$below:literal)+) => {
                 match run {
@@ -150,6 +175,26 @@ impl Runs {
         }
         lengths!(1 2 4 8 16 32 64; 2..4 4..8 8..16 16..32 32..64 64..257);
     }
+}
+
+/// Calls `each` with where every run begins, from `at` on.
+fn turns<E, C: FnMut(usize, usize) -> Result<(), E>>(
+    loops: &[Loop],
+    mut at: [usize; 2],
+    each: &mut C,
+) -> Result<(), E> {
+    let Some((outmost, within)) = loops.split_last() else {
+        return each(at[0], at[1]);
+    };
+    for _ in 0..outmost.count {
+        match within {
+            [] => each(at[0], at[1])?,
+            within => turns(within, at, each)?,
+        }
+        // Behind the last turn it may be beyond what memory has.
+        at = array::from_fn(|side| at[side].wrapping_add(outmost.steps[side]));
+    }
+    Ok(())
 }
 
 /// Calls `copy` for each run with where it goes and where it comes from.
@@ -182,6 +227,25 @@ mod tests {
 
     use super::super::Window;
     use super::*;
+
+    #[test]
+    fn each_run_is_called_in_order() {
+        let mut runs = Runs::new(4);
+        let all = |runs: &Runs| {
+            let mut all = Vec::new();
+            let each = |there, here| {
+                all.push((there, here));
+                Ok::<_, Fault>(())
+            };
+            runs.try_each(each).map(|()| all)
+        };
+        assert_eq!(all(&runs), Ok(vec![(0, 0)]));
+        runs.repeat(2, 10, 4).unwrap();
+        runs.repeat(2, 100, 8).unwrap();
+        assert_eq!(all(&runs), Ok(vec![(0, 0), (10, 4), (100, 8), (110, 12)]));
+        runs.repeat(0, 1, 1).unwrap();
+        assert_eq!(all(&runs), Ok(Vec::new()));
+    }
 
     /// A run's length and loops: few turns, short steps.
     fn shape() -> impl Strategy<Value = (usize, Vec<(usize, usize, usize)>)> {

@@ -156,7 +156,8 @@ impl Adder<'_> {
             // The lock of an element is that of its first byte.
             let place = (self.window.addr() + at).wrapping_sub(self.area.segment);
             let stretch = place / STRETCH;
-            // Sizes are powers of two.
+            // To the end of the element: its size is a power of two, and a division takes as long as
+            // adding to a short run.
             let left = (STRETCH - place % STRETCH + size - 1) & !(size - 1);
             if self.held.as_ref().is_none_or(|(held, _)| *held != stretch) {
                 // Never two at once, or those who take them in another order wait for each other.

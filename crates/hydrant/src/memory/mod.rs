@@ -33,7 +33,7 @@ pub(crate) use block::{Block, Mapped, Part, Reach};
 pub use exclusive::{Exclusive, Refused};
 pub use expose::Exposed;
 pub(crate) use heap::Heap;
-pub(crate) use locks::Locks;
+pub(crate) use locks::{Adder, Locks};
 pub use options::{AllocOptions, HugePages};
 pub use packed::PackedPtr;
 pub use pointer::GlobalPtr;

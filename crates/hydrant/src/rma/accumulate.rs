@@ -6,10 +6,11 @@
 //! messages ask it.
 
 use bytemuck::Pod;
-use hydrant_conduit::memory::{Factor, Number};
+use hydrant_conduit::memory::{Factor, Number, Runs};
 
 use super::{
     far::Run,
+    nest,
     pieces::{check_fit, runs_of},
     section::Section,
     vectors::{self, IoVector, all_runs, in_bytes},
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Part, Symmetric, check_range},
+    memory::{Adder, Mapped, Part, Symmetric, check_range},
 };
 
 mod sealed {
@@ -158,6 +159,44 @@ impl Symmetric<u8> {
         (vectors.iter()).try_for_each(|vector| check_whole(factor, vector.run))?;
         self.add_vector(rank, vectors, factor, data)
     }
+
+    /// As [`accumulate_bytes`](Self::accumulate_bytes), of runs that lie anywhere: for each the byte
+    /// of `rank`'s part where it goes, where it is, and its bytes. Only where that memory is mapped
+    /// here.
+    ///
+    /// # Errors
+    /// As there; [`Error::Other`] if the memory is not mapped. Of an error part may have been added.
+    ///
+    /// # Safety
+    /// Each run is readable, nobody writes to it meanwhile, and it lies apart from `rank`'s part.
+    #[allow(unsafe_code)] // memory is named by its address
+    pub unsafe fn accumulate_bytes_raw(
+        &self,
+        rank: Rank,
+        factor: &Factor,
+        runs: impl Iterator<Item = (usize, *const u8, usize)> + Clone,
+    ) -> Result<()> {
+        let mut sums = [0; 2];
+        for (at, _, len) in runs.clone() {
+            check_range(at, len, self.len())?;
+            check_whole(factor, len)?;
+            sums = [sums[0] + 1, sums[1] + len];
+        }
+        let part = self.block().part(rank)?;
+        let Some(mapped) = &part.mapped else {
+            return Err(Error::other(
+                "runs that lie anywhere, for memory that is not mapped here",
+            ));
+        };
+        self.add_mapped(rank, mapped, sums, |adder| {
+            for (at, data, len) in runs {
+                // SAFETY: the caller's promise.
+                let data = unsafe { std::slice::from_raw_parts(data, len) };
+                adder.add(at, data, factor)?;
+            }
+            Ok(())
+        })
+    }
 }
 
 impl<T: Pod> Symmetric<T> {
@@ -193,8 +232,45 @@ impl<T: Pod> Symmetric<T> {
         }
         let runs = (|| to.starts(), to.run_len());
         self.check_apart(part, (to.start(), to.span()), runs, data)?;
+        let bytes = bytemuck::cast_slice(data);
+        let mut runs = Runs::new(0);
+        if let Some(mapped) = &part.mapped
+            && let Some(()) = nest::loops(&mut runs, to, from, size_of::<T>())
+        {
+            let (there, here, len) = (
+                to.start() * size_of::<T>(),
+                from.start() * size_of::<T>(),
+                runs.run(),
+            );
+            return self.add_mapped(rank, mapped, [runs.count(), runs.bytes()], |adder| {
+                runs.try_each(|to, from| {
+                    adder.add(there + to, &bytes[here + from..][..len], factor)
+                })
+            });
+        }
         let runs = runs_of::<T>(to, from);
-        self.add_all(rank, part, runs, factor, bytemuck::cast_slice(data))
+        self.add_all(rank, part, runs, factor, bytes)
+    }
+
+    /// Adds to memory that is mapped, so many runs and bytes of them.
+    #[inline]
+    fn add_mapped(
+        &self,
+        rank: Rank,
+        mapped: &Mapped,
+        [runs, bytes]: [usize; 2],
+        add: impl FnOnce(&mut Adder<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let block = self.block();
+        block.poll_memory();
+        let mut adder = block.locks.adder(rank, &mapped.window)?;
+        add(&mut adder)?;
+        drop(adder);
+        (block.tally).add_each([
+            (Count::Accumulates, runs as u64),
+            (Count::AccumulatedBytes, bytes as u64),
+        ]);
+        self.after_store(mapped, rank)
     }
 
     fn add_vector(

@@ -41,9 +41,11 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
             runs.try_for_each(|(src, dst)| {
                 let one = Vector { src, dst, ..vector };
                 // SAFETY: runs of `data`, which nobody else uses.
-                match is_put {
-                    true => unsafe { peer.put_vector(&one) },
-                    false => unsafe { peer.get_vector(&one) },
+                unsafe {
+                    match is_put {
+                        true => peer.put_vector(&one),
+                        false => peer.get_vector(&one),
+                    }
                 }
             })
         })
