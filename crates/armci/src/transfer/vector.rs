@@ -138,7 +138,8 @@ impl Armci {
             if let Some(near) = self.apart(vectors, proc as usize) {
                 let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
                 // SAFETY: the caller's promise; they are apart from the arena.
-                return Ok(unsafe { arena.accumulate_bytes_raw(rank, scale, near)? });
+                unsafe { arena.accumulate_bytes_raw(rank, scale, near)? };
+                return Ok(());
             }
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
                 // SAFETY: the caller's promise.
