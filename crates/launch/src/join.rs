@@ -23,8 +23,14 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
     if options.kind == Kind::Auto && mpi::is_initialized() {
         let mpi = Mpi::init()?;
         let others = detect(options.kind, process_environment);
-        // An MPI that does not know this launcher has made each process a job of its own.
-        if mpi.size() > 1 || !matches!(others, Ok(Found::Pmi1Fd { .. } | Found::Pmi1Port { .. })) {
+        // An MPI that does not know this launcher has made each process a job of its own. Of a job of
+        // one, MPI has joined, and ends what is said on its descriptor.
+        let knows_more = match others {
+            Ok(Found::Pmi1Fd { size, .. }) => size > 1,
+            Ok(Found::Pmi1Port { .. }) => true,
+            _ => false,
+        };
+        if mpi.size() > 1 || !knows_more {
             return Ok(Box::new(mpi));
         }
     }
