@@ -110,6 +110,8 @@ fn main() -> ExitCode {
         })
     }));
     tests.push(roles::test("links_statically", links_statically));
+    tests.push(roles::test("beside_mpi_of_mpich", beside_mpi));
+    tests.push(roles::test("under_mpiexec_of_mpich", under_mpiexec));
     roles::main(role, tests)
 }
 
@@ -182,6 +184,48 @@ fn killed(variables: &[(&str, &str)]) {
     }
 }
 
+/// A program of MPI and ARMCI, by the launcher of MPI and by Hydrant's.
+fn beside_mpi() {
+    if !has("mpicc.mpich", "libmpich-dev") || !has("mpiexec.hydra", "mpich") {
+        return;
+    }
+    let binary = compiled("beside_mpi");
+    for ranks in [1, 2, 3] {
+        let output = mpiexec(&binary, ranks);
+        assert_ok(&output, &format!("{ranks} processes under mpiexec"));
+        let output = run(&binary, &[], ranks, NETWORKS[0].1);
+        assert_ok(&output, &format!("{ranks} processes under the launcher"));
+    }
+}
+
+/// Programs of ARMCI alone, by the launcher of MPI.
+fn under_mpiexec() {
+    if !has("mpiexec.hydra", "mpich") {
+        return;
+    }
+    for program in ["contiguous", "messages", "mutexes"] {
+        assert_ok(&mpiexec(&compiled(program), 3), program);
+    }
+}
+
+fn mpiexec(binary: &Path, ranks: u32) -> Output {
+    let mut command = Command::new("mpiexec.hydra");
+    command.env("HYDRANT_HEAP", "64M");
+    running::run(command.args(["-n", &ranks.to_string()]).arg(binary))
+}
+
+/// Whether a command is here that a package of Debian brings. Where none may be missing, it must be.
+fn has(program: &str, package: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_here = env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_required = env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|value| value == "1");
+    assert!(is_here || !is_required, "{program} is missing: {package}");
+    if !is_here {
+        eprintln!("skipped: {program} is missing (Debian: {package})");
+    }
+    is_here
+}
+
 /// The folder of the libraries that were built with this test.
 fn libraries() -> PathBuf {
     let test = env::current_exe().expect("the test has a path");
@@ -202,11 +246,21 @@ fn compiled(program: &str) -> PathBuf {
         "-larmci".into(),
         "-lpthread".into(),
     ];
-    compile(program, program, &folder.join("libarmci.so"), &arguments)
+    let cc = match program {
+        "beside_mpi" => "mpicc.mpich",
+        _ => "cc",
+    };
+    compile(
+        cc,
+        program,
+        program,
+        &folder.join("libarmci.so"),
+        &arguments,
+    )
 }
 
 /// Builds a program; tests in other processes wait for it, as they want it, too.
-fn compile(program: &str, name: &str, library: &Path, arguments: &[OsString]) -> PathBuf {
+fn compile(cc: &str, program: &str, name: &str, library: &Path, arguments: &[OsString]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("armci");
     fs::create_dir_all(&folder).expect("a folder");
     let binary = folder.join(name);
@@ -229,7 +283,7 @@ fn compile(program: &str, name: &str, library: &Path, arguments: &[OsString]) ->
     // A binary that somebody runs cannot be written to.
     let fresh = folder.join(format!("{name}.new"));
     let output = running::run(
-        Command::new("cc")
+        Command::new(cc)
             .args([
                 "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", HEADERS,
             ])
@@ -249,7 +303,13 @@ fn links_statically() {
     let library = libraries().join("libarmci.a");
     let also = ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(OsString::from);
     let arguments = [&[library.clone().into()], &also[..]].concat();
-    let binary = compile("contiguous", "contiguous_static", &library, &arguments);
+    let binary = compile(
+        "cc",
+        "contiguous",
+        "contiguous_static",
+        &library,
+        &arguments,
+    );
     assert_ok(&run(&binary, &[], 2, NETWORKS[0].1), "a static program");
 }
 
