@@ -124,8 +124,8 @@ fn expect_rate(part: &mut Part, put: &Series, rate: f64) {
         format!("{:.0} MB/s, {:.0} % of the rate", best, best / rate * 100.0),
         best >= 0.75 * rate,
         "ours is compared with the rate that the link is said to have, the paper's with what GM alone \
-         reached. Chunks of 32 KB, of which a few are under way at once, are copied at both ends; at \
-         either end the copy of beyond the caches (330 MB/s) is in the way of the next chunk",
+         reached. What is lacking is probably the first chunk's copy at one end and the last one's at the \
+         other, which nothing covers; that was not tried by itself",
     );
 }
 
@@ -144,9 +144,10 @@ fn expect_gap(part: &mut Part, series: &[Series]) {
             gaps[1] * 100.0
         ),
         gaps.iter().all(|gap| *gap >= 0.6),
-        "the paper's gap is that of its copy, fastest for pieces above 2048 bytes; the profile's copy \
-         is as fast for rows as for as many bytes that follow each other, so ours can be level, and \
-         ahead where a message holds more of a section than a chunk of a contiguous one",
+        "the paper's gap is that of its copy, fastest for pieces above 2048 bytes, while the profile's is \
+         as fast for rows as for bytes that follow each other, so that little is left of the gap here. \
+         Where ours is ahead, it is probably for messages that hold more of a section than a chunk holds \
+         of bytes in a row; that was not tried by itself",
     );
 }
 
