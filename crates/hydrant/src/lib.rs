@@ -46,7 +46,7 @@
 //! Where the network needs registered memory, Hydrant registers it as the [`Strategy`] says: the
 //! Firehose algorithm (Bell and Bonachea 2003), the pin-down cache (Tezuka and others 1998), or one
 //! of those that they and ARMCI (Nieplocha and others 2002) were compared with. Registration by
-//! helper threads (Li and others 2011) is planned, and so is ARMCI's own interface.
+//! helper threads (Li and others 2011) is planned. ARMCI's own interface is the crate `hydrant-armci`.
 
 mod atomics;
 mod collective;
