@@ -1,4 +1,4 @@
-/* ARMCI on Hydrant. Made by cbindgen from crates/armci/src/c/armci.rs. */
+/* ARMCI on Hydrant. Made by cbindgen from armci.rs, transfer.rs, nonblocking.rs of crates/armci/src/c. */
 
 #ifndef _ARMCI_H
 #define _ARMCI_H
@@ -100,42 +100,6 @@ static inline void derr_printf(const char *format, ...) {
 typedef int ARMCI_Group;
 
 /**
- * Runs of equally many bytes: from the places of one list to those of the other.
- */
-typedef struct {
-  /**
-   * Where runs are read.
-   */
-  void **src_ptr_array;
-  /**
-   * Where they are written.
-   */
-  void **dst_ptr_array;
-  /**
-   * How many there are.
-   */
-  int ptr_array_len;
-  /**
-   * Bytes of each.
-   */
-  int bytes;
-} armci_giov_t;
-
-/**
- * The handle of non-blocking operations, which ARMCI_INIT_HANDLE makes one of none.
- */
-typedef struct {
-  /**
-   * A number, and whether it gathers.
-   */
-  int data[4];
-  /**
-   * Not used.
-   */
-  double dummy[72];
-} armci_hdl_t;
-
-/**
  * A number of bytes.
  */
 typedef long armci_size_t;
@@ -170,6 +134,42 @@ typedef struct {
  * Names a way to group processes by their nodes.
  */
 typedef int armci_domain_t;
+
+/**
+ * Runs of equally many bytes: from the places of one list to those of the other.
+ */
+typedef struct {
+  /**
+   * Where runs are read.
+   */
+  void **src_ptr_array;
+  /**
+   * Where they are written.
+   */
+  void **dst_ptr_array;
+  /**
+   * How many there are.
+   */
+  int ptr_array_len;
+  /**
+   * Bytes of each.
+   */
+  int bytes;
+} armci_giov_t;
+
+/**
+ * The handle of non-blocking operations, which ARMCI_INIT_HANDLE makes one of none.
+ */
+typedef struct {
+  /**
+   * A number, and whether it gathers.
+   */
+  int data[4];
+  /**
+   * Not used.
+   */
+  double dummy[72];
+} armci_hdl_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -224,6 +224,188 @@ void ARMCI_AllFence(void);
  * As ARMCI_Fence, of the processes of a group.
  */
 void ARMCI_GroupFence(ARMCI_Group *group);
+
+/**
+ * Allocates memory of all processes, and lists where it is. Collective.
+ */
+int ARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
+
+/**
+ * Frees memory of ARMCI_Malloc, of which this process's part is given.
+ */
+int ARMCI_Free(void *ptr);
+
+/**
+ * Allocates memory of this process; null if there is no more.
+ */
+void *ARMCI_Malloc_local(armci_size_t bytes);
+
+/**
+ * Frees memory of ARMCI_Malloc_local.
+ */
+int ARMCI_Free_local(void *ptr);
+
+/**
+ * As ARMCI_Malloc, of the members of a group.
+ */
+int ARMCI_Malloc_group(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group);
+
+/**
+ * Frees memory of ARMCI_Malloc_group.
+ */
+int ARMCI_Free_group(void *ptr, ARMCI_Group *_group);
+
+/**
+ * Allocates memory of this process that others are told of.
+ */
+void ARMCI_Memget(size_t bytes, armci_meminfo_t *meminfo, int _memflg);
+
+/**
+ * Where this process finds memory of ARMCI_Memget, so many bytes from its start.
+ */
+void *ARMCI_Memat(armci_meminfo_t *meminfo, long offset);
+
+/**
+ * Ends the use of memory that another process has; nothing need be done for it.
+ */
+void ARMCI_Memdt(armci_meminfo_t *_meminfo, long _offset);
+
+/**
+ * Frees memory of ARMCI_Memget, at the process that has it.
+ */
+void ARMCI_Memctl(armci_meminfo_t *meminfo);
+
+/**
+ * Sets how many bytes a process may allocate at most. Before ARMCI_Init.
+ */
+void ARMCI_Set_shm_limit(unsigned long shmemlimit);
+
+/**
+ * Whether any process's memory is mapped here, as on nodes with several.
+ */
+int ARMCI_Uses_shm(void);
+
+/**
+ * Whether memory of other members of a group is mapped here.
+ */
+int ARMCI_Uses_shm_grp(ARMCI_Group *group);
+
+/**
+ * Makes mutexes, so many of this process. Collective.
+ */
+int ARMCI_Create_mutexes(int num);
+
+/**
+ * Does away with the mutexes. Collective.
+ */
+int ARMCI_Destroy_mutexes(void);
+
+/**
+ * Locks a mutex of a process.
+ */
+void ARMCI_Lock(int mutex, int proc);
+
+/**
+ * Unlocks a mutex of a process.
+ */
+void ARMCI_Unlock(int mutex, int proc);
+
+/**
+ * Whether a process is on this one's node.
+ */
+int ARMCI_Same_node(int proc);
+
+/**
+ * Whether a process is on this one's node.
+ */
+int armci_sameclusnode(int proc);
+
+/**
+ * How many processes a node has; this process's, if the number is negative.
+ */
+int armci_domain_nprocs(armci_domain_t _domain, int id);
+
+/**
+ * The node of a process.
+ */
+int armci_domain_id(armci_domain_t _domain, int glob_proc_id);
+
+/**
+ * The number of a process of a node; of this process's, if the node's number is negative.
+ */
+int armci_domain_glob_proc_id(armci_domain_t _domain, int id, int loc_proc_id);
+
+/**
+ * This process's node.
+ */
+int armci_domain_my_id(armci_domain_t _domain);
+
+/**
+ * How many nodes there are.
+ */
+int armci_domain_count(armci_domain_t _domain);
+
+/**
+ * Whether a process is on this one's node.
+ */
+int armci_domain_same_id(armci_domain_t _domain, int proc);
+
+/**
+ * Makes a group of members of the default one. Collective over those.
+ */
+void ARMCI_Group_create(int n, int *pid_list, ARMCI_Group *group_out);
+
+/**
+ * Makes a group of members of another. Collective over those.
+ */
+void ARMCI_Group_create_child(int n,
+                              int *pid_list,
+                              ARMCI_Group *group_out,
+                              ARMCI_Group *group_parent);
+
+/**
+ * Forgets a group.
+ */
+void ARMCI_Group_free(ARMCI_Group *group);
+
+/**
+ * This process's number in a group; -1, and not 0 returned, if it is no member.
+ */
+int ARMCI_Group_rank(ARMCI_Group *group, int *rank);
+
+/**
+ * How many members a group has.
+ */
+void ARMCI_Group_size(ARMCI_Group *group, int *size);
+
+/**
+ * Sets the group that new ones are made of.
+ */
+void ARMCI_Group_set_default(ARMCI_Group *group);
+
+/**
+ * The group that new ones are made of.
+ */
+void ARMCI_Group_get_default(ARMCI_Group *group_out);
+
+/**
+ * The group of all processes.
+ */
+void ARMCI_Group_get_world(ARMCI_Group *group_out);
+
+/**
+ * The process that is a member of a group.
+ */
+int ARMCI_Absolute_id(ARMCI_Group *group, int group_rank);
+
+/**
+ * Says that a condition does not hold that a program asserts, and ends the job.
+ */
+int dassertp_fail(const char *cond_string,
+                  const char *file,
+                  const char *func,
+                  unsigned int line,
+                  int code);
 
 /**
  * Puts bytes to a process; the source is free when it returns.
@@ -320,6 +502,66 @@ int ARMCI_GetV(armci_giov_t *darr, int len, int proc);
  * Adds a scale's multiple of runs of elements to those of a process.
  */
 int ARMCI_AccV(int op, void *scale, armci_giov_t *darr, int len, int proc);
+
+/**
+ * Puts a value to a process.
+ */
+int ARMCI_PutValueInt(int src, void *dst, int proc);
+
+/**
+ * Gets a value of a process.
+ */
+int ARMCI_GetValueInt(void *src, int proc);
+
+/**
+ * Puts a value to a process.
+ */
+int ARMCI_PutValueLong(long src, void *dst, int proc);
+
+/**
+ * Gets a value of a process.
+ */
+long ARMCI_GetValueLong(void *src, int proc);
+
+/**
+ * Puts a value to a process.
+ */
+int ARMCI_PutValueFloat(float src, void *dst, int proc);
+
+/**
+ * Gets a value of a process.
+ */
+float ARMCI_GetValueFloat(void *src, int proc);
+
+/**
+ * Puts a value to a process.
+ */
+int ARMCI_PutValueDouble(double src, void *dst, int proc);
+
+/**
+ * Gets a value of a process.
+ */
+double ARMCI_GetValueDouble(void *src, int proc);
+
+/**
+ * Changes a word of a process at once, and stores what it was.
+ */
+int ARMCI_Rmw(int op, void *ploc, void *prem, int extra, int proc);
+
+/**
+ * Copies bytes of this process.
+ */
+void ARMCI_Copy(void *src, void *dst, int n);
+
+/**
+ * Notifies a process, after all that this one put there: how often it did.
+ */
+int armci_notify(int proc);
+
+/**
+ * Waits for the next notification of a process; how many there were.
+ */
+int armci_notify_wait(int proc, int *pval);
 
 /**
  * Begins ARMCI_Put.
@@ -420,24 +662,9 @@ void ARMCI_SET_AGGREGATE_HANDLE(armci_hdl_t *nb_handle);
 void ARMCI_UNSET_AGGREGATE_HANDLE(armci_hdl_t *nb_handle);
 
 /**
- * Puts a value to a process.
- */
-int ARMCI_PutValueInt(int src, void *dst, int proc);
-
-/**
  * Begins ARMCI_PutValueInt.
  */
 int ARMCI_NbPutValueInt(int src, void *dst, int proc, armci_hdl_t *nb_handle);
-
-/**
- * Gets a value of a process.
- */
-int ARMCI_GetValueInt(void *src, int proc);
-
-/**
- * Puts a value to a process.
- */
-int ARMCI_PutValueLong(long src, void *dst, int proc);
 
 /**
  * Begins ARMCI_PutValueLong.
@@ -445,241 +672,14 @@ int ARMCI_PutValueLong(long src, void *dst, int proc);
 int ARMCI_NbPutValueLong(long src, void *dst, int proc, armci_hdl_t *nb_handle);
 
 /**
- * Gets a value of a process.
- */
-long ARMCI_GetValueLong(void *src, int proc);
-
-/**
- * Puts a value to a process.
- */
-int ARMCI_PutValueFloat(float src, void *dst, int proc);
-
-/**
  * Begins ARMCI_PutValueFloat.
  */
 int ARMCI_NbPutValueFloat(float src, void *dst, int proc, armci_hdl_t *nb_handle);
 
 /**
- * Gets a value of a process.
- */
-float ARMCI_GetValueFloat(void *src, int proc);
-
-/**
- * Puts a value to a process.
- */
-int ARMCI_PutValueDouble(double src, void *dst, int proc);
-
-/**
  * Begins ARMCI_PutValueDouble.
  */
 int ARMCI_NbPutValueDouble(double src, void *dst, int proc, armci_hdl_t *nb_handle);
-
-/**
- * Gets a value of a process.
- */
-double ARMCI_GetValueDouble(void *src, int proc);
-
-/**
- * Changes a word of a process at once, and stores what it was.
- */
-int ARMCI_Rmw(int op, void *ploc, void *prem, int extra, int proc);
-
-/**
- * Allocates memory of all processes, and lists where it is. Collective.
- */
-int ARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
-
-/**
- * Frees memory of ARMCI_Malloc, of which this process's part is given.
- */
-int ARMCI_Free(void *ptr);
-
-/**
- * Allocates memory of this process; null if there is no more.
- */
-void *ARMCI_Malloc_local(armci_size_t bytes);
-
-/**
- * Frees memory of ARMCI_Malloc_local.
- */
-int ARMCI_Free_local(void *ptr);
-
-/**
- * As ARMCI_Malloc, of the members of a group.
- */
-int ARMCI_Malloc_group(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group);
-
-/**
- * Frees memory of ARMCI_Malloc_group.
- */
-int ARMCI_Free_group(void *ptr, ARMCI_Group *_group);
-
-/**
- * Allocates memory of this process that others are told of.
- */
-void ARMCI_Memget(size_t bytes, armci_meminfo_t *meminfo, int _memflg);
-
-/**
- * Where this process finds memory of ARMCI_Memget, so many bytes from its start.
- */
-void *ARMCI_Memat(armci_meminfo_t *meminfo, long offset);
-
-/**
- * Ends the use of memory that another process has; nothing need be done for it.
- */
-void ARMCI_Memdt(armci_meminfo_t *_meminfo, long _offset);
-
-/**
- * Frees memory of ARMCI_Memget, at the process that has it.
- */
-void ARMCI_Memctl(armci_meminfo_t *meminfo);
-
-/**
- * Sets how many bytes a process may allocate at most. Before ARMCI_Init.
- */
-void ARMCI_Set_shm_limit(unsigned long shmemlimit);
-
-/**
- * Whether any process's memory is mapped here, as on nodes with several.
- */
-int ARMCI_Uses_shm(void);
-
-/**
- * Whether memory of other members of a group is mapped here.
- */
-int ARMCI_Uses_shm_grp(ARMCI_Group *group);
-
-/**
- * Copies bytes of this process.
- */
-void ARMCI_Copy(void *src, void *dst, int n);
-
-/**
- * Makes mutexes, so many of this process. Collective.
- */
-int ARMCI_Create_mutexes(int num);
-
-/**
- * Does away with the mutexes. Collective.
- */
-int ARMCI_Destroy_mutexes(void);
-
-/**
- * Locks a mutex of a process.
- */
-void ARMCI_Lock(int mutex, int proc);
-
-/**
- * Unlocks a mutex of a process.
- */
-void ARMCI_Unlock(int mutex, int proc);
-
-/**
- * Notifies a process, after all that this one put there: how often it did.
- */
-int armci_notify(int proc);
-
-/**
- * Waits for the next notification of a process; how many there were.
- */
-int armci_notify_wait(int proc, int *pval);
-
-/**
- * Whether a process is on this one's node.
- */
-int ARMCI_Same_node(int proc);
-
-/**
- * Whether a process is on this one's node.
- */
-int armci_sameclusnode(int proc);
-
-/**
- * How many processes a node has; this process's, if the number is negative.
- */
-int armci_domain_nprocs(armci_domain_t _domain, int id);
-
-/**
- * The node of a process.
- */
-int armci_domain_id(armci_domain_t _domain, int glob_proc_id);
-
-/**
- * The number of a process of a node; of this process's, if the node's number is negative.
- */
-int armci_domain_glob_proc_id(armci_domain_t _domain, int id, int loc_proc_id);
-
-/**
- * This process's node.
- */
-int armci_domain_my_id(armci_domain_t _domain);
-
-/**
- * How many nodes there are.
- */
-int armci_domain_count(armci_domain_t _domain);
-
-/**
- * Whether a process is on this one's node.
- */
-int armci_domain_same_id(armci_domain_t _domain, int proc);
-
-/**
- * Makes a group of members of the default one. Collective over those.
- */
-void ARMCI_Group_create(int n, int *pid_list, ARMCI_Group *group_out);
-
-/**
- * Makes a group of members of another. Collective over those.
- */
-void ARMCI_Group_create_child(int n,
-                              int *pid_list,
-                              ARMCI_Group *group_out,
-                              ARMCI_Group *group_parent);
-
-/**
- * Forgets a group.
- */
-void ARMCI_Group_free(ARMCI_Group *group);
-
-/**
- * This process's number in a group; -1, and not 0 returned, if it is no member.
- */
-int ARMCI_Group_rank(ARMCI_Group *group, int *rank);
-
-/**
- * How many members a group has.
- */
-void ARMCI_Group_size(ARMCI_Group *group, int *size);
-
-/**
- * Sets the group that new ones are made of.
- */
-void ARMCI_Group_set_default(ARMCI_Group *group);
-
-/**
- * The group that new ones are made of.
- */
-void ARMCI_Group_get_default(ARMCI_Group *group_out);
-
-/**
- * The group of all processes.
- */
-void ARMCI_Group_get_world(ARMCI_Group *group_out);
-
-/**
- * The process that is a member of a group.
- */
-int ARMCI_Absolute_id(ARMCI_Group *group, int group_rank);
-
-/**
- * Says that a condition does not hold that a program asserts, and ends the job.
- */
-int dassertp_fail(const char *cond_string,
-                  const char *file,
-                  const char *func,
-                  unsigned int line,
-                  int code);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,4 +1,4 @@
-/* ARMCI on Hydrant. Made by cbindgen from crates/armci/src/c/gpc.rs. */
+/* ARMCI on Hydrant. Made by cbindgen from gpc.rs of crates/armci/src/c. */
 
 #ifndef __GPCDEF
 #define __GPCDEF

@@ -1,4 +1,4 @@
-/* ARMCI on Hydrant. Made by cbindgen from crates/armci/src/c/message.rs. */
+/* ARMCI on Hydrant. Made by cbindgen from message.rs of crates/armci/src/c. */
 
 #ifndef _MESSAGE_H_
 #define _MESSAGE_H_

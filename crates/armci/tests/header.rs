@@ -9,7 +9,7 @@ use cbindgen::{Builder, Config, Language, Style};
 /// What stands before the declarations of a header.
 struct Header {
     name: &'static str,
-    source: &'static str,
+    sources: &'static [&'static str],
     guard: &'static str,
     before: &'static str,
     after: &'static str,
@@ -18,21 +18,21 @@ struct Header {
 const HEADERS: [Header; 3] = [
     Header {
         name: "armci.h",
-        source: "armci.rs",
+        sources: &["armci.rs", "transfer.rs", "nonblocking.rs"],
         guard: "_ARMCI_H",
         before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>",
         after: include_str!("header/armci.txt"),
     },
     Header {
         name: "message.h",
-        source: "message.rs",
+        sources: &["message.rs"],
         guard: "_MESSAGE_H_",
         before: "#include \"armci.h\"",
         after: include_str!("header/message.txt"),
     },
     Header {
         name: "gpc.h",
-        source: "gpc.rs",
+        sources: &["gpc.rs"],
         guard: "__GPCDEF",
         before: "#include \"armci.h\"",
         after: "#define GPC_INIT 1\n#define GPC_PROBE 2\n#define GPC_WAIT 3\n#define GPC_DONE 4\n#define GPC_PENDING 5\n",
@@ -51,8 +51,8 @@ fn headers_are_what_the_library_has() {
             no_includes: true,
             include_guard: Some(header.guard.to_owned()),
             header: Some(format!(
-                "/* ARMCI on Hydrant. Made by cbindgen from crates/armci/src/c/{}. */",
-                header.source
+                "/* ARMCI on Hydrant. Made by cbindgen from {} of crates/armci/src/c. */",
+                header.sources.join(", ")
             )),
             after_includes: Some(format!(
                 "{}\n#include <stddef.h>\n\n{}",
@@ -60,9 +60,11 @@ fn headers_are_what_the_library_has() {
             )),
             ..Config::default()
         };
-        let made = Builder::new()
-            .with_config(config)
-            .with_src(crate_dir.join("src/c").join(header.source))
+        let sources = header.sources.iter();
+        let made = sources
+            .fold(Builder::new().with_config(config), |builder, source| {
+                builder.with_src(crate_dir.join("src/c").join(source))
+            })
             .generate()
             .expect("the source can be read");
         let mut text = Vec::new();

@@ -17,3 +17,5 @@ mod process;
 pub mod armci;
 pub mod gpc;
 pub mod message;
+pub mod nonblocking;
+pub mod transfer;

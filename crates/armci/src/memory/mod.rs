@@ -71,8 +71,7 @@ struct Ranges {
     /// By where they begin, the places of the live ones in `all`.
     live: BTreeMap<usize, usize>,
     /// Never dropped while the process is known, so that whoever looks at one is safe.
-    #[allow(clippy::vec_box, reason = "`last` leads to one while others are added")]
-    all: Vec<Box<Range>>,
+    all: Vec<Arc<Range>>,
     /// Places in `all` that are not in use.
     free: Vec<usize>,
 }
@@ -141,13 +140,13 @@ impl Memory {
         let procs = job.ranks().zip(theirs).map(|(rank, theirs)| {
             let mapped = arena.as_ptr(rank)?;
             let mut ranges = Ranges::default();
-            ranges.all.push(Box::new(Range::new(usize::MAX, 0)));
+            ranges.all.push(Arc::new(Range::new(usize::MAX, 0)));
             Ok(Proc {
                 base: bases[rank.index()],
                 theirs,
                 mine_there: mine_there[rank.index()],
                 is_mapped: mapped.is_some(),
-                last: AtomicPtr::new(&raw mut *ranges.all[0]),
+                last: AtomicPtr::new(Arc::as_ptr(&ranges.all[0]).cast_mut()),
                 ranges: RwLock::new(ranges),
             })
         });
@@ -350,8 +349,7 @@ impl Proc {
         let range = &ranges.all[*place];
         // One past the end belongs to none.
         let left = range.left(offset).filter(|left| *left > 0)?;
-        self.last
-            .store(std::ptr::from_ref::<Range>(range).cast_mut(), Release);
+        self.last.store(Arc::as_ptr(range).cast_mut(), Release);
         Some(left)
     }
 }
@@ -366,7 +364,7 @@ impl Ranges {
             .collect();
         stale.into_iter().for_each(|start| self.drop_at(start));
         let place = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Box::new(Range::new(usize::MAX, 0)));
+            self.all.push(Arc::new(Range::new(usize::MAX, 0)));
             self.all.len() - 1
         });
         self.all[place].end.store(end, Relaxed);
