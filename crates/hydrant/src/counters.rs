@@ -106,6 +106,9 @@ impl fmt::Display for Counters {
     }
 }
 
+/// Hits after which somebody may ask whether there is a better way by now.
+const MANY_HITS: u64 = 1 << 12;
+
 /// The cells behind the counters.
 pub(crate) struct Tally {
     stripes: Striped<[AtomicU64; COUNT]>,
@@ -148,6 +151,14 @@ impl Tally {
             cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
         }
         true
+    }
+
+    /// Counts a hit; whether it is the last of [`MANY_HITS`] of this thread's.
+    #[inline(always)]
+    pub(crate) fn hit(&self) -> bool {
+        self.add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
+        (self.stripes.own())
+            .is_some_and(|cells| cells[Count::Hits as usize].load(Relaxed) % MANY_HITS == 0)
     }
 
     /// Counts `more`.

@@ -25,6 +25,8 @@ pub(crate) const CLASSES: usize = 25;
 const CROWDED: u8 = 1;
 /// Hits are to [ask](Hot::ask) first.
 const ASKS: u8 = 2;
+/// Something is to be [looked at again](Hot::look_again).
+const DUE: u8 = 4;
 
 type Group = Box<[OnceLock<Arc<Table>>]>;
 
@@ -43,8 +45,8 @@ pub struct Hot {
     turned: AtomicU8,
     /// Classes of lengths that are copied though they would be hits: puts, and gets.
     copied: [AtomicU32; 2],
-    /// Operations that are to find out yet what hits and copies take.
-    samples: AtomicU32,
+    /// Operations that go to the engine yet, hit or not, to find out what they take.
+    asking: AtomicU32,
 }
 
 /// What becomes of an operation that is no hit at once.
@@ -126,7 +128,7 @@ impl Hot {
                 .collect(),
             turned: AtomicU8::new(0),
             copied: [AtomicU32::new(0), AtomicU32::new(0)],
-            samples: AtomicU32::new(0),
+            asking: AtomicU32::new(0),
         }
     }
 
@@ -293,12 +295,10 @@ impl Hot {
         if self.turned.load(Relaxed) & ASKS == 0 {
             return Ask::Engine;
         }
-        match self.samples() {
-            0 if self.copies(direction, len) => Ask::Copy,
-            0 => Ask::Hit,
-            // Both in turns; the engine times them.
-            left if left % 2 == 1 => Ask::Copy,
-            _ => Ask::Engine,
+        match self.asking() > 0 || self.is_due() {
+            true => Ask::Engine,
+            false if self.copies(direction, len) => Ask::Copy,
+            false => Ask::Hit,
         }
     }
 
@@ -320,13 +320,29 @@ impl Hot {
         self.copied.iter().any(|all| all.load(Relaxed) != 0)
     }
 
-    /// So many operations to come find out what hits and copies take.
-    pub(crate) fn sample(&self, count: u32) {
-        self.samples.store(count, Relaxed);
+    /// So many operations to come go to the engine, hit or not.
+    pub(crate) fn set_asking(&self, count: u32) {
+        self.asking.store(count, Relaxed);
     }
 
-    pub(crate) fn samples(&self) -> u32 {
-        self.samples.load(Relaxed)
+    pub(crate) fn asking(&self) -> u32 {
+        self.asking.load(Relaxed)
+    }
+
+    /// There were many hits: the next operation goes to the engine, which may look whether there is a
+    /// better way by now.
+    #[cold]
+    pub fn look_again(&self) {
+        self.turned.fetch_or(ASKS | DUE, Relaxed);
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.turned.load(Relaxed) & DUE != 0
+    }
+
+    /// Whether it was, and is no more.
+    pub(crate) fn take_due(&self) -> bool {
+        self.is_due() && self.turned.fetch_and(!DUE, Relaxed) & DUE != 0
     }
 
     #[inline(always)]
@@ -336,7 +352,12 @@ impl Hot {
 
     pub(crate) fn set_turned(&self, crowded: bool, asks: bool) {
         let turned = (u8::from(crowded) * CROWDED) | (u8::from(asks) * ASKS);
-        self.turned.store(turned, Relaxed);
+        let before = self.turned.load(Relaxed);
+        if before & !DUE != turned {
+            // A hit may ask meanwhile that something is looked at again.
+            self.turned.fetch_and(turned | DUE, Relaxed);
+            self.turned.fetch_or(turned, Relaxed);
+        }
     }
 }
 

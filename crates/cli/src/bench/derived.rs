@@ -2,11 +2,13 @@
 
 use hydrant::Strategy;
 
+use super::measure::median;
 use super::row::{Goal, Row, WORKING_SET};
 
 /// The rows that follow from `rows`, each to stand after the rows it is made of.
 pub(crate) fn insert(rows: &mut Vec<Row>) {
     together(rows);
+    rounds(rows);
     growth(rows, "am", |ranks| {
         format!("call the next, {ranks} ranks at once")
     });
@@ -54,10 +56,33 @@ fn growth(rows: &mut Vec<Row>, bench: &str, case: impl Fn(u32) -> String) {
 /// How far above the best of the others `auto` may be at a point.
 const AUTO: f64 = 1.05;
 
+/// Whether a row is a strategy's at a point of its bench.
+fn is_point(row: &Row) -> bool {
+    row.bench.ends_with(WORKING_SET) && row.bench.contains(", ")
+}
+
+/// Of a point that a strategy was tried at in several rounds, the median of these, where it was first.
+fn rounds(rows: &mut Vec<Row>) {
+    let mut at = 0;
+    while at < rows.len() {
+        let row = rows[at].clone();
+        let is_same = |other: &Row| {
+            (&other.bench, &other.case, other.bytes) == (&row.bench, &row.case, row.bytes)
+        };
+        if is_point(&row) {
+            let same = rows.iter().filter(|other| is_same(other));
+            let mut medians: Vec<f64> = same.map(|row| row.median).collect();
+            let mut seen = false;
+            rows.retain(|other| !is_same(other) || !std::mem::replace(&mut seen, true));
+            rows[at].median = median(&mut medians);
+        }
+        at += 1;
+    }
+}
+
 /// The row of `auto` at each point beside the best of the others, and how it stands over all.
 fn strategies(rows: &mut Vec<Row>) {
     let auto = Strategy::Auto.name();
-    let is_point = |row: &Row| row.bench.ends_with(WORKING_SET) && row.bench.contains(", ");
     let mut ratios = Vec::new();
     for at in 0..rows.len() {
         let point = &rows[at];
@@ -163,6 +188,21 @@ mod tests {
             (rows[3].case.as_str(), rows[3].median),
             ("memory for each pair of ranks", 64.0)
         );
+    }
+
+    #[test]
+    fn the_median_of_the_rounds_counts() {
+        let bench = format!("put 8 B, random, {WORKING_SET}");
+        let row = |strategy: Strategy, median| Row::new(&bench, strategy.name(), "ns", median);
+        let (bounce, auto) = (Strategy::Bounce, Strategy::Auto);
+        let mut rows = Vec::new();
+        for (ours, best) in [(1.0, 9.0), (7.0, 2.0), (3.0, 3.0)] {
+            rows.extend([row(auto, ours), row(bounce, best)]);
+        }
+        insert(&mut rows);
+        let medians: Vec<f64> = rows[..2].iter().map(|row| row.median).collect();
+        assert_eq!(medians, [3.0, 3.0]);
+        assert_eq!((rows[0].ratio, rows.len()), (Some(1.0), 4));
     }
 
     #[test]

@@ -8,13 +8,16 @@ use std::time::Instant;
 use hydrant::Strategy;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::BenchArgs;
 use super::cases::{scattered, strategies};
 use super::measure::median;
 use super::rank::RankArgs;
 use super::report::{Event, Receiver};
 use super::row::Row;
 use super::suite::{self, Step, Suite};
+use super::{Bench, BenchArgs};
+
+/// How often the strategies take turns if nobody says so.
+const ROUNDS: u32 = 5;
 
 /// Why a job measured nothing.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +50,9 @@ pub(crate) enum JobError {
 /// Runs every step of the bench. The rows, in the order they were measured.
 pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
-    let steps = suite::steps(args.bench, args.network(), args.n);
+    let steps: Vec<Step> = (0..rounds(args))
+        .flat_map(|_| suite::steps(args.bench, args.network(), args.n))
+        .collect();
     let launch = Launch {
         conduit: args.conduit.as_deref(),
         strategy: None,
@@ -92,6 +97,15 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
     }
     bar.finish_and_clear();
     Ok(rows)
+}
+
+/// How often the strategies take turns, so that what disturbs the machine for a while disturbs them all:
+/// once where time is played, in which nothing disturbs them.
+fn rounds(args: &BenchArgs) -> u32 {
+    match args.bench {
+        Bench::Strategies if !args.quick && !args.is_played() => args.reps.unwrap_or(ROUNDS),
+        _ => 1,
+    }
 }
 
 /// A bar on standard error if somebody sees it. It is drawn when the ranks say what comes next,

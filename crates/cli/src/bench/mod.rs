@@ -85,7 +85,7 @@ pub(crate) struct BenchArgs {
     /// Draw the rows into this file: a picture (.svg) or a page that holds it (.html).
     #[arg(long, value_name = "FILE")]
     plot: Option<PictureFile>,
-    /// How many repetitions to take the median of.
+    /// How many repetitions to take the median of; for `strategies`, how many rounds of jobs.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     reps: Option<u32>,
     /// Fewer sizes and repetitions: to see that it works, not how fast.
@@ -105,11 +105,20 @@ pub(crate) enum Network {
 impl BenchArgs {
     /// As far as can be said before a rank has joined; the environment may name a network, too.
     fn network(&self) -> Network {
-        let named = self.conduit.clone();
-        match (named.or_else(|| std::env::var("HYDRANT_CONDUIT").ok())).as_deref() {
+        match self.named().as_deref() {
             None | Some("" | "auto" | "smp") => Network::Mapped,
             Some(_) => Network::Registered,
         }
+    }
+
+    /// Whether it is a network in virtual time, as far as can be said.
+    fn is_played(&self) -> bool {
+        (self.named()).is_some_and(|name| name == "sim" || name.starts_with("sim:"))
+    }
+
+    fn named(&self) -> Option<String> {
+        let named = self.conduit.clone();
+        named.or_else(|| std::env::var("HYDRANT_CONDUIT").ok())
     }
 }
 

@@ -253,6 +253,14 @@ impl Registration {
         self.hot.copies(direction, len)
     }
 
+    /// There were many hits: `auto` finds out whether copies take less by now.
+    #[cold]
+    pub(crate) fn look_again(&self) {
+        if self.strategy == Strategy::Auto {
+            self.hot.look_again();
+        }
+    }
+
     /// As [`hit`](Self::hit), of an operation that has asked.
     pub(crate) fn hit_asked(
         &self,

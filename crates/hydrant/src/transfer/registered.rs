@@ -139,7 +139,9 @@ impl Transfer {
         lease: Option<Lease>,
     ) -> Result<Begun> {
         let progress = &*self.progress;
-        (progress.tally).add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
+        if progress.tally.hit() {
+            registration.look_again();
+        }
         let keys = (hit.remote_key, hit.local_key);
         let taken = own.is_taken(access);
         let inside = progress.enter();

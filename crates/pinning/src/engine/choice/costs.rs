@@ -7,8 +7,9 @@ use crate::{
 
 /// Buckets of a move, to powers of two.
 const WIDTHS: usize = 21;
-/// Samples of a way from which on it is known well.
-const ENOUGH: u32 = 4;
+/// Samples that are taken of a way that was not tried, and of one that is tried again.
+const FIRST: u32 = 3;
+pub(super) const AGAIN: u32 = 2;
 /// One pull in so many tries the way that took longer, if that was not twice as long, or eight times,
 /// or whatever it took.
 const TRIALS: [(u64, u32); 3] = [(2, 64), (8, 512), (u64::MAX, 4096)];
@@ -47,6 +48,7 @@ pub(in crate::engine) enum Way {
 struct Cell {
     /// Nanoseconds, by way; zero if that was not tried.
     took: [u64; 3],
+    /// Samples, up to [`FIRST`].
     samples: [u32; 3],
     /// Pulls that chose.
     pulls: u32,
@@ -79,7 +81,7 @@ impl Costs {
             before if nanos < before => nanos,
             before => before + ((nanos - before).min(before) / 8),
         };
-        cell.samples[way as usize] = cell.samples[way as usize].saturating_add(1);
+        cell.samples[way as usize] = (cell.samples[way as usize] + 1).min(FIRST);
     }
 
     /// What a copy takes, and how much less a hit does; half of it where hits are not known.
@@ -95,18 +97,28 @@ impl Costs {
     /// Whether a copy is known to take less than a hit.
     pub(super) fn copies_beat_hits(&self, class: Class) -> bool {
         let [copy, hit, _] = self.cell(class).took;
-        self.is_compared(class) && copy < hit
+        copy > 0 && copy < hit
     }
 
-    /// Whether both are known.
-    pub(super) fn is_compared(&self, class: Class) -> bool {
-        let [copy, hit, _] = self.cell(class).samples;
-        copy > 1 && hit > 1
+    /// Whether more is to be known of what a way takes.
+    pub(super) fn needs(&self, class: Class, way: Way) -> bool {
+        self.cell(class).samples[way as usize] < FIRST
     }
 
-    /// Whether copies are known well.
-    pub(super) fn is_settled(&self, class: Class) -> bool {
-        self.cell(class).samples[Way::Copied as usize] >= ENOUGH
+    /// A way is to be tried again, a few times.
+    pub(super) fn forget(&mut self, class: Class, way: Way) {
+        let samples = &mut self.cell_mut(class).samples[way as usize];
+        *samples = (*samples).min(FIRST - AGAIN);
+    }
+
+    /// The better and the worse of copies and hits and what they take, if both are known.
+    pub(super) fn ways(&self, class: Class) -> Option<[(Way, u64); 2]> {
+        let [copy, hit, _] = self.cell(class).took;
+        let known = ![Way::Copied, Way::Hit]
+            .map(|way| self.needs(class, way))
+            .contains(&true);
+        let ways = [(Way::Copied, copy), (Way::Hit, hit)];
+        known.then(|| if copy < hit { ways } else { [ways[1], ways[0]] })
     }
 
     /// Whether a get is copied or goes the other way, which the peer takes part in.

@@ -12,7 +12,8 @@
 //! a sequence that comes by takes its place from the sequence itself.
 //!
 //! What a way takes is measured with the driver's clock, by a few operations of each size: those that
-//! are copied and the moves as they come, hits when [`Hot`] was told to ask first.
+//! are copied and the moves as they come, hits while [`Hot`] sends them to the engine. The way that
+//! takes longer is tried again when a small part of the time since pays for that.
 
 mod costs;
 mod meter;
@@ -30,15 +31,12 @@ pub(super) use pulled::Pulled;
 use rents::Rents;
 use reuse::Reuse;
 
-/// Samples of hits and copies that are taken when something of a class is not known.
-const FIRST_SAMPLES: u32 = 6;
-/// Samples taken from time to time, and of how many pieces each time.
-const SAMPLES: u32 = 2;
-const AGAIN: u64 = 512;
-/// One such time in so many, something is attached though copies take less than hits.
-const RARELY: u64 = 16;
-/// Of what copies take, this part may be spent on moves that find out what a move costs now.
-const TRIALS: u64 = 64;
+/// Operations that go to the engine, hit or not, when something of a class is not known: other classes'
+/// are among them.
+const ASKING: u32 = 64;
+/// Of the time that operations take, this part may be spent on finding out what the way they do not go
+/// takes now, and what a move does.
+const TRIALS: u64 = 128;
 /// What was missed so often lately takes the place of what was not used.
 const OFTEN: u64 = 4;
 /// If it has paid a part of the price.
@@ -91,8 +89,8 @@ pub(super) struct Choice {
     unsettled: bool,
     /// Pieces and moves under way that are timed.
     timed: u32,
-    /// Nanoseconds that may be spent on a trial.
-    saved: u64,
+    /// Nanoseconds that may be spent on a trial of a way, and on one of a move.
+    saved: [u64; 2],
     /// Buckets that are to be attached whatever it costs: the NIC is to change a word of them.
     wanted: Vec<(u32, u64)>,
 }
@@ -112,7 +110,7 @@ impl Choice {
             pieces: 0,
             unsettled: true,
             timed: 0,
-            saved: 0,
+            saved: [0; 2],
             wanted: Vec::new(),
         }
     }
@@ -122,7 +120,7 @@ impl Choice {
         self.unsettled
             || self.timed > 0
             || self.pieces.is_multiple_of(TIMED)
-            || self.hot.samples() > 0
+            || self.hot.asking() > 0
     }
 
     /// Whether something is being timed.
@@ -134,11 +132,30 @@ impl Choice {
     pub(super) fn begin(&mut self, class: Class, is_free: bool) -> Option<u64> {
         let timed = is_free && self.wants_time() && self.meter.is_running();
         self.pieces += 1;
-        self.unsettled = !self.costs.is_settled(class);
-        if self.pieces.is_multiple_of(AGAIN) {
-            self.hot.sample(SAMPLES);
+        self.unsettled = self.costs.needs(class, Way::Copied);
+        if !class.transient && !self.pulls(class) {
+            self.look_again(class);
         }
         timed.then(|| self.start())
+    }
+
+    /// The way that operations of a class do not go is tried again, if that was paid for, or if there
+    /// were many hits that nobody timed.
+    fn look_again(&mut self, class: Class) {
+        let is_due = self.hot.take_due();
+        let Some([better, worse]) = self.costs.ways(class) else {
+            if is_due {
+                self.hot.set_asking(ASKING);
+            }
+            return;
+        };
+        self.saved[0] = self.saved[0].saturating_add(better.1 / TRIALS);
+        let is_paid = self.saved[0] >= worse.1.saturating_mul(u64::from(costs::AGAIN));
+        if is_paid || (is_due && better.0 == Way::Hit) {
+            self.saved[0] = 0;
+            self.costs.forget(class, worse.0);
+            self.hot.set_asking(ASKING);
+        }
     }
 
     fn start(&mut self) -> u64 {
@@ -178,17 +195,6 @@ impl Choice {
         }
     }
 
-    /// A piece has gone that way, whether it was timed or not.
-    pub(super) fn gone(&mut self, class: Class, way: Way) {
-        let sampled = match self.hot.samples() % 2 {
-            1 => Way::Copied,
-            _ => Way::Hit,
-        };
-        if way == sampled && !class.transient && !self.pulls(class) {
-            self.hot.sample(self.hot.samples().saturating_sub(1));
-        }
-    }
-
     /// Whether the peer writes what these operations get.
     fn pulls(&self, class: Class) -> bool {
         class.direction == Direction::Get && !self.reads
@@ -201,8 +207,18 @@ impl Choice {
 
     /// What was attached for a class is there: what its hits take is found out, if it is not known.
     pub(super) fn landed(&mut self, class: Class) {
-        if !self.costs.is_compared(class) && self.hot.samples() == 0 {
-            self.hot.sample(FIRST_SAMPLES);
+        if self.costs.needs(class, Way::Hit) {
+            self.hot.set_asking(ASKING);
+        }
+    }
+
+    /// An operation came to the engine that might have gone without.
+    fn asked(&mut self, class: Class) {
+        let left = self.hot.asking();
+        if left > 0 {
+            let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
+            self.hot
+                .set_asking(if needs == [false; 2] { 0 } else { left - 1 });
         }
     }
 
@@ -227,11 +243,6 @@ impl Choice {
             self.wanted.swap_remove(at);
             return Verdict::Attach { passes: false };
         }
-        let left = self.hot.samples();
-        if left > 0 && left.is_multiple_of(2) {
-            // It was to be a hit. There may never be one.
-            self.hot.sample(left - 1);
-        }
         let eager = !evicts && self.reuse.is_likely();
         let Some((copy, saving)) = self.costs.saving(class) else {
             // It is copied until that is known, unless it is likely to be used again.
@@ -241,8 +252,11 @@ impl Choice {
             };
         };
         if saving == 0 {
+            // There may be nothing that is a hit.
+            self.asked(class);
             // Now and then it is found out whether that is still so.
-            let tries = left > 0 && (self.pieces / AGAIN).is_multiple_of(RARELY);
+            self.saved[1] = self.saved[1].saturating_add(copy / TRIALS);
+            let tries = self.costs.needs(class, Way::Hit) && self.can_try(width, evicts);
             return match tries {
                 true => Verdict::Attach { passes: evicts },
                 false => Verdict::Copy,
@@ -252,7 +266,7 @@ impl Choice {
         let paid = self.rents.of(place);
         self.rents.pay(place, saving);
         let soon = saving.saturating_mul(width.div_ceil(count.max(1)));
-        self.saved = self.saved.saturating_add(copy / TRIALS);
+        self.saved[1] = self.saved[1].saturating_add(copy / TRIALS);
         // It has a better claim to a place than what is not used any more.
         let comes_often = paid >= saving.saturating_mul(OFTEN).max(price / DISCOUNT);
         let comes_again = paid >= saving / 2;
@@ -260,11 +274,20 @@ impl Choice {
         if eager || paid.saturating_add(soon) >= price || (is_next_unused && comes_often) {
             return Verdict::Attach { passes: !keeps };
         }
-        if self.saved >= price {
-            self.saved = 0;
-            return Verdict::Attach { passes: evicts };
+        match self.can_try(width, evicts) {
+            true => Verdict::Attach { passes: evicts },
+            false => Verdict::Copy,
         }
-        Verdict::Copy
+    }
+
+    /// Whether a move of so many buckets was paid for by a part of what operations took; then it is
+    /// spent.
+    fn can_try(&mut self, width: u64, evicts: bool) -> bool {
+        let can = self.saved[1] >= self.prices.of(width, evicts);
+        if can {
+            self.saved[1] = 0;
+        }
+        can
     }
 
     /// Whether a piece is copied rather than waiting for a move under way that brings what it needs.
@@ -277,7 +300,15 @@ impl Choice {
         match class.transient {
             // Nobody else finds out what these take.
             true => self.costs.pull(class, Way::Hit) == Way::Copied,
-            false => self.costs.copies_beat_hits(class) && self.hot.samples() == 0,
+            false => {
+                let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
+                self.asked(class);
+                match needs {
+                    [true, _] => false,
+                    [_, true] => true,
+                    _ => self.costs.copies_beat_hits(class),
+                }
+            }
         }
     }
 
@@ -298,7 +329,7 @@ impl Choice {
 
     /// Whether hits are to ask first.
     pub(super) fn asks(&self) -> bool {
-        self.hot.samples() > 0 || self.hot.copies_some()
+        self.hot.asking() > 0 || self.hot.copies_some() || self.hot.is_due()
     }
 
     /// A peer is gone with all that was timed with it.
@@ -366,6 +397,57 @@ mod tests {
         let mut choice = knowing(put(8), 700, 3500);
         assert!((0..10_000).all(|at| !attaches(choice.weigh(&miss(put(8), at, at % 2 == 0)))));
         assert!(choice.asks());
+    }
+
+    #[test]
+    fn the_way_that_takes_longer_is_tried_again_for_a_small_part_of_the_time() {
+        let (copy, hit, pieces) = (700, 3500, 100_000);
+        let mut choice = knowing(put(8), copy, hit);
+        let mut tried = 0;
+        for _ in 0..pieces {
+            choice.begin(put(8), true);
+            if !choice.copies_hit(put(8)) {
+                choice.took(put(8), Way::Hit, hit);
+                tried += 1;
+            }
+        }
+        assert!(
+            tried > 0 && tried * hit <= pieces * copy / TRIALS,
+            "{tried}"
+        );
+        // When hits take less by then that is seen.
+        let to_come = (0..pieces).find(|_| {
+            choice.begin(put(8), true);
+            let hits = !choice.copies_hit(put(8));
+            if hits {
+                choice.took(put(8), Way::Hit, 100);
+            }
+            hits && !choice.costs.needs(put(8), Way::Hit)
+        });
+        assert!(to_come.is_some());
+        assert!(!choice.copies_hit(put(8)));
+    }
+
+    #[test]
+    fn many_hits_that_nobody_timed_are_compared_with_copies_again() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        choice.begin(put(8), true);
+        assert!(!choice.copies_hit(put(8)) && !choice.asks());
+        choice.hot.look_again();
+        assert!(choice.asks());
+        choice.begin(put(8), true);
+        assert!(choice.copies_hit(put(8)));
+        (0..2).for_each(|_| choice.took(put(8), Way::Copied, 1000));
+        assert!(choice.copies_hit(put(8)) && choice.asks());
+    }
+
+    #[test]
+    fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
+        let mut choice = knowing(put(8), 3000, 2000);
+        choice.hot.look_again();
+        choice.begin(put(4096), true);
+        assert!(choice.asks());
+        assert!(!choice.copies_hit(put(4096)));
     }
 
     #[test]

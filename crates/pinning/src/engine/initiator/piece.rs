@@ -201,7 +201,6 @@ impl Initiator {
         let Some(way) = tried.way.filter(|_| is_fine) else {
             return;
         };
-        choice.gone(tried.class, way);
         if let Some(nanos) = took {
             choice.took(tried.class, way, nanos);
         }
