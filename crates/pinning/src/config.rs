@@ -42,8 +42,10 @@ pub struct Config {
     pub entries: u64,
     /// Most bytes of one extent.
     pub max_extent: u64,
-    /// What registering costs: sets how wide extents grow.
+    /// What registering and deregistering cost together: sets how wide extents grow.
     pub cost: CostModel,
+    /// What registering costs of that, where nothing is given up for it.
+    pub register: CostModel,
     /// Most bytes that ride on a move, and go by copy where that is the rule.
     pub piggyback: usize,
     /// Most bytes of a message, its data included.
@@ -76,6 +78,10 @@ impl Config {
             entries: 1024,
             max_extent: 1 << 30,
             cost: CostModel {
+                per_op_ns: 0.0,
+                per_page_ns: 40_000.0,
+            },
+            register: CostModel {
                 per_op_ns: 0.0,
                 per_page_ns: 40_000.0,
             },

@@ -62,6 +62,9 @@ pub enum Message {
         refused: Option<Refusal>,
         /// Bytes that follow.
         len: u32,
+        /// How many buckets more can be registered there and nothing be given up for them: one more than
+        /// the binary logarithm, rounded down; 0 if there are none.
+        room: u8,
     },
     /// Says that the peer is going to be asked to write this memory to the asker's, which is being
     /// registered meanwhile: so that both sides are at once (Nieplocha 2002, figure 3). There is no answer.
@@ -90,6 +93,8 @@ pub enum Message {
         id: u64,
         /// Why not, if not.
         refused: Option<Refusal>,
+        /// Whether something was registered for it first.
+        registered: bool,
     },
     /// Asks for borrowed firehoses back.
     Recall {
@@ -292,10 +297,23 @@ impl Message {
                 len,
             } => out.chunk(kind::GET, *id, *region, *from, *len),
             Message::Stored { id, refused } => out.outcome(kind::STORED, *id, *refused),
-            Message::Pulled { id, refused } => out.outcome(kind::PULLED, *id, *refused),
-            Message::Fetched { id, refused, len } => {
+            Message::Pulled {
+                id,
+                refused,
+                registered,
+            } => {
+                out.outcome(kind::PULLED, *id, *refused);
+                out.byte(u8::from(*registered));
+            }
+            Message::Fetched {
+                id,
+                refused,
+                len,
+                room,
+            } => {
                 out.outcome(kind::FETCHED, *id, *refused);
                 out.half(*len);
+                out.byte(*room);
             }
             Message::Ahead { region, from, len } => {
                 out.byte(kind::AHEAD);
@@ -419,11 +437,13 @@ impl Message {
             kind::PULLED => Message::Pulled {
                 id: from.word()?,
                 refused: from.outcome()?,
+                registered: from.flag()?,
             },
             kind::FETCHED => Message::Fetched {
                 id: from.word()?,
                 refused: from.outcome()?,
                 len: from.half()?,
+                room: from.byte()?,
             },
             kind::AHEAD => Message::Ahead {
                 region: from.region()?,

@@ -103,6 +103,7 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
         let answer = Message::Pulled {
             id,
             refused: Some(Refusal::Limit),
+            registered: false,
         };
         refused += (out.messages.iter())
             .filter(|it| it.message == answer)

@@ -105,11 +105,20 @@ fn message() -> impl Strategy<Value = Message> {
             len
         }),
         (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Stored { id, refused }),
-        (any::<u64>(), refused()).prop_map(|(id, refused)| Message::Pulled { id, refused }),
-        (any::<u64>(), refused(), len()).prop_map(|(id, refused, len)| Message::Fetched {
-            id,
-            refused,
-            len
+        (any::<u64>(), refused(), any::<bool>()).prop_map(|(id, refused, registered)| {
+            Message::Pulled {
+                id,
+                refused,
+                registered,
+            }
+        }),
+        (any::<u64>(), refused(), len(), any::<u8>()).prop_map(|(id, refused, len, room)| {
+            Message::Fetched {
+                id,
+                refused,
+                len,
+                room,
+            }
         }),
         (
             any::<u64>(),

@@ -51,6 +51,10 @@ pub(super) fn config(
             per_op_ns: registration.register.per_op_ns + registration.deregister.per_op_ns,
             per_page_ns: registration.register.per_page_ns + registration.deregister.per_page_ns,
         },
+        register: CostModel {
+            per_op_ns: registration.register.per_op_ns,
+            per_page_ns: registration.register.per_page_ns,
+        },
         piggyback: settings.ride.min(caps.max_payload - least),
         max_payload: caps.max_payload,
         reads: caps.reads,

@@ -156,10 +156,13 @@ impl Engine {
         let geometry = self.limits().geometry;
         let local = geometry.span(operation.local, operation.len)?;
         let remote = geometry.span(operation.remote, operation.len)?;
-        // A hit may have held one side for a moment, and told nobody.
-        self.local.missed(local.first, out);
+        if !operation.copied {
+            // It may have held one side for a moment when it was to be a hit, and told nobody.
+            self.local.missed(local.first, out);
+            let (initiator, _, cx) = &mut self.rooms(out);
+            initiator.missed(operation.peer, remote.first, cx);
+        }
         let (initiator, _, cx) = &mut self.rooms(out);
-        initiator.missed(operation.peer, remote.first, cx);
         initiator.begin(operation, cx);
         self.pump(out);
         Ok(())
@@ -188,8 +191,20 @@ impl Engine {
         let outcome = match message {
             Message::Granted(granted) => initiator.granted(from, granted, cx),
             Message::Stored { id, refused } => initiator.stored(from, id, refused, cx),
-            Message::Fetched { id, refused, len } => initiator.fetched(from, id, refused, len, cx),
-            Message::Pulled { id, refused } => initiator.pulled(from, id, refused, cx),
+            Message::Fetched {
+                id,
+                refused,
+                len,
+                room,
+            } => {
+                initiator.told_of_room(from, room);
+                initiator.fetched(from, id, refused, len, cx)
+            }
+            Message::Pulled {
+                id,
+                refused,
+                registered,
+            } => initiator.pulled(from, id, refused, registered, cx),
             Message::Recall { count } => {
                 initiator.recalled(from, count, cx);
                 Ok(())

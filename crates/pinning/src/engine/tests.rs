@@ -206,6 +206,7 @@ fn what_a_wrong_answer_was_to_answer_fails() {
         id,
         refused: None,
         len: 9,
+        room: 0,
     };
     assert!(ends_badly(&mut engine, too_long));
 }
@@ -504,11 +505,16 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     };
     let messages = [
         Message::Stored { id: 9, refused },
-        Message::Pulled { id: 9, refused },
+        Message::Pulled {
+            id: 9,
+            refused,
+            registered: false,
+        },
         Message::Fetched {
             id: 9,
             refused,
             len: 8,
+            room: 0,
         },
         Message::Granted(Granted {
             id: 9,

@@ -113,8 +113,13 @@ impl World {
                 id,
                 refused,
                 len: if self.draw(6) == 0 { len / 2 } else { len },
+                room: self.draw(256) as u8,
             },
-            Message::Pull { id, .. } => Message::Pulled { id, refused },
+            Message::Pull { id, .. } => Message::Pulled {
+                id,
+                refused,
+                registered: self.draw(2) == 0,
+            },
             Message::Revoke { id, run } => Message::Revoked {
                 id,
                 runs: if self.draw(2) == 0 {
@@ -311,11 +316,16 @@ impl World {
                 let refused = (self.draw(2) == 0).then_some(self.refusal());
                 match self.draw(3) {
                     0 => Message::Stored { id, refused },
-                    1 => Message::Pulled { id, refused },
+                    1 => Message::Pulled {
+                        id,
+                        refused,
+                        registered: self.draw(2) == 0,
+                    },
                     _ => Message::Fetched {
                         id,
                         refused,
                         len: self.draw(64) as u32,
+                        room: self.draw(256) as u8,
                     },
                 }
             }

@@ -74,6 +74,7 @@ impl Plan {
             entries: self.entries,
             max_extent: self.max_extent * bucket,
             cost: self.cost,
+            register: self.cost,
             piggyback: self.piggyback,
             max_payload: Message::MAX_BYTES + self.piggyback.max(64) + self.payload,
             reads: self.reads,

@@ -67,6 +67,10 @@ impl Node {
                 per_op_ns: registration.register_op.as_ns(),
                 per_page_ns: registration.register_page.as_ns(),
             },
+            register: CostModel {
+                per_op_ns: registration.register_op.as_ns(),
+                per_page_ns: registration.register_page.as_ns(),
+            },
             piggyback: setup.ride,
             max_payload: profile.message().max_payload as usize,
             reads: profile.nic().reads,

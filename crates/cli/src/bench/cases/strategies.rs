@@ -17,8 +17,9 @@ use super::super::row::{Row, WORKING_SET};
 use super::attend;
 use super::scattered::Random;
 
-/// What ranks get: small, so that a working set beyond it is quickly touched.
-const M: u64 = 4 << 20;
+/// What ranks get: small, so that a working set beyond it is quickly touched, and no more than the smallest
+/// of the played machines can pin.
+const M: u64 = 3 << 20;
 const MAXVICTIM: u64 = 1 << 20;
 
 /// Bytes of an operation, and how many make a figure.

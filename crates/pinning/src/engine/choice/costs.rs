@@ -10,9 +10,8 @@ const WIDTHS: usize = 21;
 /// Samples that are taken of a way that was not tried, and of one that is tried again.
 const FIRST: u32 = 3;
 pub(super) const AGAIN: u32 = 2;
-/// One pull in so many tries the way that took longer, if that was not twice as long, or eight times,
-/// or whatever it took.
-const TRIALS: [(u64, u32); 3] = [(2, 64), (8, 512), (u64::MAX, 4096)];
+/// Of the time that operations take, this part may be spent on trying the way that takes longer.
+pub(super) const TRIALS: u64 = 256;
 
 /// Operations of about the same cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +39,7 @@ pub(in crate::engine) enum Way {
     Copied,
     /// By the NIC, what it needs of the peer being registered.
     Hit,
-    /// Written by the peer, who may have to register it first.
+    /// When the peer has registered what it needs, or written by the peer, who may have to.
     Far,
 }
 
@@ -52,6 +51,8 @@ struct Cell {
     samples: [u32; 3],
     /// Pulls that chose.
     pulls: u32,
+    /// Nanoseconds that may be spent on a trial.
+    saved: u64,
 }
 
 /// What operations took.
@@ -92,6 +93,14 @@ impl Costs {
             (copy, 0) => Some((copy, copy / 2)),
             (copy, hit) => Some((copy, copy.saturating_sub(hit))),
         }
+    }
+
+    /// How much less what is registered there takes than a copy, and how much more what has to be
+    /// registered first, if all are known.
+    pub(super) fn rent(&self, class: Class) -> Option<(u64, u64)> {
+        let [copy, hit, far] = self.cell(class).took;
+        let known = copy > 0 && hit > 0 && far > 0;
+        known.then(|| (copy.saturating_sub(hit), far.saturating_sub(hit)))
     }
 
     /// Whether a copy is known to take less than a hit.
@@ -139,13 +148,21 @@ impl Costs {
             true => (Way::Copied, other),
             false => (other, Way::Copied),
         };
-        let (least, most) = (copy.min(pull), copy.max(pull));
-        let near = |(times, _): &&(u64, u32)| most / times <= least;
-        let again = TRIALS.iter().find(near).map_or(u32::MAX, |trial| trial.1);
-        match call % again {
-            0 => worse,
-            _ => better,
+        self.pays(class, copy.min(pull), copy.abs_diff(pull))
+            .then_some(worse)
+            .unwrap_or(better)
+    }
+
+    /// An operation of a class takes so long, and another way takes so much more: whether that was paid
+    /// for by a part of what operations took, which is then spent.
+    pub(super) fn pays(&mut self, class: Class, takes: u64, more: u64) -> bool {
+        let saved = &mut self.cell_mut(class).saved;
+        *saved = saved.saturating_add(takes / TRIALS);
+        let can = *saved > more;
+        if can {
+            *saved = 0;
         }
+        can
     }
 
     fn cell(&self, class: Class) -> &Cell {
@@ -157,31 +174,50 @@ impl Costs {
     }
 }
 
-/// What moves took: at first what the conduit says of registrations.
+/// What moves took; until one was measured, what the conduit says of registrations.
 #[derive(Debug)]
 pub(super) struct Prices {
     /// Without and with something that is given up.
     took: [[u64; WIDTHS]; 2],
+    /// Which of these were measured.
+    measured: [[bool; WIDTHS]; 2],
+    /// What registering and deregistering so many takes whoever does it: a move that gives something up
+    /// may be answered before it is done, but who does it has no time for the next operation.
+    least: [u64; WIDTHS],
 }
 
 impl Prices {
-    pub(super) fn new(cost: CostModel, pages: u64) -> Self {
-        let price = |width: usize| {
-            let pages = (pages << width) as f64;
-            (cost.per_op_ns + cost.per_page_ns * pages).clamp(1.0, 1e12) as u64
+    pub(super) fn new(register: CostModel, both: CostModel, pages: u64) -> Self {
+        let prices = |cost: CostModel| {
+            std::array::from_fn(|width| {
+                let pages = (pages << width) as f64;
+                (cost.per_op_ns + cost.per_page_ns * pages).clamp(1.0, 1e12) as u64
+            })
         };
         Self {
-            took: [std::array::from_fn(price), std::array::from_fn(price)],
+            took: [prices(register), prices(both)],
+            measured: [[false; WIDTHS]; 2],
+            least: prices(both),
         }
     }
 
-    pub(super) fn of(&self, count: u64, evicts: bool) -> u64 {
-        self.took[usize::from(evicts)][width(count)]
+    /// What a move of so many buckets takes, beside operations that take so long.
+    pub(super) fn of(&self, count: u64, evicts: bool, beside: u64) -> u64 {
+        let width = width(count);
+        let least = if evicts { self.least[width] } else { 0 };
+        self.took[usize::from(evicts)][width].max(least.saturating_sub(beside))
     }
 
     pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
         let took = &mut self.took[usize::from(evicts)][width(count)];
-        *took = took.saturating_mul(3).saturating_add(nanos) / 4;
+        // It may have waited for what the peer deregistered before it.
+        let is_first =
+            !std::mem::replace(&mut self.measured[usize::from(evicts)][width(count)], true);
+        *took = match *took {
+            _ if is_first => nanos,
+            before if nanos < before => before / 2 + nanos / 2,
+            before => before + ((nanos - before).min(before) / 4),
+        };
     }
 }
 
@@ -214,8 +250,8 @@ mod tests {
             }
             copied
         };
-        assert!(run(1000, [10, 15]) > 950);
-        assert!(run(4000, [20, 5]) < 1000);
+        assert!(run(1000, [10_000, 15_000]) > 950);
+        assert!(run(4000, [20_000, 5000]) < 1000);
     }
 
     #[test]

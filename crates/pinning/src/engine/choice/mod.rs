@@ -25,22 +25,18 @@ use std::sync::Arc;
 
 use crate::{Config, Direction, Hot};
 pub(super) use costs::{Class, Way};
-use costs::{Costs, Prices};
+use costs::{Costs, Prices, TRIALS};
 pub(super) use meter::Meter;
 pub(super) use pulled::Pulled;
 use rents::Rents;
-use reuse::Reuse;
+pub(super) use reuse::Reuse;
 
 /// Operations that go to the engine, hit or not, when something of a class is not known: other classes'
 /// are among them.
 const ASKING: u32 = 64;
-/// Of the time that operations take, this part may be spent on finding out what the way they do not go
-/// takes now, and what a move does.
-const TRIALS: u64 = 128;
-/// What was missed so often lately takes the place of what was not used.
-const OFTEN: u64 = 4;
-/// If it has paid a part of the price.
-const DISCOUNT: u64 = 3;
+/// What was missed so often lately takes the place of what was not used; what was used makes room for
+/// what has paid so many times its price.
+const OFTEN: u64 = 8;
 /// One piece in so many is timed, once its class is known.
 const TIMED: u64 = 16;
 /// Most buckets that somebody wants attached whatever it costs.
@@ -60,6 +56,8 @@ pub(super) struct Miss {
     pub(super) evicts: bool,
     /// Whether those have not been used for a while.
     pub(super) is_next_unused: bool,
+    /// Whether what is attached to the peer's memory is likely used again before that goes.
+    pub(super) is_reused: bool,
 }
 
 /// Which way a miss goes.
@@ -81,7 +79,6 @@ pub(super) struct Choice {
     costs: Costs,
     prices: Prices,
     rents: Rents,
-    pub(super) reuse: Reuse,
     pub(super) meter: Meter,
     /// Pieces that chose.
     pieces: u64,
@@ -89,8 +86,8 @@ pub(super) struct Choice {
     unsettled: bool,
     /// Pieces and moves under way that are timed.
     timed: u32,
-    /// Nanoseconds that may be spent on a trial of a way, and on one of a move.
-    saved: [u64; 2],
+    /// Nanoseconds that may be spent on a move that finds out what moves take.
+    saved: u64,
     /// Buckets that are to be attached whatever it costs: the NIC is to change a word of them.
     wanted: Vec<(u32, u64)>,
 }
@@ -103,21 +100,22 @@ impl Choice {
             hot,
             reads: config.reads,
             costs: Costs::default(),
-            prices: Prices::new(config.cost, pages),
+            prices: Prices::new(config.register, config.cost, pages),
             rents: Rents::new(firehoses),
-            reuse: Reuse::default(),
             meter: Meter::default(),
             pieces: 0,
             unsettled: true,
             timed: 0,
-            saved: [0; 2],
+            saved: 0,
             wanted: Vec::new(),
         }
     }
 
     /// Whether the time is of use if a piece begins in the step to come.
     pub(super) fn wants_time(&self) -> bool {
+        // Where the peer takes part in gets, what each takes is worth knowing.
         self.unsettled
+            || !self.reads
             || self.timed > 0
             || self.pieces.is_multiple_of(TIMED)
             || self.hot.asking() > 0
@@ -128,12 +126,12 @@ impl Choice {
         self.timed > 0
     }
 
-    /// A piece begins. When, if it is to be timed; not if its peer is not `free` to answer.
-    pub(super) fn begin(&mut self, class: Class, is_free: bool) -> Option<u64> {
-        let timed = is_free && self.wants_time() && self.meter.is_running();
+    /// A piece begins. When, if it is to be timed; not if its peer is not free to answer.
+    pub(super) fn begin(&mut self, class: Class, is_free: impl Fn() -> bool) -> Option<u64> {
+        let timed = self.wants_time() && self.meter.is_running() && is_free();
         self.pieces += 1;
         self.unsettled = self.costs.needs(class, Way::Copied);
-        if !class.transient && !self.pulls(class) {
+        if self.pieces.is_multiple_of(TIMED) || self.hot.is_due() {
             self.look_again(class);
         }
         timed.then(|| self.start())
@@ -142,6 +140,9 @@ impl Choice {
     /// The way that operations of a class do not go is tried again, if that was paid for, or if there
     /// were many hits that nobody timed.
     fn look_again(&mut self, class: Class) {
+        if class.transient || self.pulls(class) {
+            return;
+        }
         let is_due = self.hot.take_due();
         let Some([better, worse]) = self.costs.ways(class) else {
             if is_due {
@@ -149,10 +150,8 @@ impl Choice {
             }
             return;
         };
-        self.saved[0] = self.saved[0].saturating_add(better.1 / TRIALS);
-        let is_paid = self.saved[0] >= worse.1.saturating_mul(u64::from(costs::AGAIN));
-        if is_paid || (is_due && better.0 == Way::Hit) {
-            self.saved[0] = 0;
+        let more = (worse.1 - better.1).saturating_mul(u64::from(costs::AGAIN));
+        if self.costs.pays(class, TIMED * better.1, more) || (is_due && better.0 == Way::Hit) {
             self.costs.forget(class, worse.0);
             self.hot.set_asking(ASKING);
         }
@@ -238,15 +237,15 @@ impl Choice {
             width,
             evicts,
             is_next_unused,
+            is_reused,
         } = *miss;
         if let Some(at) = self.wanted.iter().position(|wanted| *wanted == place) {
             self.wanted.swap_remove(at);
             return Verdict::Attach { passes: false };
         }
-        let eager = !evicts && self.reuse.is_likely();
         let Some((copy, saving)) = self.costs.saving(class) else {
             // It is copied until that is known, unless it is likely to be used again.
-            return match eager {
+            return match !evicts && is_reused {
                 true => Verdict::Attach { passes: false },
                 false => Verdict::Copy,
             };
@@ -255,44 +254,65 @@ impl Choice {
             // There may be nothing that is a hit.
             self.asked(class);
             // Now and then it is found out whether that is still so.
-            self.saved[1] = self.saved[1].saturating_add(copy / TRIALS);
-            let tries = self.costs.needs(class, Way::Hit) && self.can_try(width, evicts);
+            self.saved = self.saved.saturating_add(copy / TRIALS);
+            let price = self.price(class, width, evicts, copy);
+            let tries = self.costs.needs(class, Way::Hit) && self.can_try(price);
             return match tries {
                 true => Verdict::Attach { passes: evicts },
                 false => Verdict::Copy,
             };
         }
-        let price = self.prices.of(width, evicts);
+        let price = self.price(class, width, evicts, copy);
         let paid = self.rents.of(place);
         self.rents.pay(place, saving);
         let soon = saving.saturating_mul(width.div_ceil(count.max(1)));
-        self.saved[1] = self.saved[1].saturating_add(copy / TRIALS);
-        // It has a better claim to a place than what is not used any more.
-        let comes_often = paid >= saving.saturating_mul(OFTEN).max(price / DISCOUNT);
-        let comes_again = paid >= saving / 2;
-        let keeps = !evicts || paid >= price || (is_next_unused && comes_again);
-        if eager || paid.saturating_add(soon) >= price || (is_next_unused && comes_often) {
+        self.saved = self.saved.saturating_add(copy / TRIALS);
+        if !evicts {
+            // What is attached is used again before it goes, or this is.
+            if is_reused || paid.saturating_add(soon) >= price / 2 {
+                return Verdict::Attach { passes: false };
+            }
+        }
+        // It has a better claim to a place than what is not used any more, if that is no accident.
+        let (comes_again, is_often) = (paid >= saving / 2, paid >= OFTEN.saturating_mul(saving));
+        let keeps = paid >= price || (is_next_unused && comes_again);
+        let worth = match width > count || (is_next_unused && is_often) {
+            true => price,
+            false => price.saturating_mul(OFTEN),
+        };
+        // What costs less than a copy is worth it even once.
+        if soon >= price || paid.saturating_add(soon) >= worth {
             return Verdict::Attach { passes: !keeps };
         }
-        match self.can_try(width, evicts) {
+        match self.can_try(price) {
             true => Verdict::Attach { passes: evicts },
             false => Verdict::Copy,
         }
     }
 
-    /// Whether a move of so many buckets was paid for by a part of what operations took; then it is
-    /// spent.
-    fn can_try(&mut self, width: u64, evicts: bool) -> bool {
-        let can = self.saved[1] >= self.prices.of(width, evicts);
+    /// What attaching so many buckets for an operation of a class adds to what it takes, which is `copy` if
+    /// it is copied.
+    fn price(&self, class: Class, width: u64, evicts: bool, copy: u64) -> u64 {
+        let price = self.prices.of(width, evicts, copy);
+        match self.costs.rent(class) {
+            Some((_, more)) if evicts => price.max(more),
+            _ => price,
+        }
+    }
+
+    /// Whether a move of that price was paid for by a part of what operations took; then it is spent.
+    fn can_try(&mut self, price: u64) -> bool {
+        let can = self.saved >= price;
         if can {
-            self.saved[1] = 0;
+            self.saved = 0;
         }
         can
     }
 
     /// Whether a piece is copied rather than waiting for a move under way that brings what it needs.
     pub(super) fn overtakes(&self, class: Class) -> bool {
-        (self.costs.saving(class)).is_none_or(|(_, saving)| saving < self.prices.of(1, false) / 2)
+        (self.costs.saving(class))
+            .is_none_or(|(_, saving)| saving < self.prices.of(1, false, 0) / 2)
     }
 
     /// Whether a piece is copied though all it needs of the peer is there.
@@ -312,14 +332,34 @@ impl Choice {
         }
     }
 
-    /// Which way a get goes that the peer may write here: `near` if its memory is likely registered
-    /// there, `room` if it could stay so beside what else is.
-    pub(super) fn pull(&mut self, class: Class, near: bool, room: bool) -> Way {
-        if !near && room && self.reuse.is_likely() && !self.costs.copies_beat_hits(class) {
+    /// Which way a get goes that the peer may write here: `near` if its memory, from `place` on, is likely
+    /// registered there. `room`: if it could stay so beside what else is, whether it is likely used again.
+    pub(super) fn pull(
+        &mut self,
+        class: Class,
+        place: (u32, u64),
+        near: bool,
+        room: Option<bool>,
+    ) -> Way {
+        if near {
+            return self.costs.pull(class, Way::Hit);
+        }
+        if self.costs.copies_beat_hits(class) {
+            return self.costs.pull(class, Way::Far);
+        }
+        let paid = self.rents.of(place);
+        // What is registered beside what is there is deregistered by nobody: it need not come often.
+        if room.is_some_and(|is_reused| is_reused || paid > 0) {
             return Way::Far;
         }
-        self.costs
-            .pull(class, if near { Way::Hit } else { Way::Far })
+        let way = self.costs.pull(class, Way::Far);
+        match (way, self.costs.rent(class)) {
+            (Way::Copied, Some((rent, price))) => {
+                self.rents.pay(place, rent);
+                if paid + rent >= price { Way::Far } else { way }
+            }
+            _ => way,
+        }
     }
 
     /// The class of an operation.
@@ -351,7 +391,7 @@ mod tests {
     fn choice() -> Choice {
         let mut config = Config::firehose_paper(0, 2);
         config.strategy = Strategy::Auto;
-        config.cost = COST;
+        (config.cost, config.register) = (COST, COST);
         let engine = Engine::new(config.clone()).expect("the paper's");
         Choice::new(Arc::clone(engine.hot()), &config, 1024)
     }
@@ -368,6 +408,7 @@ mod tests {
             width: 1,
             evicts,
             is_next_unused: false,
+            is_reused: true,
         }
     }
 
@@ -405,19 +446,19 @@ mod tests {
         let mut choice = knowing(put(8), copy, hit);
         let mut tried = 0;
         for _ in 0..pieces {
-            choice.begin(put(8), true);
+            choice.begin(put(8), || true);
             if !choice.copies_hit(put(8)) {
                 choice.took(put(8), Way::Hit, hit);
                 tried += 1;
             }
         }
         assert!(
-            tried > 0 && tried * hit <= pieces * copy / TRIALS,
+            tried > 0 && tried * (hit - copy) <= pieces * copy / TRIALS,
             "{tried}"
         );
         // When hits take less by then that is seen.
         let to_come = (0..pieces).find(|_| {
-            choice.begin(put(8), true);
+            choice.begin(put(8), || true);
             let hits = !choice.copies_hit(put(8));
             if hits {
                 choice.took(put(8), Way::Hit, 100);
@@ -431,11 +472,11 @@ mod tests {
     #[test]
     fn many_hits_that_nobody_timed_are_compared_with_copies_again() {
         let mut choice = knowing(put(8), 3000, 2000);
-        choice.begin(put(8), true);
+        choice.begin(put(8), || true);
         assert!(!choice.copies_hit(put(8)) && !choice.asks());
         choice.hot.look_again();
         assert!(choice.asks());
-        choice.begin(put(8), true);
+        choice.begin(put(8), || true);
         assert!(choice.copies_hit(put(8)));
         (0..2).for_each(|_| choice.took(put(8), Way::Copied, 1000));
         assert!(choice.copies_hit(put(8)) && choice.asks());
@@ -445,7 +486,7 @@ mod tests {
     fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
         let mut choice = knowing(put(8), 3000, 2000);
         choice.hot.look_again();
-        choice.begin(put(4096), true);
+        choice.begin(put(4096), || true);
         assert!(choice.asks());
         assert!(!choice.copies_hit(put(4096)));
     }
@@ -461,13 +502,13 @@ mod tests {
             "{moves}"
         );
         // One that comes again and again is attached, for good, when it has paid for it.
-        let verdicts: Vec<_> = (0..40)
+        let verdicts: Vec<_> = (0..400)
             .map(|_| choice.weigh(&miss(put(8), 1 << 20, true)))
             .collect();
         let kept = Verdict::Attach { passes: false };
         let first = verdicts.iter().position(|verdict| *verdict == kept);
         assert!(
-            first.is_some_and(|first| (8..30).contains(&first)),
+            first.is_some_and(|first| (20..300).contains(&first)),
             "{first:?}"
         );
     }
@@ -481,7 +522,7 @@ mod tests {
         };
         let first = (0..100).position(|_| attaches(choice.weigh(&miss)));
         assert!(
-            first.is_some_and(|first| (4..10).contains(&first)),
+            first.is_some_and(|first| (8..30).contains(&first)),
             "{first:?}"
         );
     }
@@ -522,13 +563,11 @@ mod tests {
     #[test]
     fn nothing_is_attached_at_once_where_little_is_used_again() {
         let mut choice = knowing(put(8), 3000, 2000);
-        for _ in 0..100 {
-            choice.reuse.seen(false);
-        }
-        assert!(!attaches(choice.weigh(&miss(put(8), 7, false))));
-        for _ in 0..100 {
-            choice.reuse.seen(true);
-        }
-        assert!(attaches(choice.weigh(&miss(put(8), 8, false))));
+        let miss = |bucket, is_reused| Miss {
+            is_reused,
+            ..miss(put(8), bucket, false)
+        };
+        assert!(!attaches(choice.weigh(&miss(7, false))));
+        assert!(attaches(choice.weigh(&miss(8, true))));
     }
 }

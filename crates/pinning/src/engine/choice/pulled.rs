@@ -20,6 +20,8 @@ pub(in crate::engine) struct Pulled {
     entries: Vec<Entry>,
     /// Buckets that the peer has registered for pulls.
     registered: u64,
+    /// Buckets that it said it can register yet and give nothing up, less those registered since.
+    room: u64,
 }
 
 impl Pulled {
@@ -31,9 +33,24 @@ impl Pulled {
         })
     }
 
-    /// Whether a peer that keeps so many buckets has room for these beside those it keeps.
-    pub(in crate::engine) fn has_room(&self, count: u64, kept: u64) -> bool {
-        self.registered + count <= kept
+    /// Whether the peer can register so many and give nothing up.
+    pub(in crate::engine) fn has_room(&self, count: u64) -> bool {
+        count <= self.room
+    }
+
+    /// The peer said what room it has, as [`Fetched`](crate::Message::Fetched) says it.
+    pub(in crate::engine) fn told_of_room(&mut self, room: u8) {
+        self.room = match room {
+            0 => 0,
+            room => 1 << (room - 1).min(62),
+        };
+    }
+
+    /// A run was not registered though it was [near](Self::is_near), at a peer that keeps so many buckets:
+    /// it gave more up than is known here, and others are likely gone, too.
+    pub(in crate::engine) fn missed(&mut self, first: u64, count: u64, kept: u64) {
+        self.registered += kept / 8;
+        self.note(first, count, false);
     }
 
     /// A run is pulled; if it was not `near`, it is registered for that.
@@ -43,6 +60,7 @@ impl Pulled {
         }
         if !near {
             self.registered += count;
+            self.room = self.room.saturating_sub(count);
         }
         self.entries[slot(first)] = Entry {
             place: first + 1,
@@ -64,10 +82,12 @@ mod tests {
     fn what_was_pulled_lately_is_near() {
         let mut pulled = Pulled::default();
         assert!(!pulled.is_near(0, 1, 100));
-        assert!(pulled.has_room(60, 100));
+        assert!(!pulled.has_room(1));
+        pulled.told_of_room(7);
+        assert!(pulled.has_room(64) && !pulled.has_room(65));
         pulled.note(0, 60, false);
         assert!(pulled.is_near(0, 60, 100) && !pulled.is_near(0, 61, 100));
-        assert!(!pulled.has_room(60, 100));
+        assert!(pulled.has_room(4) && !pulled.has_room(5));
         pulled.note(1000, 60, false);
         assert!(pulled.is_near(0, 60, 100));
         // What was near already makes no other go.
@@ -75,5 +95,10 @@ mod tests {
         assert!(pulled.is_near(0, 60, 100));
         pulled.note(2000, 60, false);
         assert!(!pulled.is_near(0, 60, 100));
+        // A few that were gone say that all of that age is.
+        pulled.note(3000, 10, false);
+        assert!(pulled.is_near(3000, 10, 100));
+        (0..8).for_each(|at| pulled.missed(4000 + at, 1, 100));
+        assert!(!pulled.is_near(3000, 10, 100) && pulled.is_near(4007, 1, 100));
     }
 }

@@ -2,7 +2,9 @@
 
 /// Entries of the table.
 const ENTRIES: usize = 1 << 12;
-/// After so many payments each counts half: as many as there are firehoses, within these bounds.
+/// After so many payments each counts half: a few times as many as there are firehoses, within these
+/// bounds.
+const TIMES: u64 = 4;
 const HALF_LIFE: [u64; 2] = [256, ENTRIES as u64];
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -27,7 +29,7 @@ impl Rents {
         Self {
             entries: Vec::new(),
             payments: 0,
-            half_life: firehoses.clamp(HALF_LIFE[0], HALF_LIFE[1]),
+            half_life: (TIMES * firehoses).clamp(HALF_LIFE[0], HALF_LIFE[1]),
         }
     }
 
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_paid_adds_up_and_fades() {
-        let mut rents = Rents::new(1000);
+        let mut rents = Rents::new(250);
         assert_eq!(rents.of((1, 5)), 0);
         (0..10).for_each(|_| rents.pay((1, 5), 100));
         assert_eq!(rents.of((1, 5)), 1000);
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_table_does_not_grow() {
-        let mut rents = Rents::new(1000);
+        let mut rents = Rents::new(250);
         (0..1 << 16).for_each(|bucket| rents.pay((3, bucket), 1));
         assert_eq!(rents.entries.len(), ENTRIES);
     }

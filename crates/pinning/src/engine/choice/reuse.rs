@@ -1,64 +1,78 @@
-//! Whether what is attached is used again: some of it is looked at a while later.
+//! Whether what is attached at once is used again before its memory goes.
 
-use std::collections::VecDeque;
-
-/// One attached extent in so many is looked at.
-const SAMPLED: u32 = 4;
-/// When so many more were picked.
-const LATER: usize = 64;
 /// Shares are counted in these parts.
 const WHOLE: u32 = 1 << 16;
-/// It is likely if so much of what was looked at had been used.
+/// It is likely if so much of what went had been used.
 const LIKELY: u32 = WHOLE / 8;
 
-/// What was attached lately, and how much of it was used.
+/// How much of what was attached had been used when its memory went.
 #[derive(Debug)]
 pub(in crate::engine) struct Reuse {
-    /// Peers and first buckets, the oldest first.
-    picked: VecDeque<(u32, u64)>,
-    attached: u32,
     share: u32,
+    /// Whether there was no room for something since memory went last: what is not used then may have
+    /// been in the way of what is.
+    was_full: bool,
 }
 
 impl Default for Reuse {
     fn default() -> Self {
         Self {
-            picked: VecDeque::new(),
-            attached: 0,
             share: WHOLE,
+            was_full: false,
         }
     }
 }
 
 impl Reuse {
     /// Whether what is attached now will likely be used again.
-    pub(super) fn is_likely(&self) -> bool {
+    pub(in crate::engine) fn is_likely(&self) -> bool {
         self.share >= LIKELY
     }
 
-    /// An extent was attached: whether it is picked.
-    pub(in crate::engine) fn pick(&mut self, peer: u32, bucket: u64) -> bool {
-        self.attached = self.attached.wrapping_add(1);
-        let picks = self.attached.is_multiple_of(SAMPLED);
-        if picks {
-            self.picked.push_back((peer, bucket));
-        }
-        picks
+    /// There is no room for more.
+    pub(in crate::engine) fn note_full(&mut self) {
+        self.was_full = true;
     }
 
-    /// What is to be looked at now.
-    pub(in crate::engine) fn due(&mut self) -> Option<(u32, u64)> {
-        match self.picked.len() > LATER {
-            true => self.picked.pop_front(),
-            false => None,
+    /// The memory that an extent was attached to went, and it had been used or not.
+    pub(in crate::engine) fn gone(&mut self, used: bool) {
+        if used || !self.was_full {
+            self.share -= self.share / 16;
         }
-    }
-
-    /// One that was looked at had been used, or not.
-    pub(in crate::engine) fn seen(&mut self, used: bool) {
-        self.share -= self.share / 16;
         if used {
             self.share += WHOLE / 16;
         }
+    }
+
+    /// All of what was attached to some memory is gone.
+    pub(in crate::engine) fn note_room(&mut self) {
+        self.was_full = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_unused_says_that_little_is_used_again() {
+        let mut reuse = Reuse::default();
+        (0..20).for_each(|_| reuse.gone(false));
+        assert!(reuse.is_likely());
+        (0..20).for_each(|_| reuse.gone(false));
+        assert!(!reuse.is_likely());
+        (0..4).for_each(|_| reuse.gone(true));
+        assert!(reuse.is_likely());
+    }
+
+    #[test]
+    fn what_went_unused_for_want_of_room_says_nothing() {
+        let mut reuse = Reuse::default();
+        reuse.note_full();
+        (0..100).for_each(|_| reuse.gone(false));
+        assert!(reuse.is_likely());
+        reuse.note_room();
+        (0..100).for_each(|_| reuse.gone(false));
+        assert!(!reuse.is_likely());
     }
 }

@@ -47,6 +47,9 @@ impl Initiator {
             };
             let width = missing - last.count + wide;
             let evicts = table.is_short(width);
+            if evicts {
+                table.reuse.note_full();
+            }
             let miss = Miss {
                 class,
                 place: (peer, first.first),
@@ -54,6 +57,7 @@ impl Initiator {
                 width,
                 evicts,
                 is_next_unused: evicts && table.is_next_unused(),
+                is_reused: table.reuse.is_likely(),
             };
             match self.choice.as_mut().map(|choice| choice.weigh(&miss)) {
                 Some(Verdict::Attach { passes }) => {
@@ -102,6 +106,9 @@ impl Initiator {
         self.with_piece(id, |piece| piece.remote_side = reach);
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
+        if let Some((_, true, _)) = chosen {
+            self.goes(id, Way::Far);
+        }
         for needs in needs.chunks(MAX_LIST) {
             let chosen = Chosen {
                 class,
@@ -130,13 +137,17 @@ impl Initiator {
         let look = table.look(run, used);
         table.drop_holds(&look.holds);
         let attached = look.gaps.is_empty() && look.joins.is_empty();
-        // What firehoses leave of what may be registered there, in equal parts.
-        let rest = cx.limits().total.saturating_sub(table.used);
-        let kept = rest / u64::from(cx.config().ranks - 1).max(1);
+        let kept = table.kept(cx.limits().total, cx.config().ranks);
         let near = attached || table.pulled.is_near(run.first, run.count, kept);
-        let room = table.pulled.has_room(run.count, kept);
+        let room = table.pulled.has_room(run.count);
+        let is_reused = table.reuse.is_likely();
         let way = match (&mut self.choice, tried) {
-            (Some(choice), Some(tried)) => choice.pull(tried.class, near, room),
+            (Some(choice), Some(tried)) => choice.pull(
+                tried.class,
+                (peer, run.first),
+                near,
+                room.then_some(is_reused),
+            ),
             _ => Way::Far,
         };
         if way != Way::Copied && !attached {
@@ -149,6 +160,15 @@ impl Initiator {
                 self.goes(id, way);
                 self.request_both(id, cx);
             }
+        }
+    }
+
+    /// A peer said what room it has for what is registered for its pulls.
+    pub(in crate::engine) fn told_of_room(&mut self, peer: u32, room: u8) {
+        if self.choice.is_some()
+            && let Some(table) = self.tables.get_mut(&peer)
+        {
+            table.pulled.told_of_room(room);
         }
     }
 
@@ -174,24 +194,15 @@ impl Initiator {
             choice.moved(count, chosen.evicts, nanos);
         }
         choice.landed(chosen.class);
-        let Self { choice, tables, .. } = self;
-        let Some(choice) = choice else {
+        let Some(table) = self.tables.get_mut(&peer) else {
             return;
         };
         for grant in landed {
-            if let Some(table) = tables.get_mut(&peer) {
-                if chosen.passes {
-                    table.let_pass(grant);
-                } else if choice.reuse.pick(peer, grant.run.first) {
-                    // What it was attached for is no reuse.
-                    let _ = table.take_hit(grant.run.first);
-                }
+            if chosen.passes {
+                table.let_pass(grant);
             }
-            if let Some((peer, bucket)) = choice.reuse.due()
-                && let Some(used) = (tables.get_mut(&peer)).and_then(|it| it.take_hit(bucket))
-            {
-                choice.reuse.seen(used);
-            }
+            // What it was attached for is no reuse.
+            table.forget_hit(grant.run.first);
         }
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! A put's chunks are copied into messages and out of them at the peer; a get's are asked for
 //! one by one. Some are under way at once, so that copying on one side overlaps the wire and
-//! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer).
+//! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer, and of
+//! short ones as many as hide it).
 
 use super::{Context, Data, Initiator, Transfer};
 use crate::engine::choice::Way;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
-/// Chunks under way at once.
-const WINDOW: u32 = 3;
+/// Chunks under way at once, at least and at most.
+const WINDOW: (u64, u64) = (3, 16);
+/// Bytes of them together where chunks are so short that the messages' way there and back is longer.
+const UNDER_WAY: u64 = 64 << 10;
 /// Smaller chunks cost more in messages than they save in overlap (ARMCI §3: from 2 KB up).
 const LEAST: u64 = 2 << 10;
 
@@ -18,6 +21,8 @@ const LEAST: u64 = 2 << 10;
 pub(super) struct Copy {
     /// Bytes of a chunk; none while the piece is not copied.
     chunk: u64,
+    /// Most chunks under way at once.
+    window: u32,
     next: u64,
     under_way: u32,
 }
@@ -45,6 +50,14 @@ fn length(chunk: u64, at: u64, left: u64) -> u64 {
     begins.max(LEAST.min(chunk)).min(left)
 }
 
+/// Chunks under way at once.
+fn window(chunk: u64, len: u64) -> u32 {
+    match len <= chunk {
+        true => 1,
+        false => UNDER_WAY.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32,
+    }
+}
+
 impl Initiator {
     /// Gives up on registering for a piece, and copies it.
     pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
@@ -59,13 +72,16 @@ impl Initiator {
         self.stats.copies += 1;
         self.goes(id, Way::Copied);
         let most = cx.common.most_of_a_chunk();
-        self.with_piece(id, |piece| piece.copy.chunk = chunk(piece.len, most));
+        self.with_piece(id, |piece| {
+            piece.copy.chunk = chunk(piece.len, most);
+            piece.copy.window = window(piece.copy.chunk, piece.len);
+        });
         self.copy_on(id, cx);
     }
 
     fn copy_on(&mut self, id: u64, cx: &mut Context<'_>) {
         while let Some(piece) = self.pieces.get(&id)
-            && piece.copy.under_way < WINDOW
+            && piece.copy.under_way < piece.copy.window
             && piece.copy.next < piece.len
             && piece.failed.is_none()
         {

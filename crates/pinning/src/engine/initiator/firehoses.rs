@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{
     agree::agree,
-    choice::{Class, Pulled},
+    choice::{Class, Pulled, Reuse},
     pattern::Pattern,
 };
 use crate::{
@@ -115,6 +115,8 @@ pub(super) struct FirehoseTable {
     passing: VecDeque<u64>,
     /// What was pulled, by `auto`.
     pub(super) pulled: Pulled,
+    /// How much of what was attached is used again, for `auto`.
+    pub(super) reuse: Reuse,
     /// Firehoses that were attached when the peer had no room for more.
     full_at: u64,
     /// Misses since then.
@@ -148,6 +150,7 @@ impl FirehoseTable {
             revoking: Vec::new(),
             passing: VecDeque::new(),
             pulled: Pulled::default(),
+            reuse: Reuse::default(),
             full_at: u64::MAX,
             misses_since: 0,
         }
@@ -344,6 +347,11 @@ impl FirehoseTable {
         Some(needs)
     }
 
+    /// Of the buckets that the peer may have registered: those that firehoses leave, in equal parts.
+    pub(super) fn kept(&self, total: u64, ranks: u32) -> u64 {
+        total.saturating_sub(self.used) / u64::from(ranks - 1).max(1)
+    }
+
     /// What landed is the next to be given up.
     pub(super) fn let_pass(&mut self, grant: &Grant) {
         if self.passing.len() == MAX_PASSING {
@@ -352,10 +360,11 @@ impl FirehoseTable {
         self.passing.push_back(grant.run.first);
     }
 
-    /// Whether an extent is there, and was hit since this was asked last.
-    pub(super) fn take_hit(&mut self, bucket: u64) -> Option<bool> {
-        let slot = self.editor.get(bucket)?;
-        Some(self.editor.take_hit(slot))
+    /// An extent counts as not hit yet.
+    pub(super) fn forget_hit(&mut self, bucket: u64) {
+        if let Some(slot) = self.editor.get(bucket) {
+            self.editor.take_hit(slot);
+        }
     }
 
     /// Takes the oldest of those off that came by, if there is one that nobody uses.
@@ -524,18 +533,26 @@ impl FirehoseTable {
             statics,
             owed,
             used,
+            reuse,
+            full_at,
             ..
         } = self;
         closed.retain(|_, it| {
             let Some(slot) = editor.get(it.run.first) else {
                 return false;
             };
+            let was_hit = editor.take_hit(slot);
             if editor.remove(slot).is_none() {
                 return true;
             }
             if it.owned {
                 *used -= it.run.count;
                 owed.push(it.run);
+                reuse.gone(was_hit);
+                if *used == 0 {
+                    reuse.note_room();
+                    *full_at = u64::MAX;
+                }
             } else {
                 statics.remove(&it.run.first);
             }

@@ -171,8 +171,9 @@ impl Initiator {
     fn try_piece(&mut self, peer: u32, direction: Direction, len: u64, own: Own) -> Option<Tried> {
         let choice = self.choice.as_mut()?;
         let class = Choice::class(direction, len, own == Own::Transient);
+        let tables = &self.tables;
         // A peer that registers memory answers late.
-        let is_free = (self.tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
+        let is_free = || (tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
         Some(Tried {
             class,
             way: None,
@@ -187,6 +188,23 @@ impl Initiator {
                 tried.way = Some(way);
             }
         });
+    }
+
+    /// The peer had to register what it was thought to have registered: that is no hit.
+    fn was_far(&mut self, id: u64, cx: &Context<'_>) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return;
+        };
+        if let Some(tried) = &mut piece.tried
+            && tried.way == Some(Way::Hit)
+        {
+            tried.way = None;
+            let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
+            if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
+                let kept = table.kept(cx.limits().total, cx.config().ranks);
+                table.pulled.missed(run.first, run.count, kept);
+            }
+        }
     }
 
     /// A piece is over, or went another way than was tried.
@@ -464,6 +482,7 @@ impl Initiator {
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
+        registered: bool,
         cx: &mut Context<'_>,
     ) -> Result<(), Violation> {
         let id = match self.transfer_of(from, transfer) {
@@ -471,6 +490,9 @@ impl Initiator {
             _ => return Err(Violation::PulledUnasked),
         };
         self.transfers.remove(&transfer);
+        if registered {
+            self.was_far(id, cx);
+        }
         match refused {
             None => self.transfer_done(id, Ok(()), cx),
             Some(why) if why.can_copy() => {

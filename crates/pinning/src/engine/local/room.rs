@@ -64,6 +64,12 @@ impl Local {
         most - self.reserve
     }
 
+    /// Buckets that may be registered for peers' operations and nothing be given up for them.
+    pub(in crate::engine) fn room(&self) -> u64 {
+        let all = (self.limits.total - self.reserve).saturating_sub(self.planned);
+        self.rest_limit().saturating_sub(self.rest()).min(all)
+    }
+
     /// Buckets that may be registered when a requester gets some.
     fn total(&self, requester: Requester) -> u64 {
         match requester {

@@ -22,6 +22,16 @@ impl Target {
             Some(_) => (0, Data::None),
             None => (len, Data::Asked { region, addr, len }),
         };
-        cx.send_with(from, Message::Fetched { id, refused, len }, data);
+        let answer = Message::Fetched {
+            id,
+            refused,
+            len,
+            room: cx
+                .local
+                .room()
+                .checked_ilog2()
+                .map_or(0, |log| log as u8 + 1),
+        };
+        cx.send_with(from, answer, data);
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Pull {
     to: Vec<Place>,
     /// The request for own memory, once that is there.
     request: u64,
+    /// Whether something had to be registered for it.
+    registers: bool,
     /// Transfers under way, and one more while they are being started.
     transfers: u32,
     /// Whether one of them failed, or own memory was refused.
@@ -88,7 +90,13 @@ impl Target {
         let cannot = run.count > cx.limits().total || self.is_going(run) || theirs.count() >= MOST;
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
-            cx.send(from, Message::Pulled { id, refused });
+            let registered = false;
+            let answer = Message::Pulled {
+                id,
+                refused,
+                registered,
+            };
+            cx.send(from, answer);
             return Ok(());
         }
         let name = cx.name();
@@ -98,6 +106,7 @@ impl Target {
             addr,
             to,
             request: 0,
+            registers: false,
             transfers: 0,
             failed: false,
         };
@@ -106,8 +115,10 @@ impl Target {
             run,
             preferred: run,
         };
-        cx.local
-            .request(Requester::Pull(name), vec![need], Use::Read, cx.out);
+        let request = (cx.local).request(Requester::Pull(name), vec![need], Use::Read, cx.out);
+        if let Some(pull) = self.pulls.get_mut(&name) {
+            pull.registers = cx.local.is_pending(request);
+        }
         Ok(())
     }
 
@@ -193,6 +204,7 @@ impl Target {
                 Message::Pulled {
                     id: pull.id,
                     refused,
+                    registered: pull.registers,
                 },
             );
         }
