@@ -56,6 +56,42 @@ fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
     assert_eq!((stats.copies, stats.moves), (0, 3), "{stats:?}");
 }
 
+#[test]
+fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
+    let mut world = World::new(Plan {
+        pages: 4,
+        ..pair().plan
+    });
+    let page = PAGE as u64;
+    let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
+    // The end of one bucket and the beginning of the next are unmapped.
+    let (rank, pages) = (1, 1);
+    world.step(&Step::Revoke {
+        rank,
+        page: 3,
+        pages,
+        unmap: true,
+    });
+    world.drain();
+    // What is being registered of the second holds up that both pages are lent again; a get of the
+    // first is on its way meanwhile, and comes when they are there.
+    world.start(0, 1, Direction::Put, local, remote + 5 * page, 8);
+    // The own side is registered, and the move arrives.
+    world.step(&Step::Advance(0));
+    world.step(&Step::Advance(0));
+    world.step(&Step::Lend {
+        rank,
+        page: 3,
+        pages,
+    });
+    assert_eq!(world.ranks[1].revoking.len(), 1, "it waits");
+    world.start(0, 1, Direction::Get, local + page, remote + 3 * page, 8);
+    world.step(&Step::Advance(0));
+    assert!(world.ranks[1].revoking.is_empty(), "it waits no more");
+    world.drain();
+    assert_eq!((world.book.served, world.book.failed), (2, 0));
+}
+
 fn run(plan: &Plan, steps: &[Step]) -> u64 {
     let mut world = World::new(plan.clone());
     for step in steps {

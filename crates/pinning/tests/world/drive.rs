@@ -41,11 +41,9 @@ impl World {
             Step::Restore(rank) => {
                 let rank = usize::from(rank) % self.ranks.len();
                 if self.ranks[rank].revoking.is_empty() {
-                    for known in self.book.known.values_mut() {
-                        known.must_fail &= known.peer != rank;
-                    }
                     let own = &mut self.ranks[rank];
                     let (addr, len) = (own.memory.base(), own.memory.len());
+                    self.book.mapped(rank, addr, len);
                     own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }
@@ -547,6 +545,7 @@ impl World {
                         Then::Lend => {
                             own.memory.anew(it.addr, it.len);
                             own.memory.lend(it.addr, it.len, true);
+                            self.book.mapped(rank, it.addr, it.len);
                         }
                         Then::Unmap => own.memory.unmap(it.addr, it.len),
                         Then::Stay => {}

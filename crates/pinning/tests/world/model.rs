@@ -64,6 +64,15 @@ impl Book {
             !old.uses(rank, addr, new.len) && !new.uses(of, at, old.len)
         })
     }
+
+    /// Pages of a rank are mapped as at first: what means some of them may find them now, whenever
+    /// it began.
+    pub(crate) fn mapped(&mut self, rank: usize, addr: u64, len: u64) {
+        for known in self.known.values_mut() {
+            let means = known.peer == rank && overlap(known.remote, known.len, addr, len);
+            known.must_fail &= !means;
+        }
+    }
 }
 
 pub(crate) fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> bool {

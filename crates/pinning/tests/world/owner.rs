@@ -116,9 +116,6 @@ impl World {
         if own.revoking.values().any(goes) {
             return;
         }
-        for known in self.book.known.values_mut() {
-            known.must_fail &= known.peer != rank;
-        }
         self.take_back(rank, addr, len, Then::Lend);
     }
 
