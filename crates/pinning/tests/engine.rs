@@ -5,7 +5,8 @@ mod world;
 use hydrant_pinning::{Direction, Use};
 use proptest::prelude::*;
 use world::{
-    World,
+    Event, World,
+    nic::Registration,
     plan::{COSTS, PAGE, Plan, Step, any_plan, any_step},
 };
 
@@ -90,6 +91,37 @@ fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
     assert!(world.ranks[1].revoking.is_empty(), "it waits no more");
     world.drain();
     assert_eq!((world.book.served, world.book.failed), (2, 0));
+}
+
+#[test]
+fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
+    let mut world = World::new(Plan {
+        reads: false,
+        follows: false,
+        ..pair().plan
+    });
+    let page = PAGE as u64;
+    let (own, theirs) = (world.ranks[1].memory.base(), world.ranks[0].memory.base());
+    // Of two pages the second may come and go: one extent for one operation. The first page lasts, and is
+    // pulled from there.
+    world.start(1, 0, Direction::Put, own + 6 * page, theirs, 2 * page);
+    world.start(0, 1, Direction::Get, theirs + 4 * page, own + 6 * page, 8);
+    let is_pull =
+        |event: &Event| matches!(event, Event::Transfer(it) if it.rank == 1 && it.len == 8);
+    let next = |world: &World| {
+        let event = world.events.iter().position(|event| !is_pull(event));
+        let message = world.channels.values().any(|queue| !queue.is_empty());
+        event.or(message.then_some(world.events.len()))
+    };
+    while let Some(at) = next(&world) {
+        world.step(&Step::Advance(at as u16));
+    }
+    assert!(world.events.iter().any(is_pull), "it is pulled");
+    assert_eq!(world.book.served, 1, "the put is over");
+    let mixed = |it: &Registration| it.run.count == 2;
+    assert!(world.ranks[1].nic.keys.values().any(mixed), "they share");
+    world.drain();
+    assert!(!world.ranks[1].nic.keys.values().any(mixed), "it goes then");
 }
 
 fn run(plan: &Plan, steps: &[Step]) -> u64 {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use hydrant_pinning::{Message, Run};
+use hydrant_pinning::{Direction, Message, Run};
 
-use super::{World, model::Known};
+use super::{
+    World,
+    model::{Known, overlap},
+};
 
 impl World {
     pub(crate) fn check(&self) {
@@ -34,13 +37,16 @@ impl World {
     }
 
     /// What may come and go is registered only while an operation is under way that uses some
-    /// of it.
+    /// of it, or a peer pulls what lasts beside it in the same extent.
     pub(super) fn check_passing(&self, rank: usize) {
         let own = &self.ranks[rank];
         for (key, it) in &own.nic.keys {
             let (addr, len) = own.memory.span(it.run);
             let uses = |known: &Known| {
-                known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
+                let own = known.rank == rank && overlap(known.local, known.len, addr, len);
+                let pulled = known.direction == Direction::Get && !self.plan.reads;
+                let pulls = known.peer == rank && overlap(known.remote, known.len, addr, len);
+                own || (pulled && pulls)
             };
             assert!(
                 own.kept == Some(it.run)
