@@ -36,7 +36,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 3] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 21] = [
+const PROGRAMS: [(&str, &[u32]); 22] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),
@@ -47,6 +47,7 @@ const PROGRAMS: [(&str, &[u32]); 21] = [
     ("mutexes", &[1, 2, 4]),
     ("fences", &[1, 2, 3]),
     ("memory", &[1, 2, 4]),
+    ("borders", &[1, 2, 3]),
     ("shortage", &[1, 3]),
     ("notify", &[1, 2, 4]),
     ("groups", &[1, 2, 3, 4]),

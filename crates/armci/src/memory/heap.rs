@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 const LINE: usize = 64;
 /// Longer ones begin at a page.
 const PAGE: usize = 4096;
+/// Bytes behind each that belong to none, at least: so no allocation begins where another one ends, and
+/// what is past the end of one is not taken for the next.
+const GUARD: usize = 1;
 
 /// The book of an arena.
 pub(super) struct Heap {
@@ -16,17 +19,25 @@ pub(super) struct Heap {
 }
 
 impl Heap {
+    /// Bytes of an arena beside what can be allocated of it: what is just outside of an allocation is still
+    /// in the arena.
+    pub(super) const EDGES: usize = 2 * PAGE;
+
+    /// An arena of which so many bytes can be had at once.
     pub(super) fn new(len: usize) -> Self {
         let len = len / PAGE * PAGE;
+        // A line belongs to none at the start. At the end it is the guard of the last allocation.
+        let gap = (LINE, PAGE + len);
         Self {
-            gaps: (len > 0).then_some((0, len)).into_iter().collect(),
+            gaps: (len > 0).then_some(gap).into_iter().collect(),
             taken: BTreeMap::new(),
         }
     }
 
     /// A place for so many bytes, in the first gap that has room.
     pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
-        let len = bytes.max(1).checked_next_multiple_of(LINE)?;
+        let guarded = bytes.max(1).checked_add(GUARD)?;
+        let len = guarded.checked_next_multiple_of(LINE)?;
         let align = if len >= PAGE { PAGE } else { LINE };
         let (gap, start, size) = self.gaps.iter().find_map(|(gap, size)| {
             let start = gap.next_multiple_of(align);
@@ -63,7 +74,7 @@ impl Heap {
         true
     }
 
-    /// Where the last byte of an allocation is followed by no other.
+    /// Where the last line of an allocation is followed by no other.
     pub(super) fn end(&self) -> usize {
         (self.taken.last_key_value()).map_or(0, |(start, len)| start + len)
     }
@@ -83,12 +94,18 @@ mod tests {
             dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let number = (dice >> 33) as usize;
             if !number.is_multiple_of(3) {
-                let bytes = number % 9000;
+                // Some have whole lines, or whole pages.
+                let bytes = match number % 8 {
+                    0..5 => number % 9000,
+                    5 | 6 => number % 130 * LINE,
+                    _ => number % 3 * PAGE,
+                };
                 if let Some(start) = heap.take(bytes) {
                     assert!(start.is_multiple_of(if bytes > PAGE { PAGE } else { LINE }));
-                    assert!(start + bytes <= LEN);
+                    assert!(start > 0 && start + bytes < LEN + Heap::EDGES);
                     for (other, size) in &held {
-                        assert!(start + bytes.max(1) <= *other || other + size <= start);
+                        // Not even side by side.
+                        assert!(start + bytes.max(1) < *other || other + size < start);
                     }
                     held.push((start, bytes.max(1)));
                 }
@@ -100,7 +117,17 @@ mod tests {
         }
         held.iter()
             .for_each(|(start, _)| assert!(heap.give(*start)));
-        assert_eq!((heap.end(), heap.gaps), (0, BTreeMap::from([(0, LEN)])));
-        assert_eq!(Heap::new(LEN).take(usize::MAX), None);
+        let all = BTreeMap::from([(LINE, LEN + PAGE)]);
+        assert_eq!((heap.end(), heap.gaps), (0, all));
+    }
+
+    #[test]
+    fn an_arena_can_be_had_as_a_whole() {
+        assert_eq!(Heap::new(2 * PAGE).take(2 * PAGE), Some(PAGE));
+        assert_eq!(Heap::new(2 * PAGE).take(2 * PAGE + LINE), None);
+        assert_eq!(Heap::new(PAGE - 1).take(1), None);
+        for bytes in [usize::MAX, usize::MAX - 1, usize::MAX - LINE] {
+            assert_eq!(Heap::new(PAGE).take(bytes), None);
+        }
     }
 }

@@ -121,13 +121,14 @@ impl Memory {
             Some(_) if strategy == Strategy::PinEverything => limit.or(Some(PINNED)),
             _ => limit,
         };
-        let mine = limit.map_or(heap - beside, |limit| limit.min(heap - beside));
+        let most = (heap - beside).saturating_sub(Heap::EDGES);
+        let mine = limit.map_or(most, |limit| limit.min(most));
         let least = job.all_gather(&[mine])?.into_iter().min().unwrap_or(mine);
         let options = AllocOptions {
             reserve: true,
             ..AllocOptions::default()
         };
-        let arena = job.alloc_with::<u8>(least, options)?;
+        let arena = job.alloc_with::<u8>(least + Heap::EDGES, options)?;
         let own = arena.as_ptr(job.rank())?.unwrap_or(std::ptr::null_mut());
         not_null(own, "this process's own memory")?;
         let theirs = job.all_gather(&[own.addr()])?;
@@ -153,7 +154,7 @@ impl Memory {
         Ok(Self {
             procs: procs.collect::<Result<_>>()?,
             own: Mutex::new(Own {
-                heap: Heap::new(arena.len()),
+                heap: Heap::new(least),
                 committed: 0,
             }),
             together: Mutex::default(),
@@ -210,7 +211,9 @@ impl Memory {
         let known = &self.procs[number];
         for base in [known.base, known.theirs] {
             let offset = at.addr().wrapping_sub(base);
-            let Some(left) = known.look(offset) else {
+            // Of no bytes, one past the end is as good a place as any.
+            let is_there = |(_, left): &(usize, usize)| *left > 0 || bytes == 0;
+            let Some((_, left)) = known.look(offset).filter(is_there) else {
                 continue;
             };
             if bytes > left {
@@ -314,7 +317,9 @@ impl Memory {
         own_first.into_iter().find_map(|proc| {
             let known = &self.procs[proc];
             let offset = at.addr().wrapping_sub(known.base);
-            known.look(offset).map(|_| (proc, offset))
+            // An allocation of no bytes has its start alone.
+            let is_in = |(before, left): &(usize, usize)| *left > 0 || *before == 0;
+            known.look(offset).filter(is_in).map(|_| (proc, offset))
         })
     }
 
@@ -342,15 +347,15 @@ impl Memory {
 }
 
 impl Proc {
-    /// Bytes from one of the arena to the end of its allocation, if it is in one.
-    fn look(&self, offset: usize) -> Option<usize> {
+    /// How many bytes of its allocation come before one of the arena, and how many from there on, if it
+    /// is in one or right behind it.
+    fn look(&self, offset: usize) -> Option<(usize, usize)> {
         let ranges = self.ranges.read();
-        let (_, place) = ranges.live.range(..=offset).next_back()?;
+        let (start, place) = ranges.live.range(..=offset).next_back()?;
         let range = &ranges.all[*place];
-        // One past the end belongs to none.
-        let left = range.left(offset).filter(|left| *left > 0)?;
+        let left = range.left(offset)?;
         self.last.store(Arc::as_ptr(range).cast_mut(), Release);
-        Some(left)
+        Some((offset - start, left))
     }
 }
 
