@@ -12,7 +12,8 @@ pub trait Clock {
 
     /// The application computes so many operations. In real time that takes what it takes
     /// and this does nothing; in virtual time it is what computing costs, and messages that
-    /// arrive meanwhile are delivered as the host attends to them.
+    /// arrive meanwhile, and the ends of operations that others
+    /// [wait for](Sink::is_awaited), are delivered as the host attends to them.
     fn compute(&self, operations: u64, sink: &mut dyn Sink) {
         let _ = (operations, sink);
     }

@@ -112,4 +112,11 @@ pub trait Sink {
     fn send_waiting(&mut self) -> bool {
         false
     }
+    /// Whether somebody else than the caller may wait for what follows from the end of an operation.
+    /// Asked by [`Clock::compute`], of operations that have ended: who computes is interrupted for
+    /// those, and hears of the others when it next looks.
+    fn is_awaited(&mut self, ticket: Ticket) -> bool {
+        let _ = ticket;
+        false
+    }
 }

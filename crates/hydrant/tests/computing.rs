@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant::{Handler, Job, JobBuilder, Op, Rank, Result, Strategy};
+use hydrant::{GlobalPtr, Handler, Job, JobBuilder, Op, Rank, Result, Strategy};
 use support::good;
 
 /// Longer than anything here takes on a busy machine.
@@ -254,4 +254,73 @@ fn an_answer_that_found_no_room_leaves_in_virtual_time() {
         ended[1] < ended[0],
         "the put waited for the end of the computation: {ended:?}"
     );
+}
+
+/// Machines of virtual time that interrupt who computes, whose NICs do not read.
+const INTERRUPTED: [&str; 2] = ["myrinet-gm-armci", "clan-via"];
+
+/// Where the NIC does not read, the target writes, and says so when that is over.
+#[test]
+fn a_get_is_answered_by_who_computes_in_virtual_time() {
+    for machine in INTERRUPTED {
+        let ended = good(simulated::on(machine).run_local(2, |job| {
+            let field = job.alloc::<u8>(1 << 20)?;
+            field.local()?.write(0, &vec![3; 1 << 20])?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                job.compute(10_000_000_000);
+            } else {
+                // What is not registered yet, and what is.
+                for _ in 0..2 {
+                    let mut data = vec![1; 300_000];
+                    field.get(Rank(0), 0, &mut data)?;
+                    assert!(data.iter().all(|byte| *byte == 3));
+                }
+            }
+            let ended = job.now();
+            job.barrier()?;
+            Ok(ended)
+        }));
+        assert!(
+            ended[1] < ended[0],
+            "{machine}: the gets waited for the end of the computation: {ended:?}"
+        );
+    }
+}
+
+/// What ends while its rank computes gives back memory that a peer takes back.
+#[test]
+fn memory_is_given_back_by_who_computes_in_virtual_time() {
+    for machine in INTERRUPTED.into_iter().chain(["ideal"]) {
+        let ended = good(simulated::on(machine).run_local(2, |job| {
+            let pointers = job.alloc::<GlobalPtr<u8>>(1)?;
+            let lent = (job.rank() == Rank(0)).then(|| job.expose(vec![0_u8; 1 << 20]));
+            let lent = lent.transpose()?;
+            if let Some(lent) = &lent {
+                pointers.put_value(Rank(1), 0, lent.pointer(0)?)?;
+            }
+            job.barrier()?;
+            let ended = if let Some(lent) = lent {
+                job.barrier()?;
+                let since = job.now();
+                while job.now() < since + Duration::from_micros(50) {}
+                assert!(lent.take_back().iter().all(|byte| [7, 8].contains(byte)));
+                job.now()
+            } else {
+                let there = pointers.local()?.load(0)?;
+                job.put_to(there, &vec![7; 1 << 20])?;
+                job.barrier()?;
+                let put = job.put_to_nb(there, vec![8; 1 << 20])?;
+                job.compute(10_000_000_000);
+                put.wait()?;
+                job.now()
+            };
+            job.barrier()?;
+            Ok(ended)
+        }));
+        assert!(
+            ended[0] < ended[1],
+            "{machine}: the buffer waited for the end of the computation: {ended:?}"
+        );
+    }
 }

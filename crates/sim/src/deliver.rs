@@ -99,8 +99,7 @@ impl Call<'_> {
             if self.clock() >= end {
                 break;
             }
-            let interrupts = |item: &Item| matches!(item, Item::Request(..) | Item::Reply(..));
-            if !self.own().polling && self.own().inbox.iter().any(interrupts) {
+            if !self.own().polling && self.is_interrupted(sink) {
                 let before = self.clock();
                 self.charge(host.interrupt.0);
                 self.deliver(sink);
@@ -116,6 +115,21 @@ impl Call<'_> {
             self.rest(Some(end));
             self.end_wait();
         }
+    }
+
+    /// Whether something has arrived that interrupts who computes: a message, or the end of an operation
+    /// that others wait for.
+    fn is_interrupted(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut ended = Vec::new();
+        for item in &self.own().inbox {
+            match item {
+                Item::Request(..) | Item::Reply(..) => return true,
+                Item::Complete(ticket, _) => ended.push(*ticket),
+                Item::Local(_) => {}
+            }
+        }
+        !ended.is_empty()
+            && self.outside(|| ended.into_iter().any(|ticket| sink.is_awaited(ticket)))
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) enum Wait {
     Sleep(Sleeper),
     /// For another thread of the rank to be done with polling.
     Polling,
-    /// For the end of a computation, or a message that interrupts it.
+    /// For the end of a computation, or something that may interrupt it.
     Computing,
     /// As [`Computing`](Self::Computing), or for room for messages that are to be sent meanwhile.
     ComputingForRoom,
@@ -103,8 +103,10 @@ impl News {
         use Sleeper::{Application, Memory, Nap, Room, Service};
         match (wait, self) {
             (Wait::Polling, news) => news == News::Polled,
-            (Wait::Computing, news) => news == News::Message,
-            (Wait::ComputingForRoom, news) => matches!(news, News::Message | News::Room),
+            (Wait::Computing, news) => matches!(news, News::Message | News::Complete),
+            (Wait::ComputingForRoom, news) => {
+                matches!(news, News::Message | News::Complete | News::Room)
+            }
             (Wait::Sleep(_), News::Wake) => true,
             (Wait::Sleep(Nap), _) | (_, News::Polled) => false,
             (Wait::Sleep(_), News::Message | News::Complete) => true,

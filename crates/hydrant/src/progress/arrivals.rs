@@ -29,6 +29,10 @@ pub(crate) trait Operations: Send + Sync {
     /// An operation ended: remote completion.
     fn complete(&self, ticket: Ticket, outcome: Outcome);
 
+    /// Whether somebody else than the application may wait for what follows from the end of an
+    /// operation, which it is not told of yet.
+    fn is_awaited(&self, ticket: Ticket) -> bool;
+
     /// There may be room for the messages of the [backlog](super::backlog).
     fn flush(&self);
 
@@ -143,5 +147,10 @@ impl Sink for Arrivals<'_> {
     fn send_waiting(&mut self) -> bool {
         self.progress.flush_backlog();
         self.progress.has_backlog()
+    }
+
+    fn is_awaited(&mut self, ticket: Ticket) -> bool {
+        let operations = self.progress.operations();
+        operations.is_some_and(|operations| operations.is_awaited(ticket))
     }
 }

@@ -299,6 +299,12 @@ impl Registration {
         lease.ok_or_else(|| self.why_unknown(rank))
     }
 
+    /// Whether the owner of a peer's buffer waits until its leases are let go.
+    pub(crate) fn is_over(&self, lease: &Lease) -> bool {
+        let Terms { owner, key, .. } = *lease.0;
+        owner != self.progress.rank && !self.known().leases.contains_key(&(owner, key))
+    }
+
     /// Asks where a peer's buffer lies, if that is not known and nobody asked before.
     pub(crate) fn ask_for(&self, rank: Rank, key: u64) {
         if self.change_known(|known| known.ask((rank, key))) {

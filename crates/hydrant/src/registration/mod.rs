@@ -224,6 +224,11 @@ impl Registration {
         self.engine.lock().stats()
     }
 
+    /// Whether a peer takes memory back that operations under way may be on.
+    pub(crate) fn is_asked_back(&self) -> bool {
+        self.engine.lock().is_asked_back()
+    }
+
     /// Takes both sides of a transfer, if both are registered: [`Hot::hit`].
     #[inline(always)]
     pub(crate) fn hit(

@@ -76,6 +76,15 @@ impl Held {
     pub(super) fn is_piece(&self) -> bool {
         matches!(self.what, What::Piece(..))
     }
+
+    /// Whether a peer may wait until it is given back.
+    pub(super) fn is_awaited(&self, registration: &Registration) -> bool {
+        let refers = matches!(self.what, What::Hit(_) | What::BouncedHit(..));
+        let lent = self.lease.as_ref();
+        self.is_piece()
+            || refers && registration.is_asked_back()
+            || lent.is_some_and(|lease| registration.is_over(lease))
+    }
 }
 
 impl Transfer {

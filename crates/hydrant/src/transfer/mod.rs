@@ -104,6 +104,10 @@ impl Operations for Transfer {
         self.completed(ticket, outcome.map_err(Failure::Network));
     }
 
+    fn is_awaited(&self, ticket: Ticket) -> bool {
+        self.under_way.is_awaited(ticket, self.registration())
+    }
+
     fn flush(&self) {
         if let Some(registration) = &self.registration {
             registration.flush();

@@ -17,7 +17,7 @@ use super::{Held, Transfer, orphan::Orphan};
 use crate::{
     Error, Result,
     progress::{For, On},
-    registration,
+    registration::{self, Registration},
 };
 
 /// How an operation ended.
@@ -166,6 +166,18 @@ impl UnderWay {
             }
         }
         completed
+    }
+
+    /// Whether somebody else than the application may wait for what follows from an operation's end: a
+    /// task, or a peer.
+    pub(super) fn is_awaited(&self, ticket: Ticket, registration: Option<&Registration>) -> bool {
+        let entries = self.entries();
+        let Some(Entry::Open(open)) = entries.get(&ticket.0) else {
+            return false;
+        };
+        let held = open.held.as_ref().zip(registration);
+        matches!(open.asker, Asker::Task(_))
+            || held.is_some_and(|(held, registration)| held.is_awaited(registration))
     }
 
     /// All is done: whoever waits for the operation may know. Who has asked is handed back.

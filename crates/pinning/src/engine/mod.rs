@@ -272,6 +272,11 @@ impl Engine {
         self.pump(out);
     }
 
+    /// Whether a peer takes memory back that this rank has not given back yet.
+    pub fn is_asked_back(&self) -> bool {
+        self.initiator.is_asked_back()
+    }
+
     /// Whether the time of the driver is of use when an operation begins: to `auto`, now and then.
     pub fn wants_time(&self) -> bool {
         self.initiator.wants_time()

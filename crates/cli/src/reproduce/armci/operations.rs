@@ -181,8 +181,8 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
         part.note(
             "With firehose, Hydrant's own strategy, memory stays registered: puts go without copies, \
              which ARMCI did not have for memory of the user's. These NICs do not read, so that a get \
-             under firehose waits until the other rank, which computes for a millisecond at a time, calls \
-             Hydrant: no interrupt serves it, as it does what is streamed.",
+             under firehose is a write of the other rank, whose computation is interrupted by the request \
+             and by the end of the write.",
         );
     }
     let mut series = Vec::new();

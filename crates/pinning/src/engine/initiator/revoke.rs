@@ -1,6 +1,6 @@
 //! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
 
-use super::{Context, Initiator};
+use super::{Context, Initiator, firehoses::FirehoseTable};
 use crate::engine::impossible::impossible;
 use crate::{Message, Run, Violation, wire::MAX_LIST};
 
@@ -24,6 +24,11 @@ impl Initiator {
         }
         self.firehoses_free(from, cx);
         Ok(())
+    }
+
+    /// Whether a peer takes memory back that is not given back yet.
+    pub(in crate::engine) fn is_asked_back(&self) -> bool {
+        self.tables.values().any(FirehoseTable::is_revoked)
     }
 
     /// Answers a peer's revocations that nothing here stands in the way of.
