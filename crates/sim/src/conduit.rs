@@ -351,7 +351,7 @@ impl Membership for Sim {
 
     fn leave(&self, orderly: bool) {
         let fixed = &self.world.fixed;
-        if !fixed.present(self.rank.index()) {
+        if self.world.is_over(self.rank) {
             return;
         }
         let mut call = self.call();
@@ -410,7 +410,7 @@ impl Drop for Sim {
     fn drop(&mut self) {
         // A rank that never said goodbye is lost to the others.
         if self.world.let_go(self.rank)
-            && self.world.fixed.present(self.rank.index())
+            && !self.world.is_over(self.rank)
             && !self.world.end_early(self.rank)
         {
             self.leave(false);

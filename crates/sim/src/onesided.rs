@@ -53,8 +53,15 @@ impl State {
         if self.page_in(fixed, id) {
             return;
         }
-        let Some(transfer) = self.transfers.remove(&id) else {
+        let Some(transfer) = self.transfers.get(&id) else {
             return; // one of its ranks ended
+        };
+        let is_message = matches!(transfer.payload, Payload::Request(_) | Payload::Reply(_));
+        if self.ranks[transfer.to].over.is_some() && !is_message {
+            return; // no NIC answers: who waits learns of it with the end of the rank
+        }
+        let Some(transfer) = self.transfers.remove(&id) else {
+            return;
         };
         let Transfer { from, to, .. } = transfer;
         match transfer.payload {
@@ -67,7 +74,7 @@ impl State {
                 }
                 if op.outcome.is_ok() {
                     op.outcome = self
-                        .remote_place(fixed, to, &op, Use::Write)
+                        .remote_place(to, &op, Use::Write)
                         .and_then(|place| store(fixed, to, place, &op.data, Self::rank_of(to)));
                     self.notify(to, News::Memory);
                 }
@@ -83,7 +90,7 @@ impl State {
             Payload::ReadRequest(mut op) => {
                 let len = op.local.len as usize;
                 let mut data = vec![0; len];
-                op.outcome = (self.remote_place(fixed, to, &op, Use::Read))
+                op.outcome = (self.remote_place(to, &op, Use::Read))
                     .and_then(|place| load(fixed, to, place, &mut data, Self::rank_of(to)));
                 if op.outcome.is_err() {
                     data.clear();
@@ -137,15 +144,9 @@ impl State {
     }
 
     /// The memory of `owner` that an operation is after.
-    fn remote_place(
-        &self,
-        fixed: &Fixed,
-        owner: usize,
-        op: &OneSided,
-        used: Use,
-    ) -> Result<Place, Error> {
+    fn remote_place(&self, owner: usize, op: &OneSided, used: Use) -> Result<Place, Error> {
         let peer = Self::rank_of(owner);
-        if !fixed.present(owner) {
+        if self.ranks[owner].over.is_some() {
             return Err(Error::PeerLost(peer));
         }
         if let Some(place) = op.anywhere {
@@ -176,6 +177,16 @@ impl State {
     fn complete(&mut self, rank: usize, id: u64, outcome: Result<(), Error>) {
         (self.ranks[rank].inbox).push_back(Item::Complete(Ticket(id), outcome));
         self.notify(rank, News::Complete);
+    }
+
+    /// Whether something of a rank is on its way to one that takes part.
+    pub(crate) fn speaks(&self, rank: usize) -> bool {
+        let speaks = |transfer: &Transfer| {
+            transfer.from == rank
+                && self.ranks[transfer.to].over.is_none()
+                && !matches!(transfer.payload, Payload::ReadRequest(_))
+        };
+        self.transfers.values().any(speaks)
     }
 
     /// Ends the transfers from and to a rank whose part is over.

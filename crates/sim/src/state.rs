@@ -59,6 +59,8 @@ pub(crate) struct RankState {
     pub(crate) clock: Time,
     /// It died by a fault.
     pub(crate) dead: bool,
+    /// Its part is over, in good order or not, though others may not know yet.
+    pub(crate) over: Option<bool>,
     /// When it attends to nothing.
     pub(crate) busy: Vec<(Time, Time)>,
     /// Conduits that stand for it.
@@ -80,6 +82,7 @@ impl RankState {
             computing: 0,
             clock: 0,
             dead: false,
+            over: None,
             busy: Vec::new(),
             handles: 0,
         }
@@ -101,6 +104,8 @@ pub(crate) struct State {
     pub(crate) turns: Turns,
     pub(crate) ranks: Vec<RankState>,
     pub(crate) transfers: FxHashMap<u64, Transfer>,
+    /// Ranks that ended, of which others do not know yet.
+    ending: Vec<usize>,
     pub(crate) next_transfer: u64,
     pub(crate) random: Random,
     pub(crate) digest: u64,
@@ -116,6 +121,7 @@ impl State {
                 .map(|rank| RankState::new(rank, profile))
                 .collect(),
             transfers: FxHashMap::default(),
+            ending: Vec::new(),
             next_transfer: 1,
             random: Random::new(seed),
             digest: 0,
@@ -189,9 +195,15 @@ impl State {
         match event {
             Event::Start(transfer) => self.launch(fixed, transfer),
             Event::Packet(packet) => self.arrive(fixed, packet),
-            Event::Landed(transfer) => self.land(fixed, transfer),
+            Event::Landed(transfer) => {
+                self.land(fixed, transfer);
+                self.tell_ends(fixed);
+            }
             Event::Local(transfer) => self.left_source(transfer),
-            Event::Acked(transfer) => self.acked(transfer),
+            Event::Acked(transfer) => {
+                self.acked(transfer);
+                self.tell_ends(fixed);
+            }
             Event::Token(rank) => self.token_back(rank as usize),
             Event::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
             Event::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
@@ -209,14 +221,33 @@ impl State {
         self.turns.notify(rank, news, time);
     }
 
-    /// A rank's part in the job is over.
+    /// A rank's part in the job is over. Nobody reaches its memory any more, and its NIC answers
+    /// nothing. What it had sent goes on, and the news of its end does not overtake that: it is
+    /// [known](Self::tell_ends) when the last of it has arrived.
     pub(crate) fn end(&mut self, fixed: &Fixed, rank: usize, orderly: bool) {
-        if !fixed.standings.end(Self::rank_of(rank), orderly) {
+        if self.ranks[rank].over.is_some() {
             return;
         }
+        self.ranks[rank].over = Some(orderly);
         self.turns.came(rank);
         self.ranks[rank].registry.clear();
         self.ranks[rank].statistics.registered = 0;
+        self.ending.push(rank);
+        self.tell_ends(fixed);
+    }
+
+    /// Tells of the ranks that ended and of which nothing is under way any more.
+    pub(crate) fn tell_ends(&mut self, fixed: &Fixed) {
+        while let Some(at) = self.ending.iter().position(|rank| !self.speaks(*rank)) {
+            let rank = self.ending.remove(at);
+            self.tell_end(fixed, rank);
+        }
+    }
+
+    /// All learn that a rank has ended.
+    fn tell_end(&mut self, fixed: &Fixed, rank: usize) {
+        let orderly = self.ranks[rank].over == Some(true);
+        fixed.standings.end(Self::rank_of(rank), orderly);
         self.end_transfers(rank);
         for peer in 0..self.ranks.len() {
             if !self.ranks[peer].pairs.is_empty() {

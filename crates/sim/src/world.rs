@@ -105,6 +105,11 @@ impl World {
         true
     }
 
+    /// Whether the rank's part is over.
+    pub(crate) fn is_over(&self, rank: Rank) -> bool {
+        self.lock().ranks[rank.index()].over.is_some()
+    }
+
     /// One conduit less stands for the rank: whether it was the last.
     pub(crate) fn let_go(&self, rank: Rank) -> bool {
         let handles = &mut self.lock().ranks[rank.index()].handles;

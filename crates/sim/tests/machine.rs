@@ -410,6 +410,62 @@ fn a_rank_dies_and_the_others_hear_of_it() {
     assert_eq!(outcomes, [Rank(1); 3]);
 }
 
+/// Rank 0 looks, as soon as it sees that rank 1 has ended, whether all has come that rank 1 sent.
+fn hears_of_the_end_after_all_that_was_sent(me: &Member<'_>, log: &mut Log<'_>, sent: u64) {
+    while me.conduit.standing(Rank(1)) == Standing::Present {
+        me.nap(Duration::from_micros(1));
+    }
+    while me.conduit.poll(log) > 0 {}
+    let numbers: Vec<u64> = log.requests.iter().map(|got| got.args[0]).collect();
+    assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_news_of_an_end_does_not_overtake_what_was_sent() {
+    for orderly in [true, false] {
+        let world = world("myrinet-gm", 2, 1, Faults::default());
+        each(&world, |me| {
+            let log = &mut Log::new();
+            if me.rank() == Rank(0) {
+                hears_of_the_end_after_all_that_was_sent(me, log, 3);
+            } else {
+                for n in 0..3 {
+                    me.send(log, Rank(0), &[n], &[1; 4096]);
+                }
+                me.conduit.leave(orderly);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_rank_sent_before_it_died_arrives() {
+    let faults = Faults {
+        deaths: vec![(Rank(1), Duration::from_millis(3))],
+        loss: 0.2,
+        ..Faults::default()
+    };
+    let world = world("myrinet-gm", 2, 1, faults);
+    each(&world, |me| {
+        let log = &mut Log::new();
+        if me.rank() == Rank(0) {
+            hears_of_the_end_after_all_that_was_sent(me, log, 3);
+            return;
+        }
+        let died = panic::catch_unwind(AssertUnwindSafe(|| {
+            // A moment before, so that nothing has arrived by then.
+            me.nap_until(Duration::from_micros(2990));
+            for n in 0..3 {
+                me.send(log, Rank(0), &[n], &[1; 64]);
+            }
+            loop {
+                me.conduit.wait(Sleeper::Application, None, &mut || false);
+            }
+        }));
+        assert!(died.unwrap_err().is::<Died>());
+    });
+}
+
 #[test]
 fn a_busy_rank_answers_when_it_is_done() {
     let faults = Faults {

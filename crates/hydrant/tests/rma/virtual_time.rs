@@ -1,11 +1,17 @@
 //! Where time is virtual it passes in every call, and what is waited for comes to its end.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Acquire},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire},
+        },
+    },
     time::Duration,
 };
 
-use hydrant::{ConduitKind, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
+use hydrant::{ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
 
 const MACHINES: [&str; 3] = ["ideal", "myrinet-gm", "connectx"];
 
@@ -123,6 +129,32 @@ fn a_loop_of_looks_at_the_clock_ends() {
         while job.now() < until {}
         job.barrier()
     });
+}
+
+/// The news that a rank is lost does not overtake what it had sent.
+#[test]
+fn what_a_rank_sent_before_it_failed_is_handled_first() {
+    for machine in MACHINES {
+        let heard = Arc::new(AtomicU64::new(0));
+        let builder = Job::builder().unwrap().heap(16 << 20);
+        let builder = builder.conduit(ConduitKind::Sim(machine.to_owned()));
+        let ends = builder.run_local(2, |job| {
+            let counts = Arc::clone(&heard);
+            let noted = job.handler(move |_, _, _| _ = counts.fetch_add(1, AcqRel))?;
+            job.barrier()?;
+            if job.rank() == Rank(1) {
+                for _ in 0..3 {
+                    job.request_medium(Rank(0), noted, &[], &[7; 1000])?;
+                }
+                return Err(Error::Freed);
+            }
+            let end = job.barrier();
+            assert!(matches!(end, Err(Error::PeerLost(Rank(1)))), "{end:?}");
+            assert_eq!(heard.load(Acquire), 3, "{machine}: some were lost");
+            Ok(())
+        });
+        assert!(ends[0].is_ok(), "{machine}: {ends:?}");
+    }
 }
 
 #[test]
