@@ -35,6 +35,10 @@ pub(crate) enum Situation {
     WaitsInAlloc,
     /// All allocate and free, again and again.
     Allocs,
+    /// The victim does not make its part its own.
+    WaitsInExclusive,
+    /// All make their parts their own and share them again, again and again.
+    Exclusives,
     /// The victim does not handle what was asked.
     WaitsForQuiet,
     /// Puts to the victim, and quiet.
@@ -56,7 +60,7 @@ pub(crate) enum Situation {
 pub(crate) use Situation::*;
 
 /// All of them.
-pub(crate) const ALL: [Situation; 18] = [
+pub(crate) const ALL: [Situation; 20] = [
     Calls,
     WaitsForCall,
     Floods,
@@ -67,6 +71,8 @@ pub(crate) const ALL: [Situation; 18] = [
     Signals,
     WaitsInAlloc,
     Allocs,
+    WaitsInExclusive,
+    Exclusives,
     WaitsForQuiet,
     Puts,
     ForeignMemory,
@@ -193,6 +199,7 @@ fn play(situation: Situation, job: &Job, scene: &Scene, victim: Rank) -> Result<
             // These the victim does, too.
             Barriers => job.barrier()?,
             Allocs => job.free(job.alloc::<u64>(100_000)?)?,
+            Exclusives => exclusive(job, round)?,
             Signals => {
                 scene.memory.signal(job.right(), 0, Signal::Add(1))?;
                 job.wait_until(&scene.memory, 0, |count| count >= round)?;
@@ -211,6 +218,11 @@ fn play(situation: Situation, job: &Job, scene: &Scene, victim: Rank) -> Result<
                 .wait_until(&scene.memory, 1, |value| value != 0)
                 .map(drop)?,
             WaitsInAlloc => job.alloc::<u64>(100).map(drop)?,
+            WaitsInExclusive => {
+                // What was allocated together before is one's own only if the victim agrees.
+                let own = job.exclusive(scene.memory.clone())?;
+                drop(own);
+            }
             WaitsForQuiet => {
                 job.request_short(victim, scene.stuck, &[])?;
                 job.am_quiet()?;
@@ -227,6 +239,16 @@ fn play(situation: Situation, job: &Job, scene: &Scene, victim: Rank) -> Result<
             }
         }
     }
+}
+
+/// Memory of all that is each rank's own for a moment.
+fn exclusive(job: &Job, round: u64) -> Result<()> {
+    let memory = job.alloc::<u64>(1000)?;
+    let mut own = job.exclusive(memory)?;
+    own.fill(round);
+    let memory = job.share(own)?;
+    assert_eq!(memory.get_value(job.right(), 999)?, round);
+    job.free(memory)
 }
 
 fn access(job: &Job, pointer: GlobalPtr<u64>) -> Result<()> {
