@@ -32,10 +32,11 @@ struct OwnSide {
 }
 
 impl OwnSide {
-    /// Whether the network, or a slot, has the data of a put that was posted.
+    /// Whether a slot has the data of a put that was posted. What goes along inline leaves its
+    /// source when the network takes it: it waits for its turn before, and is posted again if its
+    /// connection breaks.
     fn is_taken(&self, access: &Access) -> bool {
-        direction(access) == Direction::Put
-            && (self.bounced.is_some() || self.stands == Own::Inline)
+        direction(access) == Direction::Put && self.bounced.is_some()
     }
 }
 

@@ -45,6 +45,34 @@ fn puts_and_gets_on_the_callers_memory() {
     });
 }
 
+/// More small puts than a network takes at once: what waits its turn has not left its source.
+#[test]
+fn a_source_is_free_when_it_is_said_to_be() {
+    local(2, |job| {
+        const PUTS: usize = 500;
+        const LEN: usize = 12;
+        let memory = job.alloc::<u64>(PUTS * LEN)?;
+        let mut source = [0_u64; LEN];
+        let mut open = Vec::new();
+        for number in 0..PUTS {
+            source.fill(number as u64 + 1);
+            // SAFETY: it is changed when it is free, and lives until all is complete.
+            let put = unsafe { memory.put_raw_nb(job.right(), number * LEN, source.as_ptr(), LEN) };
+            let mut put = put?;
+            put.wait_local()?;
+            source.fill(u64::MAX);
+            open.push(put);
+        }
+        (open.iter_mut()).try_for_each(|put| put.wait())?;
+        job.barrier()?;
+        let mine = memory.local()?;
+        for at in 0..PUTS * LEN {
+            assert_eq!(mine.load(at)?, (at / LEN) as u64 + 1, "element {at}");
+        }
+        job.barrier()
+    });
+}
+
 #[test]
 fn reserved_memory_is_committed_in_parts() {
     local(2, |job| {
