@@ -113,25 +113,31 @@ impl Armci {
     }
 
     /// Allocates memory of this process alone, which others name once they are
-    /// [told](Self::attach) of it. It is registered as what [`malloc`](Self::malloc) gives. ARMCI's
-    /// `Malloc_local`, and `Memget`.
+    /// [told](Self::attach) of it. It is registered as what [`malloc`](Self::malloc) gives; of no bytes it
+    /// is null. ARMCI's `Malloc_local`, and `Memget`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Number`].
     pub fn malloc_local(&self, bytes: i64) -> Result<*mut u8> {
         let bytes = count(bytes, 0, "the number of bytes")?;
+        if bytes == 0 {
+            return Ok(std::ptr::null_mut());
+        }
         let offset = self.memory.take(&self.job, bytes)?;
         self.memory.note(self.me, offset, bytes);
         Ok(self.memory.address(self.me, offset))
     }
 
     /// Notes that a process allocated bytes by itself, by the address that it has for them: by what
-    /// address this process calls them. ARMCI's `Memat`.
+    /// address this process calls them. Of none there is nothing to note. ARMCI's `Memat`.
     ///
     /// # Errors
     /// [`Error::NoProcess`], [`Error::UnknownAddress`], [`Error::Null`].
     pub fn attach(&self, at: *mut u8, bytes: usize, proc: i32) -> Result<*mut u8> {
         let number = self.memory.process(proc)?;
+        if bytes == 0 {
+            return Ok(at);
+        }
         not_null(at, "the address of an allocation")?;
         let unknown = Error::UnknownAddress {
             proc,

@@ -1,6 +1,8 @@
 /* Memory of all, of groups and of one: where it is, by whom it is reached, and that it comes back. */
 #include "check.h"
 
+static char zeros[256];
+
 int main(void) {
     begin();
     void **all = room((size_t)processes * sizeof *all);
@@ -71,6 +73,24 @@ int main(void) {
     WORKS(ARMCI_Free_local(own));
     IS(ARMCI_Free_local(own), FAIL6);
     WORKS(ARMCI_Free(NULL));
+
+    /* Of no bytes there is no memory, and nothing changes what is there. */
+    CHECK(!ARMCI_Malloc_local(0), "memory of no bytes");
+    WORKS(ARMCI_Free_local(NULL));
+    armci_meminfo_t none;
+    ARMCI_Memget(0, &none, 0);
+    CHECK(!none.addr && !ARMCI_Memat(&none, 0), "memory of no bytes is told of");
+    ARMCI_Memctl(&none);
+    WORKS(ARMCI_Malloc(all, 256));
+    none = (armci_meminfo_t){.armci_addr = (char *)all[me] + 64, .addr = (char *)all[me] + 64, .cpid = me};
+    for (int proc = 0; proc < processes; proc++) {
+        armci_meminfo_t told = none;
+        armci_msg_bcast(&told, sizeof told, proc);
+        ARMCI_Memat(&told, 0);
+    }
+    WORKS(ARMCI_Put(zeros, all[right], 256, right));
+    ARMCI_Barrier();
+    WORKS(ARMCI_Free(all[me]));
 
     /* Of a group: its members alone. */
     int *members = room((size_t)processes * sizeof(int)), number = 0;
