@@ -20,8 +20,8 @@ impl Armci {
             fence(SeqCst);
             return Ok(());
         }
-        self.send_all_gathered(Some(proc))?;
-        self.outstanding.fence(proc)
+        let sent = self.send_all_gathered(Some(proc));
+        sent.and(self.outstanding.fence(proc))
     }
 
     /// As [`fence`](Self::fence), to all processes. ARMCI's `AllFence`.
@@ -30,8 +30,8 @@ impl Armci {
     /// What befell an operation.
     pub fn all_fence(&self) -> Result<()> {
         fence(SeqCst);
-        self.send_all_gathered(None)?;
-        (0..self.job.size() as usize).try_for_each(|proc| self.outstanding.fence(proc))
+        let sent = self.send_all_gathered(None);
+        sent.and(self.outstanding.fence_all())
     }
 
     /// Waits until all processes have come, and all that they did to each other's memory is done.

@@ -84,7 +84,7 @@ impl Armci {
         match place {
             Place::Arena(offset) => {
                 let proc = proc as usize;
-                self.outstanding.settle(proc, &(offset..offset + bytes))?;
+                self.settle(proc, &(offset..offset + bytes))?;
                 let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
                 match arena.accumulate_bytes(rank, offset, scale, data) {
                     Err(Hydrant::Overlap { .. }) => {
@@ -95,13 +95,29 @@ impl Armci {
                 }
             }
             Place::Own(dst) => {
+                check_whole(scale, bytes)?;
                 let data = data.to_vec();
                 // SAFETY: the caller's promise; the data is in another place.
                 let sums = unsafe { std::slice::from_raw_parts_mut(dst, bytes) };
-                let whole = bytes / scale.number().size() * scale.number().size();
-                scale.add_to(&mut sums[..whole], &data[..whole]);
+                scale.add_to(sums, &data);
                 Ok(())
             }
         }
     }
+}
+
+/// Whether so many bytes are whole elements.
+///
+/// # Errors
+/// [`Error::Hydrant`].
+pub(super) fn check_whole(scale: &Scale, bytes: usize) -> Result<()> {
+    let size = scale.number().size();
+    if bytes.is_multiple_of(size) {
+        return Ok(());
+    }
+    Err(Error::Hydrant(Hydrant::LengthMismatch {
+        what: "bytes in a run against bytes of an element, of which a run has whole ones",
+        left: bytes,
+        right: size,
+    }))
 }

@@ -15,6 +15,9 @@ use crate::{
     memory::{Memory, Place},
 };
 
+/// Puts of so many bytes take them along: their source is free at once.
+const SHORT: usize = 128;
+
 impl Armci {
     /// Puts bytes from `src` to `dst` of a process; `src` is free when this returns. ARMCI's `Put`.
     ///
@@ -79,8 +82,14 @@ impl Armci {
         (proc, offset): (usize, usize),
         bytes: usize,
     ) -> Result<()> {
+        if bytes <= SHORT {
+            // SAFETY: the caller's promise.
+            let value = Local::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
+            // SAFETY: a value goes along.
+            return unsafe { self.begin_far(Direction::Put, (proc, offset), (value, bytes), None) };
+        }
         let range = offset..offset + bytes;
-        self.outstanding.settle(proc, &range)?;
+        self.settle(proc, &range)?;
         let rank = Memory::rank(proc);
         // SAFETY: the caller's promise; it is waited for here until the source is free.
         let mut raw = unsafe { self.memory.arena.put_raw_nb(rank, offset, src, bytes)? };
@@ -92,7 +101,7 @@ impl Armci {
             handle: IMPLICIT,
             bytes: range,
             raw,
-            _kept: None,
+            kept: None,
         };
         self.outstanding.add(proc, operation)
     }
@@ -134,7 +143,7 @@ impl Armci {
         };
         let proc = proc as usize;
         if !self.memory.is_mapped(proc) {
-            self.outstanding.settle(proc, &(offset..offset + bytes))?;
+            self.settle(proc, &(offset..offset + bytes))?;
         }
         // SAFETY: the caller's promise.
         let data = unsafe { std::slice::from_raw_parts_mut(dst, bytes) };

@@ -5,7 +5,10 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+};
 
 use hydrant::IoVector;
 use parking_lot::Mutex;
@@ -13,9 +16,9 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Direction,
-    outstanding::{IMPLICIT, Operation},
+    outstanding::{IMPLICIT, Operation, each, touch},
 };
-use crate::{Armci, Result, memory::Memory};
+use crate::{Armci, Error, Result, memory::Memory};
 
 /// What a caller knows non-blocking operations by; zeroed, it stands for none. Several may begin with
 /// one handle.
@@ -42,6 +45,12 @@ pub(crate) struct Gathered {
     offset: usize,
     bytes: usize,
     local: Local,
+}
+
+impl Gathered {
+    fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.bytes
+    }
 }
 
 /// The other side of it.
@@ -98,6 +107,7 @@ impl Armci {
             .is_some_and(|handle| handle.is_aggregate != 0);
         let number = self.handles.number(handle);
         if gathers {
+            self.send_touching(proc, &range, Some(number))?;
             let mut gathered = self.handles.gathered.lock();
             gathered.entry(number).or_default().push(Gathered {
                 proc,
@@ -106,9 +116,10 @@ impl Armci {
                 bytes,
                 local,
             });
+            self.outstanding.gather(proc, 1);
             return Ok(());
         }
-        self.outstanding.settle(proc, &range)?;
+        self.settle(proc, &range)?;
         let (at, kept) = match local {
             Local::There(at) => (at, None),
             Local::Value(mut value) => (value.as_mut_ptr(), Some(value)),
@@ -129,7 +140,7 @@ impl Armci {
             handle: number,
             bytes: range,
             raw,
-            _kept: kept,
+            kept,
         };
         self.outstanding.add(proc, operation)
     }
@@ -143,12 +154,15 @@ impl Armci {
         let Some(handle) = handle else {
             return self.outstanding.wait(IMPLICIT);
         };
-        let number = std::mem::take(&mut handle.number);
-        if number == 0 {
+        if handle.number == 0 {
             return Ok(());
         }
-        self.send_gathered(number)?;
-        self.outstanding.wait(number)
+        let sent = self.send_gathered(handle.number);
+        let outcome = sent.and(self.outstanding.wait(handle.number));
+        if !is_too_early(&outcome) {
+            handle.number = 0;
+        }
+        outcome
     }
 
     /// Waits for what was begun to a process with implicit handles. ARMCI's `WaitProc`.
@@ -185,26 +199,79 @@ impl Armci {
         self.send_gathered(handle.number)
     }
 
+    /// Waits until what was begun before and touches any of these bytes is done, and sends of that what
+    /// was gathered: what one process does to one place is done in the order in which it did so.
+    ///
+    /// # Errors
+    /// What befell one of them.
+    #[inline]
+    pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        match self.outstanding.is_idle(proc) {
+            true => Ok(()),
+            false => self.settle_slowly(proc, bytes),
+        }
+    }
+
+    #[cold]
+    fn settle_slowly(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        self.send_touching(proc, bytes, None)?;
+        self.outstanding.settle(proc, bytes)
+    }
+
+    /// Sends what handles other than one gathered, of those that gathered something about these bytes.
+    fn send_touching(
+        &self,
+        proc: usize,
+        bytes: &Range<usize>,
+        other_than: Option<i32>,
+    ) -> Result<()> {
+        self.send_those(|number, list| {
+            let touches = |it: &Gathered| it.proc == proc && touch(&it.range(), bytes);
+            Some(number) != other_than && list.iter().any(touches)
+        })
+    }
+
     /// Sends what all handles gathered for a process, or for all.
     pub(crate) fn send_all_gathered(&self, proc: Option<usize>) -> Result<()> {
+        self.send_those(|_, list| proc.is_none_or(|proc| list.iter().any(|it| it.proc == proc)))
+    }
+
+    fn send_those(&self, which: impl Fn(i32, &[Gathered]) -> bool) -> Result<()> {
         let numbers: Vec<i32> = {
             let gathered = self.handles.gathered.lock();
-            let concerns = |list: &Vec<Gathered>| {
-                proc.is_none_or(|proc| list.iter().any(|it| it.proc == proc))
-            };
-            (gathered.iter().filter(|(_, list)| concerns(list)))
-                .map(|(number, _)| *number)
-                .collect()
+            (gathered
+                .iter()
+                .filter(|(number, list)| which(**number, list)))
+            .map(|(number, _)| *number)
+            .collect()
         };
-        (numbers.into_iter()).try_for_each(|number| self.send_gathered(number))
+        each(numbers.into_iter().map(|number| self.send_gathered(number)))
     }
 
     fn send_gathered(&self, number: i32) -> Result<()> {
-        let Some(list) = self.handles.gathered.lock().remove(&number) else {
+        let Some(mut list) = self.handles.gathered.lock().remove(&number) else {
             return Ok(());
         };
         let alike = |a: &Gathered, b: &Gathered| (a.proc, a.direction) == (b.proc, b.direction);
-        (list.chunk_by(alike)).try_for_each(|some| self.send_alike(some))
+        let mut outcome = Ok(());
+        let mut sent = 0;
+        for some in list.chunk_by(alike) {
+            let one = self.send_alike(some);
+            if is_too_early(&one) {
+                outcome = outcome.and(one);
+                break;
+            }
+            outcome = outcome.and(one);
+            self.outstanding.gathered(some[0].proc, some.len());
+            sent += some.len();
+        }
+        let rest = list.split_off(sent);
+        if !rest.is_empty() {
+            let mut gathered = self.handles.gathered.lock();
+            let since = gathered.insert(number, rest).unwrap_or_default();
+            gathered.entry(number).or_default().extend(since);
+        }
+        outcome
     }
 
     /// Puts or gets to one process, all one way, through a buffer in between.
@@ -216,9 +283,8 @@ impl Armci {
             return Ok(());
         };
         let (proc, rank) = (*proc, Memory::rank(*proc));
-        let all = |it: &Gathered| it.offset..it.offset + it.bytes;
         some.iter()
-            .try_for_each(|it| self.outstanding.settle(proc, &all(it)))?;
+            .try_for_each(|it| self.outstanding.settle(proc, &it.range()))?;
         let mut between = vec![0_u8; some.iter().map(|it| it.bytes).sum()];
         let mut ends = 0;
         let places: Vec<_> = (some.iter())
@@ -259,4 +325,12 @@ impl Armci {
         }
         Ok(())
     }
+}
+
+/// Whether nobody can wait here, as in a handler: nothing was done.
+fn is_too_early(outcome: &Result<()>) -> bool {
+    matches!(
+        outcome,
+        Err(Error::Hydrant(hydrant::Error::InHandler { .. }))
+    )
 }

@@ -28,7 +28,8 @@ pub(crate) struct Outstanding(Box<[Queue]>);
 
 #[derive(Default)]
 struct Queue {
-    /// As many as there are in the list, for whoever wants to know if there are any.
+    /// As many as there are in the list, and as many as handles gather, for whoever wants to know if
+    /// there are any.
     count: AtomicUsize,
     list: Mutex<Vec<Operation>>,
 }
@@ -41,7 +42,18 @@ pub(crate) struct Operation {
     pub(crate) bytes: Range<usize>,
     pub(crate) raw: RawOperation,
     /// What it puts, if that is not the caller's memory.
-    pub(crate) _kept: Option<Box<[u8]>>,
+    pub(crate) kept: Option<Box<[u8]>>,
+}
+
+impl Drop for Operation {
+    /// Whoever drops ARMCI waits for nothing else.
+    fn drop(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        if !self.raw.is_complete() && self.raw.wait_local().is_err() {
+            // The network may still read it.
+            std::mem::forget(kept);
+        }
+    }
 }
 
 impl Outstanding {
@@ -56,27 +68,41 @@ impl Outstanding {
     pub(crate) fn add(&self, proc: usize, operation: Operation) -> Result<()> {
         let queue = &self.0[proc];
         let mut list = queue.list.lock();
-        let oldest = match list.len() >= MOST {
-            true => list.remove(0).raw.wait(),
-            false => Ok(()),
-        };
+        let mut oldest = Ok(());
+        if list.len() >= MOST {
+            oldest = list[0].raw.wait();
+            if list[0].raw.is_complete() {
+                list.remove(0);
+                queue.count.fetch_sub(1, Release);
+            }
+        }
         list.push(operation);
-        queue.count.store(list.len(), Release);
+        queue.count.fetch_add(1, Release);
         Ok(oldest?)
+    }
+
+    /// Handles gather so many more to a process.
+    pub(crate) fn gather(&self, proc: usize, number: usize) {
+        self.0[proc].count.fetch_add(number, Release);
+    }
+
+    /// They gather so many fewer.
+    pub(crate) fn gathered(&self, proc: usize, number: usize) {
+        self.0[proc].count.fetch_sub(number, Release);
+    }
+
+    /// Whether nothing is outstanding to a process, and nothing gathered.
+    #[inline]
+    pub(crate) fn is_idle(&self, proc: usize) -> bool {
+        self.0[proc].count.load(Acquire) == 0
     }
 
     /// Waits for those about any of these bytes.
     ///
     /// # Errors
     /// What befell the first that failed.
-    #[inline]
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        if self.0[proc].count.load(Acquire) == 0 {
-            return Ok(());
-        }
-        self.end(proc, |it| {
-            it.bytes.start < bytes.end && bytes.start < it.bytes.end
-        })
+        self.end(proc, |it| touch(&it.bytes, bytes))
     }
 
     /// Waits for all to a process.
@@ -84,10 +110,18 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn fence(&self, proc: usize) -> Result<()> {
-        if self.0[proc].count.load(Acquire) == 0 {
-            return Ok(());
+        match self.is_idle(proc) {
+            true => Ok(()),
+            false => self.end(proc, |_| true),
         }
-        self.end(proc, |_| true)
+    }
+
+    /// Waits for all to all processes.
+    ///
+    /// # Errors
+    /// What befell the first that failed.
+    pub(crate) fn fence_all(&self) -> Result<()> {
+        each((0..self.0.len()).map(|proc| self.fence(proc)))
     }
 
     /// Waits for those of a handle, to any process.
@@ -95,7 +129,7 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn wait(&self, handle: i32) -> Result<()> {
-        (0..self.0.len()).try_for_each(|proc| self.wait_at(proc, handle))
+        each((0..self.0.len()).map(|proc| self.wait_at(proc, handle)))
     }
 
     /// Waits for those of a handle to one process.
@@ -103,9 +137,9 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn wait_at(&self, proc: usize, handle: i32) -> Result<()> {
-        match self.0[proc].count.load(Acquire) {
-            0 => Ok(()),
-            _ => self.end(proc, |it| it.handle == handle),
+        match self.is_idle(proc) {
+            true => Ok(()),
+            false => self.end(proc, |it| it.handle == handle),
         }
     }
 
@@ -115,47 +149,65 @@ impl Outstanding {
     /// What befell the first that failed.
     pub(crate) fn test(&self, handle: i32) -> Result<bool> {
         let mut done = true;
-        for queue in &self.0 {
-            if queue.count.load(Acquire) == 0 {
-                continue;
-            }
-            let mut list = queue.list.lock();
-            let mut failure = Ok(());
-            list.retain_mut(|it| {
+        let mut outcome = Ok(());
+        for proc in (0..self.0.len()).filter(|proc| !self.is_idle(*proc)) {
+            self.take_out(proc, |it| {
                 if it.handle != handle {
-                    return true;
+                    return false;
                 }
                 match it.raw.test() {
-                    Ok(false) => {
-                        done = false;
-                        true
+                    Ok(is_over) => {
+                        done &= is_over;
+                        is_over
                     }
-                    Ok(true) => false,
                     Err(cause) => {
-                        failure = Err(cause);
-                        false
+                        keep_first(&mut outcome, Err(cause));
+                        true
                     }
                 }
             });
-            queue.count.store(list.len(), Release);
-            failure?;
         }
+        outcome?;
         Ok(done)
     }
 
     fn end(&self, proc: usize, which: impl Fn(&Operation) -> bool) -> Result<()> {
+        let mut outcome = Ok(());
+        self.take_out(proc, |it| {
+            if !which(it) {
+                return false;
+            }
+            keep_first(&mut outcome, it.raw.wait());
+            // Where nobody can wait, as in a handler, it is under way still.
+            it.raw.is_complete()
+        });
+        Ok(outcome?)
+    }
+
+    /// Takes those out that are over.
+    fn take_out(&self, proc: usize, mut is_over: impl FnMut(&mut Operation) -> bool) {
         let queue = &self.0[proc];
         let mut list = queue.list.lock();
-        let mut outcome = Ok(());
-        list.retain_mut(|it| {
-            let wanted = which(it);
-            if wanted {
-                let ended = it.raw.wait();
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(ended);
-            }
-            !wanted
-        });
-        queue.count.store(list.len(), Release);
-        Ok(outcome?)
+        let before = list.len();
+        list.retain_mut(|it| !is_over(it));
+        queue.count.fetch_sub(before - list.len(), Release);
+    }
+}
+
+/// Whether some byte is in both.
+pub(crate) fn touch(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// All of them, whatever befalls one: what befell the first that failed.
+pub(crate) fn each(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let mut all = Ok(());
+    outcomes.for_each(|one| keep_first(&mut all, one));
+    all
+}
+
+fn keep_first<E>(first: &mut Result<(), E>, next: Result<(), E>) {
+    if first.is_ok() {
+        *first = next;
     }
 }

@@ -115,8 +115,7 @@ impl Armci {
         not_null(src, "the source of a put")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
-            self.outstanding
-                .settle(proc, &(offset..offset + remote.span()))?;
+            self.settle(proc, &(offset..offset + remote.span()))?;
             // SAFETY: the caller's promise; what is between its runs is not read.
             let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
             let remote = remote.offset(offset)?;
@@ -157,8 +156,7 @@ impl Armci {
         not_null(dst, "the destination of a get")?;
         if let Place::Arena(offset) = self.memory.find(proc, src, remote.span())? {
             let proc = proc as usize;
-            self.outstanding
-                .settle(proc, &(offset..offset + remote.span()))?;
+            self.settle(proc, &(offset..offset + remote.span()))?;
             // SAFETY: the caller's promise; what is between its runs is left alone.
             let data = unsafe { std::slice::from_raw_parts_mut(dst, local.span()) };
             let remote = remote.offset(offset)?;
@@ -313,8 +311,7 @@ impl Armci {
         not_null(src, "the source of an accumulate")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
-            self.outstanding
-                .settle(proc, &(offset..offset + remote.span()))?;
+            self.settle(proc, &(offset..offset + remote.span()))?;
             // SAFETY: the caller's promise; what is between its runs is not read.
             let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
             let remote = remote.offset(offset)?;

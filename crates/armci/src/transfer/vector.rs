@@ -5,7 +5,7 @@
 
 use hydrant::IoVector;
 
-use super::{Direction, Handle, Scale, handle::Local};
+use super::{Direction, Handle, Scale, accumulate::check_whole, handle::Local};
 use crate::{
     Armci, Error, Result,
     error::not_null,
@@ -125,15 +125,7 @@ impl Armci {
         proc: i32,
     ) -> Result<()> {
         let to = |(src, dst, bytes)| (src, dst, bytes);
-        let size = scale.number().size();
-        if let Some(uneven) = vectors.iter().find(|it| it.bytes % size != 0) {
-            return Err(hydrant::Error::LengthMismatch {
-                what: "bytes in a run against bytes of an element, of which a run has whole ones",
-                left: uneven.bytes,
-                right: size,
-            }
-            .into());
-        }
+        (vectors.iter()).try_for_each(|it| check_whole(scale, it.bytes))?;
         let Some(far) = self.check(vectors, proc, to)? else {
             if let Some(near) = self.apart(vectors, proc as usize) {
                 let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
@@ -149,7 +141,7 @@ impl Armci {
         };
         let proc = proc as usize;
         for (_, offset, bytes) in &far.runs {
-            self.outstanding.settle(proc, &(*offset..offset + bytes))?;
+            self.settle(proc, &(*offset..offset + bytes))?;
         }
         let mut between = Vec::with_capacity(far.runs.iter().map(|(.., bytes)| bytes).sum());
         let mut places = Vec::with_capacity(far.runs.len());

@@ -164,6 +164,7 @@ int main(void) {
     IS(ARMCI_Acc(ARMCI_ACC_INT, NULL, own, there, 8, proc), FAIL);
     IS(ARMCI_Acc(ARMCI_ACC_INT, &one, NULL, there, 8, proc), FAIL);
     IS(ARMCI_Acc(ARMCI_ACC_INT, &one, own, there, 7, proc), FAIL7);
+    IS(ARMCI_Acc(ARMCI_ACC_INT, &one, own, own + BYTES, 7, me), FAIL7);
     double scale[2] = {1, 1};
     IS(ARMCI_Acc(ARMCI_ACC_DCP, scale, own, there, 24, proc), FAIL7);
     int uneven[2] = {6, 2};

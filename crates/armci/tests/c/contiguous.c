@@ -42,6 +42,19 @@ int main(void) {
         ARMCI_Barrier();
     }
 
+    /* However many puts there are, their source is free when they return. */
+    enum { PUTS = 500, SOURCE = 96 };
+    void **many = shared(PUTS * SOURCE);
+    char source[SOURCE];
+    for (int at = 0; at < PUTS; at++) {
+        fill(source, SOURCE, me, at);
+        WORKS(ARMCI_Put(source, (char *)many[right] + at * SOURCE, SOURCE, right));
+    }
+    ARMCI_Barrier();
+    for (int at = 0; at < PUTS; at++)
+        CHECK(differs((char *)many[me] + at * SOURCE, SOURCE, left, at) < 0, "the put %d", at);
+    release(many);
+
     /* Within one's own memory both sides may overlap. */
     fill(mine, 1000, 1, 1);
     WORKS(ARMCI_Put(mine, mine + 10, 500, me));

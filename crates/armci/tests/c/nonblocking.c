@@ -108,6 +108,28 @@ int main(void) {
     WORKS(ARMCI_Wait(&one));
     check_here(5, "gathered until a fence");
 
+    /* What is gathered comes before what touches the same bytes and is begun later. */
+    for (int turn = 0; turn < 5; turn++) {
+        prepare(7);
+        int first = 1, second = 2, found = 0, step = 1;
+        armci_hdl_t other;
+        ARMCI_INIT_HANDLE(&one);
+        ARMCI_INIT_HANDLE(&other);
+        ARMCI_SET_AGGREGATE_HANDLE(&one);
+        ARMCI_SET_AGGREGATE_HANDLE(&other);
+        WORKS(ARMCI_NbPut(&first, there, sizeof first, right, &one));
+        if (turn == 0) WORKS(ARMCI_Put(&second, there, sizeof second, right));
+        if (turn == 1) WORKS(ARMCI_NbPut(&second, there, sizeof second, right, &other));
+        if (turn == 1) WORKS(ARMCI_Wait(&other));
+        if (turn == 2) WORKS(ARMCI_Acc(ARMCI_ACC_INT, &step, &step, there, sizeof step, right));
+        if (turn == 3) WORKS(ARMCI_Rmw(ARMCI_FETCH_AND_ADD, &found, there, 1, right));
+        if (turn == 4) WORKS(ARMCI_PutValueInt(second, there, right));
+        WORKS(ARMCI_Wait(&one));
+        WORKS(ARMCI_Get(there, &found, sizeof found, right));
+        IS(found, 2);
+        ARMCI_Barrier();
+    }
+
     /* Strides, counts and descriptors are the caller's again when the call returns. */
     for (int gathers = 0; gathers < 2; gathers++) {
         prepare(6);
