@@ -1,12 +1,16 @@
 //! Global procedure calls: a process has another one run a procedure, which answers.
 //!
-//! Procedures run in a thread of their own, one after the other, so that they may do what any thread may:
-//! lock, put and get.
+//! Procedures run in threads of their own, one at a time, so that they may do what any thread may: lock,
+//! put and get. While one waits for a procedure that it called itself, another has its [turn](turns).
+
+mod turns;
 
 use std::{
+    any::Any,
     future::Future,
+    panic::{self, AssertUnwindSafe},
     pin::Pin,
-    sync::{Arc, mpsc},
+    sync::Arc,
     task::{Context, Poll, Waker},
     thread,
 };
@@ -14,7 +18,11 @@ use std::{
 use hydrant::{Function, Job, Rank, Symmetric};
 use parking_lot::{Mutex, RwLock};
 
+use self::turns::{Turns, out_of_turn};
 use crate::{Armci, Error, Result, memory::Memory};
+
+/// Tries to take a lock between two looks whether all processes are still there.
+const LOOK: u32 = 1000;
 
 /// What is sent back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,20 +50,14 @@ pub(crate) struct Gpc {
     locks: Symmetric<u64>,
 }
 
-/// A call that waits for its turn.
-struct Task {
-    from: Rank,
-    asked: Asked,
-    answer: Arc<Mutex<Answer>>,
-}
-
+/// The answer to a call, once the procedure has returned, or panicked.
 #[derive(Default)]
 struct Answer {
-    ready: Option<Answered>,
+    ready: Option<thread::Result<Answered>>,
     waker: Option<Waker>,
 }
 
-/// Waits for the answer to a task.
+/// Waits for an answer.
 struct Answering(Arc<Mutex<Answer>>);
 
 impl Future for Answering {
@@ -64,7 +66,9 @@ impl Future for Answering {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
         let mut answer = self.0.lock();
         match answer.ready.take() {
-            Some(answered) => Poll::Ready(answered),
+            Some(Ok(answered)) => Poll::Ready(answered),
+            // Its caller is told what it said.
+            Some(Err(said)) => panic::resume_unwind(said),
             None => {
                 answer.waker = Some(context.waker().clone());
                 Poll::Pending
@@ -78,20 +82,15 @@ impl Gpc {
     pub(crate) fn new(job: &Job) -> Result<Self> {
         let procedures: Arc<RwLock<Vec<Option<Arc<Procedure>>>>> = Arc::default();
         let known = Arc::clone(&procedures);
-        let tasks: Mutex<Option<mpsc::Sender<Task>>> = Mutex::default();
+        // Its threads end with the job.
+        let turns = Turns::new();
         let call = job.async_function(move |from: Rank, asked: Asked| {
             let answer = Arc::<Mutex<Answer>>::default();
-            let task = Task {
-                from,
-                asked,
-                answer: Arc::clone(&answer),
-            };
-            let mut tasks = tasks.lock();
-            // The thread begins with the first call, and ends with the job.
-            let sender = tasks.get_or_insert_with(|| start(&known));
-            if sender.send(task).is_err() {
-                answer.lock().ready = Some(None);
-            }
+            let (known, told) = (Arc::clone(&known), Arc::clone(&answer));
+            turns.give(Box::new(move || {
+                let run = AssertUnwindSafe(|| run(&known, from, asked));
+                tell(&told, panic::catch_unwind(run));
+            }));
             Answering(answer)
         })?;
         Ok(Self {
@@ -102,36 +101,31 @@ impl Gpc {
     }
 }
 
-/// Starts the thread that runs procedures.
-fn start(procedures: &Arc<RwLock<Vec<Option<Arc<Procedure>>>>>) -> mpsc::Sender<Task> {
-    let (sender, tasks) = mpsc::channel::<Task>();
-    let procedures = Arc::clone(procedures);
-    thread::spawn(move || {
-        for Task {
-            from,
-            asked: (number, header, data, lengths),
-            answer,
-        } in tasks
-        {
-            let known = usize::try_from(number).ok();
-            let known = known.and_then(|at| procedures.read().get(at).cloned().flatten());
-            let reply = known.map(|procedure| {
-                let lengths = lengths.map(|length| length as usize);
-                let mut reply = procedure(from.0 as i32, &header, &data, lengths);
-                reply.header.truncate(lengths[0]);
-                reply.data.truncate(lengths[1]);
-                (reply.header, reply.data)
-            });
-            let mut answer = answer.lock();
-            answer.ready = Some(reply);
-            let waker = answer.waker.take();
-            drop(answer);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    });
-    sender
+/// Runs a procedure, if there is one of that number.
+fn run(
+    procedures: &RwLock<Vec<Option<Arc<Procedure>>>>,
+    from: Rank,
+    (number, header, data, lengths): Asked,
+) -> Answered {
+    let known = usize::try_from(number).ok();
+    let known = known.and_then(|at| procedures.read().get(at).cloned().flatten());
+    known.map(|procedure| {
+        let lengths = lengths.map(|length| length as usize);
+        let mut reply = procedure(from.0 as i32, &header, &data, lengths);
+        reply.header.truncate(lengths[0]);
+        reply.data.truncate(lengths[1]);
+        (reply.header, reply.data)
+    })
+}
+
+fn tell(answer: &Mutex<Answer>, answered: Result<Answered, Box<dyn Any + Send>>) {
+    let mut answer = answer.lock();
+    answer.ready = Some(answered);
+    let waker = answer.waker.take();
+    drop(answer);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
 }
 
 impl Armci {
@@ -158,7 +152,8 @@ impl Armci {
     /// ARMCI's `Gpc_exec`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`], [`Error::Code`] if there is no such procedure, [`Error::Hydrant`].
+    /// [`Error::NoProcess`], [`Error::Code`] if there is no such procedure; [`Error::Hydrant`], also if it
+    /// panicked.
     pub fn execute(
         &self,
         number: i32,
@@ -170,7 +165,7 @@ impl Armci {
         let rank = Memory::rank(self.memory.process(proc)?);
         let lengths = lengths.map(|length| length as u64);
         let asked = (number, header.to_vec(), data.to_vec(), lengths);
-        let answered = self.job.call(rank, &self.gpc.call, &asked)?;
+        let answered = out_of_turn(|| self.job.call(rank, &self.gpc.call, &asked))?;
         let (header, data) = answered.ok_or(Error::Code {
             what: "a procedure of that process",
             code: number,
@@ -190,9 +185,16 @@ impl Armci {
     /// Takes the lock of a process. ARMCI's `Gpc_lock`.
     ///
     /// # Errors
-    /// As [`try_lock_procedures`](Self::try_lock_procedures).
+    /// As [`try_lock_procedures`](Self::try_lock_procedures); also if some process ended meanwhile, for
+    /// that may be who has it.
     pub fn lock_procedures(&self, proc: i32) -> Result<()> {
-        while !self.try_lock_procedures(proc)? {
+        for tries in 1_u32.. {
+            if self.try_lock_procedures(proc)? {
+                break;
+            }
+            if tries.is_multiple_of(LOOK) {
+                self.job.quiet()?;
+            }
             self.job.poll();
             thread::yield_now();
         }

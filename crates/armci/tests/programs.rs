@@ -61,6 +61,13 @@ const PROGRAMS: [(&str, &[u32]); 22] = [
     ("odd_collectives", &[2, 3]),
 ];
 
+/// What a process has that is killed, and what the others say.
+const KILLED: [(&str, &[&str]); 3] = [
+    ("a_lock", &["0: ARMCI_Lock", "2: ARMCI_Lock"]),
+    ("procedures", &["0: ARMCI_Gpc_lock", "2: ARMCI_Gpc_lock"]),
+    ("gets", &["0: ARMCI_Wait"]),
+];
+
 /// Programs that end their job: how, with how many processes, the status and what is said.
 const ENDINGS: [(&str, u32, i32, &[&str]); 14] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
@@ -102,8 +109,10 @@ fn main() -> ExitCode {
     for (network, variables) in NETWORKS {
         tests
             .extend(PROGRAMS.map(|(program, sizes)| ends_well(program, network, variables, sizes)));
-        let killed = move || killed(variables);
-        tests.push(roles::test(format!("killed_with_a_lock_{network}"), killed));
+        for (what, told) in KILLED {
+            let killed = move || killed(variables, what, told);
+            tests.push(roles::test(format!("killed_with_{what}_{network}"), killed));
+        }
     }
     tests.extend(ENDINGS.map(|(how, ranks, status, says)| {
         roles::test(format!("ends_the_job_by_{how}"), move || {
@@ -175,14 +184,15 @@ fn ends_by(how: &str, ranks: u32, status: i32, says: &[&str]) {
     }
 }
 
-/// One process is killed while it has a lock that the others wait for.
-fn killed(variables: &[(&str, &str)]) {
-    let output = run(&compiled("killed"), &[], 3, variables);
+/// One process is killed while it has what the others wait for.
+fn killed(variables: &[(&str, &str)], what: &str, says: &[&str]) {
+    let output = run(&compiled("killed"), &[what], 3, variables);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(128 + 9), "{said}");
-    for told in ["0: ARMCI_Lock", "2: ARMCI_Lock"] {
+    for told in says {
         assert!(said.contains(told), "`{told}` is not said: {said}");
     }
+    assert!(!said.contains("killed.c"), "{said}");
 }
 
 /// A program of MPI and ARMCI, by the launcher of MPI and by Hydrant's.

@@ -63,7 +63,9 @@ pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
             what: "a procedure",
         })?;
         let me = armci.me();
-        let procedure = move |from: i32, header: &[u8], data: &[u8], [rhlen, rdlen]: [usize; 2]| {
+        let procedure = move |from: i32, header: &[u8], data: &[u8], room: [usize; 2]| {
+            // C counts no further.
+            let [rhlen, rdlen] = room.map(|bytes| bytes.min(c_int::MAX as usize));
             let mut reply = Reply {
                 header: vec![0; rhlen],
                 data: vec![0; rdlen],

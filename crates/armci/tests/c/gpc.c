@@ -41,6 +41,21 @@ static int pass_on(int to, int from, void *hdr, int hlen, void *data, int dlen, 
     return GPC_DONE;
 }
 
+static int nests;
+
+/* Has the next process do the same, so often. */
+static int nest(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen, int *rhsize,
+                void *rdata, int rdlen, int *rdsize, int rtype) {
+    int depth;
+    CHECK(hlen == sizeof depth && !dlen && rtype && from >= 0, "lengths");
+    memcpy(&depth, hdr, sizeof depth);
+    if (depth-- > 0)
+        WORKS(ARMCI_Gpc_exec(nests, (to + 1) % processes, &depth, sizeof depth, NULL, 0, NULL, 0, NULL, 0, NULL));
+    *rhsize = *rdsize = 0;
+    (void)data, (void)rhdr, (void)rhlen, (void)rdata, (void)rdlen;
+    return GPC_DONE;
+}
+
 int main(void) {
     begin();
     all = shared((size_t)(processes + 2) * sizeof(long));
@@ -78,6 +93,12 @@ int main(void) {
     IS(mine[0], sum);
     IS(mine[1], sum);
     IS(calls, 30 * processes);
+
+    /* Procedures that wait for others let others run. */
+    nests = ARMCI_Gpc_register(nest);
+    ARMCI_Barrier();
+    for (int depth = 0; depth < 10; depth++)
+        WORKS(ARMCI_Gpc_exec(nests, me, &depth, sizeof depth, NULL, 0, NULL, 0, NULL, 0, NULL));
 
     /* One has the lock, and others not. */
     ARMCI_Barrier();

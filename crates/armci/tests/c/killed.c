@@ -1,16 +1,55 @@
-/* A process is killed while it has the lock that the others wait for: they are told, and end. */
+/* A process is killed while others wait for what it has, or for what they began: they are told, and end. */
 #include "check.h"
 
-int main(void) {
+enum { BYTES = 4 << 20 };
+
+/* With one handle, of which one process is killed and the other is slow, both operations are over when a wait
+   has returned. */
+static void gets(void) {
+    void **all = shared(BYTES), **over = shared(sizeof(int));
+    int *pids = room(2 * sizeof(int)), victim = getpid();
+    memset(all[me], me + 1, BYTES);
+    if (me == 1) pids[0] = victim;
+    if (me == 2) pids[1] = victim;
+    armci_msg_igop(pids, 2, "+");
+    ARMCI_Barrier();
+    if (me == 1) pause();
+    if (me == 2) {
+        until(over[me], 1);
+        _exit(1);
+    }
+    char *back = room(2 * BYTES);
+    armci_hdl_t handle;
+    ARMCI_INIT_HANDLE(&handle);
+    kill(pids[0], SIGSTOP);
+    WORKS(ARMCI_NbGet(all[1], back, BYTES, 1, &handle));
+    WORKS(ARMCI_NbGet(all[2], back + BYTES, BYTES, 2, &handle));
+    kill(pids[0], SIGKILL);
+    int code = ARMCI_Wait(&handle);
+    for (int at = 0; at < BYTES; at++) CHECK(back[BYTES + at] == 3, "the byte %d when the wait returned", at);
+    WORKS(ARMCI_PutValueInt(1, over[2], 2));
+    ARMCI_Fence(2);
+    /* Where memory is mapped nothing was under way. */
+    if (code == 0) fprintf(stderr, "0: ARMCI_Wait: all is there\n");
+    _exit(1);
+}
+
+int main(int argc, char **argv) {
     begin();
+    if (argc > 1 && !strcmp(argv[1], "gets")) gets();
+    int procedures = argc > 1 && !strcmp(argv[1], "procedures");
     WORKS(ARMCI_Create_mutexes(1));
-    if (me == 1) ARMCI_Lock(0, 0);
+    if (me == 1) {
+        if (procedures) ARMCI_Gpc_lock(0);
+        else ARMCI_Lock(0, 0);
+    }
     ARMCI_Barrier();
     if (me == 1) {
         usleep(200000);
         kill(getpid(), SIGKILL);
     }
-    ARMCI_Lock(0, 0);
+    if (procedures) ARMCI_Gpc_lock(0);
+    else ARMCI_Lock(0, 0);
     fprintf(stderr, "the lock of a process that was killed\n");
     return 0;
 }

@@ -1,0 +1,174 @@
+//! What only Rust can do with ARMCI: procedures that panic, calls in handlers, and an end in the middle.
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use armci::{Armci, Error, Handle, Reply, Result};
+use hydrant::{ConduitKind, Job, Rank};
+
+/// Runs two processes that reach each other's memory only where it is pinned.
+fn two(body: impl Fn(&Job) -> Result<()> + Sync) {
+    let builder = Job::builder().expect("the settings are valid");
+    let builder = builder.heap(64 << 20).conduit(ConduitKind::Pinned);
+    let ends = builder.run_local(2, |job| Ok(body(job)));
+    for (rank, end) in ends.into_iter().enumerate() {
+        let end = end.map_err(Error::from).and_then(|end| end);
+        end.unwrap_or_else(|error| panic!("process {rank}: {error}"));
+    }
+}
+
+#[test]
+fn a_procedure_that_panics_is_told_of() {
+    two(|job| {
+        let armci = Armci::new(job, None)?;
+        let bad = armci.register(Arc::new(|_, _, _, _| resume_unwind(Box::new("it cannot"))));
+        let good = armci.register(Arc::new(|_, _, data, _| Reply {
+            data: data.to_vec(),
+            ..Reply::default()
+        }));
+        job.barrier()?;
+        for proc in [0, 1] {
+            let told = armci.execute(bad, proc, &[], &[], [0, 0]);
+            let Err(Error::Hydrant(hydrant::Error::HandlerPanicked { message, .. })) = told else {
+                panic!("a procedure that panics: {told:?}");
+            };
+            assert!(message.contains("it cannot"), "{message}");
+            assert_eq!(armci.execute(good, proc, &[], &[7], [0, 9])?.data, [7]);
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// In a handler nobody can wait: what is under way stays what a later call waits for.
+#[test]
+fn what_could_not_be_waited_for_is_waited_for_later() {
+    const BYTES: usize = 24 << 20;
+    two(|job| {
+        let armci = Arc::new(Armci::new(job, None)?);
+        let (refused, inner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&armci));
+        let told = Arc::clone(&refused);
+        let handler = job.handler(move |_, _, _| {
+            let fenced = inner.fence(1);
+            assert!(matches!(
+                fenced,
+                Err(Error::Hydrant(hydrant::Error::InHandler { .. }))
+            ));
+            told.store(true, SeqCst);
+        })?;
+        let all = armci.malloc(BYTES as i64)?;
+        // SAFETY: the own part, which nobody else uses before the barrier.
+        unsafe { all[armci.me() as usize].write_bytes(armci.me() as u8 + 1, BYTES) };
+        armci.barrier()?;
+        if armci.me() == 0 {
+            let (mut back, mut handle) = (vec![0; BYTES], Handle::default());
+            // SAFETY: the handle is waited for before anybody looks.
+            unsafe {
+                armci.get_nb(
+                    all[1],
+                    back.as_mut_ptr(),
+                    BYTES as i32,
+                    1,
+                    Some(&mut handle),
+                )?;
+            }
+            job.request_short(Rank(0), handler, &[])?;
+            while !refused.load(SeqCst) {
+                thread::yield_now();
+            }
+            armci.wait(Some(&mut handle))?;
+            assert_eq!(back.iter().position(|byte| *byte != 2), None);
+        }
+        armci.barrier()
+    });
+}
+
+/// Values that were taken along are there as long as the network needs them.
+#[test]
+fn values_outlive_who_took_them_along() {
+    const VALUES: usize = 200;
+    two(|job| {
+        let armci = Armci::new(job, None)?;
+        let all = armci.malloc((VALUES * 8) as i64)?;
+        let [mine, theirs] =
+            [armci.me(), 1 - armci.me()].map(|proc| all[proc as usize].cast::<u64>());
+        armci.barrier()?;
+        for at in 0..VALUES {
+            // SAFETY: ARMCI allocated it.
+            unsafe { armci.put_value_nb(at as u64 + 1, theirs.add(at), 1 - armci.me(), None)? };
+        }
+        drop(armci);
+        job.quiet()?;
+        job.barrier()?;
+        for at in 0..VALUES {
+            // SAFETY: the own part, which stays until the job ends; all puts are done.
+            assert_eq!(unsafe { mine.add(at).read_volatile() }, at as u64 + 1);
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// All there is, on a network in virtual time, where no service thread answers.
+#[test]
+fn everything_works_in_virtual_time() {
+    let builder = Job::builder().expect("the settings are valid");
+    let network = ConduitKind::Sim("myrinet-gm".to_owned());
+    let builder = builder.heap(64 << 20).conduit(network);
+    let ends = builder.run_local(3, |job| Ok(everything(job)));
+    for (rank, end) in ends.into_iter().enumerate() {
+        let end = end.map_err(Error::from).and_then(|end| end);
+        end.unwrap_or_else(|error| panic!("process {rank}: {error}"));
+    }
+}
+
+fn everything(job: &Job) -> Result<()> {
+    let armci = Armci::new(job, None)?;
+    let (me, all) = (armci.me(), armci.processes());
+    let right = (me + 1) % all;
+    let memory = armci.malloc(1 << 16)?;
+    let there = memory[right as usize];
+    let data: Vec<u8> = (0..5000).map(|at| (at * 7 + me) as u8).collect();
+    let mut back = vec![0; 5000];
+    armci.create_mutexes(1)?;
+    // SAFETY: ARMCI allocated it all, and the buffers live until the calls return.
+    unsafe {
+        armci.put(data.as_ptr(), there.add(64), 5000, right)?;
+        armci.get(there.add(64), back.as_mut_ptr(), 5000, right)?;
+        assert_eq!(back, data);
+        armci.notify(right)?;
+        armci.notify_wait((me + all - 1) % all)?;
+        for _ in 0..20 {
+            armci.lock(0, 0)?;
+            let word: i64 = armci.get_value(memory[0].cast(), 0)?;
+            armci.put_value(word + 1, memory[0].cast(), 0)?;
+            armci.unlock(0, 0)?;
+        }
+        let scale = Armci::scale(armci::ACC_LNG, 1_i64.to_ne_bytes().as_ptr())?;
+        for proc in 0..all {
+            let one = [1_i64; 4];
+            let sums = memory[proc as usize].add(8192);
+            armci.accumulate(&scale, one.as_ptr().cast(), sums, 32, proc)?;
+        }
+        armci.barrier()?;
+        let word: i64 = armci.get_value(memory[0].cast(), 0)?;
+        let sum: i64 = armci.get_value(memory[me as usize].add(8216).cast(), me)?;
+        assert_eq!((word, sum), (20 * i64::from(all), all.into()));
+    }
+    armci.send(5, &[me as u8], right)?;
+    let mut one = [0];
+    armci.receive(5, &mut one, None)?;
+    assert_eq!(i32::from(one[0]), (me + all - 1) % all);
+    let group = armci.group_of(&(0..all).rev().collect::<Vec<_>>(), armci::Group(0))?;
+    armci.group_barrier(group)?;
+    armci.barrier()?;
+    armci.destroy_mutexes()?;
+    armci.free(memory[me as usize])?;
+    Ok(job.barrier()?)
+}
