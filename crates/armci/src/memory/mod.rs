@@ -266,6 +266,8 @@ impl Memory {
 
     /// Notes that a process has allocated: others than this one know it, or are about to.
     pub(crate) fn note(&self, proc: usize, offset: usize, bytes: usize) {
+        // Of what was there, and was freed by its owner alone, it is no part.
+        self.together.lock().remove(&(proc, offset));
         self.procs[proc]
             .ranges
             .write()
@@ -284,8 +286,7 @@ impl Memory {
     /// Forgets an allocation, of which a byte of a process is given: where this process's own part began,
     /// if it has one.
     pub(crate) fn forget(&self, proc: usize, offset: usize) -> Option<usize> {
-        let forget = |(proc, offset): Part| self.procs[proc].ranges.write().remove(offset);
-        let start = forget((proc, offset))?;
+        let start = self.procs[proc].ranges.write().remove(offset)?;
         let mut together = self.together.lock();
         let parts = together.remove(&(proc, start));
         let mut own = (proc == self.me).then_some(start);
@@ -299,8 +300,9 @@ impl Memory {
             };
             if is_same {
                 together.remove(part);
-                let begun = forget(*part);
-                own = own.or(begun.filter(|_| part.0 == self.me));
+                // Its owner may have freed it, and something else lie across its start.
+                let begun = self.procs[part.0].ranges.write().drop_at(part.1);
+                own = own.or((begun && part.0 == self.me).then_some(part.1));
             }
         }
         own
@@ -367,7 +369,7 @@ impl Ranges {
             .take_while(|(_, place)| self.all[**place].end.load(Relaxed) > start)
             .map(|(start, _)| *start)
             .collect();
-        stale.into_iter().for_each(|start| self.drop_at(start));
+        stale.into_iter().for_each(|start| _ = self.drop_at(start));
         let place = self.free.pop().unwrap_or_else(|| {
             self.all.push(Arc::new(Range::new(usize::MAX, 0)));
             self.all.len() - 1
@@ -385,12 +387,15 @@ impl Ranges {
         Some(start)
     }
 
-    fn drop_at(&mut self, start: usize) {
-        if let Some(place) = self.live.remove(&start) {
-            self.all[place].start.store(usize::MAX, Relaxed);
-            self.all[place].end.store(0, Relaxed);
-            self.free.push(place);
-        }
+    /// Whether there was one that begins there.
+    fn drop_at(&mut self, start: usize) -> bool {
+        let Some(place) = self.live.remove(&start) else {
+            return false;
+        };
+        self.all[place].start.store(usize::MAX, Relaxed);
+        self.all[place].end.store(0, Relaxed);
+        self.free.push(place);
+        true
     }
 }
 

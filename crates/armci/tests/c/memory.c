@@ -49,7 +49,7 @@ int main(void) {
     WORKS(ARMCI_Free(all[me]));
 
     /* Room of a process alone is a source and a target, and its owner names it to others. */
-    int right = (me + 1) % processes;
+    int right = (me + 1) % processes, last_one = processes - 1;
     char *own = ARMCI_Malloc_local(5000);
     CHECK(own, "local memory");
     armci_meminfo_t *infos = room((size_t)processes * sizeof *infos);
@@ -119,6 +119,25 @@ int main(void) {
         IS(ARMCI_Malloc_group(all, 64, &group), FAIL5);
     }
     ARMCI_Group_free(&group);
+
+    /* What a process freed before the others may have become a part of something else, which stays when they
+       free theirs. */
+    void **first = shared(4096), **early = shared(64);
+    armci_msg_barrier();
+    if (me == last_one) {
+        WORKS(ARMCI_Free(first[me]));
+        WORKS(ARMCI_Free(early[me]));
+    }
+    armci_msg_barrier();
+    void **late = shared(8192);
+    if (me != last_one) {
+        WORKS(ARMCI_Free(early[me]));
+        WORKS(ARMCI_Free(first[me]));
+    }
+    WORKS(ARMCI_Put(zeros, late[last_one], sizeof zeros, last_one));
+    release(late);
+    free(early);
+    free(first);
 
     /* It comes back, and in any order: far more than there is at once. */
     enum { LIVE = 20 };
