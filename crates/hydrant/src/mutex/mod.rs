@@ -10,9 +10,12 @@
 //! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
 //! after this rank and whether this rank was granted it.
 
-use std::sync::atomic::{
-    AtomicU32, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+use std::{
+    cell::Cell,
+    sync::atomic::{
+        AtomicU32, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use parking_lot::{RawMutex, lock_api::RawMutex as _};
@@ -295,8 +298,20 @@ impl Mutexes {
     }
 }
 
-/// A number that no two threads have at once; never 0.
+/// A number that no other thread has or had; never 0. An address of the thread's own will not do: who
+/// comes after it may get the same.
 fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
+    thread_local!(static HERE: Cell<usize> = const { Cell::new(0) });
+    HERE.with(|here| match here.get() {
+        0 => number(here),
+        known => known,
+    })
+}
+
+#[cold]
+fn number(here: &Cell<usize>) -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    let number = LAST.fetch_add(1, Relaxed) + 1;
+    here.set(number);
+    number
 }

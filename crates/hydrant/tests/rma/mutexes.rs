@@ -1,5 +1,10 @@
 //! Mutexes: what they guard is never touched by two, and who must not have one is told so.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
+
 use hydrant::{Error, Rank, Result};
 
 use crate::support::local;
@@ -108,6 +113,35 @@ fn who_has_not_got_it_does_not_give_it() {
         let refused = mutexes.lock(Rank(0), 0).map(drop);
         assert!(matches!(refused, Err(Error::Freed)));
         Ok(())
+    });
+}
+
+/// A thread that ended with a mutex is not the one that comes after it, though that has its stack.
+#[test]
+fn a_mutex_outlives_its_thread() {
+    local(2, |job| {
+        let mutexes = job.mutexes(1)?;
+        let own = job.rank();
+        let spawn_and_join = |act: &(dyn Fn() -> Result<()> + Sync)| {
+            std::thread::scope(|scope| scope.spawn(act).join().expect("no panic"))
+        };
+        for _ in 0..5 {
+            spawn_and_join(&|| mutexes.lock(own, 0).map(std::mem::forget))?;
+            let got = AtomicBool::new(false);
+            std::thread::scope(|scope| -> Result<()> {
+                let next = scope.spawn(|| {
+                    let held = mutexes.lock(own, 0)?;
+                    got.store(true, SeqCst);
+                    held.unlock()
+                });
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(!got.load(SeqCst), "two have it");
+                mutexes.unlock(own, 0)?;
+                next.join().expect("no panic")
+            })?;
+        }
+        job.barrier()?;
+        job.free_mutexes(&mutexes)
     });
 }
 
