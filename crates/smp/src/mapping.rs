@@ -180,13 +180,12 @@ impl Mapping {
             len as u64,
         )
         .map_err(|cause| match cause {
-            rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => {
-                self.decommit(offset, len);
-                Error::OutOfMemory {
-                    wanted: len as u64,
-                    available,
-                }
-            }
+            // The system gives back what it added, and nothing else: pages that were there keep what
+            // they hold.
+            rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => Error::OutOfMemory {
+                wanted: len as u64,
+                available,
+            },
             cause => Error::system("committing shared memory", cause),
         })
     }
