@@ -246,6 +246,32 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         )
     }
 
+    /// As [`compare_swap`](Self::compare_swap), if a processor of this host may do it; none if not, and
+    /// nothing is done.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn compare_swap_here(
+        &self,
+        rank: Rank,
+        index: usize,
+        expected: T,
+        value: T,
+    ) -> Result<Option<T>> {
+        let block = self.block();
+        let part = block.word_part(rank, T::WIDE)?;
+        let offset = self.offset(index, 1)?;
+        let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
+        let Some(word) = word else {
+            return Ok(None);
+        };
+        block.tally.one(Count::Atomics);
+        let old = T::compare_swap(word, expected, value).unwrap_or_else(|old| old);
+        block.touched(rank);
+        Ok(Some(old))
+    }
+
     /// Adds to an element and returns what it was. Integers wrap.
     ///
     /// # Errors

@@ -42,6 +42,7 @@ impl Job {
     /// [`Error::MutexHeld`] at every rank if one has a mutex: then all are as they were. As
     /// [`free`](Self::free).
     pub fn free_mutexes(&self, mutexes: &Mutexes) -> Result<()> {
+        mutexes.finish_releases();
         let held = mutexes.any_held();
         let mine = held.map_or([u64::MAX; 2], |(rank, mutex)| [rank.0.into(), mutex as u64]);
         for held in self.all_gather(&[mine])? {

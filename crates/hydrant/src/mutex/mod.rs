@@ -7,8 +7,17 @@
 //! mutexes (Nieplocha and others 2002, Table 1) are queues at the owner's server thread; here the owner
 //! has nothing to do.
 //!
+//! Who leaves waits for nobody, as ARMCI's unlock does not: what must be asked of the network goes on
+//! by itself ([`release`]), and what comes of it is known before this rank is in the queue again. So
+//! two that leave and come at once settle it by the word that says who is next: both swap, and the
+//! later one finds what the earlier one left there, a name or [`PASSED`].
+//!
 //! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
 //! after this rank and whether this rank was granted it.
+
+#[cfg(test)]
+mod model;
+mod release;
 
 use std::{
     cell::Cell,
@@ -26,6 +35,10 @@ use crate::{
     progress,
     rma::signal::Words,
 };
+use release::Left;
+
+/// Who left wrote this where who is next says so: the mutex is that one's, without a grant.
+const PASSED: u64 = u64::MAX;
 
 /// Mutexes of a job, at one rank; see [`Job::mutexes`](crate::Job::mutexes).
 pub struct Mutexes {
@@ -48,9 +61,10 @@ struct State {
     thread: AtomicUsize,
     /// Whether this rank has the mutex, and no longer waits.
     is_held: AtomicU32,
-    /// The rank that ended while this one waited, and one; 0 if none did. Nobody can leave the queue,
-    /// so the mutex is of no use any more.
-    broken: AtomicU32,
+    /// Whether `left` says anything.
+    is_unsettled: AtomicU32,
+    /// What is to be seen to before this rank is in the queue again.
+    left: parking_lot::Mutex<Left>,
 }
 
 /// A mutex that this rank has, until this is dropped. If it is forgotten, it is held on, until
@@ -114,7 +128,8 @@ impl Mutexes {
             turn: RawMutex::INIT,
             thread: AtomicUsize::new(0),
             is_held: AtomicU32::new(0),
-            broken: AtomicU32::new(0),
+            is_unsettled: AtomicU32::new(0),
+            left: parking_lot::Mutex::new(Left::Nothing),
         };
         Self {
             words,
@@ -157,7 +172,9 @@ impl Mutexes {
         })
     }
 
-    /// Unlocks a mutex of `rank` that a forgotten guard holds, of any thread of this rank.
+    /// Unlocks a mutex of `rank` that a forgotten guard holds, of any thread of this rank. Where that
+    /// takes the network it is under way on return: [`Job::quiet`](crate::Job::quiet) waits for it, and
+    /// so does this rank's next lock of the mutex, which says if it failed.
     ///
     /// # Errors
     /// [`Error::MutexNotHeld`] if this rank has not got it, and as [`lock`](Self::lock).
@@ -169,9 +186,7 @@ impl Mutexes {
             return Err(Error::MutexNotHeld { rank, mutex });
         }
         let passed = self.pass_on(rank, mutex, number);
-        if let Err(Error::PeerLost(lost)) = &passed {
-            state.broken.store(lost.0 + 1, Relaxed);
-        }
+        self.note_loss(number, &passed);
         state.thread.store(0, Relaxed);
         // SAFETY: who got `is_held` has the turn that came with it.
         #[allow(unsafe_code)]
@@ -216,10 +231,8 @@ impl Mutexes {
                 state.thread.store(thread, Relaxed);
                 state.is_held.store(1, Release);
             }
-            Err(cause) => {
-                if let Error::PeerLost(lost) = cause {
-                    state.broken.store(lost.0 + 1, Relaxed);
-                }
+            Err(_) => {
+                self.note_loss(number, &queued);
                 // SAFETY: it was taken above.
                 #[allow(unsafe_code)]
                 unsafe {
@@ -233,8 +246,8 @@ impl Mutexes {
     /// Waits for the mutex in its queue.
     #[inline]
     fn queue(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
-        if let Some(lost) = self.states[number].broken.load(Relaxed).checked_sub(1) {
-            return Err(Error::PeerLost(Rank(lost)));
+        if self.states[number].is_unsettled.load(Relaxed) != 0 {
+            self.settle(number)?;
         }
         match self.words.swap(rank, mutex, self.name())? {
             0 => Ok(()),
@@ -244,9 +257,11 @@ impl Mutexes {
 
     #[cold]
     fn wait_behind(&self, last: u64, number: usize) -> Result<()> {
-        let last = Rank((last - 1) as u32);
-        self.words.put_value(last, self.next(number), self.name())?;
-        self.wait_for(self.granted(number))?;
+        let before = (self.words).swap(ranked(last), self.next(number), self.name())?;
+        if before == PASSED {
+            return Ok(());
+        }
+        self.wait_for(self.granted(number), |word| word != 0)?;
         // Nobody else writes to it until this rank is in the queue again.
         self.words.put_value(self.own, self.granted(number), 0)
     }
@@ -255,33 +270,21 @@ impl Mutexes {
     #[inline]
     fn pass_on(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
         let next = self.words.get_value(self.own, self.next(number))?;
-        if next == 0 {
-            let last = self.words.compare_swap(rank, mutex, self.name(), 0)?;
-            if last == self.name() {
-                return Ok(());
-            }
+        if next != 0 {
+            return self.grant(next, number);
         }
-        self.grant(next, number)
+        match self.words.compare_swap_here(rank, mutex, self.name(), 0)? {
+            Some(last) if last == self.name() => Ok(()),
+            Some(_) => self.leave_to_next(number),
+            None => self.begin_release(rank, mutex, number),
+        }
     }
 
-    #[cold]
-    fn grant(&self, next: u64, number: usize) -> Result<()> {
-        let next = match next {
-            // Somebody is in the queue, and about to say so.
-            0 => self.wait_for(self.next(number))?,
-            next => next,
-        };
-        self.words.put_value(self.own, self.next(number), 0)?;
-        let next = Rank((next - 1) as u32);
-        self.words.put_value(next, self.granted(number), 1)
-    }
-
-    /// Waits until one of this rank's words is not zero.
-    fn wait_for(&self, at: usize) -> Result<u64> {
+    /// Waits until one of this rank's words is as `enough` says.
+    fn wait_for(&self, at: usize, enough: impl Fn(u64) -> bool) -> Result<()> {
         let transfer = self.words.block().transfer()?;
         let words = Words::one(&transfer.progress, &self.words, at)?;
-        let found = words.wait(None, |_, word| word != 0)?;
-        Ok(found.map_or(0, |(_, word)| word))
+        words.wait(None, |_, word| enough(word)).map(drop)
     }
 
     /// What this rank writes into words.
@@ -296,6 +299,11 @@ impl Mutexes {
     fn granted(&self, number: usize) -> usize {
         self.next(number) + 1
     }
+}
+
+/// The rank that wrote this into a word.
+fn ranked(name: u64) -> Rank {
+    Rank((name - 1) as u32)
 }
 
 /// A number that no other thread has or had; never 0. An address of the thread's own will not do: who
