@@ -83,7 +83,7 @@ impl Armci {
             Place::Own(word) => return Ok(unsafe { W::change(word.cast(), op, value) }),
         };
         let (memory, rank) = (W::memory(self), Memory::rank(proc as usize));
-        self.settle(proc as usize, &(offset..offset + size))?;
+        self.settle_all(proc as usize, &(offset..offset + size))?;
         // The arena begins at a page, so that what is aligned is a whole word of it.
         let index = offset / size;
         Ok(match op {

@@ -24,6 +24,8 @@ pub struct Outgoing {
     pub message: Message,
     /// What follows it.
     pub data: Data,
+    /// The put whose buffer is not read any more once this is sent: its local completion.
+    pub last_of: Option<u64>,
 }
 
 impl Decisions {

@@ -218,6 +218,24 @@ impl Armci {
         self.outstanding.settle(proc, bytes)
     }
 
+    /// As [`settle`](Self::settle), before what no operation stays before by itself.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn settle_all(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        match self.outstanding.is_idle(proc) {
+            true => Ok(()),
+            false => self.settle_all_slowly(proc, bytes),
+        }
+    }
+
+    #[cold]
+    fn settle_all_slowly(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        self.send_touching(proc, bytes, None)?;
+        self.outstanding.settle_all(proc, bytes)
+    }
+
     /// Sends what handles other than one gathered, of those that gathered something about these bytes.
     fn send_touching(
         &self,

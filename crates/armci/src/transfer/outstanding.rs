@@ -2,7 +2,8 @@
 //!
 //! ARMCI orders what one process does to another's memory: a get sees what was put before, and of two
 //! puts to one place the later one stays. Networks do not. So an operation waits for those outstanding
-//! that touch the same bytes.
+//! that touch the same bytes, unless all goes by messages, which stay in order: then a put that has
+//! left is before whatever comes next.
 
 use std::{
     ops::Range,
@@ -56,6 +57,20 @@ impl Drop for Operation {
     }
 }
 
+/// How long an operation is waited for.
+enum Until {
+    Now,
+    /// It needs no own memory any more.
+    Local,
+    Done,
+}
+
+impl From<bool> for Until {
+    fn from(waits: bool) -> Self {
+        if waits { Until::Done } else { Until::Now }
+    }
+}
+
 impl Outstanding {
     pub(crate) fn new(processes: usize) -> Self {
         Self((0..processes).map(|_| Queue::default()).collect())
@@ -97,12 +112,25 @@ impl Outstanding {
         self.0[proc].count.load(Acquire) == 0
     }
 
-    /// Waits for those about any of these bytes.
+    /// Waits for those about any of these bytes, as far as they would not stay before what comes next
+    /// by themselves: a put, a get or an accumulate.
     ///
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| touch(&it.bytes, bytes))
+        self.end(proc, |it| match touch(&it.bytes, bytes) {
+            true if it.raw.keeps_order() => Until::Local,
+            true => Until::Done,
+            false => Until::Now,
+        })
+    }
+
+    /// Waits for all about any of these bytes.
+    ///
+    /// # Errors
+    /// What befell the first that failed.
+    pub(crate) fn settle_all(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        self.end(proc, |it| touch(&it.bytes, bytes).into())
     }
 
     /// Waits for all to a process.
@@ -112,7 +140,7 @@ impl Outstanding {
     pub(crate) fn fence(&self, proc: usize) -> Result<()> {
         match self.is_idle(proc) {
             true => Ok(()),
-            false => self.end(proc, |_| true),
+            false => self.end(proc, |_| Until::Done),
         }
     }
 
@@ -139,7 +167,7 @@ impl Outstanding {
     pub(crate) fn wait_at(&self, proc: usize, handle: i32) -> Result<()> {
         match self.is_idle(proc) {
             true => Ok(()),
-            false => self.end(proc, |it| it.handle == handle),
+            false => self.end(proc, |it| (it.handle == handle).into()),
         }
     }
 
@@ -171,15 +199,17 @@ impl Outstanding {
         Ok(done)
     }
 
-    fn end(&self, proc: usize, which: impl Fn(&Operation) -> bool) -> Result<()> {
+    fn end(&self, proc: usize, until: impl Fn(&Operation) -> Until) -> Result<()> {
         let mut outcome = Ok(());
         self.take_out(proc, |it| {
-            if !which(it) {
-                return false;
-            }
-            keep_first(&mut outcome, it.raw.wait());
+            let (ended, is_over) = match until(it) {
+                Until::Now => return false,
+                Until::Local => (it.raw.wait_local(), false),
+                Until::Done => (it.raw.wait(), true),
+            };
+            keep_first(&mut outcome, ended);
             // Where nobody can wait, as in a handler, it is under way still.
-            it.raw.is_complete()
+            is_over && it.raw.is_complete()
         });
         Ok(outcome?)
     }

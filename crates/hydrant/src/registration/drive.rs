@@ -20,6 +20,9 @@ pub(crate) trait Carrier: Send + Sync {
     /// As [`Conduit::post`](hydrant_conduit::Conduit::post), until the end is told.
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome>;
 
+    /// A put of the engine needs its source no longer.
+    fn left(&self, ticket: Ticket);
+
     /// An operation of the engine has ended.
     fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>);
 }
@@ -86,8 +89,17 @@ impl Registration {
             tell(&mut engine, said);
             let mut outbox = self.outbox.lock();
             drop(engine);
-            for Outgoing { to, message, data } in said.messages.drain(..) {
+            for sending in said.messages.drain(..) {
+                let Outgoing {
+                    to,
+                    message,
+                    data,
+                    last_of,
+                } = sending;
                 outbox.push(to, Queued::Engine(message, data));
+                if let Some(op) = last_of {
+                    outbox.push(to, Queued::Left(op));
+                }
             }
             (!outbox.is_empty(), outbox.take_greedy())
         };
@@ -176,6 +188,14 @@ impl Registration {
             Action::Revoked { id } => {
                 self.revoked.lock().insert(id, ());
             }
+        }
+    }
+
+    /// The last message with data of a put was sent.
+    pub(super) fn left(&self, op: u64) {
+        if let Some(carrier) = self.carrier() {
+            carrier.left(Self::ticket(op));
+            self.progress.wake_sleepers();
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) enum Queued {
     Engine(Message, Data),
     /// About an exposed buffer.
     Loan { tag: u16, key: u64 },
+    /// None: what was before this had the last data of a put's buffer.
+    Left(u64),
 }
 
 /// Answers to one peer that may wait before it is put out of the job. An honest one takes answers
@@ -54,7 +56,7 @@ impl Queued {
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
             // A peer hears of a loan once for each question of its own or of this rank.
-            Queued::Loan { .. } => false,
+            Queued::Loan { .. } | Queued::Left(_) => false,
         }
     }
 }
@@ -220,6 +222,10 @@ impl Registration {
                 (kind::REGISTRATION, 0, None)
             }
             Queued::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
+            Queued::Left(op) => {
+                self.left(*op);
+                return Sent::Yes;
+            }
         };
         let message = hydrant_conduit::Message {
             kind,
@@ -343,7 +349,7 @@ mod tests {
     fn key((_, queued, _): &(u32, Queued, Vec<u8>)) -> u64 {
         match queued {
             Queued::Loan { key, .. } => *key,
-            Queued::Engine(..) => panic!("a message of the engine"),
+            Queued::Engine(..) | Queued::Left(_) => panic!("not about a loan"),
         }
     }
 

@@ -18,21 +18,35 @@ use crate::{
 /// An operation under way on memory of the caller's; see [`Symmetric::put_raw_nb`]. If it is dropped,
 /// the operation goes on, still with that memory: [`Job::quiet`](crate::Job::quiet) waits for it.
 #[must_use = "only this says when the memory is free, and whether the operation failed"]
-pub struct RawOperation(Pending<Arc<Transfer>>);
+pub struct RawOperation {
+    pending: Pending<Arc<Transfer>>,
+    keeps_order: bool,
+}
 
 impl RawOperation {
+    const DONE: Self = Self {
+        pending: Pending::DONE,
+        keeps_order: false,
+    };
+
     /// Whether it is complete: remotely, if it is a put.
     ///
     /// # Errors
     /// What befell it.
     pub fn test(&mut self) -> Result<bool> {
-        self.0.test()
+        self.pending.test()
     }
 
     /// Whether it is known to be complete, as it is at once where memory is mapped. Nothing is polled.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.0.open().is_none()
+        self.pending.open().is_none()
+    }
+
+    /// Whether it is a put that stays before whatever this rank does to the same memory after local
+    /// completion, but for atomic operations: where all goes by messages.
+    pub fn keeps_order(&self) -> bool {
+        self.keeps_order
     }
 
     /// Waits for local completion: the network no longer reads the source of a put.
@@ -40,7 +54,7 @@ impl RawOperation {
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&mut self) -> Result<()> {
-        self.0.wait_local()
+        self.pending.wait_local()
     }
 
     /// Waits until it is complete: remotely, if it is a put.
@@ -49,7 +63,7 @@ impl RawOperation {
     /// What befell it; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said before;
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<()> {
-        self.0.wait()
+        self.pending.wait()
     }
 }
 
@@ -76,7 +90,7 @@ impl<T: Pod> Symmetric<T> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
             self.put(rank, index, data)?;
-            return Ok(RawOperation(Pending::DONE));
+            return Ok(RawOperation::DONE);
         }
         let offset = self.offset(index, count)?;
         let transfer = block.transfer()?;
@@ -84,7 +98,10 @@ impl<T: Pod> Symmetric<T> {
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         // SAFETY: 1., 2.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
-        Ok(RawOperation(Pending::new(Arc::clone(&transfer), posted)))
+        Ok(RawOperation {
+            keeps_order: transfer.keeps_order(rank),
+            pending: Pending::new(Arc::clone(&transfer), posted),
+        })
     }
 
     /// Begins to get `count` elements of `rank`, from element `index` on, to `destination`.
@@ -108,7 +125,7 @@ impl<T: Pod> Symmetric<T> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
             self.get(rank, index, data)?;
-            return Ok(RawOperation(Pending::DONE));
+            return Ok(RawOperation::DONE);
         }
         let offset = self.offset(index, count)?;
         let transfer = block.transfer()?;
@@ -116,6 +133,9 @@ impl<T: Pod> Symmetric<T> {
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         // SAFETY: 1., 2.
         let posted = unsafe { transfer.begin(&transfer::get(rank, place(block, offset), bytes))? };
-        Ok(RawOperation(Pending::new(Arc::clone(&transfer), posted)))
+        Ok(RawOperation {
+            keeps_order: false,
+            pending: Pending::new(Arc::clone(&transfer), posted),
+        })
     }
 }

@@ -29,9 +29,11 @@ use std::sync::{Arc, OnceLock};
 
 use hydrant_conduit::{Delivery, Posted, ReplyPort, Ticket};
 use hydrant_launch::Bootstrap;
+use hydrant_pinning::Strategy;
 use parking_lot::Mutex;
 
 use crate::{
+    Rank,
     progress::{Operations, Outcome, Progress, Route, kind},
     registration::{Carrier, Piece, Registration, Setup},
 };
@@ -89,6 +91,14 @@ impl Transfer {
         transfer
     }
 
+    /// Whether a put to `peer` that is locally complete is there before anything that this rank does to
+    /// the same memory afterwards, but by a NIC's atomic operation: all of it goes by messages, which are
+    /// handled in order.
+    pub(crate) fn keeps_order(&self, peer: Rank) -> bool {
+        let copies = |it: &Registration| it.strategy() == Strategy::Bounce;
+        peer != self.progress.rank && self.registration.as_ref().is_some_and(copies)
+    }
+
     /// What the engine did, where memory is registered.
     pub(crate) fn registration(&self) -> Option<&Registration> {
         self.registration.as_ref()
@@ -131,6 +141,10 @@ impl Carrier for Transfer {
             }
             done => Some(done.map(drop)),
         }
+    }
+
+    fn left(&self, ticket: Ticket) {
+        self.under_way.left_if_open(ticket);
     }
 
     fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>) {

@@ -143,6 +143,13 @@ impl UnderWay {
         }
     }
 
+    /// As [`left`](Self::left), of a write that was said to be under way before, and may have ended.
+    pub(super) fn left_if_open(&self, ticket: Ticket) {
+        if let Some(Entry::Open(open)) = self.entries().get_mut(&ticket.0) {
+            open.left = true;
+        }
+    }
+
     /// The conduit says that an operation ended. What is to be done about it is handed back:
     /// before that is [known](Self::end) where somebody would see what is not done, after it
     /// where nobody does.

@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
+use hydrant::{
+    ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric,
+};
 
 const MACHINES: [&str; 3] = ["ideal", "myrinet-gm", "connectx"];
 
@@ -178,5 +180,62 @@ fn handles_that_outlive_their_job_come_to_an_end() {
                 assert_eq!(got.len(), len);
             }
         }
+    }
+}
+
+/// Who unlocks a mutex of another rank does not wait for its answer, and gets it again all the same.
+#[test]
+fn an_unlock_asks_and_goes_on() {
+    for times in on_each(2, |job| {
+        let mutexes = job.mutexes(1)?;
+        let mut times = [Duration::ZERO; 2];
+        if job.rank() == Rank(0) {
+            // The first is for what is set up once.
+            for _ in 0..2 {
+                let begun = job.now();
+                let held = mutexes.lock(Rank(1), 0)?;
+                let locked = job.now();
+                held.unlock()?;
+                times = [locked - begun, job.now() - locked];
+                job.quiet()?;
+            }
+        }
+        job.barrier()?;
+        job.free_mutexes(&mutexes)?;
+        Ok(times)
+    }) {
+        let [lock, unlock] = times[0];
+        assert!(
+            unlock < lock / 2,
+            "locked in {lock:?}, unlocked in {unlock:?}"
+        );
+    }
+}
+
+/// A put that is copied into messages needs its source no longer when the last of them was sent, which
+/// is before the peer has answered that.
+#[test]
+fn a_copied_put_leaves_before_it_is_there() {
+    for len in [64, 5000, 300_000] {
+        let builder = Job::builder().unwrap().heap(16 << 20);
+        let builder = builder.registration(Strategy::Bounce);
+        let machine = ConduitKind::Sim("myrinet-gm".to_owned());
+        let ends = builder.conduit(machine).run_local(2, |job| {
+            let there = job.alloc::<u8>(len)?;
+            if job.rank() == Rank(0) {
+                let mut put = there.put_nb(Rank(1), 0, vec![5; len])?;
+                put.wait_local()?;
+                assert!(!put.test()?, "{len} bytes are there at once");
+                assert_eq!(put.wait()?, vec![5; len]);
+            }
+            job.barrier()?;
+            if job.rank() == Rank(1) {
+                let mut found = vec![0; len];
+                there.get(Rank(1), 0, &mut found)?;
+                assert_eq!(found, vec![5; len]);
+            }
+            job.barrier()
+        });
+        ends.into_iter().for_each(|end| end.unwrap());
     }
 }

@@ -138,8 +138,24 @@ impl Context<'_> {
 
     /// Sends a message and what follows it, unless the peer is lost.
     pub(super) fn send_with(&mut self, to: u32, message: Message, data: Data) {
+        self.send_last_of(None, to, message, data);
+    }
+
+    /// As [`send_with`](Self::send_with), what is the last that an operation reads of its buffer.
+    pub(super) fn send_last_of(
+        &mut self,
+        last_of: Option<u64>,
+        to: u32,
+        message: Message,
+        data: Data,
+    ) {
         if !self.common.is_lost(to) {
-            self.out.messages.push(Outgoing { to, message, data });
+            self.out.messages.push(Outgoing {
+                to,
+                message,
+                data,
+                last_of,
+            });
         }
     }
 }

@@ -216,7 +216,10 @@ impl<'a> Machine<'a> {
         let at = rank as usize;
         self.nodes[at].host = self.nodes[at].host.max(self.now);
         // First of all, as a rank of a job does: peers work while this one registers.
-        for Outgoing { to, message, data } in decided.messages {
+        for Outgoing {
+            to, message, data, ..
+        } in decided.messages
+        {
             self.scratch.clear();
             message.encode(&mut self.scratch);
             let bytes = self.scratch.len() + length(data);

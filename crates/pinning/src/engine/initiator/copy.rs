@@ -114,8 +114,19 @@ impl Initiator {
                 };
                 (message, Data::None)
             };
-            cx.send_with(peer, message, data);
+            let last_of = self.is_last_read(id);
+            cx.send_last_of(last_of, peer, message, data);
         }
+    }
+
+    /// The put of which nothing is read any more but what was sent, if this piece's was the last of it:
+    /// a chunk is sent once, and if the peer refuses it the put fails.
+    fn is_last_read(&self, id: u64) -> Option<u64> {
+        let piece = self.pieces.get(&id)?;
+        let is_last = piece.direction == Direction::Put
+            && piece.copy.next == piece.len
+            && self.ops.get(&piece.op)?.is_last_piece();
+        is_last.then_some(piece.op)
     }
 
     pub(in crate::engine) fn stored(

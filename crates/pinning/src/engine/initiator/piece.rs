@@ -39,6 +39,11 @@ impl Op {
     pub(super) fn live(&self) -> usize {
         self.live
     }
+
+    /// Whether one piece is under way and no more will be.
+    pub(super) fn is_last_piece(&self) -> bool {
+        self.live == 1 && self.cut == self.operation.len
+    }
 }
 
 /// A piece of an operation, under way.
