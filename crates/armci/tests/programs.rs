@@ -22,9 +22,17 @@ const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c");
 
 /// The networks: what they are called here, and the variables that choose them.
-const NETWORKS: [(&str, &[(&str, &str)]); 3] = [
+const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
     ("smp", &[("HYDRANT_CONDUIT", "smp")]),
     ("pinned", &[("HYDRANT_CONDUIT", "smp+pin")]),
+    // By copies in messages, as in the paper's protocols.
+    (
+        "copied",
+        &[
+            ("HYDRANT_CONDUIT", "smp+pin"),
+            ("HYDRANT_REGISTRATION", "bounce"),
+        ],
+    ),
     (
         "mixed",
         &[

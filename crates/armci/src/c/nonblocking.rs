@@ -142,7 +142,7 @@ pub unsafe extern "C" fn ARMCI_NbGetV(
     code("ARMCI_NbGetV", act())
 }
 
-/// As ARMCI_AccS, which is complete when it returns.
+/// Begins ARMCI_AccS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_NbAccS(
     optype: c_int,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn ARMCI_NbAccS(
     count: *mut c_int,
     stride_levels: c_int,
     proc: c_int,
-    _nb_handle: *mut armci_hdl_t,
+    nb_handle: *mut armci_hdl_t,
 ) -> c_int {
     let act = || -> Result<()> {
         // SAFETY: what C's caller promises.
@@ -162,13 +162,16 @@ pub unsafe extern "C" fn ARMCI_NbAccS(
             let armci = armci()?;
             let scale = Armci::scale(optype, scale.cast())?;
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.accumulate_strided(&scale, src_ptr.cast(), dst_ptr.cast(), strides, proc)
+            let (src, dst) = (src_ptr.cast(), dst_ptr.cast());
+            handle(nb_handle, |handle| {
+                armci.accumulate_strided_nb(&scale, src, dst, strides, proc, handle)
+            })
         }
     };
     code("ARMCI_NbAccS", act())
 }
 
-/// As ARMCI_AccV, which is complete when it returns.
+/// Begins ARMCI_AccV.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_NbAccV(
     op: c_int,
@@ -176,13 +179,17 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
     darr: *mut armci_giov_t,
     len: c_int,
     proc: c_int,
-    _nb_handle: *mut armci_hdl_t,
+    nb_handle: *mut armci_hdl_t,
 ) -> c_int {
     let act = || -> Result<()> {
         // SAFETY: what C's caller promises.
         unsafe {
+            let armci = armci()?;
             let scale = Armci::scale(op, scale.cast())?;
-            armci()?.accumulate_vector(&scale, &vectors(darr, len)?, proc)
+            let vectors = vectors(darr, len)?;
+            handle(nb_handle, |handle| {
+                armci.accumulate_vector_nb(&scale, &vectors, proc, handle)
+            })
         }
     };
     code("ARMCI_NbAccV", act())

@@ -7,7 +7,8 @@ use hydrant::Error as Hydrant;
 use super::{
     Direction, Handle,
     handle::Local,
-    outstanding::{IMPLICIT, Operation},
+    outstanding::{IMPLICIT, Kind, Operation},
+    packed::Work,
 };
 use crate::{
     Armci, Result,
@@ -99,8 +100,9 @@ impl Armci {
         raw.wait_local()?;
         let operation = Operation {
             handle: IMPLICIT,
+            kind: Kind::Moves,
             bytes: range,
-            raw,
+            work: Work::Raw(raw),
             kept: None,
         };
         self.outstanding.add(proc, operation)

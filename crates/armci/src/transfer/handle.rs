@@ -16,7 +16,8 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Direction,
-    outstanding::{IMPLICIT, Operation, each, touch},
+    outstanding::{IMPLICIT, Kind, Operation, each, touch},
+    packed::Work,
 };
 use crate::{Armci, Error, Result, memory::Memory};
 
@@ -29,6 +30,14 @@ pub struct Handle {
     pub number: i32,
     /// Whether it gathers.
     pub is_aggregate: i32,
+}
+
+impl Handle {
+    /// One that gathers, for a call that waits for it.
+    pub(super) const GATHERING: Self = Self {
+        number: 0,
+        is_aggregate: 1,
+    };
 }
 
 /// Gives handles numbers, and keeps what aggregate ones gathered.
@@ -73,7 +82,7 @@ impl Handles {
     }
 
     /// The number of a handle, which gets one if it has none.
-    fn number(&self, handle: Option<&mut Handle>) -> i32 {
+    pub(super) fn number(&self, handle: Option<&mut Handle>) -> i32 {
         let Some(handle) = handle else {
             return IMPLICIT;
         };
@@ -138,8 +147,9 @@ impl Armci {
         }
         let operation = Operation {
             handle: number,
+            kind: Kind::Moves,
             bytes: range,
-            raw,
+            work: Work::Raw(raw),
             kept,
         };
         self.outstanding.add(proc, operation)
@@ -216,6 +226,20 @@ impl Armci {
     fn settle_slowly(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
         self.send_touching(proc, bytes, None)?;
         self.outstanding.settle(proc, bytes)
+    }
+
+    /// As [`settle`](Self::settle), for an accumulate: those before it may end in whatever order.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn settle_to_add(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        match self.outstanding.is_idle(proc) {
+            true => Ok(()),
+            false => {
+                self.send_touching(proc, bytes, None)?;
+                self.outstanding.settle_to_add(proc, bytes)
+            }
+        }
     }
 
     /// As [`settle`](Self::settle), before what no operation stays before by itself.

@@ -13,9 +13,9 @@ use std::{
     },
 };
 
-use hydrant::RawOperation;
 use parking_lot::Mutex;
 
+use super::packed::Work;
 use crate::Result;
 
 /// So many may be outstanding to a process; then the oldest is waited for.
@@ -39,9 +39,10 @@ struct Queue {
 pub(crate) struct Operation {
     /// Its handle's number.
     pub(crate) handle: i32,
+    pub(crate) kind: Kind,
     /// The bytes of the process's arena that it is about.
     pub(crate) bytes: Range<usize>,
-    pub(crate) raw: RawOperation,
+    pub(crate) work: Work,
     /// What it puts, if that is not the caller's memory.
     pub(crate) kept: Option<Box<[u8]>>,
 }
@@ -50,11 +51,20 @@ impl Drop for Operation {
     /// Whoever drops ARMCI waits for nothing else.
     fn drop(&mut self) {
         let Some(kept) = self.kept.take() else { return };
-        if !self.raw.is_complete() && self.raw.wait_local().is_err() {
+        if !self.work.is_complete() && self.work.wait_local().is_err() {
             // The network may still read it.
             std::mem::forget(kept);
         }
     }
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It puts or gets.
+    Moves,
+    /// It accumulates: the sum is the same in whatever order.
+    Adds,
 }
 
 /// How long an operation is waited for.
@@ -68,6 +78,17 @@ enum Until {
 impl From<bool> for Until {
     fn from(waits: bool) -> Self {
         if waits { Until::Done } else { Until::Now }
+    }
+}
+
+impl Operation {
+    /// How long it is waited for before something about these bytes begins.
+    fn in_the_way(&self, bytes: &Range<usize>) -> Until {
+        match touch(&self.bytes, bytes) {
+            true if self.work.keeps_order() => Until::Local,
+            true => Until::Done,
+            false => Until::Now,
+        }
     }
 }
 
@@ -85,8 +106,8 @@ impl Outstanding {
         let mut list = queue.list.lock();
         let mut oldest = Ok(());
         if list.len() >= MOST {
-            oldest = list[0].raw.wait();
-            if list[0].raw.is_complete() {
+            oldest = list[0].work.wait();
+            if list[0].work.is_complete() {
                 list.remove(0);
                 queue.count.fetch_sub(1, Release);
             }
@@ -118,10 +139,17 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| match touch(&it.bytes, bytes) {
-            true if it.raw.keeps_order() => Until::Local,
-            true => Until::Done,
-            false => Until::Now,
+        self.end(proc, |it| it.in_the_way(bytes))
+    }
+
+    /// As [`settle`](Self::settle), for an accumulate.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn settle_to_add(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+        self.end(proc, |it| match it.kind {
+            Kind::Adds => Until::Now,
+            Kind::Moves => it.in_the_way(bytes),
         })
     }
 
@@ -183,7 +211,7 @@ impl Outstanding {
                 if it.handle != handle {
                     return false;
                 }
-                match it.raw.test() {
+                match it.work.test() {
                     Ok(is_over) => {
                         done &= is_over;
                         is_over
@@ -204,12 +232,12 @@ impl Outstanding {
         self.take_out(proc, |it| {
             let (ended, is_over) = match until(it) {
                 Until::Now => return false,
-                Until::Local => (it.raw.wait_local(), false),
-                Until::Done => (it.raw.wait(), true),
+                Until::Local => (it.work.wait_local(), false),
+                Until::Done => (it.work.wait(), true),
             };
             keep_first(&mut outcome, ended);
             // Where nobody can wait, as in a handler, it is under way still.
-            is_over && it.raw.is_complete()
+            is_over && it.work.is_complete()
         });
         Ok(outcome?)
     }

@@ -5,16 +5,12 @@
 
 use hydrant::{Error as Hydrant, Level, Section};
 
-use super::{Direction, Handle, handle::Local};
+use super::{Direction, FEW, Handle, LONG, handle::Local};
 use crate::{
     Armci, Error, MAX_STRIDE_LEVEL, Result,
     error::{count, not_null},
     memory::{Memory, Place},
 };
-
-/// Runs at least so long go one by one, if a non-blocking operation has only a few.
-const LONG: usize = 4096;
-const FEW: usize = 16;
 
 /// Which bytes, on both sides: `count[0]` bytes that follow each other, `count[1]` times, `count[2]` times
 /// all that, and so on. A stride is from the start of one to that of the next, in bytes.
@@ -67,7 +63,7 @@ impl Strides<'_> {
     }
 
     /// The runs that both sides have: where each begins in what is read and in what is written.
-    fn runs(&self) -> impl Iterator<Item = (usize, usize)> {
+    fn runs(&self) -> impl Iterator<Item = (usize, usize)> + Clone {
         let levels = self.count.len() - 1;
         let mut turns = [0; MAX_STRIDE_LEVEL];
         let mut next = (self.count.iter().all(|count| *count > 0)).then_some([0_usize; 2]);
@@ -243,8 +239,8 @@ impl Armci {
         }
     }
 
-    /// Begins each run of a section of memory that is not mapped here, if they are few and long, or
-    /// gathered. Whether it did: else the section goes at once.
+    /// Begins with a section of memory that is not mapped here: run by run if they are few and long, or
+    /// gathered, else packed. Whether it did: what is mapped goes at once.
     ///
     /// # Safety
     /// As of what is begun.
@@ -270,17 +266,21 @@ impl Armci {
         let gathers = handle
             .as_ref()
             .is_some_and(|handle| handle.is_aggregate != 0);
-        if !gathers && (bytes < LONG || remote.len() / bytes > FEW) {
-            return Ok(false);
-        }
-        for (from, to) in strides.runs() {
+        let runs = strides.runs().map(|(from, to)| {
             let (local, remote) = match direction {
                 Direction::Put => (from, to),
                 Direction::Get => (to, from),
             };
+            (here.wrapping_add(local), offset + remote, bytes)
+        });
+        if !gathers && (bytes < LONG || remote.len() / bytes > FEW) {
             // SAFETY: the caller's promise: all runs lie in its memory.
-            let local = (Local::There(unsafe { here.add(local) }), bytes);
-            let there = (number, offset + remote);
+            unsafe { self.begin_packed(direction, number, runs, handle)? };
+            return Ok(true);
+        }
+        for (local, remote, bytes) in runs {
+            let there = (number, remote);
+            let local = (Local::There(local), bytes);
             // SAFETY: the caller's promise.
             unsafe { self.begin_far(direction, there, local, handle.as_deref_mut())? };
         }
@@ -327,6 +327,42 @@ impl Armci {
             unsafe { self.accumulate(scale, src, dst, strides.count[0], proc)? };
         }
         Ok(())
+    }
+}
+
+impl Armci {
+    /// Begins [`accumulate_strided`](Self::accumulate_strided); `src` is free when this returns. ARMCI's
+    /// `NbAccS`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn accumulate_strided_nb(
+        &self,
+        scale: &super::Scale,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        let number = self.memory.process(proc)?;
+        if !self.memory.is_mapped(number) {
+            let Sides { remote, .. } = strides.sides(Direction::Put)?;
+            not_null(src, "the source of an accumulate")?;
+            if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+                let (here, bytes) = (src.cast_mut(), strides.count[0] as usize);
+                let run = |(from, to)| (here.wrapping_add(from), offset + to, bytes);
+                // SAFETY: the caller's promise.
+                return unsafe {
+                    self.begin_adding(scale, number, strides.runs().map(run), handle)
+                };
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.accumulate_strided(scale, src, dst, strides, proc) }
     }
 }
 

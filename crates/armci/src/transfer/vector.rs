@@ -5,7 +5,7 @@
 
 use hydrant::IoVector;
 
-use super::{Direction, Handle, Scale, accumulate::check_whole, handle::Local};
+use super::{Direction, FEW, Handle, LONG, Scale, accumulate::check_whole, handle::Local};
 use crate::{
     Armci, Error, Result,
     error::not_null,
@@ -44,8 +44,10 @@ impl Armci {
     /// # Safety
     /// As there, of each run.
     pub unsafe fn put_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
+        let mut once = Handle::GATHERING;
         // SAFETY: the caller's promise.
-        unsafe { self.put_vector_nb(vectors, proc, Some(&mut Handle::default())) }
+        unsafe { self.put_vector_nb(vectors, proc, Some(&mut once))? };
+        self.wait(Some(&mut once))
     }
 
     /// Gets runs of bytes of a process. ARMCI's `GetV`.
@@ -56,12 +58,13 @@ impl Armci {
     /// # Safety
     /// As there, with the sides exchanged.
     pub unsafe fn get_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
+        let mut once = Handle::GATHERING;
         // SAFETY: the caller's promise.
-        unsafe { self.get_vector_nb(vectors, proc, Some(&mut Handle::default())) }
+        unsafe { self.get_vector_nb(vectors, proc, Some(&mut once))? };
+        self.wait(Some(&mut once))
     }
 
-    /// Begins to put runs of bytes. ARMCI's `NbPutV`. What goes through the network goes at once, unless
-    /// the handle gathers.
+    /// Begins to put runs of bytes. ARMCI's `NbPutV`.
     ///
     /// # Errors
     /// As [`put_vector`](Self::put_vector).
@@ -161,6 +164,31 @@ impl Armci {
         Ok(arena.accumulate_bytes_vector(rank, &all, scale, &between)?)
     }
 
+    /// Begins [`accumulate_vector`](Self::accumulate_vector); the sources are free when this returns.
+    /// ARMCI's `NbAccV`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn accumulate_vector_nb(
+        &self,
+        scale: &Scale,
+        vectors: &[Vector<'_>],
+        proc: i32,
+        handle: Option<&mut Handle>,
+    ) -> Result<()> {
+        match self.check(vectors, proc, |(src, dst, bytes)| (src, dst, bytes))? {
+            // SAFETY: the caller's promise.
+            Some(far) => unsafe {
+                self.begin_adding(scale, proc as usize, far.runs.iter().copied(), handle)
+            },
+            // SAFETY: the caller's promise.
+            None => unsafe { self.accumulate_vector(scale, vectors, proc) },
+        }
+    }
+
     /// Runs that were checked, of which all lie in a process's arena and none is read there.
     fn apart<'a>(
         &'a self,
@@ -223,25 +251,21 @@ impl Armci {
         far: Far,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
+        let mut handle = handle;
         let gathers = handle
             .as_ref()
             .is_some_and(|handle| handle.is_aggregate != 0);
-        let mut once = Handle {
-            number: 0,
-            is_aggregate: 1,
-        };
-        let handle = match handle {
-            Some(handle) if gathers => handle,
-            _ => &mut once,
-        };
+        let few = far.runs.len() <= FEW && far.runs.iter().all(|(.., bytes)| *bytes >= LONG);
+        if !gathers && !few {
+            let runs = far.runs.iter().copied();
+            // SAFETY: the caller's promise.
+            return unsafe { self.begin_packed(direction, proc, runs, handle) };
+        }
         for (here, offset, bytes) in far.runs {
             let local = (Local::There(here), bytes);
             // SAFETY: the caller's promise.
-            unsafe { self.begin_far(direction, (proc, offset), local, Some(&mut *handle))? };
+            unsafe { self.begin_far(direction, (proc, offset), local, handle.as_deref_mut())? };
         }
-        match gathers {
-            true => Ok(()),
-            false => self.wait(Some(&mut once)),
-        }
+        Ok(())
     }
 }

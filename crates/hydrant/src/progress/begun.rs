@@ -91,11 +91,19 @@ impl<R> Begun<R> {
     /// # Panics
     /// If a function that a collective was given did.
     pub fn wait(self) -> Result<R> {
+        self.wait_over()?;
+        self.slot.tell()
+    }
+
+    /// Waits until it is over, and leaves the result to be had.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`]; [`Error::JobOver`] if this rank left.
+    pub fn wait_over(&self) -> Result<()> {
         may_wait("wait")?;
         // Whatever becomes of the peers, it ends.
         let is_over = || !self.slot.is_open();
-        self.progress.wait(On::Nobody, For::Message, is_over)?;
-        self.slot.tell()
+        self.progress.wait(On::Nobody, For::Message, is_over)
     }
 
     /// Who is in a handler, as a waker is, looks at what is known and no more.

@@ -19,6 +19,7 @@ pub(crate) mod pointed;
 pub(crate) mod pointed_sections;
 mod raw;
 mod rendezvous;
+mod runs;
 mod scope;
 mod section;
 mod seen;

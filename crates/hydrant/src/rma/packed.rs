@@ -28,9 +28,9 @@ use crate::{
     progress::{Progress, Route, kind},
 };
 
-const PUT: u16 = 0;
-const GET: u16 = 1;
-const ADD: u16 = 2;
+pub(super) const PUT: u16 = 0;
+pub(super) const GET: u16 = 1;
+pub(super) const ADD: u16 = 2;
 /// Beside these: the memory is an exposed buffer, and not an allocation.
 const EXPOSED: u16 = 0x8000;
 
@@ -40,11 +40,11 @@ const REVOKED: u16 = 2;
 const BROKEN: u16 = 3;
 
 /// Messages of a call that are not answered, at most.
-const MANY: usize = 8;
-const WORD: usize = size_of::<u64>();
+pub(super) const MANY: usize = 8;
+pub(super) const WORD: usize = size_of::<u64>();
 /// A word has so much room for a length, and the rest for an offset.
-const LENGTH_BITS: u32 = 16;
-const LONGEST: usize = (1 << LENGTH_BITS) - 1;
+pub(super) const LENGTH_BITS: u32 = 16;
+pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 
 /// Puts runs of `data`.
 ///
@@ -65,11 +65,16 @@ pub(super) fn add(
     factor: &Factor,
 ) -> Result<()> {
     let mut asked = Asked::new(far, ADD | (factor.number() as u16) << 8);
+    asked.factor = Some(words_of(factor));
+    send(far, data, runs, asked, factor.number().size())
+}
+
+/// A factor, for a message.
+pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     let mut words = [0; 2 * WORD];
     words[..factor.bytes().len()].copy_from_slice(factor.bytes());
     let (low, high) = words.split_at(WORD);
-    asked.factor = Some([low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes)));
-    send(far, data, runs, asked, factor.number().size())
+    [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
 }
 
 /// Sends runs of `data`, of elements of so many bytes.

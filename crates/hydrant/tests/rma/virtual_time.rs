@@ -239,3 +239,42 @@ fn a_copied_put_leaves_before_it_is_there() {
         ends.into_iter().for_each(|end| end.unwrap());
     }
 }
+
+/// Runs that are put, added to and got go on while the program computes, and come to their places.
+#[test]
+fn packed_runs_are_under_way_until_they_are_waited_for() {
+    use hydrant::{Factor, Number};
+    let bytes: Vec<u8> = (0..40_000_u32).map(|at| at as u8).collect();
+    on_each(2, |job| {
+        let there = job.alloc::<u8>(100_000)?;
+        if job.rank() == Rank(0) {
+            let places = |run: usize| (run * 2500, &bytes[run * 1000..][..1000]);
+            let mut put = there.put_runs_nb(Rank(1), (0..40).map(places))?;
+            assert!(!put.test()?, "it is there at once");
+            put.wait()?;
+            let factor = Factor::from_bytes(Number::I32, &2_i32.to_le_bytes()).unwrap();
+            let ones = [1_i32, -1].map(i32::to_le_bytes).concat();
+            let runs = [(2400, &ones[..]), (2408, &ones), (2400, &ones[..4])];
+            let mut added = there.accumulate_runs_nb(Rank(1), &factor, runs)?;
+            assert!(!added.test()?, "it is added at once");
+            added.wait()?;
+            let runs = (0..40).map(|run| (run * 2500, 1000)).chain([(2400, 16)]);
+            let mut got = there.get_runs_nb(Rank(1), runs)?;
+            assert!(!got.test()?, "it comes at once");
+            let got = got.wait()?;
+            assert_eq!(got[..40_000], bytes);
+            let sums: Vec<_> = (got[40_000..].chunks(4))
+                .map(|it| i32::from_le_bytes(it.try_into().unwrap()))
+                .collect();
+            assert_eq!(sums, [4, -2, 2, -2]);
+            let outside = there.put_runs_nb(Rank(1), [(0, &ones[..]), (99_995, &ones)]);
+            assert!(outside.is_err());
+            assert!(
+                there
+                    .accumulate_runs_nb(Rank(1), &factor, [(0, &ones[..3])])
+                    .is_err()
+            );
+        }
+        job.barrier()
+    });
+}

@@ -1,0 +1,379 @@
+//! Runs of a peer's memory that are put, got or added to while the program computes: packed into
+//! messages as those of [one call](super::packed), whose source is free at once, for it is copied there.
+//!
+//! Where memory is mapped here all is done in the call.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use hydrant_conduit::{Message, memory::Factor};
+
+use super::packed::{ADD, GET, LENGTH_BITS, LONGEST, MANY, PUT, WORD, words_of};
+use crate::{
+    Begun, Error, Rank, Result,
+    counters::Count,
+    memory::{Block, Symmetric, check_range},
+    message::Call,
+    progress::{Progress, kind},
+};
+
+impl Symmetric<u8> {
+    /// Begins to put runs into the part of `rank`: where each goes, and its bytes, which are free on
+    /// return. In no order; where two share bytes either stays.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let bytes = job.alloc::<u8>(100)?;
+    /// let put = bytes.put_runs_nb(job.right(), [(3, &b"abc"[..]), (90, b"defg")])?;
+    /// // ... compute ...
+    /// put.wait()?;
+    /// assert_eq!(bytes.get_runs_nb(job.right(), [(90, 2), (4, 1)])?.wait()?, b"deb");
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); what is found later, the handle says. Nothing is put if a run lies
+    /// outside.
+    pub fn put_runs_nb<'a, I>(&self, rank: Rank, runs: I) -> Result<Begun<()>>
+    where
+        I: IntoIterator<Item = (usize, &'a [u8])>,
+        I::IntoIter: Clone,
+    {
+        let runs = runs.into_iter();
+        let sums = self.check_all(runs.clone().map(|(at, run)| (at, run.len())), 1)?;
+        let calls = [(Count::Puts, sums[0]), (Count::PutBytes, sums[1])];
+        if self.goes_at_once(rank)? {
+            for (at, run) in runs {
+                self.put(rank, at, run)?;
+            }
+            return Ok(Begun::done(&self.block().transfer()?.progress, ()));
+        }
+        self.begin_runs(rank, (PUT, None), runs, calls)
+    }
+
+    /// Begins to get runs of the part of `rank`: where each is, and how many bytes. The handle gives
+    /// them one behind the other.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); what is found later, the handle says.
+    pub fn get_runs_nb<I>(&self, rank: Rank, runs: I) -> Result<Begun<Vec<u8>>>
+    where
+        I: IntoIterator<Item = (usize, usize)>,
+        I::IntoIter: Clone,
+    {
+        let runs = runs.into_iter();
+        let [count, bytes] = self.check_all(runs.clone(), 1)?;
+        let block = self.shared_block();
+        let progress = Arc::clone(&block.transfer()?.progress);
+        let mut into = Vec::with_capacity(bytes as usize);
+        if self.goes_at_once(rank)? {
+            for (at, len) in runs {
+                let start = into.len();
+                into.resize(start + len, 0);
+                self.get(rank, at, &mut into[start..])?;
+            }
+            return Ok(Begun::done(&progress, into));
+        }
+        (progress.tally).add_each([(Count::Gets, count), (Count::GetBytes, bytes)]);
+        let limit = progress.conduit().caps().max_payload;
+        let mut parcels = Parcels::new(limit, 1);
+        for (at, len) in runs {
+            parcels.ask(at, len);
+        }
+        let mut sending = Sending::new(&progress, block, rank, (GET, None), parcels.end());
+        sending.fill()?;
+        Ok(progress.begin(async move {
+            while let Some((parcel, answer)) = sending.next().await {
+                let answer = answer?;
+                if answer.len() != parcel.answers {
+                    let what = "an answer of another length than was asked for";
+                    sending.progress.malformed(rank, what);
+                    return Err(Error::PeerLost(rank));
+                }
+                into.extend_from_slice(&answer);
+            }
+            Ok(into)
+        }))
+    }
+
+    /// Begins to add a factor's multiples of runs of elements to those of `rank`, as
+    /// [`accumulate_bytes`](Self::accumulate_bytes) does; the runs are free on return.
+    ///
+    /// # Errors
+    /// As there; what is found later, the handle says.
+    pub fn accumulate_runs_nb<'a, I>(
+        &self,
+        rank: Rank,
+        factor: &Factor,
+        runs: I,
+    ) -> Result<Begun<()>>
+    where
+        I: IntoIterator<Item = (usize, &'a [u8])>,
+        I::IntoIter: Clone,
+    {
+        let runs = runs.into_iter();
+        let size = factor.number().size();
+        let sums = self.check_all(runs.clone().map(|(at, run)| (at, run.len())), size)?;
+        let calls = [
+            (Count::Accumulates, sums[0]),
+            (Count::AccumulatedBytes, sums[1]),
+        ];
+        if self.goes_at_once(rank)? {
+            for (at, run) in runs {
+                self.accumulate_bytes(rank, at, factor, run)?;
+            }
+            return Ok(Begun::done(&self.block().transfer()?.progress, ()));
+        }
+        let tag = ADD | (factor.number() as u16) << 8;
+        self.begin_runs(rank, (tag, Some(words_of(factor))), runs, calls)
+    }
+
+    /// How many runs and bytes there are, if they lie in the memory and are of whole elements.
+    fn check_all(
+        &self,
+        runs: impl Iterator<Item = (usize, usize)>,
+        element: usize,
+    ) -> Result<[u64; 2]> {
+        let mut sums = [0; 2];
+        for (at, len) in runs {
+            check_range(at, len, self.len())?;
+            if len % element != 0 {
+                return Err(Error::LengthMismatch {
+                    what: "bytes in a run against bytes of an element, of which a run has whole ones",
+                    left: len,
+                    right: element,
+                });
+            }
+            sums = [sums[0] + 1, sums[1] + len as u64];
+        }
+        Ok(sums)
+    }
+
+    /// Whether it is mapped, or nobody unpacks there: peers may answer only now and then.
+    fn goes_at_once(&self, rank: Rank) -> Result<bool> {
+        let is_mapped = self.block().part(rank)?.mapped.is_some();
+        let progress = &self.block().transfer()?.progress;
+        Ok(is_mapped || rank == progress.rank || !progress.peers_answer())
+    }
+
+    fn begin_runs<'a>(
+        &self,
+        rank: Rank,
+        what: (u16, Option<[u64; 2]>),
+        runs: impl Iterator<Item = (usize, &'a [u8])>,
+        calls: [(Count, u64); 2],
+    ) -> Result<Begun<()>> {
+        let block = self.shared_block();
+        let progress = Arc::clone(&block.transfer()?.progress);
+        progress.tally.add_each(calls);
+        let limit = progress.conduit().caps().max_payload;
+        // Of the longest element, so that any stays whole.
+        let mut parcels = Parcels::new(limit, 16);
+        for (at, run) in runs {
+            parcels.send(at, run);
+        }
+        let mut sending = Sending::new(&progress, block, rank, what, parcels.end());
+        sending.fill()?;
+        Ok(progress.begin(async move {
+            while let Some((_, answer)) = sending.next().await {
+                answer?;
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// One message: what it puts, then a word for each run.
+#[derive(Default)]
+struct Parcel {
+    payload: Vec<u8>,
+    words: Vec<u64>,
+    /// Bytes that are to come back.
+    answers: usize,
+}
+
+/// Messages to be.
+struct Parcels {
+    /// Most bytes of a message, and of a part of a run.
+    limit: usize,
+    most: usize,
+    full: VecDeque<Parcel>,
+    last: Parcel,
+}
+
+impl Parcels {
+    fn new(limit: usize, element: usize) -> Self {
+        let most = limit.saturating_sub(WORD).clamp(element, LONGEST);
+        Self {
+            limit,
+            most: most / element * element,
+            full: VecDeque::new(),
+            last: Parcel::default(),
+        }
+    }
+
+    fn send(&mut self, at: usize, run: &[u8]) {
+        let mut at = at;
+        for part in run.chunks(self.most) {
+            let words = (self.last.words.len() + 1) * WORD;
+            self.make_room(self.last.payload.len() + words + part.len());
+            self.last.payload.extend_from_slice(part);
+            self.note(at, part.len());
+            at += part.len();
+        }
+    }
+
+    fn ask(&mut self, at: usize, len: usize) {
+        let (mut at, mut left) = (at, len);
+        while left > 0 {
+            let part = left.min(self.most);
+            let words = (self.last.words.len() + 1) * WORD;
+            self.make_room(words.max(self.last.answers + part));
+            self.last.answers += part;
+            self.note(at, part);
+            at += part;
+            left -= part;
+        }
+    }
+
+    fn make_room(&mut self, would_have: usize) {
+        if would_have > self.limit {
+            self.next();
+        }
+    }
+
+    fn note(&mut self, at: usize, len: usize) {
+        self.last
+            .words
+            .push((at as u64) << LENGTH_BITS | len as u64);
+    }
+
+    fn next(&mut self) {
+        let mut full = std::mem::take(&mut self.last);
+        if !full.words.is_empty() {
+            full.payload
+                .extend(full.words.iter().flat_map(|word| word.to_le_bytes()));
+            self.full.push_back(full);
+        }
+    }
+
+    fn end(mut self) -> VecDeque<Parcel> {
+        self.next();
+        self.full
+    }
+}
+
+/// Messages of a call, some of which were sent.
+struct Sending {
+    progress: Arc<Progress>,
+    block: Arc<Block>,
+    rank: Rank,
+    tag: u16,
+    factor: Option<[u64; 2]>,
+    waiting: VecDeque<Parcel>,
+    open: VecDeque<(Parcel, Call)>,
+}
+
+impl Sending {
+    fn new(
+        progress: &Arc<Progress>,
+        block: &Arc<Block>,
+        rank: Rank,
+        (tag, factor): (u16, Option<[u64; 2]>),
+        waiting: VecDeque<Parcel>,
+    ) -> Self {
+        Self {
+            progress: Arc::clone(progress),
+            block: Arc::clone(block),
+            rank,
+            tag,
+            factor,
+            waiting,
+            open: VecDeque::with_capacity(MANY),
+        }
+    }
+
+    /// Sends as many as may be unanswered.
+    fn fill(&mut self) -> Result<()> {
+        while self.open.len() < MANY
+            && let Some(parcel) = self.waiting.pop_front()
+        {
+            let call = self.ask(&parcel)?;
+            self.open.push_back((parcel, call));
+        }
+        Ok(())
+    }
+
+    /// The answer to the first, once it has come; none if all have.
+    async fn next(&mut self) -> Option<(Parcel, Result<Vec<u8>>)> {
+        let (parcel, mut call) = self.open.pop_front()?;
+        loop {
+            let answer = (&mut call).await;
+            let again = match answer {
+                // It lives here: it is not known there yet, or about to be freed here too.
+                Err(Error::Freed) => self.block.check().and_then(|()| self.ask(&parcel)),
+                Ok(answer) => {
+                    return Some((parcel, self.fill().map(|()| answer)));
+                }
+                Err(cause) => Err(cause),
+            };
+            match again {
+                Ok(asked) => call = asked,
+                Err(cause) => return Some((parcel, Err(cause))),
+            }
+        }
+    }
+
+    fn ask(&self, parcel: &Parcel) -> Result<Call> {
+        let (progress, calls) = (&self.progress, &self.block.calls);
+        let runs = parcel.words.len() as u64;
+        progress.tally.add_each([(Count::Packed, runs)]);
+        let id = calls.begin(self.rank, None, |id| {
+            let [low, high] = self.factor.unwrap_or_default();
+            let args = [id, self.block.number, runs, low, high];
+            let message = Message {
+                kind: kind::PACKED,
+                tag: self.tag,
+                args: match self.factor {
+                    Some(_) => &args,
+                    None => &args[..3],
+                },
+                payload: &parcel.payload,
+            };
+            progress.send(self.rank, &message)
+        })?;
+        Ok(Call::new(progress, calls, self.rank, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_fill_messages_and_are_split_where_they_are_long() {
+        let mut parcels = Parcels::new(40, 4);
+        let run: Vec<u8> = (0..70).collect();
+        parcels.send(100, &run);
+        parcels.send(7, &[9; 2]);
+        let all = parcels.end();
+        let words: Vec<_> = all.iter().map(|it| it.words.clone()).collect();
+        let word = |at: u64, len: u64| at << LENGTH_BITS | len;
+        let right = [
+            vec![word(100, 32)],
+            vec![word(132, 32)],
+            vec![word(164, 6), word(7, 2)],
+        ];
+        assert_eq!(words, right);
+        assert!(all.iter().all(|it| it.payload.len() <= 40));
+        assert_eq!(all[2].payload[..8], [64, 65, 66, 67, 68, 69, 9, 9]);
+        assert!(Parcels::new(40, 4).end().is_empty());
+        let mut asked = Parcels::new(40, 1);
+        asked.ask(0, 50);
+        asked.ask(60, 0);
+        let answers: Vec<_> = asked.end().iter().map(|it| it.answers).collect();
+        assert_eq!(answers, [32, 18]);
+    }
+}
