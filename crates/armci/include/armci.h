@@ -608,7 +608,7 @@ int ARMCI_NbPutV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
 int ARMCI_NbGetV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
 
 /**
- * As ARMCI_AccS, which is complete when it returns.
+ * Begins ARMCI_AccS.
  */
 int ARMCI_NbAccS(int optype,
                  void *scale,
@@ -619,17 +619,17 @@ int ARMCI_NbAccS(int optype,
                  int *count,
                  int stride_levels,
                  int proc,
-                 armci_hdl_t *_nb_handle);
+                 armci_hdl_t *nb_handle);
 
 /**
- * As ARMCI_AccV, which is complete when it returns.
+ * Begins ARMCI_AccV.
  */
 int ARMCI_NbAccV(int op,
                  void *scale,
                  armci_giov_t *darr,
                  int len,
                  int proc,
-                 armci_hdl_t *_nb_handle);
+                 armci_hdl_t *nb_handle);
 
 /**
  * Waits for what was begun with a handle.

@@ -15,7 +15,8 @@
 
 /**
  * A procedure of C: who runs it and who called, a header and data, room for those of its reply and how
- * long they are, and why it is run.
+ * long they are, and why it is run: GPC_INIT when it is called. If it returns GPC_PENDING, and not
+ * GPC_DONE, its reply is not complete, and it is run again with the same arguments and GPC_PROBE.
  */
 typedef int (*gpc_func_t)(int to,
                           int from,
@@ -32,7 +33,7 @@ typedef int (*gpc_func_t)(int to,
                           int rtype);
 
 /**
- * The handle of a call, which is complete when ARMCI_Gpc_exec returns.
+ * The handle of a call. ARMCI_Gpc_wait says when it is complete.
  */
 typedef struct {
   /**
@@ -40,9 +41,17 @@ typedef struct {
    */
   int proc;
   /**
-   * Not used.
+   * What else is known of the call.
    */
   armci_hdl_t ahdl;
+  /**
+   * Where its reply goes.
+   */
+  void *rhdr;
+  /**
+   * As well.
+   */
+  void *rdata;
 } gpc_hdl_t;
 
 #ifdef __cplusplus
@@ -81,7 +90,7 @@ void ARMCI_Gpc_unlock(int proc);
 int ARMCI_Gpc_trylock(int proc);
 
 /**
- * Has a process run a procedure, and waits for its reply.
+ * Has a process run a procedure. Without a handle it waits for the reply; with one, ARMCI_Gpc_wait does.
  */
 int ARMCI_Gpc_exec(int h,
                    int p,
@@ -121,9 +130,9 @@ int ARMCI_Gpc_get_dlen(void);
 void ARMCI_Gpc_init_handle(gpc_hdl_t *nbh);
 
 /**
- * Waits for a call, which is complete already.
+ * Waits for a call that was begun with a handle: its reply is there.
  */
-void ARMCI_Gpc_wait(gpc_hdl_t *_nbh);
+void ARMCI_Gpc_wait(gpc_hdl_t *nbh);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,7 +1,8 @@
 //! Global procedure calls: a process has another one run a procedure, which answers.
 //!
 //! Procedures run in threads of their own, one at a time, so that they may do what any thread may: lock,
-//! put and get. While one waits for a procedure that it called itself, another has its [turn](turns).
+//! put and get. While one waits for a procedure that it called itself, another has its [turn](turns). One
+//! that cannot answer yet says so, and is run again after a rest in which others have theirs.
 
 mod turns;
 
@@ -10,15 +11,20 @@ use std::{
     future::Future,
     panic::{self, AssertUnwindSafe},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     thread,
+    time::Duration,
 };
 
-use hydrant::{Function, Job, Rank, Symmetric};
+use hydrant::{CallHandle, Function, Job, Rank, Symmetric};
 use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
 
-use self::turns::{Turns, out_of_turn};
+use self::turns::{Turns, out_of_turn, rest};
 use crate::{Armci, Error, Result, memory::Memory};
 
 /// Tries to take a lock between two looks whether all processes are still there.
@@ -33,9 +39,33 @@ pub struct Reply {
     pub data: Vec<u8>,
 }
 
-/// A procedure: it gets who calls, a header and data, and how long the header and the data of its reply
-/// may be.
-pub type Procedure = dyn Fn(i32, &[u8], &[u8], [usize; 2]) -> Reply + Send + Sync;
+/// What a procedure is called with, and what it replies.
+#[derive(Debug)]
+pub struct Request {
+    /// Who calls.
+    pub from: i32,
+    /// A header.
+    pub header: Vec<u8>,
+    /// Data.
+    pub data: Vec<u8>,
+    /// As long as its header and its data may be, until the procedure shortens them.
+    pub reply: Reply,
+}
+
+/// Why a procedure is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It was called.
+    First,
+    /// It said that it has not replied yet.
+    Again,
+}
+
+/// A procedure: whether its reply is complete. If not it is run again later, with the same request.
+pub type Procedure = dyn Fn(&mut Request, Turn) -> bool + Send + Sync;
+
+/// So long procedures that have not replied rest.
+const REST: Duration = Duration::from_micros(100);
 
 /// What goes there: the procedure's number, a header, data, and how long those of the reply may be.
 type Asked = (i32, Vec<u8>, Vec<u8>, [u64; 2]);
@@ -48,6 +78,9 @@ pub(crate) struct Gpc {
     procedures: Arc<RwLock<Vec<Option<Arc<Procedure>>>>>,
     /// A lock of each process: 1 while somebody has it.
     locks: Symmetric<u64>,
+    /// Calls that were begun and not waited for, by number.
+    open: Mutex<FxHashMap<i32, CallHandle<Answered>>>,
+    last: AtomicI32,
 }
 
 /// The answer to a call, once the procedure has returned, or panicked.
@@ -89,7 +122,12 @@ impl Gpc {
             let (known, told) = (Arc::clone(&known), Arc::clone(&answer));
             turns.give(Box::new(move || {
                 let run = AssertUnwindSafe(|| run(&known, from, asked));
-                tell(&told, panic::catch_unwind(run));
+                match panic::catch_unwind(run) {
+                    Ok(Some(answered)) => tell(&told, Ok(answered)),
+                    // The job is over, and its caller with it.
+                    Ok(None) => {}
+                    Err(said) => tell(&told, Err(said)),
+                }
             }));
             Answering(answer)
         })?;
@@ -97,25 +135,49 @@ impl Gpc {
             call,
             procedures,
             locks: job.alloc(1)?,
+            open: Mutex::default(),
+            last: AtomicI32::new(0),
         })
     }
 }
 
-/// Runs a procedure, if there is one of that number.
+/// Runs a procedure, if there is one of that number, until its reply is complete; nothing if the job is
+/// over before.
 fn run(
     procedures: &RwLock<Vec<Option<Arc<Procedure>>>>,
     from: Rank,
     (number, header, data, lengths): Asked,
-) -> Answered {
+) -> Option<Answered> {
     let known = usize::try_from(number).ok();
     let known = known.and_then(|at| procedures.read().get(at).cloned().flatten());
-    known.map(|procedure| {
-        let lengths = lengths.map(|length| length as usize);
-        let mut reply = procedure(from.0 as i32, &header, &data, lengths);
-        reply.header.truncate(lengths[0]);
-        reply.data.truncate(lengths[1]);
-        (reply.header, reply.data)
-    })
+    let Some(procedure) = known else {
+        return Some(None);
+    };
+    // C counts no further.
+    let lengths = lengths.map(|length| length.min(i32::MAX as u64) as usize);
+    let mut request = Request {
+        from: from.0 as i32,
+        header,
+        data,
+        reply: Reply {
+            header: vec![0; lengths[0]],
+            data: vec![0; lengths[1]],
+        },
+    };
+    let mut turn = Turn::First;
+    while !procedure(&mut request, turn) {
+        if !rest(REST) {
+            return None;
+        }
+        turn = Turn::Again;
+    }
+    let Reply {
+        mut header,
+        mut data,
+    } = request.reply;
+    header.truncate(lengths[0]);
+    data.truncate(lengths[1]);
+    Some(Some((header, data)))
 }
 
 fn tell(answer: &Mutex<Answer>, answered: Result<Answered, Box<dyn Any + Send>>) {
@@ -162,15 +224,55 @@ impl Armci {
         data: &[u8],
         lengths: [usize; 2],
     ) -> Result<Reply> {
+        let answered = out_of_turn(|| Ok::<_, Error>(self.ask(number, proc, (header, data), lengths)?.wait()?))?;
+        replied(number, answered)
+    }
+
+    /// Begins [`execute`](Self::execute): the number of the call, never 0, by which it is waited for. ARMCI's
+    /// `Gpc_exec` with a handle.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute_nb(
+        &self,
+        number: i32,
+        proc: i32,
+        header: &[u8],
+        data: &[u8],
+        lengths: [usize; 2],
+    ) -> Result<i32> {
+        let call = self.ask(number, proc, (header, data), lengths)?;
+        let next = || self.gpc.last.fetch_add(1, Relaxed).wrapping_add(1);
+        let mut open = self.gpc.open.lock();
+        let name = std::iter::repeat_with(next).find(|name| *name != 0 && !open.contains_key(name));
+        let name = name.unwrap_or(1);
+        open.insert(name, call);
+        Ok(name)
+    }
+
+    /// Waits for the reply to a call that was begun; none if it was waited for before. ARMCI's `Gpc_wait`.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn wait_executed(&self, name: i32, number: i32) -> Result<Option<Reply>> {
+        let call = self.gpc.open.lock().remove(&name);
+        match call {
+            Some(call) => replied(number, out_of_turn(|| call.wait())?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn ask(
+        &self,
+        number: i32,
+        proc: i32,
+        (header, data): (&[u8], &[u8]),
+        lengths: [usize; 2],
+    ) -> Result<CallHandle<Answered>> {
         let rank = Memory::rank(self.memory.process(proc)?);
         let lengths = lengths.map(|length| length as u64);
         let asked = (number, header.to_vec(), data.to_vec(), lengths);
-        let answered = out_of_turn(|| self.job.call(rank, &self.gpc.call, &asked))?;
-        let (header, data) = answered.ok_or(Error::Code {
-            what: "a procedure of that process",
-            code: number,
-        })?;
-        Ok(Reply { header, data })
+        Ok(self.job.call_nb(rank, &self.gpc.call, &asked)?)
     }
 
     /// Takes the lock of a process, if nobody has it. ARMCI's `Gpc_trylock`.
@@ -210,4 +312,12 @@ impl Armci {
         self.gpc.locks.swap(rank, 0, 0)?;
         Ok(())
     }
+}
+
+fn replied(number: i32, answered: Answered) -> Result<Reply> {
+    let (header, data) = answered.ok_or(Error::Code {
+        what: "a procedure of that process",
+        code: number,
+    })?;
+    Ok(Reply { header, data })
 }

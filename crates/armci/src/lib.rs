@@ -34,7 +34,7 @@ mod transfer;
 
 pub use self::armci::Armci;
 pub use error::{Error, Result};
-pub use gpc::{Procedure, Reply};
+pub use gpc::{Procedure, Reply, Request, Turn};
 pub use group::Group;
 pub use message::{Element, Reduction, Scope, Tree};
 pub use rmw::{Rmw, Word};

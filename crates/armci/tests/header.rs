@@ -70,11 +70,56 @@ fn headers_are_what_the_library_has() {
         let mut text = Vec::new();
         made.write(&mut text);
         let text = String::from_utf8(text).expect("names are ASCII");
-        let kept = crate_dir.join("include").join(header.name);
-        if env::var_os("HYDRANT_TEST_BLESS").is_some() {
-            fs::write(&kept, &text).expect("the header can be written");
-        }
-        let kept = fs::read_to_string(&kept).unwrap_or_default();
-        assert!(kept == text, "{} is not what the library has", header.name);
+        assert_kept(header.name, &text);
     }
+    check_profiling_names();
+}
+
+/// The profiling names have the declarations of what they stand for.
+fn check_profiling_names() {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(crate_dir.join(path)).expect("a text");
+    let declared = read("include/armci.h") + &read("include/message.h");
+    let source = read("src/c/parmci.rs");
+    let mut text = "/* The profiling names of ARMCI's functions: a program that puts its own functions in the \
+                    place of those\n   calls them by these. Made from armci.h, message.h and \
+                    crates/armci/src/c/parmci.rs. */\n\n#ifndef _PARMCI_H_\n#define _PARMCI_H_\n\n\
+                    #include \"armci.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
+        .to_owned();
+    let names = source.lines().filter_map(|line| {
+        let (profiled, of) = line.trim().split_once(" = ")?;
+        let (name, _) = of.split_once("::")?.1.split_once('(')?;
+        (profiled.to_lowercase() == format!("p{}", name.to_lowercase())).then_some((profiled, name))
+    });
+    let mut count = 0;
+    for (profiled, name) in names {
+        let called = format!("{name}(");
+        let declaration = (declared.split(';'))
+            .find_map(|some| {
+                let lines = some.rsplit("*/").next()?.trim();
+                let (before, after) = lines.split_once(&called)?;
+                before
+                    .ends_with([' ', '*'])
+                    .then(|| format!("{before}{profiled}({after};"))
+            })
+            .unwrap_or_else(|| panic!("{name} is declared nowhere"));
+        let words: Vec<_> = declaration.split_whitespace().collect();
+        text += &(words.join(" ") + "\n");
+        count += 1;
+    }
+    assert!(count > 55, "{count} names");
+    text += "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* _PARMCI_H_ */\n";
+    assert_kept("parmci.h", &text);
+}
+
+#[track_caller]
+fn assert_kept(name: &str, text: &str) {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("include")
+        .join(name);
+    if env::var_os("HYDRANT_TEST_BLESS").is_some() {
+        fs::write(&kept, text).expect("the header can be written");
+    }
+    let kept = fs::read_to_string(&kept).unwrap_or_default();
+    assert!(kept == text, "{name} is not what the library has");
 }

@@ -62,6 +62,7 @@ const PROGRAMS: [(&str, &[u32]); 22] = [
     ("messages", &[1, 2, 3, 4]),
     ("domains", &[1, 2, 4]),
     ("gpc", &[1, 2, 3]),
+    ("parmci", &[1, 2, 3]),
     ("lifecycle", &[1, 2]),
     ("messages_first", &[1, 3]),
     ("threads", &[1, 2, 3]),

@@ -11,30 +11,38 @@ use super::{
     process::{armci, code, or_die},
 };
 use crate::{
-    Error, Reply, Result,
+    Error, Reply, Request, Result, Turn,
     error::{count, not_null},
 };
 
-/// The handle of a call, which is complete when ARMCI_Gpc_exec returns.
+/// The handle of a call. ARMCI_Gpc_wait says when it is complete.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct gpc_hdl_t {
     /// The process that ran it.
     pub proc: c_int,
-    /// Not used.
+    /// What else is known of the call.
     pub ahdl: armci_hdl_t,
+    /// Where its reply goes.
+    pub rhdr: *mut c_void,
+    /// As well.
+    pub rdata: *mut c_void,
 }
 
-/// Why a procedure is run: because it was called.
+/// Why a procedure is run: because it was called, or because it returned `GPC_PENDING`.
 const GPC_INIT: c_int = 1;
+const GPC_PROBE: c_int = 2;
+/// What it returns if its reply is not complete.
+const GPC_PENDING: c_int = 5;
 
 /// Most bytes of a header and of data.
 const HEADER: c_int = 1024;
 const DATA: c_int = 1 << 20;
 
 /// A procedure of C: who runs it and who called, a header and data, room for those of its reply and how
-/// long they are, and why it is run.
+/// long they are, and why it is run: GPC_INIT when it is called. If it returns GPC_PENDING, and not
+/// GPC_DONE, its reply is not complete, and it is run again with the same arguments and GPC_PROBE.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type gpc_func_t = Option<
     unsafe extern "C" fn(
@@ -63,36 +71,42 @@ pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
             what: "a procedure",
         })?;
         let me = armci.me();
-        let procedure = move |from: i32, header: &[u8], data: &[u8], room: [usize; 2]| {
-            // C counts no further.
-            let [rhlen, rdlen] = room.map(|bytes| bytes.min(c_int::MAX as usize));
-            let mut reply = Reply {
-                header: vec![0; rhlen],
-                data: vec![0; rdlen],
+        let procedure = move |request: &mut Request, turn: Turn| {
+            let why = match turn {
+                Turn::First => GPC_INIT,
+                Turn::Again => GPC_PROBE,
             };
-            let (mut header, mut data) = (header.to_vec(), data.to_vec());
+            let Request {
+                from,
+                header,
+                data,
+                reply,
+            } = request;
             let (mut rhsize, mut rdsize) = (0, 0);
             // SAFETY: everything is there for as long as it runs; the rest is the procedure's.
-            unsafe {
+            let ended = unsafe {
                 func(
                     me,
-                    from,
+                    *from,
                     header.as_mut_ptr().cast(),
                     header.len() as c_int,
                     data.as_mut_ptr().cast(),
                     data.len() as c_int,
                     reply.header.as_mut_ptr().cast(),
-                    rhlen as c_int,
+                    reply.header.len() as c_int,
                     &raw mut rhsize,
                     reply.data.as_mut_ptr().cast(),
-                    rdlen as c_int,
+                    reply.data.len() as c_int,
                     &raw mut rdsize,
-                    GPC_INIT,
-                );
+                    why,
+                )
+            };
+            if ended == GPC_PENDING {
+                return false;
             }
             reply.header.truncate(usize::try_from(rhsize).unwrap_or(0));
             reply.data.truncate(usize::try_from(rdsize).unwrap_or(0));
-            reply
+            true
         };
         Ok(armci.register(Arc::new(procedure)))
     };
@@ -142,7 +156,7 @@ pub unsafe extern "C" fn ARMCI_Gpc_trylock(proc: c_int) -> c_int {
     or_die("ARMCI_Gpc_trylock", act())
 }
 
-/// Has a process run a procedure, and waits for its reply.
+/// Has a process run a procedure. Without a handle it waits for the reply; with one, ARMCI_Gpc_wait does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_exec(
     h: c_int,
@@ -181,18 +195,22 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
             count(rhlen.into(), 0, "the room for a reply's header")?,
             count(rdlen.into(), 0, "the room for a reply's data")?,
         ];
-        let reply = armci.execute(h, p, header, data, lengths)?;
-        for (at, bytes) in [(rhdr, reply.header), (rdata, reply.data)] {
-            if !bytes.is_empty() {
+        for (at, length) in [(rhdr, rhlen), (rdata, rdlen)] {
+            if length > 0 {
                 not_null(at, "the room for a reply")?;
-                // SAFETY: no more than there is room, says C's caller.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
             }
         }
         // SAFETY: null or a handle, says C's caller.
-        if let Some(handle) = unsafe { nbh.as_mut() } {
-            handle.proc = p;
-        }
+        let Some(handle) = (unsafe { nbh.as_mut() }) else {
+            let reply = armci.execute(h, p, header, data, lengths)?;
+            // SAFETY: no more than there is room, says C's caller.
+            unsafe { give(reply, rhdr, rdata) };
+            return Ok(());
+        };
+        let name = armci.execute_nb(h, p, header, data, lengths)?;
+        handle.proc = p;
+        handle.ahdl.data = [name, h, 0, 0];
+        (handle.rhdr, handle.rdata) = (rhdr, rdata);
         Ok(())
     };
     code("ARMCI_Gpc_exec", act())
@@ -231,6 +249,33 @@ pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
     }
 }
 
-/// Waits for a call, which is complete already.
+/// Waits for a call that was begun with a handle: its reply is there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ARMCI_Gpc_wait(_nbh: *mut gpc_hdl_t) {}
+pub unsafe extern "C" fn ARMCI_Gpc_wait(nbh: *mut gpc_hdl_t) {
+    let act = || -> Result<()> {
+        // SAFETY: null or a handle, says C's caller.
+        let handle = unsafe { nbh.as_mut() }.ok_or(Error::Null { what: "a handle" })?;
+        let [name, number, ..] = std::mem::take(&mut handle.ahdl.data);
+        if name != 0
+            && let Some(reply) = armci()?.wait_executed(name, number)?
+        {
+            // SAFETY: no more than there is room, says C's caller.
+            unsafe { give(reply, handle.rhdr, handle.rdata) };
+        }
+        Ok(())
+    };
+    or_die("ARMCI_Gpc_wait", act());
+}
+
+/// Puts a reply where it goes.
+///
+/// # Safety
+/// There is as much room.
+unsafe fn give(reply: Reply, rhdr: *mut c_void, rdata: *mut c_void) {
+    for (at, bytes) in [(rhdr, reply.header), (rdata, reply.data)] {
+        if !bytes.is_empty() {
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
+        }
+    }
+}

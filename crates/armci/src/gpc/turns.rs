@@ -1,6 +1,6 @@
 //! Turns of those who run in threads of their own, one at a time, as messages ask for them.
 
-use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread};
+use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -113,6 +113,12 @@ pub(super) fn out_of_turn<R>(act: impl FnOnce() -> R) -> R {
     drop(state);
     let _back = Back(here);
     act()
+}
+
+/// Who has the turn gives it up for so long, and takes it again: `false` if nobody gives tasks any more.
+pub(super) fn rest(time: Duration) -> bool {
+    out_of_turn(|| thread::sleep(time));
+    !HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.state.lock().over))
 }
 
 #[cfg(test)]

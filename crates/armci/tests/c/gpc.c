@@ -56,10 +56,59 @@ static int nest(int to, int from, void *hdr, int hlen, void *data, int dlen, voi
     return GPC_DONE;
 }
 
+/* Replies only once another procedure has set the word that the caller names, and never waits for that. */
+static int probes;
+static int reply_later(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen,
+                       int *rhsize, void *rdata, int rdlen, int *rdsize, int rtype) {
+    long *mine = all[me];
+    CHECK(to == me && from >= 0 && hdr && !hlen && dlen == 3 && !memcmp(data, "ask", 3), "the same request");
+    CHECK(rhlen == 5 && rdlen == (int)sizeof(long), "the same room");
+    CHECK(rtype == GPC_INIT || rtype == GPC_PROBE, "run for %d", rtype);
+    probes += rtype == GPC_PROBE;
+    if (rtype == GPC_INIT) memcpy(rhdr, "begun", 5);
+    if (*mine == 0) return GPC_PENDING;
+    memcpy(rdata, mine, sizeof *mine);
+    *rhsize = 5;
+    *rdsize = sizeof *mine;
+    return GPC_DONE;
+}
+static int set(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen, int *rhsize,
+               void *rdata, int rdlen, int *rdsize, int rtype) {
+    (void)to, (void)from, (void)hdr, (void)hlen, (void)dlen, (void)rhdr, (void)rhlen, (void)rdata, (void)rdlen, (void)rtype;
+    memcpy(all[me], data, sizeof(long));
+    *rhsize = *rdsize = 0;
+    return GPC_DONE;
+}
+
+/* A call that is answered later keeps neither its caller, who has a handle, nor other procedures from going on. */
+static void check_pending(int later, int sets) {
+    *(long *)all[me] = 0;
+    probes = 0;
+    ARMCI_Barrier();
+    int proc = (me + 1) % processes;
+    char header[5];
+    long found = 0, value = 100 + me;
+    gpc_hdl_t handle, again;
+    ARMCI_Gpc_init_handle(&handle);
+    ARMCI_Gpc_init_handle(&again);
+    WORKS(ARMCI_Gpc_exec(later, proc, NULL, 0, "ask", 3, header, 5, &found, sizeof found, &handle));
+    WORKS(ARMCI_Gpc_exec(sets, proc, NULL, 0, &value, sizeof value, NULL, 0, NULL, 0, &again));
+    ARMCI_Gpc_wait(&again);
+    ARMCI_Gpc_wait(&handle);
+    CHECK(!memcmp(header, "begun", 5) && found == value, "the reply %ld", found);
+    ARMCI_Gpc_wait(&handle);
+    /* Without a handle the call itself waits. */
+    WORKS(ARMCI_Gpc_exec(later, proc, NULL, 0, "ask", 3, header, 5, &found, sizeof found, NULL));
+    IS(found, value);
+    ARMCI_Barrier();
+    CHECK(probes > 0, "it was not run again");
+}
+
 int main(void) {
     begin();
     all = shared((size_t)(processes + 2) * sizeof(long));
     int turns = ARMCI_Gpc_register(turn), passes = ARMCI_Gpc_register(pass_on);
+    int later = ARMCI_Gpc_register(reply_later), sets = ARMCI_Gpc_register(set);
     CHECK(turns != passes, "two procedures");
     ARMCI_Barrier();
     IS(ARMCI_Get_gpc_hlen(), ARMCI_Gpc_get_hlen());
@@ -116,6 +165,8 @@ int main(void) {
     armci_msg_igop(&turns_had, 1, "+");
     ARMCI_Barrier();
     IS(ARMCI_GetValueLong((long *)all[0] + 1, 0), sum + turns_had);
+
+    check_pending(later, sets);
 
     IS(ARMCI_Gpc_exec(99, 0, header, 0, data, 0, back, 0, back, 0, NULL), FAIL2);
     IS(ARMCI_Gpc_exec(-1, 0, header, 0, data, 0, back, 0, back, 0, NULL), FAIL2);
