@@ -110,9 +110,7 @@ fn expect_put(part: &mut Part, series: &[Series]) {
             format!("from {} on", units::bytes(size.round()))
         }),
         from.is_some_and(|size| size <= 65536.0),
-        "the two take the same time when they are streamed: a put of ours waits until the other side says \
-         that the data is in its place, where the paper's is over when its last chunk was sent, and the \
-         server has no more to do for a get than to send",
+        "a put ends for its caller when its last chunk was sent, and the next one follows it at once",
     );
 }
 
