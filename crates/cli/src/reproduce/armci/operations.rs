@@ -241,7 +241,7 @@ fn measure(
         .step_by(scope.pick(1, 3))
         .map(|bits| 1 << bits)
         .collect();
-    let rounds = scope.pick(8, 2);
+    let rounds = scope.pick(8, 4);
     let mut setup = Setup::new(machine, strategy, 128 * MB, 64 * MB);
     setup.bucket = 16 * PAGE;
     setup.heap = 32 << 20;
