@@ -342,6 +342,47 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
     assert!(said.messages.iter().any(copied), "{said:?}");
 }
 
+#[test]
+fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
+    let config = Config {
+        strategy: crate::Strategy::Bounce,
+        ..Config::firehose_paper(0, 2)
+    };
+    for direction in [Direction::Put, Direction::Get] {
+        let mut engine = Engine::new(config.clone()).expect("the paper's");
+        let mut out = Decisions::default();
+        let long = Operation {
+            direction,
+            len: 1 << 20,
+            ..put(7, 100)
+        };
+        engine.begin(long, &mut out).expect("a peer");
+        let (mut sent, mut last) = (0, Vec::new());
+        while !out.messages.is_empty() {
+            let first = out.messages.remove(0);
+            let answer = match first.message {
+                Message::Put { id, len, .. } => {
+                    sent += len;
+                    Message::Stored { id, refused: None }
+                }
+                Message::Get { id, len, .. } => {
+                    sent += len;
+                    let refused = None;
+                    Message::Fetched { id, refused, len }
+                }
+                other => panic!("{other:?}"),
+            };
+            last.extend(first.last_of.map(|op| (op, sent)));
+            (engine.message(1, answer, Verdict::Fine, &mut out)).expect("an answer");
+        }
+        assert_eq!((sent, engine.busy()), (1 << 20, 0));
+        match direction {
+            Direction::Put => assert_eq!(last, [(7, 1 << 20)]),
+            Direction::Get => assert!(last.is_empty(), "{last:?}"),
+        }
+    }
+}
+
 /// The first message that was decided on, which is taken out.
 fn message(said: &mut Decisions) -> Message {
     said.messages.remove(0).message
