@@ -81,7 +81,7 @@ pub use error::{Error, Result};
 pub use half;
 pub use hydrant_conduit::{
     Caps, Footprint, Rank,
-    memory::{Factor, Number},
+    memory::{Factor, Number, Runs},
 };
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};

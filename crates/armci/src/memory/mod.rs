@@ -204,6 +204,27 @@ impl Memory {
         self.find_slowly(proc, at, bytes)
     }
 
+    /// Where the allocation that has an address of a process's memory, which is mapped here, begins and
+    /// ends, as this process calls it.
+    #[inline]
+    pub(crate) fn allocation(&self, proc: usize, at: *mut u8) -> Option<std::ops::Range<usize>> {
+        let known = &self.procs[proc];
+        let offset = at.addr().wrapping_sub(known.base);
+        let within = |start: usize, end: usize| {
+            (start <= offset && offset < end).then(|| known.base + start..known.base + end)
+        };
+        // SAFETY: ranges live as long as the table, and `last` always points to one.
+        #[allow(unsafe_code)]
+        let last = unsafe { &*known.last.load(Acquire) };
+        within(last.start.load(Relaxed), last.end.load(Relaxed)).or_else(|| {
+            known.look(offset)?;
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            let last = unsafe { &*known.last.load(Acquire) };
+            within(last.start.load(Relaxed), last.end.load(Relaxed))
+        })
+    }
+
     #[cold]
     fn find_slowly(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Place> {
         let number = self.process(proc)?;

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant::{Error as Hydrant, Level, Section};
+use hydrant::{Error as Hydrant, Level, Runs, Section};
 
 use super::{Direction, FEW, Handle, LONG, handle::Local};
 use crate::{
@@ -62,6 +62,28 @@ impl Strides<'_> {
         Ok(Section::new(0, bytes, &all[..levels])?)
     }
 
+    /// Makes `runs` these, of memory that is mapped here. None where something is wrong with them.
+    #[inline]
+    fn fill(&self, runs: &mut Runs, direction: Direction) -> Option<()> {
+        let (bytes, counts) = self.count.split_first()?;
+        let levels = counts.len();
+        if levels > MAX_STRIDE_LEVEL || self.src.len() < levels || self.dst.len() < levels {
+            return None;
+        }
+        let [there, here] = match direction {
+            Direction::Put => [self.dst, self.src],
+            Direction::Get => [self.src, self.dst],
+        };
+        runs.reset(usize::try_from(*bytes).ok()?);
+        for (count, (there, here)) in counts.iter().zip(there.iter().zip(here)) {
+            if (*count | *there | *here) < 0 {
+                return None;
+            }
+            (runs.repeat(*count as usize, *there as usize, *here as usize)).ok()?;
+        }
+        Some(())
+    }
+
     /// The runs that both sides have: where each begins in what is read and in what is written.
     fn runs(&self) -> impl Iterator<Item = (usize, usize)> + Clone {
         let levels = self.count.len() - 1;
@@ -89,6 +111,32 @@ impl Strides<'_> {
 }
 
 impl Armci {
+    /// Makes `runs` those between memory of this process and an arena that is mapped here: where the
+    /// first one is in the arena. None where they may overlap, or something is wrong with them.
+    #[inline]
+    fn near(
+        &self,
+        runs: &mut Runs,
+        (here, there): (*const u8, *mut u8),
+        strides: &Strides<'_>,
+        direction: Direction,
+        proc: i32,
+    ) -> Option<usize> {
+        let number = self.memory.process(proc).ok()?;
+        if here.is_null() || !self.memory.is_mapped(number) {
+            return None;
+        }
+        strides.fill(runs, direction)?;
+        let [remote, local] = runs.spans();
+        let Ok(Place::Arena(offset)) = self.memory.find(proc, there, remote) else {
+            return None;
+        };
+        let there = self.memory.address(number, offset).addr();
+        let is_apart =
+            here.addr().wrapping_sub(there) >= remote && there.wrapping_sub(here.addr()) >= local;
+        is_apart.then_some(offset)
+    }
+
     /// Puts a section of an array from `src` to `dst` of a process. ARMCI's `PutS`.
     ///
     /// # Errors
@@ -107,6 +155,30 @@ impl Armci {
             // SAFETY: the caller's promise.
             return unsafe { self.put(src, dst, *bytes, proc) };
         }
+        let mut runs = Runs::new(0);
+        if let Some(offset) = self.near(&mut runs, (src, dst), &strides, Direction::Put, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            // SAFETY: the caller's promise; they are apart.
+            let done = unsafe { arena.put_runs_raw(rank, offset, src, &runs) };
+            return Ok(done?);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_sides(src, dst, strides, proc) }
+    }
+
+    /// As [`put_strided`](Self::put_strided), of memory that is not mapped here, sides that overlap, and
+    /// whatever is wrong.
+    ///
+    /// # Safety
+    /// As there.
+    #[cold]
+    unsafe fn put_sides(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
         let Sides { remote, local } = strides.sides(Direction::Put)?;
         not_null(src, "the source of a put")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
@@ -148,6 +220,29 @@ impl Armci {
             // SAFETY: the caller's promise.
             return unsafe { self.get(src, dst, *bytes, proc) };
         }
+        let mut runs = Runs::new(0);
+        if let Some(offset) = self.near(&mut runs, (dst, src), &strides, Direction::Get, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            // SAFETY: the caller's promise; they are apart.
+            let done = unsafe { arena.get_runs_raw(rank, offset, dst, &runs) };
+            return Ok(done?);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_sides(src, dst, strides, proc) }
+    }
+
+    /// As [`put_sides`](Self::put_sides), the other way.
+    ///
+    /// # Safety
+    /// As [`get_strided`](Self::get_strided).
+    #[cold]
+    unsafe fn get_sides(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
         let Sides { remote, local } = strides.sides(Direction::Get)?;
         not_null(dst, "the destination of a get")?;
         if let Place::Arena(offset) = self.memory.find(proc, src, remote.span())? {
@@ -307,6 +402,30 @@ impl Armci {
             // SAFETY: the caller's promise.
             return unsafe { self.accumulate(scale, src, dst, *bytes, proc) };
         }
+        let mut runs = Runs::new(0);
+        if let Some(offset) = self.near(&mut runs, (src, dst), &strides, Direction::Put, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            // SAFETY: the caller's promise; they are apart.
+            let done = unsafe { arena.accumulate_runs_raw(rank, scale, (offset, src), &runs) };
+            return Ok(done?);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.accumulate_sides(scale, src, dst, strides, proc) }
+    }
+
+    /// As [`put_sides`](Self::put_sides), of an accumulate.
+    ///
+    /// # Safety
+    /// As [`accumulate_strided`](Self::accumulate_strided).
+    #[cold]
+    unsafe fn accumulate_sides(
+        &self,
+        scale: &super::Scale,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
         let Sides { remote, local } = strides.sides(Direction::Put)?;
         not_null(src, "the source of an accumulate")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {

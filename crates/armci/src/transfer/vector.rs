@@ -77,6 +77,16 @@ impl Armci {
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
+        if let Some(base) = self.near_lists(vectors, Direction::Put, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            for it in vectors {
+                let list = it.dst.iter().zip(it.src);
+                let list = list.map(|(dst, src)| (dst.addr().wrapping_sub(base), src.cast_const()));
+                // SAFETY: the caller's promise; they are apart from the arena.
+                unsafe { arena.put_list_raw(rank, it.bytes, list)? }
+            }
+            return Ok(());
+        }
         let to = |(src, dst, bytes)| (src, dst, bytes);
         let Some(far) = self.check(vectors, proc, to)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
@@ -102,6 +112,16 @@ impl Armci {
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
+        if let Some(base) = self.near_lists(vectors, Direction::Get, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            for it in vectors {
+                let list = it.src.iter().zip(it.dst);
+                let list = list.map(|(src, dst)| (src.addr().wrapping_sub(base), *dst));
+                // SAFETY: the caller's promise; they are apart from the arena.
+                unsafe { arena.get_list_raw(rank, it.bytes, list)? }
+            }
+            return Ok(());
+        }
         let from = |(src, dst, bytes)| (dst, src, bytes);
         let Some(far) = self.check(vectors, proc, from)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
@@ -129,13 +149,17 @@ impl Armci {
     ) -> Result<()> {
         let to = |(src, dst, bytes)| (src, dst, bytes);
         (vectors.iter()).try_for_each(|it| check_whole(scale, it.bytes))?;
-        let Some(far) = self.check(vectors, proc, to)? else {
-            if let Some(near) = self.apart(vectors, proc as usize) {
-                let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+        if let Some(base) = self.near_lists(vectors, Direction::Put, proc) {
+            let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+            for it in vectors {
+                let list = it.dst.iter().zip(it.src);
+                let list = list.map(|(dst, src)| (dst.addr().wrapping_sub(base), src.cast_const()));
                 // SAFETY: the caller's promise; they are apart from the arena.
-                unsafe { arena.accumulate_bytes_raw(rank, scale, near)? };
-                return Ok(());
+                unsafe { arena.accumulate_list_raw(rank, scale, it.bytes, list)? }
             }
+            return Ok(());
+        }
+        let Some(far) = self.check(vectors, proc, to)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
                 // SAFETY: the caller's promise.
                 unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc)? };
@@ -189,29 +213,35 @@ impl Armci {
         }
     }
 
-    /// Runs that were checked, of which all lie in a process's arena and none is read there.
-    fn apart<'a>(
-        &'a self,
-        vectors: &'a [Vector<'a>],
-        proc: usize,
-    ) -> Option<impl Iterator<Item = (usize, *const u8, usize)> + Clone + 'a> {
-        let (base, len) = self.memory.arena_of(proc);
-        let within = |at: *mut u8, bytes: usize| {
-            let offset = at.addr().wrapping_sub(base);
-            // From shortly before the arena on, it is the offset that wraps.
-            offset < len || offset.wrapping_add(bytes) <= bytes
-        };
-        let place = move |(src, dst, bytes): (*mut u8, *mut u8, usize)| match self.memory.find(
-            proc as i32,
-            dst,
-            bytes,
-        ) {
-            Ok(Place::Arena(offset)) => Some((offset, src.cast_const(), bytes)),
-            _ => None,
-        };
-        let runs = vectors.iter().flat_map(Vector::runs);
-        let fits = (runs.clone()).all(|run| place(run).is_some() && !within(run.0, run.2));
-        fits.then(|| runs.filter_map(place))
+    /// Where the arena of a process begins here, if all runs of each vector lie in one of its allocations
+    /// and the other side lies apart from all of the arena. None if not, or where something is wrong.
+    #[inline]
+    fn near_lists(&self, vectors: &[Vector<'_>], direction: Direction, proc: i32) -> Option<usize> {
+        let number = self.memory.process(proc).ok()?;
+        if !self.memory.is_mapped(number) {
+            return None;
+        }
+        let (base, len) = self.memory.arena_of(number);
+        for it in vectors {
+            let (there, here) = match direction {
+                Direction::Put => (it.dst, it.src),
+                Direction::Get => (it.src, it.dst),
+            };
+            let [first, ..] = there else { continue };
+            let allocation = self.memory.allocation(number, *first)?;
+            let most = allocation.len().checked_sub(it.bytes)?;
+            // From shortly before the arena on, a run reaches into it.
+            let (before, shared) = (base.checked_sub(it.bytes)?, it.bytes + len);
+            let fits = |(there, here): (&*mut u8, &*mut u8)| {
+                there.addr().wrapping_sub(allocation.start) <= most
+                    && here.addr().wrapping_sub(before) >= shared
+                    && !here.is_null()
+            };
+            if there.len() != here.len() || !there.iter().zip(here).all(fits) {
+                return None;
+            }
+        }
+        Some(base)
     }
 
     /// Checks all runs; those of an arena that is not mapped here.

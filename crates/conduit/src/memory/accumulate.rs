@@ -1,14 +1,16 @@
 //! Adding to elements of shared memory: `y += a·x`, as ARMCI's accumulate does (Nieplocha and others
 //! 2002, §2).
 //!
-//! As with [copies](super::copy), no access to shared memory is Rust's. Where the processor has AVX2,
-//! whole cache lines are added to in place, in `asm!` blocks. What is left, and all of it elsewhere, is
-//! copied out, added to and copied in again. Both round alike: the product first, then the sum. That
-//! nobody else adds to the elements meanwhile is for the caller to see to, by a lock.
+//! As with [copies](super::copy), no access to shared memory is Rust's. Where the processor has
+//! [vectors](super::sums), they are added to in place, in `asm!` blocks. Elements that are left, and all
+//! of them elsewhere, are copied out, added to and copied in again. Both round alike: the product first,
+//! then the sum. That nobody else adds to the elements meanwhile is for the caller to see to, by a lock.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::copy;
+use super::copy::{self, Direction, Each};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::sums;
 
 /// What elements are, to those who add to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +106,15 @@ impl Factor {
         unsafe { add(sums.as_mut_ptr(), data.as_ptr(), data.len(), self) };
     }
 
+    /// Its value, which has 16 bytes to read at that address, whatever the number.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline]
-    fn value<T: Pod>(&self) -> T {
+    pub(super) fn at(&self) -> *const u8 {
+        self.value.0.as_ptr()
+    }
+
+    #[inline]
+    pub(super) fn value<T: Pod>(&self) -> T {
         bytemuck::pod_read_unaligned(&self.value.0[..size_of::<T>()])
     }
 }
@@ -119,72 +128,81 @@ impl Factor {
 /// 3. The two do not overlap.
 #[inline]
 pub(super) unsafe fn add(dst: *mut u8, src: *const u8, len: usize, factor: &Factor) {
-    // SAFETY: handed on.
-    let done = unsafe { lines::add(dst, src, len, factor) };
-    let (dst, src, len) = (dst.wrapping_add(done), src.wrapping_add(done), len - done);
-    // SAFETY: handed on, of what is left.
-    unsafe {
-        match factor.number {
-            Number::I32 => rest::<i32>(dst, src, len, factor),
-            Number::I64 => rest::<i64>(dst, src, len, factor),
-            Number::F32 => rest::<f32>(dst, src, len, factor),
-            Number::F64 => rest::<f64>(dst, src, len, factor),
-            Number::C32 => rest::<[f32; 2]>(dst, src, len, factor),
-            Number::C64 => rest::<[f64; 2]>(dst, src, len, factor),
+    struct One(*mut u8, *const u8);
+    impl Each for One {
+        #[inline(always)]
+        fn each(self, add: impl Fn(*mut u8, *const u8)) {
+            add(self.0, self.1);
         }
     }
+    // SAFETY: handed on.
+    unsafe { each(len, factor, One(dst, src)) }
 }
 
-/// Adds to elements one by one, a stretch of them at a time.
+/// Adds the multiples of runs of `len` bytes each, whole elements, to others.
+///
+/// # Safety
+/// As [`add`], of each.
+#[inline]
+pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if len > factor.number.size() {
+        // SAFETY: handed on.
+        return unsafe { sums::each(len, factor, runs) };
+    }
+    // SAFETY: handed on.
+    unsafe { one_by_one(len, factor, runs) }
+}
+
+/// The same without vectors.
+///
+/// # Safety
+/// As [`each`].
+#[inline]
+pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
+    macro_rules! elements {
+        ($($number:ident $type:ty),+) => {
+            match factor.number {
+                $(Number::$number => {
+                    let factor: $type = factor.value();
+                    // SAFETY: handed on.
+                    runs.each(|dst, src| unsafe { rest(dst, src, len, factor) });
+                })+
+            }
+        };
+    }
+    elements!(I32 i32, I64 i64, F32 f32, F64 f64, C32 [f32; 2], C64 [f64; 2]);
+}
+
+/// Adds to elements one by one.
 ///
 /// # Safety
 /// As [`add`].
-#[inline]
-unsafe fn rest<T: Element>(mut dst: *mut u8, mut src: *const u8, mut len: usize, factor: &Factor) {
-    const STRETCH: usize = 64;
-    let factor: T = factor.value();
-    if len == size_of::<T>() {
-        let (mut sum, mut more) = (T::zeroed(), T::zeroed());
-        // SAFETY: 1., 2. 3. The sum is this function's own.
-        unsafe { copy::load((&raw mut sum).cast(), dst, len) };
-        // SAFETY: 1.
+#[inline(always)]
+pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, factor: T) {
+    for at in (0..len).step_by(size_of::<T>()) {
+        let (mut sum, dst) = (T::zeroed(), dst.wrapping_add(at));
+        // SAFETY: 1., 2., 3.; an element is left on both sides, and the sum is this function's own.
         unsafe {
-            (&raw mut more)
-                .cast::<u8>()
-                .copy_from_nonoverlapping(src, len)
-        };
-        let sum = sum.plus(factor, more);
-        // SAFETY: as above.
-        return unsafe { copy::store(dst, (&raw const sum).cast(), len) };
-    }
-    while len >= size_of::<T>() {
-        let bytes = (len / size_of::<T>() * size_of::<T>()).min(STRETCH);
-        let mut sums = [0; STRETCH];
-        // SAFETY: 1., 2. `bytes` are left on both sides. 3. The stretch is this function's own.
-        unsafe { copy::load(sums.as_mut_ptr(), dst, bytes) };
-        // SAFETY: 1. `bytes` are left there, and nobody writes to them.
-        let more = unsafe { std::slice::from_raw_parts(src, bytes) };
-        for (sum, more) in
-            (sums[..bytes].chunks_exact_mut(size_of::<T>())).zip(more.chunks_exact(size_of::<T>()))
-        {
-            let total: T = T::plus(
-                bytemuck::pod_read_unaligned(sum),
-                factor,
-                bytemuck::pod_read_unaligned(more),
+            copy::element(
+                Direction::OutOfWindow,
+                (&raw mut sum).cast(),
+                dst,
+                size_of::<T>(),
             );
-            sum.copy_from_slice(bytemuck::bytes_of(&total));
+            let more = src.wrapping_add(at).cast::<T>().read_unaligned();
+            sum = sum.plus(factor, more);
+            copy::element(
+                Direction::IntoWindow,
+                dst,
+                (&raw const sum).cast(),
+                size_of::<T>(),
+            );
         }
-        // SAFETY: as above.
-        unsafe { copy::store(dst, sums.as_ptr(), bytes) };
-        (dst, src, len) = (
-            dst.wrapping_add(bytes),
-            src.wrapping_add(bytes),
-            len - bytes,
-        );
     }
 }
 
-trait Element: Pod {
+pub(super) trait Element: Pod {
     /// `self + factor × more`.
     fn plus(self, factor: Self, more: Self) -> Self;
 }
@@ -222,172 +240,6 @@ macro_rules! floats {
 
 integers!(i32, i64);
 floats!(f32, f64);
-
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-mod lines {
-    use super::Factor;
-
-    /// Nothing is done here.
-    ///
-    /// # Safety
-    /// None is needed.
-    pub(super) unsafe fn add(_: *mut u8, _: *const u8, _: usize, _: &Factor) -> usize {
-        0
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod lines {
-    use std::arch::asm;
-
-    use super::{Factor, Number};
-
-    /// Bytes that each turn of a loop adds to.
-    const LINE: usize = 64;
-
-    /// A loop over lines: `$begin` loads the factor, `$vector` makes of the 32 bytes that `ymm0`
-    /// has what is added.
-    macro_rules! add_lines {
-        ($dst:ident, $src:ident, $count:ident, $factor:ident,
-         [$($begin:literal),+], [$($vector:literal),+], $plus:literal) => {{
-            asm!(
-                $($begin,)+
-                "2:",
-                "vmovups ymm0, [{src}]",
-                $($vector,)+
-                concat!($plus, " ymm0, ymm0, [{dst}]"),
-                "vmovups [{dst}], ymm0",
-                "vmovups ymm0, [{src} + 32]",
-                $($vector,)+
-                concat!($plus, " ymm0, ymm0, [{dst} + 32]"),
-                "vmovups [{dst} + 32], ymm0",
-                "add {src}, 64",
-                "add {dst}, 64",
-                "dec {count}",
-                "jnz 2b",
-                "vzeroupper",
-                src = inout(reg) $src => _,
-                dst = inout(reg) $dst => _,
-                count = inout(reg) $count => _,
-                factor = in(reg) $factor,
-                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm14") _, out("xmm15") _,
-                options(nostack),
-            )
-        }};
-    }
-
-    /// Adds to whole lines in place, if the processor can: how many bytes are done.
-    ///
-    /// # Safety
-    /// As [`add`](super::add).
-    #[inline]
-    pub(super) unsafe fn add(dst: *mut u8, src: *const u8, len: usize, factor: &Factor) -> usize {
-        let count = len / LINE;
-        if count == 0 || !std::arch::is_x86_feature_detected!("avx2") {
-            return 0;
-        }
-        // SAFETY: handed on; `count` lines are no more than `len` bytes, and not none.
-        unsafe { whole(dst, src, count, factor) };
-        count * LINE
-    }
-
-    /// # Safety
-    /// 1. As [`add`](super::add), for `count` lines. 2. `count` is not 0. 3. There is AVX2.
-    #[inline(never)]
-    unsafe fn whole(dst: *mut u8, src: *const u8, count: usize, factor: &Factor) {
-        let at = factor.value.0.as_ptr();
-        // SAFETY: (1) each turn reads and writes the next line of both, and (2) there are `count`; the
-        // factor has 16 bytes, of which no more is read; (3); the registers that change are named.
-        unsafe {
-            match factor.number {
-                Number::I32 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    ["vpbroadcastd ymm15, dword ptr [{factor}]"],
-                    ["vpmulld ymm0, ymm0, ymm15"],
-                    "vpaddd"
-                ),
-                // A product of 64 bits is made of three of 32.
-                Number::I64 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    [
-                        "vpbroadcastq ymm15, qword ptr [{factor}]",
-                        "vpsrlq ymm14, ymm15, 32"
-                    ],
-                    [
-                        "vpsrlq ymm1, ymm0, 32",
-                        "vpmuludq ymm1, ymm1, ymm15",
-                        "vpmuludq ymm2, ymm0, ymm14",
-                        "vpaddq ymm1, ymm1, ymm2",
-                        "vpsllq ymm1, ymm1, 32",
-                        "vpmuludq ymm0, ymm0, ymm15",
-                        "vpaddq ymm0, ymm0, ymm1"
-                    ],
-                    "vpaddq"
-                ),
-                Number::F32 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    ["vbroadcastss ymm15, dword ptr [{factor}]"],
-                    ["vmulps ymm0, ymm0, ymm15"],
-                    "vaddps"
-                ),
-                Number::F64 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    ["vbroadcastsd ymm15, qword ptr [{factor}]"],
-                    ["vmulpd ymm0, ymm0, ymm15"],
-                    "vaddpd"
-                ),
-                // The real parts of the factor times both parts; its imaginary part times both,
-                // exchanged; the one from the other in even places, together in odd ones.
-                Number::C32 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    [
-                        "vbroadcastss ymm14, dword ptr [{factor}]",
-                        "vbroadcastss ymm15, dword ptr [{factor} + 4]"
-                    ],
-                    [
-                        "vpermilps ymm1, ymm0, 0xb1",
-                        "vmulps ymm0, ymm0, ymm14",
-                        "vmulps ymm1, ymm1, ymm15",
-                        "vaddsubps ymm0, ymm0, ymm1"
-                    ],
-                    "vaddps"
-                ),
-                Number::C64 => add_lines!(
-                    dst,
-                    src,
-                    count,
-                    at,
-                    [
-                        "vbroadcastsd ymm14, qword ptr [{factor}]",
-                        "vbroadcastsd ymm15, qword ptr [{factor} + 8]"
-                    ],
-                    [
-                        "vpermilpd ymm1, ymm0, 0x5",
-                        "vmulpd ymm0, ymm0, ymm14",
-                        "vmulpd ymm1, ymm1, ymm15",
-                        "vaddsubpd ymm0, ymm0, ymm1"
-                    ],
-                    "vaddpd"
-                ),
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,8 @@
 //!
 //! Where `asm!` is not written here, and under miri, words are atomics of their own size.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::moves;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -71,110 +73,76 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies `N` bytes, a power of two up to 64, into shared memory or out of it: without a call.
+/// Which side of a copy is what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    IntoWindow,
+    OutOfWindow,
+}
+
+impl Direction {
+    /// What the side has that is written, and what the side that is read, of what the window has and
+    /// private memory.
+    #[inline]
+    pub(super) fn order<T>(self, [window, private]: [T; 2]) -> [T; 2] {
+        match self {
+            Direction::IntoWindow => [window, private],
+            Direction::OutOfWindow => [private, window],
+        }
+    }
+}
+
+/// Many runs of one length.
+pub(super) trait Each {
+    /// Calls `act` for each, in order, with where it goes and where it comes from.
+    fn each(self, act: impl Fn(*mut u8, *const u8));
+}
+
+/// Copies runs of `run` bytes each, one at least.
 ///
 /// # Safety
-/// As [`store`] if they go `IN`, else as [`load`].
-#[inline(always)]
-pub(super) unsafe fn fixed<const N: usize, const IN: bool>(dst: *mut u8, src: *const u8) {
+/// As [`store`] if they go into a window, else as [`load`], of each run.
+#[inline]
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // it moves either way
+pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: handed on.
-    unsafe {
-        match N {
-            1 => move_1(dst, src),
-            2 => move_2(dst, src),
-            4 => move_4(dst, src),
-            8 => move_8(dst, src),
-            16 => move_16(dst, src),
-            32 => move_32(dst, src),
-            64 => move_64(dst, src),
-            _ => any::<IN>(dst, src, N),
-        }
+    match run {
+        // SAFETY: handed on.
+        ..=moves::LONGEST => unsafe { moves::each(run, runs) },
+        // SAFETY: handed on.
+        _ => runs.each(|dst, src| unsafe { bulk(dst, src, run) }),
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: handed on.
+    match direction {
+        // SAFETY: handed on.
+        Direction::IntoWindow => runs.each(|dst, src| unsafe { store(dst, src, run) }),
+        // SAFETY: handed on.
+        Direction::OutOfWindow => runs.each(|dst, src| unsafe { load(dst, src, run) }),
+    }
+}
+
+/// Copies an element of so many bytes.
+///
+/// # Safety
+/// As [`store`] if it goes into a window, else as [`load`].
+#[inline(always)]
+pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: handed on; the length is that of each.
     unsafe {
-        any::<IN>(dst, src, N)
-    }
-}
-
-/// Copies so many bytes, `N` at least, into shared memory or out of it: `N` at a time without a
-/// call, and those at the end once more where they are not a multiple.
-///
-/// # Safety
-/// As [`store`] if they go `IN`, else as [`load`].
-#[inline(always)]
-pub(super) unsafe fn chunks<const N: usize, const IN: bool>(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-) {
-    let chunk = |at: usize| {
-        // SAFETY: handed on; at + N <= len.
-        unsafe { fixed::<N, IN>(dst.wrapping_add(at), src.wrapping_add(at)) }
-    };
-    let mut at = 0;
-    while at < len - N {
-        chunk(at);
-        at += N;
-    }
-    chunk(len - N);
-}
-
-/// Copies bytes into shared memory, or out of it.
-///
-/// # Safety
-/// As [`store`] if they go `IN`, else as [`load`].
-#[inline(always)]
-pub(super) unsafe fn any<const IN: bool>(dst: *mut u8, src: *const u8, len: usize) {
-    match IN {
-        // SAFETY: handed on.
-        true => unsafe { store(dst, src, len) },
-        // SAFETY: handed on.
-        false => unsafe { load(dst, src, len) },
-    }
-}
-
-/// Moves of so many bytes from one place to another, either of which may be shared: all loads come
-/// before the stores.
-macro_rules! moves {
-    ($($name:ident $class:ident [$($value:ident),+] [$($line:literal),+];)+) => {$(
-        /// # Safety
-        /// As [`store`] or [`load`], of the bytes in its name.
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        #[inline(always)]
-        unsafe fn $name(dst: *mut u8, src: *const u8) {
-            // SAFETY: it loads bytes that are readable and stores them where they may be stored,
-            // and nothing else.
-            unsafe {
-                std::arch::asm!(
-                    $($line,)+
-                    to = in(reg) dst,
-                    from = in(reg) src,
-                    $($value = out($class) _,)+
-                    options(nostack, preserves_flags),
-                );
-            }
+        match len {
+            4 => return moves::move_4(dst, src),
+            8 => return moves::move_8(dst, src),
+            16 => return moves::move_16(dst, src),
+            _ => {}
         }
-    )+};
-}
-
-moves! {
-    move_1 reg_byte [a] ["mov {a}, byte ptr [{from}]", "mov byte ptr [{to}], {a}"];
-    move_2 reg [a] ["movzx {a:e}, word ptr [{from}]", "mov word ptr [{to}], {a:x}"];
-    move_4 reg [a] ["mov {a:e}, dword ptr [{from}]", "mov dword ptr [{to}], {a:e}"];
-    move_8 reg [a] ["mov {a}, qword ptr [{from}]", "mov qword ptr [{to}], {a}"];
-    move_16 xmm_reg [a] ["movups {a}, [{from}]", "movups [{to}], {a}"];
-    move_32 xmm_reg [a, b] [
-        "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-        "movups [{to}], {a}", "movups [{to} + 16], {b}"
-    ];
-    move_64 xmm_reg [a, b, c, d] [
-        "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-        "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
-        "movups [{to}], {a}", "movups [{to} + 16], {b}",
-        "movups [{to} + 32], {c}", "movups [{to} + 48], {d}"
-    ];
+    }
+    match direction {
+        // SAFETY: handed on.
+        Direction::IntoWindow => unsafe { store(dst, src, len) },
+        // SAFETY: handed on.
+        Direction::OutOfWindow => unsafe { load(dst, src, len) },
+    }
 }
 
 /// Moves of one word, put to shared memory and taken from it.

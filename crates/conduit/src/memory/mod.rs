@@ -11,16 +11,23 @@ mod accumulate;
 mod cgroup;
 mod copy;
 mod limits;
+mod many;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod moves;
 mod place;
 mod runs;
 mod segment;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod sums;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod vectors;
 mod window;
 
 pub use accumulate::{Factor, Number};
 pub use cgroup::{group_limit, group_room};
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
-pub use runs::{MOST_LOOPS, Runs};
+pub use runs::{MOST_LOOPS, Part, Runs};
 pub use segment::Segment;
 pub use window::{Fault, Line, Window, Word32};
 

@@ -1,10 +1,13 @@
 //! Copies of many runs of equal length between a window and private memory: loops in loops, as the
 //! strided transfers of ARMCI have them. All of it is checked once, so that a run costs its copy
-//! and two additions. Short runs of common lengths are moved by instructions for just that length.
+//! and two additions.
 
 use std::{array, mem::MaybeUninit, slice};
 
-use super::{copy, window::Fault};
+use super::{
+    copy::{self, Direction, Each},
+    window::Fault,
+};
 
 /// Most loops of a [`Runs`].
 pub const MOST_LOOPS: usize = 17;
@@ -29,13 +32,6 @@ struct Loop {
     steps: [usize; 2],
 }
 
-/// Which side of a copy is what.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Direction {
-    IntoWindow,
-    OutOfWindow,
-}
-
 impl Runs {
     /// One run of so many bytes.
     #[inline]
@@ -57,7 +53,8 @@ impl Runs {
     }
 
     /// All that there is so far, `count` times: each time so many bytes further in the window and
-    /// in private memory.
+    /// in private memory. What goes on where it ended on both sides becomes one: fewer, longer runs,
+    /// or fewer loops.
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`] if that is further than any memory reaches, or a loop more than
@@ -69,47 +66,53 @@ impl Runs {
         in_window: usize,
         in_private: usize,
     ) -> Result<(), Fault> {
+        if count <= 1 || self.count == 0 {
+            self.count *= count;
+            return Ok(());
+        }
         let steps = [in_window, in_private];
         let spans = array::from_fn(|side| {
-            let further = steps[side].checked_mul(count.saturating_sub(1));
+            let further = steps[side].checked_mul(count - 1);
             further.and_then(|further| further.checked_add(self.spans[side]))
         });
         let ([Some(window), Some(private)], Some(runs)) = (spans, self.count.checked_mul(count))
         else {
             return Err(Fault::OutOfBounds);
         };
-        let next = self.loops.get_mut(self.depth).ok_or(Fault::OutOfBounds)?;
-        next.write(Loop { count, steps });
-        self.depth += 1;
-        self.spans = [window, private];
-        self.count = runs;
+        if self.depth == 0 && steps == [self.run; 2] {
+            (self.run, self.spans) = (window, [window; 2]);
+            return Ok(());
+        }
+        match self.last() {
+            Some(last) if last.goes_on(steps) => last.count *= count,
+            _ => {
+                let next = self.loops.get_mut(self.depth).ok_or(Fault::OutOfBounds)?;
+                next.write(Loop { count, steps });
+                self.depth += 1;
+            }
+        }
+        (self.spans, self.count) = ([window, private], runs);
         Ok(())
     }
 
+    /// The outmost loop.
+    #[inline]
+    fn last(&mut self) -> Option<&mut Loop> {
+        let last = self.loops[..self.depth].last_mut()?;
+        // SAFETY: `repeat` has written the first `depth` loops, of which it is one.
+        Some(unsafe { last.assume_init_mut() })
+    }
+
     /// How many runs there are.
+    #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// Bytes of all of them.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(self.run)
-    }
-
-    /// Calls `each` with where every run begins, counted from the first: in the window, and in private
-    /// memory.
-    ///
-    /// # Errors
-    /// The first that `each` returns.
-    #[inline]
-    pub fn try_each<E>(
-        &self,
-        mut each: impl FnMut(usize, usize) -> Result<(), E>,
-    ) -> Result<(), E> {
-        match self.count {
-            0 => Ok(()),
-            _ => turns(self.filled(), [0; 2], &mut each),
-        }
     }
 
     /// Bytes of each run.
@@ -125,131 +128,287 @@ impl Runs {
     }
 
     /// Bytes from the first to behind the last: in the window, and in private memory.
-    pub(super) fn spans(&self) -> [usize; 2] {
+    #[inline]
+    pub fn spans(&self) -> [usize; 2] {
         match self.count {
             0 => [0; 2],
             _ => self.spans,
         }
     }
 
-    /// Copies all runs.
+    /// All of them.
+    #[inline]
+    fn whole(&self) -> Part<'_> {
+        let (outmost, within) = match self.filled() {
+            [] => (&ONCE, &[][..]),
+            [within @ .., outmost] => (outmost, within),
+        };
+        Part {
+            run: self.run,
+            outmost,
+            within,
+            start: [0; 2],
+            span: self.spans[0],
+        }
+    }
+
+    /// Calls `each` with parts that are all of them, in order. Each reaches no further in the window than
+    /// `room` says of where it begins, counted from the first run, or it is one run, which may.
+    ///
+    /// # Errors
+    /// The first that `each` returns.
+    #[inline]
+    pub fn try_parts<E>(
+        &self,
+        room: impl Fn(usize) -> usize,
+        mut each: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.count == 0 || self.run == 0 {
+            return Ok(());
+        }
+        let whole = self.whole();
+        if whole.span <= room(0) {
+            return each(whole);
+        }
+        whole.try_parts(&room, &mut each)
+    }
+
+    /// Copies all runs, in order.
     ///
     /// # Safety
-    /// 1. Of the side that is read, the [span](Self::spans) is readable, and of the side that is
-    ///    written, writable; nobody else touches private memory meanwhile.
+    /// 1. Of the side that is read, all runs are readable, and of the side that is written, writable;
+    ///    nobody else touches private memory meanwhile.
     /// 2. All concurrent accesses to the window's side are as in [`copy::store`].
     /// 3. The two do not overlap.
+    #[inline]
     pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
-        if self.count == 0 {
+        if self.count == 0 || self.run == 0 {
             return;
         }
-        match direction {
-            // SAFETY: handed on.
-            Direction::IntoWindow => unsafe { self.by_length::<true>(dst, src) },
-            // SAFETY: handed on.
-            Direction::OutOfWindow => unsafe { self.by_length::<false>(dst, src) },
-        }
-    }
-
-    /// # Safety
-    /// As [`copy`](Self::copy), and there are runs.
-    unsafe fn by_length<const IN: bool>(&self, dst: *mut u8, src: *const u8) {
-        let (loops, run) = (self.filled(), self.run);
-        macro_rules! lengths {
-            ($($bytes:literal)+; $($chunk:literal..$below:literal)+) => {
-                match run {
-                    // SAFETY: handed on; each run has so many bytes.
-                    $($bytes => walk::<IN, _>(loops, dst, src, &|dst, src| unsafe {
-                        copy::fixed::<$bytes, IN>(dst, src);
-                    }),)+
-                    // SAFETY: the same; a run is no shorter than the chunk.
-                    $($chunk..$below => walk::<IN, _>(loops, dst, src, &|dst, src| unsafe {
-                        copy::chunks::<$chunk, IN>(dst, src, run);
-                    }),)+
-                    // SAFETY: handed on.
-                    _ => walk::<IN, _>(loops, dst, src, &|dst, src| unsafe {
-                        copy::any::<IN>(dst, src, run);
-                    }),
-                }
-            };
-        }
-        lengths!(1 2 4 8 16 32 64; 2..4 4..8 8..16 16..32 32..64 64..257);
+        let nest = self.whole().nest(direction, dst, src);
+        // SAFETY: handed on; there are bytes in a run.
+        unsafe { copy::each(self.run, direction, nest) }
     }
 }
 
-/// Calls `each` with where every run begins, from `at` on.
-fn turns<E, C: FnMut(usize, usize) -> Result<(), E>>(
-    loops: &[Loop],
-    mut at: [usize; 2],
-    each: &mut C,
-) -> Result<(), E> {
-    let Some((outmost, within)) = loops.split_last() else {
-        return each(at[0], at[1]);
-    };
+/// A loop of one turn.
+const ONCE: Loop = Loop {
+    count: 1,
+    steps: [0; 2],
+};
+
+/// Some of the [`Runs`]: turns of one loop, and all that is within it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    run: usize,
+    /// A reference, as all loops are: what was just written word by word is slow to read at once.
+    outmost: &'a Loop,
+    within: &'a [Loop],
+    /// Where it begins, counted from the first run: in the window, and in private memory.
+    start: [usize; 2],
+    /// Bytes from its first to behind its last, in the window.
+    span: usize,
+}
+
+impl<'a> Part<'a> {
+    /// Where it begins, counted from the first run: in the window, and in private memory.
+    #[inline]
+    pub fn start(&self) -> [usize; 2] {
+        self.start
+    }
+
+    /// Bytes from its first to behind its last, in the window.
+    #[inline]
+    pub fn span(&self) -> usize {
+        self.span
+    }
+
+    /// Bytes of each run.
+    #[inline]
+    pub fn run(&self) -> usize {
+        self.run
+    }
+
+    /// Itself in parts that do not reach too far.
+    fn try_parts<E>(
+        self,
+        room: &impl Fn(usize) -> usize,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Loop { count, steps } = *self.outmost;
+        let span = self.span - steps[0] * (count - 1);
+        let (mut start, mut left) = (self.start, count);
+        while left > 0 {
+            let turns = (room(start[0]).checked_sub(span)).map(|more| match more {
+                // No division where it is known.
+                more if more < steps[0] => 1,
+                more => (more.checked_div(steps[0])).map_or(left, |further| left.min(further + 1)),
+            });
+            match (turns, self.within) {
+                (None, [within @ .., outmost]) => {
+                    let one = Part {
+                        outmost,
+                        within,
+                        start,
+                        span,
+                        ..self
+                    };
+                    one.try_parts(room, each)?;
+                }
+                (turns, within) => {
+                    let count = turns.unwrap_or(1);
+                    each(Part {
+                        outmost: &Loop { count, steps },
+                        within,
+                        start,
+                        span: span + steps[0] * (count - 1),
+                        ..self
+                    })?;
+                }
+            }
+            let turns = turns.unwrap_or(1);
+            left -= turns;
+            // Behind the last turn it may be beyond what memory has.
+            start =
+                array::from_fn(|side| start[side].wrapping_add(steps[side].wrapping_mul(turns)));
+        }
+        Ok(())
+    }
+
+    /// Its runs, from where those of all go and come from.
+    #[inline]
+    pub(super) fn nest(self, direction: Direction, dst: *mut u8, src: *const u8) -> Nest<'a> {
+        let [to, from] = direction.order(self.start);
+        Nest {
+            outmost: self.outmost,
+            within: self.within,
+            direction,
+            dst: dst.wrapping_add(to),
+            src: src.wrapping_add(from),
+        }
+    }
+}
+
+impl Loop {
+    /// Whether it ends where the next turn of a loop around it begins.
+    #[inline]
+    fn goes_on(&self, steps: [usize; 2]) -> bool {
+        let ends = self.steps.map(|step| step.checked_mul(self.count));
+        ends == steps.map(Some)
+    }
+}
+
+/// Loops in loops, from where the first run goes and comes from.
+pub(super) struct Nest<'a> {
+    outmost: &'a Loop,
+    within: &'a [Loop],
+    direction: Direction,
+    dst: *mut u8,
+    src: *const u8,
+}
+
+impl Each for Nest<'_> {
+    #[inline(always)]
+    fn each(self, act: impl Fn(*mut u8, *const u8)) {
+        let Self {
+            direction,
+            dst,
+            src,
+            ..
+        } = self;
+        turns(self.outmost, self.within, direction, (dst, src), &act);
+    }
+}
+
+/// Calls `act` for each run with where it goes and where it comes from.
+#[inline(always)]
+fn turns<A: Fn(*mut u8, *const u8)>(
+    outmost: &Loop,
+    within: &[Loop],
+    direction: Direction,
+    (mut dst, mut src): (*mut u8, *const u8),
+    act: &A,
+) {
+    let [to, from] = direction.order(outmost.steps);
     for _ in 0..outmost.count {
         match within {
-            [] => each(at[0], at[1])?,
-            within => turns(within, at, each)?,
+            [] => act(dst, src),
+            // Most have two: without a call for each.
+            [rows] => {
+                let [to, from] = direction.order(rows.steps);
+                let (mut dst, mut src) = (dst, src);
+                for _ in 0..rows.count {
+                    act(dst, src);
+                    (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
+                }
+            }
+            [within @ .., outmost] => deep(outmost, within, direction, (dst, src), act),
         }
         // Behind the last turn it may be beyond what memory has.
-        at = array::from_fn(|side| at[side].wrapping_add(outmost.steps[side]));
+        (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
     }
-    Ok(())
 }
 
-/// Calls `copy` for each run with where it goes and where it comes from.
-fn walk<const IN: bool, C: Fn(*mut u8, *const u8)>(
-    loops: &[Loop],
-    mut dst: *mut u8,
-    mut src: *const u8,
-    copy: &C,
+/// As [`turns`], of many loops.
+fn deep<A: Fn(*mut u8, *const u8)>(
+    outmost: &Loop,
+    within: &[Loop],
+    direction: Direction,
+    at: (*mut u8, *const u8),
+    act: &A,
 ) {
-    let Some((outmost, within)) = loops.split_last() else {
-        return copy(dst, src);
-    };
-    let (to, from) = match outmost.steps {
-        [window, private] if IN => (window, private),
-        [window, private] => (private, window),
-    };
-    for _ in 0..outmost.count {
-        match within {
-            [] => copy(dst, src),
-            within => walk::<IN, C>(within, dst, src, copy),
-        }
-        dst = dst.wrapping_add(to);
-        src = src.wrapping_add(from);
-    }
+    turns(outmost, within, direction, at, act);
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Window;
+    use super::super::{Factor, Number, Window};
     use super::*;
+
+    /// Where every run begins, counted from the first: in the window, and in private memory.
+    fn starts_of(runs: &Runs) -> Vec<(usize, usize)> {
+        let mut starts = match runs.count() {
+            0 => vec![],
+            _ => vec![(0, 0)],
+        };
+        for Loop { count, steps } in runs.filled() {
+            starts = (0..*count)
+                .flat_map(|turn| {
+                    let further = steps.map(|step| turn * step);
+                    starts
+                        .iter()
+                        .map(move |at| (at.0 + further[0], at.1 + further[1]))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        starts
+    }
 
     #[test]
     fn each_run_is_called_in_order() {
         let mut runs = Runs::new(4);
-        let all = |runs: &Runs| {
-            let mut all = Vec::new();
-            let each = |there, here| {
-                all.push((there, here));
-                Ok::<_, Fault>(())
-            };
-            runs.try_each(each).map(|()| all)
-        };
-        assert_eq!(all(&runs), Ok(vec![(0, 0)]));
+        assert_eq!(starts_of(&runs), [(0, 0)]);
         runs.repeat(2, 10, 4).unwrap();
         runs.repeat(2, 100, 8).unwrap();
-        assert_eq!(all(&runs), Ok(vec![(0, 0), (10, 4), (100, 8), (110, 12)]));
+        assert_eq!(starts_of(&runs), [(0, 0), (10, 4), (100, 8), (110, 12)]);
         runs.repeat(0, 1, 1).unwrap();
-        assert_eq!(all(&runs), Ok(Vec::new()));
+        assert_eq!(starts_of(&runs), []);
     }
 
     /// A run's length and loops: few turns, short steps.
     fn shape() -> impl Strategy<Value = (usize, Vec<(usize, usize, usize)>)> {
-        let run = prop_oneof![0_usize..20, Just(64), Just(72), Just(128), Just(200)];
+        let run = prop_oneof![
+            0_usize..20,
+            Just(64),
+            Just(72),
+            Just(128),
+            Just(200),
+            Just(512),
+            Just(520)
+        ];
         (
             run,
             prop::collection::vec((0_usize..4, 0_usize..80, 0_usize..80), 0..5),
@@ -258,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn loops_copy_what_single_copies_do((run, loops) in shape(), offset in 0_usize..9, from in 0_usize..9) {
+        fn loops_copy_what_single_copies_do((run, loops) in shape(), offset in 0_usize..9, from in 0_usize..9, room in 16_usize..600) {
             const BYTES: usize = 2048;
             let mut runs = Runs::new(run);
             let mut starts = vec![(offset, from)];
@@ -270,7 +429,12 @@ mod tests {
                     starts.iter().map(further).collect::<Vec<_>>()
                 }).collect();
             }
-            prop_assert_eq!(runs.count(), starts.len());
+            prop_assert_eq!(runs.bytes(), starts.len() * run);
+            let named: Vec<_> = (starts_of(&runs).into_iter())
+                .flat_map(|(there, here)| (0..runs.run()).map(move |byte| (offset + there + byte, from + here + byte)))
+                .collect();
+            let bytes = starts.iter().flat_map(|(there, here)| (0..run).map(move |byte| (there + byte, here + byte)));
+            prop_assert_eq!(named, bytes.collect::<Vec<_>>());
             let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 % 251) as u8).collect();
             let (window, model) = (Window::private(BYTES), Window::private(BYTES));
             window.write_runs(offset, &data, from, &runs).expect("it fits");
@@ -283,6 +447,23 @@ mod tests {
                 bytes
             };
             prop_assert_eq!(all(&window), all(&model));
+            let (parts, each) = (Window::private(BYTES), Window::private(BYTES));
+            // As it is 16, 32 or so bytes to the next border.
+            let left = |further: usize| room - (offset + further) % room;
+            let factor = Factor::from_bytes(Number::I32, &[3, 0, 0, 0]).expect("it fits");
+            if run % 4 == 0 {
+                runs.try_parts(left, |part| {
+                    let [there, _] = part.start();
+                    let is_one = part.span() == runs.run();
+                    assert!(is_one || part.span() <= left(there), "{part:?}");
+                    // SAFETY: the runs lie in the data, as was seen above.
+                    unsafe { parts.accumulate_part_from(offset, data[from..].as_ptr(), part, &factor) }
+                }).expect("it fits");
+                for (there, here) in &starts {
+                    each.accumulate(*there, &data[*here..here + run], &factor).expect("it fits");
+                }
+                prop_assert_eq!(all(&parts), all(&each));
+            }
             window.write(0, &data).expect("it fits");
             let (mut got, mut right) = (vec![0; BYTES], vec![0; BYTES]);
             window.read_runs(offset, &mut got, from, &runs).expect("it fits");
@@ -310,9 +491,9 @@ mod tests {
         assert_eq!(runs.repeat(usize::MAX, 0, 0), refused);
         let mut deep = Runs::new(1);
         for _ in 0..MOST_LOOPS {
-            deep.repeat(1, 1, 1).expect("there is room");
+            deep.repeat(2, 3, 2).expect("there is room");
         }
-        assert_eq!(deep.repeat(1, 1, 1), refused);
+        assert_eq!(deep.repeat(2, 3, 2), refused);
         let mut none = Runs::new(8);
         none.repeat(2, 100, 100).expect("it is small");
         none.repeat(0, 100, 100).expect("it is small");

@@ -16,7 +16,6 @@ use bytemuck::Pod;
 use super::{
     accumulate::{self, Factor},
     copy,
-    runs::{Direction, Runs},
 };
 
 /// Why a window refused an access.
@@ -134,47 +133,6 @@ impl Window {
         Ok(())
     }
 
-    /// Copies runs in: the first from `from` in `data` to `offset`.
-    ///
-    /// # Errors
-    /// [`Fault::OutOfBounds`] if they leave the window or `data`; then nothing was copied.
-    pub fn write_runs(
-        &self,
-        offset: usize,
-        data: &[u8],
-        from: usize,
-        runs: &Runs,
-    ) -> Result<(), Fault> {
-        let [here, there] = runs.spans();
-        let dst = self.at(offset, here)?;
-        let data = data.get(from..).filter(|rest| there <= rest.len());
-        let src = data.ok_or(Fault::OutOfBounds)?.as_ptr();
-        // SAFETY: (1) both spans were checked, and `data` is borrowed; (2) the window's promise;
-        // (3) nobody holds a reference into the window.
-        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
-        Ok(())
-    }
-
-    /// Copies runs out: the first from `offset` to `to` in `data`.
-    ///
-    /// # Errors
-    /// As [`write_runs`](Self::write_runs).
-    pub fn read_runs(
-        &self,
-        offset: usize,
-        data: &mut [u8],
-        to: usize,
-        runs: &Runs,
-    ) -> Result<(), Fault> {
-        let [here, there] = runs.spans();
-        let src = self.at(offset, here)?;
-        let data = data.get_mut(to..).filter(|rest| there <= rest.len());
-        let dst = data.ok_or(Fault::OutOfBounds)?.as_mut_ptr();
-        // SAFETY: as in `write_runs`; `data` is borrowed mutably.
-        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
-        Ok(())
-    }
-
     /// Adds to each element from `offset` on the multiple of one of `data`, which has whole elements.
     /// Of what others do to the same elements meanwhile, some may be lost.
     ///
@@ -276,7 +234,7 @@ impl Window {
 
     /// The address of `len` bytes at `offset`, if the window holds them.
     #[inline]
-    fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Fault> {
+    pub(super) fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Fault> {
         // In this order neither side can overflow.
         if len > self.len || offset > self.len - len {
             return Err(Fault::OutOfBounds);

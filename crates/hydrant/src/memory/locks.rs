@@ -18,7 +18,10 @@ use std::{
     thread,
 };
 
-use hydrant_conduit::{Standing, Window, memory::Factor};
+use hydrant_conduit::{
+    Standing, Window,
+    memory::{Factor, Fault, Runs},
+};
 
 use crate::{
     Error, Rank, Result,
@@ -26,8 +29,9 @@ use crate::{
     segment::{LOCKS, SCRATCH},
 };
 
-/// Bytes of a stretch: long enough that taking its lock costs little beside adding to all of it.
-const STRETCH: usize = 16 << 10;
+/// Bytes of a stretch: long enough that most sections reach over few, whose runs are then added to
+/// together, and that taking its lock costs little beside adding to all of it.
+const STRETCH: usize = 64 << 10;
 /// A lock has a cache line of its own.
 const LINE: usize = 64;
 /// Tries before others get the processor.
@@ -153,24 +157,196 @@ impl Adder<'_> {
     pub(crate) fn add(&mut self, mut at: usize, mut data: &[u8], factor: &Factor) -> Result<()> {
         let size = factor.number().size();
         while !data.is_empty() {
-            // The lock of an element is that of its first byte.
-            let place = (self.window.addr() + at).wrapping_sub(self.area.segment);
-            let stretch = place / STRETCH;
             // To the end of the element: its size is a power of two, and a division takes as long as
             // adding to a short run.
-            let left = (STRETCH - place % STRETCH + size - 1) & !(size - 1);
-            if self.held.as_ref().is_none_or(|(held, _)| *held != stretch) {
-                // Never two at once, or those who take them in another order wait for each other.
-                self.held = None;
-                self.held = Some((stretch, self.locks.take(self.area, stretch)?));
-            }
+            let left = (self.left(at) + size - 1) & !(size - 1);
+            self.hold(at)?;
             let (now, rest) = data.split_at(left.min(data.len()));
-            (self.window.accumulate(at, now, factor))
-                .map_err(|_| Error::other("an accumulate outside its window"))?;
+            (self.window.accumulate(at, now, factor)).map_err(outside)?;
             (at, data) = (at + now.len(), rest);
         }
         Ok(())
     }
+
+    /// As [`add`](Self::add), of runs, the first from `src` to byte `at`. As many as are under one lock
+    /// are added to together.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// Each run on that side is readable, lies apart from the window, and nobody writes to it meanwhile.
+    #[allow(unsafe_code)] // memory is named by its address
+    #[inline]
+    pub(crate) unsafe fn add_runs(
+        &mut self,
+        at: usize,
+        src: *const u8,
+        runs: &Runs,
+        factor: &Factor,
+    ) -> Result<()> {
+        let (window, place) = (self.window, self.place(at));
+        let left = |further| STRETCH - place.wrapping_add(further) % STRETCH;
+        let first = at;
+        runs.try_parts(left, |part| {
+            let [there, here] = part.start();
+            let at = first.wrapping_add(there);
+            if part.span() > self.left(at) {
+                // SAFETY: the caller's promise: it is one run, which ends in another stretch.
+                let data =
+                    unsafe { std::slice::from_raw_parts(src.wrapping_add(here), part.run()) };
+                return self.add_across(at, data, factor);
+            }
+            self.hold(at)?;
+            // SAFETY: the caller's promise.
+            unsafe { window.accumulate_part_from(first, src, part, factor) }.map_err(outside)
+        })
+    }
+
+    /// As [`add_runs`](Self::add_runs), of runs of `data`, the first from byte `from` on.
+    ///
+    /// # Errors
+    /// As there; [`Error::Other`] if they leave `data`.
+    #[allow(unsafe_code)] // the slice is the promise
+    pub(crate) fn add_runs_of(
+        &mut self,
+        at: usize,
+        (data, from): (&[u8], usize),
+        runs: &Runs,
+        factor: &Factor,
+    ) -> Result<()> {
+        let [_, span] = runs.spans();
+        let data = data.get(from..).filter(|rest| span <= rest.len());
+        let data = data.ok_or_else(|| outside(Fault::OutOfBounds))?;
+        // SAFETY: the runs lie in `data`, which is borrowed; nobody holds a reference into a window.
+        unsafe { self.add_runs(at, data.as_ptr(), runs, factor) }
+    }
+
+    /// As [`add_list`](Self::add_list), of runs of `data`: for each the byte where it goes, and where in
+    /// `data` it is.
+    ///
+    /// # Errors
+    /// As there; [`Error::Other`] if one leaves `data`.
+    #[allow(unsafe_code)] // the slice is the promise
+    pub(crate) fn add_list_of(
+        &mut self,
+        run: usize,
+        data: &[u8],
+        list: impl Iterator<Item = (usize, usize)> + Clone,
+        factor: &Factor,
+    ) -> Result<()> {
+        let most = data.len().checked_sub(run);
+        if list
+            .clone()
+            .any(|(_, from)| most.is_none_or(|most| from > most))
+        {
+            return Err(outside(Fault::OutOfBounds));
+        }
+        let list = list.map(|(at, from)| (at, data.as_ptr().wrapping_add(from)));
+        // SAFETY: the runs lie in `data`, which is borrowed; nobody holds a reference into a window.
+        unsafe { self.add_list(run, list, factor) }
+    }
+
+    /// As [`add`](Self::add), of a list of runs of `run` bytes each: for each the byte where it goes, and
+    /// where it is.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As [`add_runs`](Self::add_runs).
+    #[allow(unsafe_code)] // memory is named by its address
+    #[inline]
+    pub(crate) unsafe fn add_list(
+        &mut self,
+        run: usize,
+        list: impl Iterator<Item = (usize, *const u8)>,
+        factor: &Factor,
+    ) -> Result<()> {
+        let (window, mut outcome) = (self.window, Ok(()));
+        // Bytes of the window where a run may begin that is under the lock this has: the first, and how
+        // many.
+        let mut under = (0, 0);
+        let list = list.filter_map(|(at, src)| {
+            if at.wrapping_sub(under.0) < under.1 {
+                return Some((at, src));
+            }
+            // SAFETY: the caller's promise.
+            under = unsafe { self.next(at, (src, run), factor, &mut outcome) };
+            (under.1 > 0).then_some((at, src))
+        });
+        // SAFETY: the caller's promise.
+        let added = unsafe { window.accumulate_list_from(run, list, factor) };
+        outcome.and(added.map_err(outside))
+    }
+
+    /// Takes the lock of a run of a list: where runs of its length may begin that are under that lock. Of a
+    /// run that ends in another stretch it adds to all. There are none then, nor once something failed.
+    ///
+    /// # Safety
+    /// As [`add_runs`](Self::add_runs).
+    #[allow(unsafe_code)] // memory is named by its address
+    #[cold]
+    #[inline(never)]
+    unsafe fn next(
+        &mut self,
+        at: usize,
+        (src, run): (*const u8, usize),
+        factor: &Factor,
+        outcome: &mut Result<()>,
+    ) -> (usize, usize) {
+        let left = self.left(at);
+        if outcome.is_ok() {
+            *outcome = match run <= left {
+                true => self.hold(at),
+                false => {
+                    // SAFETY: the caller's promise.
+                    let data = unsafe { std::slice::from_raw_parts(src, run) };
+                    self.add(at, data, factor)
+                }
+            };
+        }
+        match outcome {
+            Ok(()) if run <= left => (at.wrapping_sub(STRETCH - left), STRETCH - run + 1),
+            _ => (0, 0),
+        }
+    }
+
+    /// As [`add`](Self::add), out of the way of runs that are under one lock.
+    #[cold]
+    #[inline(never)]
+    fn add_across(&mut self, at: usize, data: &[u8], factor: &Factor) -> Result<()> {
+        self.add(at, data, factor)
+    }
+
+    /// Bytes from one of the window to the end of its stretch.
+    #[inline]
+    fn left(&self, at: usize) -> usize {
+        STRETCH - self.place(at) % STRETCH
+    }
+
+    /// Where a byte of the window is, counted as stretches are.
+    #[inline]
+    fn place(&self, at: usize) -> usize {
+        (self.window.addr().wrapping_add(at)).wrapping_sub(self.area.segment)
+    }
+
+    /// Takes the lock of a byte, which is that of an element that begins there, unless this has it.
+    #[inline]
+    fn hold(&mut self, at: usize) -> Result<()> {
+        let stretch = self.place(at) / STRETCH;
+        if self.held.as_ref().is_none_or(|(held, _)| *held != stretch) {
+            // Never two at once, or those who take them in another order wait for each other.
+            self.held = None;
+            self.held = Some((stretch, self.locks.take(self.area, stretch)?));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn outside(_: Fault) -> Error {
+    Error::other("an accumulate outside its window")
 }
 
 #[cfg(test)]
@@ -179,10 +355,11 @@ mod tests {
 
     use super::*;
 
-    /// Threads that add to one place, of several stretches: nothing is lost.
+    /// Threads that add to one place, of several stretches, by one run and by many, some of which reach
+    /// from one stretch into the next: nothing is lost.
     #[test]
     fn nothing_is_lost_where_many_add() {
-        const COUNT: usize = 5000;
+        const COUNT: usize = 20_000;
         let window = Window::private(LOCKS + COUNT * 8 + 16);
         let locks = |own| Locks {
             ranks: Box::new([Some(Area {
@@ -198,21 +375,32 @@ mod tests {
             .flat_map(f64::to_ne_bytes)
             .collect();
         let memory = window.part(LOCKS + 4, COUNT * 8).unwrap();
+        let mut loops = Runs::new(40);
+        loops.repeat(COUNT / 10, 80, 80).unwrap();
+        let list = (0..COUNT / 10).map(|turn| (80 * turn + 40, 80 * turn + 40));
         thread::scope(|scope| {
             for own in 1..4 {
                 let (locks, memory, ones) = (locks(own), &memory, &ones);
+                let (loops, list) = (&loops, list.clone());
                 scope.spawn(move || {
                     for _ in 0..50 {
                         let mut adder = locks.adder(Rank(0), memory).unwrap();
                         adder.add(0, ones, &one).unwrap();
+                        // Every second run of five elements in a loop, the others in a list.
+                        adder.add_runs_of(0, (ones, 0), loops, &one).unwrap();
+                        adder.add_list_of(40, ones, list.clone(), &one).unwrap();
                     }
                 });
             }
         });
         let mut sums = vec![0.0_f64; COUNT];
         memory.read(0, bytemuck::cast_slice_mut(&mut sums)).unwrap();
-        assert_eq!(sums, [150.0; COUNT]);
+        assert_eq!(sums, [300.0; COUNT]);
         assert_eq!(window.load::<u64>(0), Ok(0));
         assert!(locks(1).adder(Rank(1), &memory).is_err());
+        let (locks, short) = (locks(1), [0; 39]);
+        let mut adder = locks.adder(Rank(0), &memory).unwrap();
+        assert!(adder.add_runs_of(0, (&short, 0), &loops, &one).is_err());
+        assert!(adder.add_list_of(40, &short, list, &one).is_err());
     }
 }

@@ -159,44 +159,6 @@ impl Symmetric<u8> {
         (vectors.iter()).try_for_each(|vector| check_whole(factor, vector.run))?;
         self.add_vector(rank, vectors, factor, data)
     }
-
-    /// As [`accumulate_bytes`](Self::accumulate_bytes), of runs that lie anywhere: for each the byte
-    /// of `rank`'s part where it goes, where it is, and its bytes. Only where that memory is mapped
-    /// here.
-    ///
-    /// # Errors
-    /// As there; [`Error::Other`] if the memory is not mapped. Of an error part may have been added.
-    ///
-    /// # Safety
-    /// Each run is readable, nobody writes to it meanwhile, and it lies apart from `rank`'s part.
-    #[allow(unsafe_code)] // memory is named by its address
-    pub unsafe fn accumulate_bytes_raw(
-        &self,
-        rank: Rank,
-        factor: &Factor,
-        runs: impl Iterator<Item = (usize, *const u8, usize)> + Clone,
-    ) -> Result<()> {
-        let mut sums = [0; 2];
-        for (at, _, len) in runs.clone() {
-            check_range(at, len, self.len())?;
-            check_whole(factor, len)?;
-            sums = [sums[0] + 1, sums[1] + len];
-        }
-        let part = self.block().part(rank)?;
-        let Some(mapped) = &part.mapped else {
-            return Err(Error::other(
-                "runs that lie anywhere, for memory that is not mapped here",
-            ));
-        };
-        self.add_mapped(rank, mapped, sums, |adder| {
-            for (at, data, len) in runs {
-                // SAFETY: the caller's promise.
-                let data = unsafe { std::slice::from_raw_parts(data, len) };
-                adder.add(at, data, factor)?;
-            }
-            Ok(())
-        })
-    }
 }
 
 impl<T: Pod> Symmetric<T> {
@@ -237,15 +199,9 @@ impl<T: Pod> Symmetric<T> {
         if let Some(mapped) = &part.mapped
             && let Some(()) = nest::loops(&mut runs, to, from, size_of::<T>())
         {
-            let (there, here, len) = (
-                to.start() * size_of::<T>(),
-                from.start() * size_of::<T>(),
-                runs.run(),
-            );
+            let [there, here] = [to, from].map(|section| section.start() * size_of::<T>());
             return self.add_mapped(rank, mapped, [runs.count(), runs.bytes()], |adder| {
-                runs.try_each(|to, from| {
-                    adder.add(there + to, &bytes[here + from..][..len], factor)
-                })
+                adder.add_runs_of(there, (bytes, here), &runs, factor)
             });
         }
         let runs = runs_of::<T>(to, from);
@@ -254,7 +210,7 @@ impl<T: Pod> Symmetric<T> {
 
     /// Adds to memory that is mapped, so many runs and bytes of them.
     #[inline]
-    fn add_mapped(
+    pub(super) fn add_mapped(
         &self,
         rank: Rank,
         mapped: &Mapped,
@@ -283,6 +239,17 @@ impl<T: Pod> Symmetric<T> {
         vectors::check(vectors, (0, self.len()), data.len())?;
         self.check_runs(rank, all_runs(vectors), data)?;
         let part = self.block().part(rank)?;
+        if let Some(mapped) = &part.mapped {
+            let (bytes, size): (&[u8], _) = (bytemuck::cast_slice(data), size_of::<T>());
+            let (count, sum) = vectors::extent::<T>(all_runs(vectors));
+            return self.add_mapped(rank, mapped, [count, sum], |adder| {
+                vectors.iter().try_for_each(|vector| {
+                    let pairs = vector.pairs(0);
+                    let pairs = pairs.map(|(there, here)| (there * size, here * size));
+                    adder.add_list_of(vector.run * size, bytes, pairs, factor)
+                })
+            });
+        }
         let runs = in_bytes::<T>(all_runs(vectors));
         self.add_all(rank, part, runs, factor, bytemuck::cast_slice(data))
     }
@@ -333,7 +300,7 @@ fn factor_of<T: Accumulate>(factor: T) -> Factor {
 
 /// Whether so many bytes are whole elements.
 #[inline]
-fn check_whole(factor: &Factor, bytes: usize) -> Result<()> {
+pub(super) fn check_whole(factor: &Factor, bytes: usize) -> Result<()> {
     let size = factor.number().size();
     // Sizes are powers of two.
     if bytes & (size - 1) == 0 {

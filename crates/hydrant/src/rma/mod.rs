@@ -18,6 +18,7 @@ mod pieces;
 pub(crate) mod pointed;
 pub(crate) mod pointed_sections;
 mod raw;
+mod raw_runs;
 mod rendezvous;
 mod runs;
 mod scope;

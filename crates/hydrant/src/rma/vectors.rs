@@ -6,7 +6,8 @@ use bytemuck::Pod;
 use super::far::Run;
 use crate::{
     Error, Rank, Result,
-    memory::{Symmetric, check_range},
+    counters::Count,
+    memory::{Mapped, Symmetric, check_range},
 };
 
 /// Runs of equally many elements at any places: run `i` is the `run` elements from `remote[i]` on of a
@@ -46,6 +47,15 @@ impl IoVector<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where runs begin, places in the rank's part counted from element `start`, and in the buffer.
+    pub(super) fn pairs(
+        &self,
+        start: usize,
+    ) -> impl ExactSizeIterator<Item = (usize, usize)> + Clone {
+        let remote = self.remote.iter().map(move |there| start + there);
+        remote.zip(self.local.iter().copied())
     }
 
     /// The runs: where they begin on each side, and their length.
@@ -106,11 +116,12 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put); [`Error::LengthMismatch`].
     pub fn put_indexed(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
         self.check_indices(rank, indices, data)?;
-        let runs = indices
-            .iter()
-            .enumerate()
-            .map(|(here, there)| (*there, here, 1));
-        self.put_runs(rank, data, runs)
+        let pairs = indices.iter().copied().zip(0..indices.len());
+        if let Some(mapped) = self.block().reach(rank) {
+            self.store_list(mapped, data, 1, pairs)?;
+            return self.after_store(mapped, rank);
+        }
+        self.put_runs(rank, data, pairs.map(|(there, here)| (there, here, 1)))
     }
 
     /// Gets element `indices[i]` into `data[i]`, for each `i`.
@@ -119,11 +130,11 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get); [`Error::LengthMismatch`].
     pub fn get_indexed(&self, rank: Rank, indices: &[usize], data: &mut [T]) -> Result<()> {
         self.check_indices(rank, indices, data)?;
-        let runs = indices
-            .iter()
-            .enumerate()
-            .map(|(here, there)| (*there, here, 1));
-        self.get_runs(rank, data, runs)
+        let pairs = indices.iter().copied().zip(0..indices.len());
+        if let Some(mapped) = self.block().reach(rank) {
+            return self.load_list(mapped, data, 1, pairs);
+        }
+        self.get_runs(rank, data, pairs.map(|(there, here)| (there, here, 1)))
     }
 
     /// Puts the runs of `data` that `vectors` list, in order: ARMCI's `PutV`. Remotely complete on
@@ -171,6 +182,12 @@ impl<T: Pod> Symmetric<T> {
         check(vectors, (start, self.len()), data.len())?;
         let runs = all_runs(vectors).map(|(there, here, run)| (start + there, here, run));
         self.check_runs(rank, runs.clone(), data)?;
+        if let Some(mapped) = self.block().reach(rank) {
+            for vector in vectors {
+                self.store_list(mapped, data, vector.run, vector.pairs(start))?;
+            }
+            return self.after_store(mapped, rank);
+        }
         self.put_runs(rank, data, runs)
     }
 
@@ -185,10 +202,49 @@ impl<T: Pod> Symmetric<T> {
         check(vectors, (start, self.len()), data.len())?;
         let runs = all_runs(vectors).map(|(there, here, run)| (start + there, here, run));
         self.check_runs(rank, runs.clone(), data)?;
+        if let Some(mapped) = self.block().reach(rank) {
+            return (vectors.iter()).try_for_each(|vector| {
+                self.load_list(mapped, data, vector.run, vector.pairs(start))
+            });
+        }
         self.get_runs(rank, data, runs)
     }
 
-    /// Puts runs that were checked, in order.
+    /// Puts runs of `run` elements each that were checked, in order: from where in `data` to where.
+    fn store_list(
+        &self,
+        mapped: &Mapped,
+        data: &[T],
+        run: usize,
+        pairs: impl ExactSizeIterator<Item = (usize, usize)>,
+    ) -> Result<()> {
+        let (size, count) = (size_of::<T>(), pairs.len());
+        let (puts, bytes) = (count as u64, (count * run * size) as u64);
+        (self.block().tally).add_each([(Count::Puts, puts), (Count::PutBytes, bytes)]);
+        let pairs = pairs.map(|(there, here)| (there * size, here * size));
+        (mapped.window)
+            .write_list(bytemuck::cast_slice(data), run * size, pairs)
+            .map_err(|_| self.outside(0, run))
+    }
+
+    /// As [`store_list`](Self::store_list), the other way.
+    fn load_list(
+        &self,
+        mapped: &Mapped,
+        data: &mut [T],
+        run: usize,
+        pairs: impl ExactSizeIterator<Item = (usize, usize)>,
+    ) -> Result<()> {
+        let (size, count) = (size_of::<T>(), pairs.len());
+        let (gets, bytes) = (count as u64, (count * run * size) as u64);
+        (self.block().tally).add_each([(Count::Gets, gets), (Count::GetBytes, bytes)]);
+        let pairs = pairs.map(|(there, here)| (there * size, here * size));
+        (mapped.window)
+            .read_list(bytemuck::cast_slice_mut(data), run * size, pairs)
+            .map_err(|_| self.outside(0, run))
+    }
+
+    /// Puts runs that were checked, in order, one by one.
     fn put_runs(
         &self,
         rank: Rank,
@@ -209,7 +265,7 @@ impl<T: Pod> Symmetric<T> {
         })
     }
 
-    /// Gets runs that were checked, in order.
+    /// Gets runs that were checked, in order, one by one.
     fn get_runs(
         &self,
         rank: Rank,
