@@ -224,7 +224,9 @@ impl Armci {
         data: &[u8],
         lengths: [usize; 2],
     ) -> Result<Reply> {
-        let answered = out_of_turn(|| Ok::<_, Error>(self.ask(number, proc, (header, data), lengths)?.wait()?))?;
+        let answered = out_of_turn(|| {
+            Ok::<_, Error>(self.ask(number, proc, (header, data), lengths)?.wait()?)
+        })?;
         replied(number, answered)
     }
 

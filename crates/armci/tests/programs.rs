@@ -44,7 +44,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 22] = [
+const PROGRAMS: [(&str, &[u32]); 23] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use armci::{Armci, Error, Handle, Reply, Result};
+use armci::{Armci, Error, Handle, Result};
 use hydrant::{ConduitKind, Job, Rank};
 
 /// Runs two processes that reach each other's memory only where it is pinned.
@@ -29,10 +29,10 @@ fn two(body: impl Fn(&Job) -> Result<()> + Sync) {
 fn a_procedure_that_panics_is_told_of() {
     two(|job| {
         let armci = Armci::new(job, None)?;
-        let bad = armci.register(Arc::new(|_, _, _, _| resume_unwind(Box::new("it cannot"))));
-        let good = armci.register(Arc::new(|_, _, data, _| Reply {
-            data: data.to_vec(),
-            ..Reply::default()
+        let bad = armci.register(Arc::new(|_, _| resume_unwind(Box::new("it cannot"))));
+        let good = armci.register(Arc::new(|request, _| {
+            request.reply.data = request.data.clone();
+            true
         }));
         job.barrier()?;
         for proc in [0, 1] {

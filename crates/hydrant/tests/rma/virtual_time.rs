@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{
-    ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric,
-};
+use hydrant::{ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric};
 
 const MACHINES: [&str; 3] = ["ideal", "myrinet-gm", "connectx"];
 

@@ -368,7 +368,12 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
                 Message::Get { id, len, .. } => {
                     sent += len;
                     let refused = None;
-                    Message::Fetched { id, refused, len }
+                    Message::Fetched {
+                        id,
+                        refused,
+                        len,
+                        room: 0,
+                    }
                 }
                 other => panic!("{other:?}"),
             };

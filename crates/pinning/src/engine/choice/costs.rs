@@ -148,9 +148,10 @@ impl Costs {
             true => (Way::Copied, other),
             false => (other, Way::Copied),
         };
-        self.pays(class, copy.min(pull), copy.abs_diff(pull))
-            .then_some(worse)
-            .unwrap_or(better)
+        match self.pays(class, copy.min(pull), copy.abs_diff(pull)) {
+            true => worse,
+            false => better,
+        }
     }
 
     /// An operation of a class takes so long, and another way takes so much more: whether that was paid
