@@ -108,12 +108,6 @@ int main(void) {
     IS(ARMCI_Free_local((char *)alone[0][0] + SIZES[0]), FAIL6);
     for (int kind = 0; kind < KINDS; kind++)
         for (int at = 0; at < NEAR; at++) WORKS(ARMCI_Free_local(alone[kind][at]));
-    /* Of no bytes there is a place, which is given back. */
-    void *none = ARMCI_Malloc_local(0);
-    CHECK(none, "no bytes");
-    refused(none, 1, flag[me]);
-    WORKS(ARMCI_Free_local(none));
-    IS(ARMCI_Free_local(none), FAIL6);
     ARMCI_Barrier();
     release(flag);
     return end();
