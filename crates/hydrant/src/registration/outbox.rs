@@ -196,9 +196,10 @@ impl Registration {
             if let Queued::Engine(message, Data::Own { addr, len }) = &queued {
                 message.encode(&mut room);
                 // SAFETY: the buffer of an operation that is under way: the caller of `begin`
-                //         promised that it is readable until the operation is done. The engine says
-                //         so only after the peer has answered this message, or when the peer is
-                //         lost: then the message was thrown away before, under this lock.
+                //         promised that it is readable until the operation is done or locally
+                //         complete. That is said only after this message was sent, as `Left` stands
+                //         behind it here and answers come later, or when the peer is lost: then
+                //         the message was thrown away before, under this lock.
                 unsafe { append(&mut room, *addr, *len as usize) };
             }
             drop(outbox);
