@@ -12,11 +12,15 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the group may take to be empty once all in it are killed.
-const GIVE_UP: Duration = Duration::from_secs(2);
+/// How long the launcher waits for the group to be empty; the guard goes on after that.
+pub(super) const BRIEFLY: Duration = Duration::from_secs(2);
 
-/// How often that is looked for.
+/// How long the guard, which has nothing else to do, waits for the same.
+pub(super) const PATIENTLY: Duration = Duration::from_secs(60);
+
+/// How often that is looked for at first, and at last.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const LOOK_LATER: Duration = Duration::from_millis(100);
 
 /// A control group of this process's own making.
 #[derive(Debug)]
@@ -70,12 +74,22 @@ impl Group {
         killed.is_ok_and(|mut kill| kill.write_all(b"1").is_ok())
     }
 
-    /// Kills all in it and removes it.
-    pub(super) fn end(&self) {
-        let killed = self.kill();
+    /// Kills all in it and removes it; whether it is gone before `patience` is over.
+    ///
+    /// It kills again each time: what moved into the group after the last time lives.
+    pub(super) fn end(&self, patience: Duration) -> bool {
         let begun = Instant::now();
-        while killed && !remove(&self.path) && begun.elapsed() < GIVE_UP {
-            thread::sleep(LOOK_AGAIN);
+        let mut pause = LOOK_AGAIN;
+        loop {
+            self.kill();
+            if remove(&self.path) {
+                return true;
+            }
+            if begun.elapsed() > patience {
+                return false;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_LATER);
         }
     }
 }

@@ -29,7 +29,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open};
 
-use super::group::Group;
+use super::group::{Group, PATIENTLY};
 use super::processes;
 
 /// The variable that tells the processes of a job from all others.
@@ -37,6 +37,9 @@ pub(super) const MARK: &str = "PMI_JOBID";
 
 /// What the launcher sends in place of a process's number to dismiss the guard.
 const DISMISS: i32 = 0;
+
+/// What the guard sends once no signal to the launcher's process group reaches it any more.
+const READY: [u8; 1] = [1];
 
 /// How often the guard looks again for processes that were being forked.
 const ROUNDS: u32 = 20;
@@ -92,7 +95,8 @@ impl Care {
 }
 
 impl Guard {
-    /// Starts a guard.
+    /// Starts a guard, and waits until it stands apart: what is made for a job before that would
+    /// outlive both, if somebody killed the launcher's process group.
     pub(super) fn start(charge: Charge) -> io::Result<Guard> {
         let (theirs, ours) = socketpair(
             AddressFamily::UNIX,
@@ -114,6 +118,12 @@ impl Guard {
             }
             pid => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
+                drop(theirs);
+                let mut ready = [0; READY.len()];
+                let read = rustix::io::retry_on_intr(|| rustix::io::read(&ours, &mut ready))?;
+                if read != READY.len() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
                 let care = Arc::new(Care(ours));
                 Ok(Guard { pid, care })
             }
@@ -193,6 +203,7 @@ fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
         let _ = rustix::stdio::dup2_stdout(null.as_fd());
         let _ = rustix::stdio::dup2_stderr(null.as_fd());
     }
+    let _ = rustix::io::write(launcher, &READY);
     let mut leaders = Vec::new();
     loop {
         match receive(launcher) {
@@ -263,6 +274,6 @@ fn end_ranks(leaders: &[Leader], job: &str, group: Option<&Group>) {
         thread::sleep(Duration::from_millis(10));
     }
     if let Some(group) = group {
-        group.end();
+        group.end(PATIENTLY);
     }
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, 
 
 use super::Ending;
 use super::connection::{Came, READ};
-use super::group::Group;
+use super::group::{BRIEFLY, Group};
 use super::guard::Guard;
 use super::output::Output;
 use super::signals::Signals;
@@ -79,11 +79,14 @@ impl Local {
         if let Some(group) = &self.group {
             // What is in it still could not be seen, or may be ended by the group alone.
             let left = group.count();
-            group.end();
+            if group.end(BRIEFLY) {
+                self.guard.dismiss();
+            }
             strays.retain(Stray::is_alive);
             ended += left.saturating_sub(strays.len());
+        } else {
+            self.guard.dismiss();
         }
-        self.guard.dismiss();
         strays.retain(|stray| !self.given_up.contains(&stray.pid()));
         let strays = strays.iter().map(Stray::to_string).collect();
         (Behind { ended, strays }, self.output)

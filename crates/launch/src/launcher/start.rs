@@ -12,7 +12,7 @@ use rustix::thread::CpuSet;
 
 use super::child::{self, Setup, Tie};
 use super::connection::Connection;
-use super::group::Group;
+use super::group::{BRIEFLY, Group};
 use super::guard::{Charge, Guard, MARK};
 use super::signals::{Ends, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
@@ -120,10 +120,9 @@ pub(super) fn start(
 /// Ends the ranks that have begun, of a job that will not.
 pub(super) fn give_up(ranks: &[Rank], guard: Guard, group: Option<&Group>) {
     sweep::kill_all(ranks, guard.pid());
-    if let Some(group) = group {
-        group.end();
+    if group.is_none_or(|group| group.end(BRIEFLY)) {
+        guard.dismiss();
     }
-    guard.dismiss();
 }
 
 /// The other ends of the pipes of ranks.
