@@ -30,7 +30,7 @@ pub struct RegistrationSettings {
 impl Default for RegistrationSettings {
     fn default() -> Self {
         Self {
-            strategy: Strategy::Firehose,
+            strategy: Strategy::Auto,
             m: None,
             maxvictim: None,
             bucket: None,

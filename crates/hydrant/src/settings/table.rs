@@ -59,7 +59,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_REGISTRATION",
-        meaning: "how memory gets registered where the network needs it: firehose, pin-everything, bounce, rendezvous-unpin, … (docs/registration.md has all)",
+        meaning: "how memory gets registered where the network needs it: auto, firehose, pin-everything, bounce, rendezvous-unpin, … (docs/registration.md has all)",
         unit: None,
         set: |s, text| {
             s.registration.strategy = text

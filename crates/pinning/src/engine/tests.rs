@@ -388,6 +388,40 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
     }
 }
 
+#[test]
+fn what_is_copied_is_not_cut_as_what_is_registered_is() {
+    for strategy in [crate::Strategy::Firehose, crate::Strategy::Auto] {
+        let config = Config {
+            strategy,
+            m: 8 * BUCKET,
+            maxvictim: 4 * BUCKET,
+            ..Config::firehose_paper(0, 2)
+        };
+        let pieces = |copied, answers: usize| {
+            let mut engine = Engine::new(config.clone()).expect("firehoses will do");
+            let mut out = Decisions::default();
+            let long = Operation {
+                len: 16 * BUCKET,
+                copied,
+                ..put(1, 100)
+            };
+            engine.begin(long, &mut out).expect("a peer");
+            for _ in 0..answers {
+                let Some(first) = out.messages.pop() else {
+                    break;
+                };
+                if let Message::Put { id, .. } = first.message {
+                    let stored = Message::Stored { id, refused: None };
+                    (engine.message(1, stored, Verdict::Fine, &mut out)).expect("an answer");
+                }
+            }
+            (engine.stats().pieces, engine.busy())
+        };
+        assert_eq!(pieces(true, 100), (1, 0));
+        assert!(pieces(false, 0).0 > 1);
+    }
+}
+
 /// The first message that was decided on, which is taken out.
 fn message(said: &mut Decisions) -> Message {
     said.messages.remove(0).message

@@ -332,6 +332,17 @@ impl Choice {
         }
     }
 
+    /// Whether every operation of a class is copied at present, and nothing is to be found out.
+    pub(super) fn copies_all(&mut self, class: Class) -> bool {
+        let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
+        let copies =
+            needs == [false; 2] && !self.pulls(class) && self.costs.copies_beat_hits(class);
+        if copies {
+            self.asked(class);
+        }
+        copies
+    }
+
     /// Which way a get goes that the peer may write here: `near` if its memory, from `place` on, is likely
     /// registered there. `room`: if it could stay so beside what else is, whether it is likely used again.
     pub(super) fn pull(
@@ -550,6 +561,18 @@ mod tests {
         };
         // The first time it passes: it may be the only one.
         assert_eq!(choice.weigh(&miss), Verdict::Attach { passes: true });
+    }
+
+    #[test]
+    fn a_long_operation_is_copied_in_one_go_where_all_of_its_class_are() {
+        let long = put(1 << 19);
+        assert!(!choice().copies_all(long));
+        assert!(!knowing(long, 300_000, 150_000).copies_all(long));
+        let mut choice = knowing(long, 20_000, 90_000);
+        assert!(choice.copies_all(long));
+        // What hits take is found out again: then it is cut as what hits is.
+        choice.costs.forget(long, Way::Hit);
+        assert!(!choice.copies_all(long));
     }
 
     #[test]

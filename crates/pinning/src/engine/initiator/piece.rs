@@ -89,6 +89,8 @@ pub(super) struct Tried {
     pub(super) way: Option<Way>,
     /// When it began, if it is timed.
     begun: Option<u64>,
+    /// How many of its class it stands for: what is copied is not cut.
+    parts: u64,
 }
 
 /// How a piece stands with its own memory.
@@ -140,7 +142,12 @@ impl Initiator {
         if cut == len || op.result.is_err() {
             return false;
         }
-        let most = most(cx, direction, local + cut, remote + cut);
+        let (left, most) = (len - cut, most(cx, direction, local + cut, remote + cut));
+        let cut_off = most.min(left);
+        let tried = self.try_piece(peer, direction, (cut_off, left), copied, own);
+        // What is cut is what has to be registered: messages take all that is left, and the copying is
+        // begun only once.
+        let copied = copied || tried.is_some_and(|tried| tried.parts > 1);
         let piece = Piece {
             op: id,
             peer,
@@ -148,13 +155,13 @@ impl Initiator {
             local: local + cut,
             region,
             remote: remote + cut,
-            len: most.min(len - cut),
+            len: if copied { left } else { cut_off },
             own,
             copied,
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried: self.try_piece(peer, direction, most.min(len - cut), own),
+            tried,
             copy: super::copy::Copy::default(),
             failed: None,
         };
@@ -172,10 +179,19 @@ impl Initiator {
         true
     }
 
-    /// Begins to time a piece, if it is to be timed.
-    fn try_piece(&mut self, peer: u32, direction: Direction, len: u64, own: Own) -> Option<Tried> {
+    /// Begins to time a piece, if it is to be timed. `copied`: it goes through messages, which it does
+    /// besides if that is known to take less for what would be cut off of the bytes `left`.
+    fn try_piece(
+        &mut self,
+        peer: u32,
+        direction: Direction,
+        (cut_off, left): (u64, u64),
+        copied: bool,
+        own: Own,
+    ) -> Option<Tried> {
         let choice = self.choice.as_mut()?;
-        let class = Choice::class(direction, len, own == Own::Transient);
+        let class = Choice::class(direction, cut_off, own == Own::Transient);
+        let whole = left > cut_off && (copied || choice.copies_all(class));
         let tables = &self.tables;
         // A peer that registers memory answers late.
         let is_free = || (tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
@@ -183,6 +199,11 @@ impl Initiator {
             class,
             way: None,
             begun: choice.begin(class, is_free),
+            parts: if whole {
+                left.div_ceil(cut_off.max(1))
+            } else {
+                1
+            },
         })
     }
 
@@ -225,7 +246,7 @@ impl Initiator {
             return;
         };
         if let Some(nanos) = took {
-            choice.took(tried.class, way, nanos);
+            choice.took(tried.class, way, nanos / tried.parts);
         }
     }
 
