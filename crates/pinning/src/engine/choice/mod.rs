@@ -23,7 +23,7 @@ mod reuse;
 
 use std::sync::Arc;
 
-use crate::{Config, Direction, Hot};
+use crate::{Config, Direction, Hot, Run};
 pub(super) use costs::{Class, Way};
 use costs::{Costs, Prices, TRIALS};
 pub(super) use meter::Meter;
@@ -228,6 +228,11 @@ impl Choice {
         }
     }
 
+    /// A peer takes buckets back.
+    pub(super) fn taken_back(&mut self, peer: u32, run: Run) {
+        self.rents.forget(peer, run);
+    }
+
     /// Which way a miss goes.
     pub(super) fn weigh(&mut self, miss: &Miss) -> Verdict {
         let Miss {
@@ -332,15 +337,10 @@ impl Choice {
         }
     }
 
-    /// Whether every operation of a class is copied at present, and nothing is to be found out.
-    pub(super) fn copies_all(&mut self, class: Class) -> bool {
+    /// Whether what misses of a class is copied because hits take longer, as is known well.
+    pub(super) fn copies_all(&self, class: Class) -> bool {
         let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
-        let copies =
-            needs == [false; 2] && !self.pulls(class) && self.costs.copies_beat_hits(class);
-        if copies {
-            self.asked(class);
-        }
-        copies
+        needs == [false; 2] && self.costs.copies_beat_hits(class)
     }
 
     /// Which way a get goes that the peer may write here: `near` if its memory, from `place` on, is likely
@@ -570,7 +570,7 @@ mod tests {
         assert!(!knowing(long, 300_000, 150_000).copies_all(long));
         let mut choice = knowing(long, 20_000, 90_000);
         assert!(choice.copies_all(long));
-        // What hits take is found out again: then it is cut as what hits is.
+        // While what hits take is found out again, it is cut as what hits is.
         choice.costs.forget(long, Way::Hit);
         assert!(!choice.copies_all(long));
     }

@@ -1,5 +1,7 @@
 //! What buckets that are not attached have cost lately, in a table of a fixed size.
 
+use crate::Run;
+
 /// Entries of the table.
 const ENTRIES: usize = 1 << 12;
 /// After so many payments each counts half: a few times as many as there are firehoses, within these
@@ -70,6 +72,28 @@ impl Rents {
         };
     }
 
+    /// A peer takes buckets back: what comes to lie there has paid nothing.
+    pub(super) fn forget(&mut self, peer: u32, run: Run) {
+        let last = run.first.saturating_add(run.count);
+        if self.entries.is_empty() {
+            return;
+        }
+        if run.count < ENTRIES as u64 {
+            for bucket in run.first..last {
+                let entry = &mut self.entries[slot((peer, bucket))];
+                if entry.place == (peer, bucket) {
+                    *entry = Entry::default();
+                }
+            }
+            return;
+        }
+        for entry in &mut self.entries {
+            if entry.place.0 == peer && (run.first..last).contains(&entry.place.1) {
+                *entry = Entry::default();
+            }
+        }
+    }
+
     fn left(&self, entry: &Entry) -> u64 {
         let over = self.payments / self.half_life - entry.when;
         entry.paid.checked_shr(over as u32).unwrap_or(0)
@@ -94,6 +118,18 @@ mod tests {
         assert_eq!(rents.of((2, 5)), 0);
         (0..2 * 1000).for_each(|_| rents.pay((1, 6), 0));
         assert_eq!(rents.of((1, 5)), 250);
+    }
+
+    #[test]
+    fn what_lies_where_memory_was_taken_back_has_paid_nothing() {
+        for count in [2, 1 << 20, u64::MAX] {
+            let mut rents = Rents::new(250);
+            rents.forget(1, Run { first: 0, count });
+            let places = [(1, 4), (1, 5), (1, 6), (2, 5)];
+            places.iter().for_each(|place| rents.pay(*place, 100));
+            rents.forget(1, Run { first: 5, count });
+            assert_eq!(places.map(|place| rents.of(place)), [100, 0, 0, 100]);
+        }
     }
 
     #[test]

@@ -33,14 +33,18 @@ impl Initiator {
         let table = self.table_of(peer);
         let look = table.look(run, used);
         let missing: u64 = look.gaps.iter().map(|gap| gap.count).sum();
-        let mut chosen = None;
+        let (mut chosen, mut takes_rest) = (None, false);
         let copies = if look.read_only {
             // An extent is read-only as a whole, though it may be so in a page only.
             true
         } else if let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) {
             table.note_miss();
             let streak = table.streak(*last);
+            // What nobody has asked for yet takes nothing from what is attached, while some are free.
+            let free = table.unattached().checked_sub(missing);
+            let free = free.map_or(u64::MAX, |more| more + last.count);
             let widest = (most.min(table.widest(max_extent))).min(streak.next_power_of_two());
+            let widest = widest.min(free);
             let wide = match streak > last.count {
                 true => table.missing(last.first, widest.max(last.count)),
                 false => last.count,
@@ -66,16 +70,22 @@ impl Initiator {
                 }
                 Some(Verdict::Copy) | None => {
                     self.table_of(peer).follow(*last, last.count);
+                    takes_rest =
+                        (self.choice.as_ref()).is_some_and(|choice| choice.copies_all(class));
                     true
                 }
             }
         } else if look.joins.is_empty() {
+            takes_rest = true;
             (self.choice.as_mut()).is_some_and(|choice| choice.copies_hit(class))
         } else {
             (self.choice.as_ref()).is_none_or(|choice| choice.overtakes(class))
         };
         if copies {
             self.table_of(peer).drop_holds(&look.holds);
+            if takes_rest {
+                self.take_rest(id);
+            }
             return self.start_copy(id, cx);
         }
         let mut needs = Vec::new();
@@ -155,7 +165,10 @@ impl Initiator {
             table.pulled.note(run.first, run.count, near);
         }
         match way {
-            Way::Copied => self.start_copy(id, cx),
+            Way::Copied => {
+                self.take_rest(id);
+                self.start_copy(id, cx);
+            }
             way => {
                 self.goes(id, way);
                 self.request_both(id, cx);

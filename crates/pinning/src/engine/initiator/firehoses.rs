@@ -273,6 +273,11 @@ impl FirehoseTable {
         self.used + count > self.most()
     }
 
+    /// So many more as need none taken off their buckets.
+    pub(super) fn unattached(&self) -> u64 {
+        self.most().saturating_sub(self.used)
+    }
+
     /// Most firehoses that may be attached: those owned and borrowed, but no more than the peer had
     /// room for.
     fn most(&self) -> u64 {

@@ -142,12 +142,7 @@ impl Initiator {
         if cut == len || op.result.is_err() {
             return false;
         }
-        let (left, most) = (len - cut, most(cx, direction, local + cut, remote + cut));
-        let cut_off = most.min(left);
-        let tried = self.try_piece(peer, direction, (cut_off, left), copied, own);
-        // What is cut is what has to be registered: messages take all that is left, and the copying is
-        // begun only once.
-        let copied = copied || tried.is_some_and(|tried| tried.parts > 1);
+        let most = most(cx, direction, local + cut, remote + cut);
         let piece = Piece {
             op: id,
             peer,
@@ -155,13 +150,13 @@ impl Initiator {
             local: local + cut,
             region,
             remote: remote + cut,
-            len: if copied { left } else { cut_off },
+            len: most.min(len - cut),
             own,
             copied,
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried,
+            tried: self.try_piece(peer, direction, most.min(len - cut), own),
             copy: super::copy::Copy::default(),
             failed: None,
         };
@@ -179,19 +174,10 @@ impl Initiator {
         true
     }
 
-    /// Begins to time a piece, if it is to be timed. `copied`: it goes through messages, which it does
-    /// besides if that is known to take less for what would be cut off of the bytes `left`.
-    fn try_piece(
-        &mut self,
-        peer: u32,
-        direction: Direction,
-        (cut_off, left): (u64, u64),
-        copied: bool,
-        own: Own,
-    ) -> Option<Tried> {
+    /// Begins to time a piece, if it is to be timed.
+    fn try_piece(&mut self, peer: u32, direction: Direction, len: u64, own: Own) -> Option<Tried> {
         let choice = self.choice.as_mut()?;
-        let class = Choice::class(direction, cut_off, own == Own::Transient);
-        let whole = left > cut_off && (copied || choice.copies_all(class));
+        let class = Choice::class(direction, len, own == Own::Transient);
         let tables = &self.tables;
         // A peer that registers memory answers late.
         let is_free = || (tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
@@ -199,12 +185,29 @@ impl Initiator {
             class,
             way: None,
             begun: choice.begin(class, is_free),
-            parts: if whole {
-                left.div_ceil(cut_off.max(1))
-            } else {
-                1
-            },
+            parts: 1,
         })
+    }
+
+    /// A piece that is to be copied takes what was not cut off yet along. What is registered has to be
+    /// cut; messages take all of it, and the copying is begun only once.
+    pub(super) fn take_rest(&mut self, id: u64) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return impossible("a piece that is over takes more along");
+        };
+        let Some(op) = self.ops.get_mut(&piece.op) else {
+            return impossible("a piece is of no operation");
+        };
+        let end = piece.remote - op.operation.remote + piece.len;
+        let left = op.operation.len - op.cut;
+        if left == 0 || end != op.cut {
+            return;
+        }
+        op.cut = op.operation.len;
+        if let Some(tried) = &mut piece.tried {
+            tried.parts = 1 + left.div_ceil(piece.len.max(1));
+        }
+        piece.len += left;
     }
 
     /// Notes which way a piece goes.
@@ -258,7 +261,10 @@ impl Initiator {
         let small = piece.len <= cx.config().piggyback as u64;
         match cx.policy().remote {
             Remote::Copy => self.start_copy(id, cx),
-            _ if piece.copied => self.start_copy(id, cx),
+            _ if piece.copied => {
+                self.take_rest(id);
+                self.start_copy(id, cx);
+            }
             Remote::Paged if !pulls => {
                 let (local, remote, len) = (piece.local, piece.remote, piece.len);
                 self.transfer(id, (local, ANY), (remote, ANY), len, cx);

@@ -13,6 +13,9 @@ impl Initiator {
         run: Run,
         cx: &mut Context<'_>,
     ) -> Result<(), Violation> {
+        if let Some(choice) = &mut self.choice {
+            choice.taken_back(from, run);
+        }
         let Some(table) = self.tables.get_mut(&from) else {
             // Nothing of it was ever used here.
             let runs = Vec::new();
