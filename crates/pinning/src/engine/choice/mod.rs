@@ -15,6 +15,7 @@
 //! are copied and the moves as they come, hits while [`Hot`] sends them to the engine. The way that
 //! takes longer is tried again when a small part of the time since pays for that.
 
+mod calm;
 mod costs;
 mod meter;
 mod pulled;
@@ -24,6 +25,7 @@ mod reuse;
 use std::sync::Arc;
 
 use crate::{Config, Direction, Hot, Run};
+pub(super) use calm::Calm;
 pub(super) use costs::{Class, Way};
 use costs::{Costs, Prices, TRIALS};
 pub(super) use meter::Meter;

@@ -117,6 +117,7 @@ impl Initiator {
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
         if let Some((_, true, _)) = chosen {
+            self.table_of(peer).calm.move_begins();
             self.goes(id, Way::Far);
         }
         for needs in needs.chunks(MAX_LIST) {
@@ -210,6 +211,9 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&peer) else {
             return;
         };
+        if chosen.evicts {
+            table.calm.move_is_answered();
+        }
         for grant in landed {
             if chosen.passes {
                 table.let_pass(grant);

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{
     agree::agree,
-    choice::{Class, Pulled, Reuse},
+    choice::{Calm, Class, Pulled, Reuse},
     pattern::Pattern,
 };
 use crate::{
@@ -117,6 +117,8 @@ pub(super) struct FirehoseTable {
     pub(super) pulled: Pulled,
     /// How much of what was attached is used again, for `auto`.
     pub(super) reuse: Reuse,
+    /// Whether the peer has time for what it is asked, for `auto`.
+    pub(super) calm: Calm,
     /// Firehoses that were attached when the peer had no room for more.
     full_at: u64,
     /// Misses since then.
@@ -151,6 +153,7 @@ impl FirehoseTable {
             passing: VecDeque::new(),
             pulled: Pulled::default(),
             reuse: Reuse::default(),
+            calm: Calm::default(),
             full_at: u64::MAX,
             misses_since: 0,
         }

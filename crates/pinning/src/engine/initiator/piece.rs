@@ -91,6 +91,8 @@ pub(super) struct Tried {
     begun: Option<u64>,
     /// How many of its class it stands for: what is copied is not cut.
     parts: u64,
+    /// How busy moves had kept the peer by then.
+    began: u32,
 }
 
 /// How a piece stands with its own memory.
@@ -180,12 +182,14 @@ impl Initiator {
         let class = Choice::class(direction, len, own == Own::Transient);
         let tables = &self.tables;
         // A peer that registers memory answers late.
-        let is_free = || (tables.get(&peer)).is_none_or(|table| table.asked.is_empty());
+        let table = tables.get(&peer);
+        let is_free = || table.is_none_or(|table| table.asked.is_empty() && table.calm.is_free());
         Some(Tried {
             class,
             way: None,
             begun: choice.begin(class, is_free),
             parts: 1,
+            began: table.map_or(0, |table| table.calm.now()),
         })
     }
 
@@ -245,9 +249,15 @@ impl Initiator {
             return;
         };
         let took = choice.stop(tried.begun);
+        let table = self.tables.get_mut(&piece.peer);
+        let is_undisturbed = table.is_none_or(|table| table.calm.settles(tried.began));
         let Some(way) = tried.way.filter(|_| is_fine) else {
             return;
         };
+        // What a move is part of takes what the move takes.
+        if !is_undisturbed && way != Way::Far {
+            return;
+        }
         if let Some(nanos) = took {
             choice.took(tried.class, way, nanos / tried.parts);
         }
