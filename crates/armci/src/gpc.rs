@@ -224,6 +224,8 @@ impl Armci {
         data: &[u8],
         lengths: [usize; 2],
     ) -> Result<Reply> {
+        // A handler has no turn to give up: it interrupts who did.
+        hydrant::may_wait("waiting for a procedure")?;
         let answered = out_of_turn(|| {
             Ok::<_, Error>(self.ask(number, proc, (header, data), lengths)?.wait()?)
         })?;
@@ -257,6 +259,7 @@ impl Armci {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub fn wait_executed(&self, name: i32, number: i32) -> Result<Option<Reply>> {
+        hydrant::may_wait("waiting for a procedure")?;
         let call = self.gpc.open.lock().remove(&name);
         match call {
             Some(call) => replied(number, out_of_turn(|| call.wait())?).map(Some),

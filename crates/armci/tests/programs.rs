@@ -44,7 +44,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 23] = [
+const PROGRAMS: [(&str, &[u32]); 24] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),
@@ -66,6 +66,7 @@ const PROGRAMS: [(&str, &[u32]); 23] = [
     ("lifecycle", &[1, 2]),
     ("messages_first", &[1, 3]),
     ("threads", &[1, 2, 3]),
+    ("gatherers", &[2, 3]),
     ("bad_input", &[1, 2, 3]),
     ("odd_collectives", &[2, 3]),
 ];

@@ -90,6 +90,130 @@ fn what_could_not_be_waited_for_is_waited_for_later() {
     });
 }
 
+/// A handler that looks at what is under way finds some thread waiting for it, most of the time the one
+/// that it runs in.
+#[test]
+fn handlers_never_wait_for_who_waits() {
+    const BYTES: usize = 1 << 20;
+    two(|job| {
+        let armci = Arc::new(Armci::new(job, None)?);
+        let all = armci.malloc(2 * BYTES as i64)?;
+        let inner = Arc::clone(&armci);
+        let spare = all[1].addr() + BYTES;
+        let handler = job.handler(move |_, _, _| {
+            let there = std::ptr::with_exposed_provenance_mut::<u64>(spare);
+            let is_refused = |ended: Result<()>| {
+                matches!(
+                    ended,
+                    Ok(()) | Err(Error::Hydrant(hydrant::Error::InHandler { .. }))
+                )
+            };
+            assert!(is_refused(inner.fence(1)));
+            // SAFETY: ARMCI allocated it.
+            assert!(is_refused(unsafe { inner.put_value(7_u64, there, 1) }));
+            assert!(inner.test(&mut Handle::default()).is_ok());
+        })?;
+        let done = job.alloc::<u64>(1)?;
+        armci.barrier()?;
+        if armci.me() == 1 {
+            while done.local()?.load(0)? == 0 {
+                job.request_short(Rank(0), handler, &[])?;
+            }
+        } else {
+            let mut back = vec![0_u8; BYTES];
+            for round in 0..200 {
+                let mut handle = Handle::default();
+                // SAFETY: the handle is waited for, or all is.
+                unsafe {
+                    armci.get_nb(
+                        all[1],
+                        back.as_mut_ptr(),
+                        BYTES as i32,
+                        1,
+                        Some(&mut handle),
+                    )?;
+                }
+                match round % 2 {
+                    0 => armci.wait(Some(&mut handle))?,
+                    _ => armci.fence(1)?,
+                }
+            }
+            done.put_value(Rank(1), 0, 1)?;
+        }
+        armci.barrier()
+    });
+}
+
+/// What is refused in a handler is not under way: its memory is the caller's.
+#[test]
+fn what_is_refused_names_no_memory_any_more() {
+    two(|job| {
+        let armci = Arc::new(Armci::new(job, None)?);
+        let all = armci.malloc(1 << 16)?;
+        // SAFETY: the own part, which nobody else uses before the barrier.
+        unsafe { all[armci.me() as usize].write_bytes(0x11, 1 << 16) };
+        let (ran, inner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&armci));
+        let (there, told) = (all[1].addr(), Arc::clone(&ran));
+        let back = vec![0_u8; 512].leak();
+        let into = back.as_mut_ptr().addr();
+        let echo = armci.register(Arc::new(|request, _| {
+            request.reply.data = request.data.clone();
+            true
+        }));
+        let call = Arc::new(std::sync::OnceLock::new());
+        let called = Arc::clone(&call);
+        let handler = job.handler(move |_, _, _| {
+            let there = std::ptr::with_exposed_provenance_mut::<u8>(there);
+            let into = std::ptr::with_exposed_provenance_mut::<u8>(into);
+            let source = [0x22_u8; 4096];
+            let runs = armci::Vector {
+                src: &[there, there.wrapping_add(300)],
+                dst: &[into, into.wrapping_add(256)],
+                bytes: 256,
+            };
+            // SAFETY: ARMCI allocated it, and the source lives until the call returns; so does what is
+            // got, which nobody looks at before.
+            let ends = unsafe {
+                [
+                    inner.put(source.as_ptr(), there, 4096, 1),
+                    inner.get_vector(&[runs], 1),
+                ]
+            };
+            let replied = inner.wait_executed(*called.get().expect("it was begun"), echo);
+            for end in ends.into_iter().chain([replied.map(|_| ())]) {
+                assert!(
+                    matches!(end, Err(Error::Hydrant(hydrant::Error::InHandler { .. }))),
+                    "{end:?}"
+                );
+            }
+            told.store(true, SeqCst);
+        })?;
+        armci.barrier()?;
+        if armci.me() == 0 {
+            let begun = armci.execute_nb(echo, 1, &[], &[5], [0, 1])?;
+            call.set(begun).expect("once");
+            job.request_short(Rank(0), handler, &[])?;
+            while !ran.load(SeqCst) {
+                job.poll();
+            }
+            armci.all_fence()?;
+            assert_eq!(
+                armci.wait_executed(begun, echo)?.map(|it| it.data),
+                Some(vec![5])
+            );
+            // SAFETY: nobody else uses it: all was refused.
+            let got =
+                unsafe { std::ptr::with_exposed_provenance::<[u8; 512]>(into).read_volatile() };
+            assert_eq!(got, [0; 512]);
+        }
+        armci.barrier()?;
+        // SAFETY: the own part; all are done.
+        let own = unsafe { std::slice::from_raw_parts(all[armci.me() as usize], 4096) };
+        assert_eq!(own.iter().position(|byte| *byte != 0x11), None);
+        armci.barrier()
+    });
+}
+
 /// Values that were taken along are there as long as the network needs them.
 #[test]
 fn values_outlive_who_took_them_along() {

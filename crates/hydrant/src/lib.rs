@@ -97,7 +97,7 @@ pub use mutex::{MutexGuard, Mutexes};
 #[cfg(feature = "num-complex")]
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
-pub use progress::Begun;
+pub use progress::{Begun, may_wait};
 pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,

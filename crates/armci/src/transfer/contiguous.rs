@@ -6,7 +6,7 @@ use hydrant::Error as Hydrant;
 
 use super::{
     Direction, Handle,
-    handle::Local,
+    gathered::Local,
     outstanding::{IMPLICIT, Kind, Operation},
     packed::Work,
 };
@@ -89,6 +89,8 @@ impl Armci {
             // SAFETY: a value goes along.
             return unsafe { self.begin_far(Direction::Put, (proc, offset), (value, bytes), None) };
         }
+        // Once it is begun, only waiting frees the source.
+        hydrant::may_wait("a put whose source is free when it returns")?;
         let range = offset..offset + bytes;
         self.settle(proc, &range)?;
         let rank = Memory::rank(proc);
@@ -98,13 +100,7 @@ impl Armci {
             return Ok(());
         }
         raw.wait_local()?;
-        let operation = Operation {
-            handle: IMPLICIT,
-            kind: Kind::Moves,
-            bytes: range,
-            work: Work::Raw(raw),
-            kept: None,
-        };
+        let operation = Operation::new(IMPLICIT, Kind::Moves, range, Work::Raw(raw), None);
         self.outstanding.add(proc, operation)
     }
 

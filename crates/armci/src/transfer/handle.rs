@@ -1,7 +1,6 @@
 //! Handles of non-blocking operations: explicit, implicit, and aggregate ones.
 //!
-//! An aggregate handle gathers what goes through the network until it is waited for, and then sends it
-//! as a vector, in few messages. Where memory is mapped there is nothing to gather.
+//! An aggregate handle [gathers](super::gathered) what goes through the network until it is waited for.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -10,16 +9,13 @@ use std::{
     sync::atomic::{AtomicI32, Ordering::Relaxed},
 };
 
-use hydrant::IoVector;
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-
 use super::{
     Direction,
-    outstanding::{IMPLICIT, Kind, Operation, each, touch},
+    gathered::{Gathered, Lists, Local, is_too_early},
+    outstanding::{IMPLICIT, Kind, Operation},
     packed::Work,
 };
-use crate::{Armci, Error, Result, memory::Memory};
+use crate::{Armci, Result, memory::Memory};
 
 /// What a caller knows non-blocking operations by; zeroed, it stands for none. Several may begin with
 /// one handle.
@@ -43,41 +39,14 @@ impl Handle {
 /// Gives handles numbers, and keeps what aggregate ones gathered.
 pub(crate) struct Handles {
     last: AtomicI32,
-    gathered: Mutex<FxHashMap<i32, Vec<Gathered>>>,
+    pub(super) gathered: Lists,
 }
-
-/// A put or a get that was not begun.
-pub(crate) struct Gathered {
-    proc: usize,
-    direction: Direction,
-    /// Where it goes to or comes from, in the process's arena.
-    offset: usize,
-    bytes: usize,
-    local: Local,
-}
-
-impl Gathered {
-    fn range(&self) -> Range<usize> {
-        self.offset..self.offset + self.bytes
-    }
-}
-
-/// The other side of it.
-pub(crate) enum Local {
-    /// Memory of the caller's.
-    There(*mut u8),
-    /// A value.
-    Value(Box<[u8]>),
-}
-
-// SAFETY: the caller's memory is left alone until the handle was waited for, in whichever thread.
-unsafe impl Send for Local {}
 
 impl Handles {
     pub(crate) fn new() -> Self {
         Self {
             last: AtomicI32::new(IMPLICIT),
-            gathered: Mutex::default(),
+            gathered: Lists::default(),
         }
     }
 
@@ -117,15 +86,16 @@ impl Armci {
         let number = self.handles.number(handle);
         if gathers {
             self.send_touching(proc, &range, Some(number))?;
-            let mut gathered = self.handles.gathered.lock();
-            gathered.entry(number).or_default().push(Gathered {
+            // Before others may send it.
+            self.outstanding.gather(proc, 1);
+            let one = Gathered {
                 proc,
                 direction,
                 offset,
                 bytes,
                 local,
-            });
-            self.outstanding.gather(proc, 1);
+            };
+            self.handles.gathered.add(number, one);
             return Ok(());
         }
         self.settle(proc, &range)?;
@@ -145,13 +115,7 @@ impl Armci {
         if raw.is_complete() {
             return Ok(());
         }
-        let operation = Operation {
-            handle: number,
-            kind: Kind::Moves,
-            bytes: range,
-            work: Work::Raw(raw),
-            kept,
-        };
+        let operation = Operation::new(number, Kind::Moves, range, Work::Raw(raw), kept);
         self.outstanding.add(proc, operation)
     }
 
@@ -259,120 +223,4 @@ impl Armci {
         self.send_touching(proc, bytes, None)?;
         self.outstanding.settle_all(proc, bytes)
     }
-
-    /// Sends what handles other than one gathered, of those that gathered something about these bytes.
-    fn send_touching(
-        &self,
-        proc: usize,
-        bytes: &Range<usize>,
-        other_than: Option<i32>,
-    ) -> Result<()> {
-        self.send_those(|number, list| {
-            let touches = |it: &Gathered| it.proc == proc && touch(&it.range(), bytes);
-            Some(number) != other_than && list.iter().any(touches)
-        })
-    }
-
-    /// Sends what all handles gathered for a process, or for all.
-    pub(crate) fn send_all_gathered(&self, proc: Option<usize>) -> Result<()> {
-        self.send_those(|_, list| proc.is_none_or(|proc| list.iter().any(|it| it.proc == proc)))
-    }
-
-    fn send_those(&self, which: impl Fn(i32, &[Gathered]) -> bool) -> Result<()> {
-        let numbers: Vec<i32> = {
-            let gathered = self.handles.gathered.lock();
-            (gathered
-                .iter()
-                .filter(|(number, list)| which(**number, list)))
-            .map(|(number, _)| *number)
-            .collect()
-        };
-        each(numbers.into_iter().map(|number| self.send_gathered(number)))
-    }
-
-    fn send_gathered(&self, number: i32) -> Result<()> {
-        let Some(mut list) = self.handles.gathered.lock().remove(&number) else {
-            return Ok(());
-        };
-        let alike = |a: &Gathered, b: &Gathered| (a.proc, a.direction) == (b.proc, b.direction);
-        let mut outcome = Ok(());
-        let mut sent = 0;
-        for some in list.chunk_by(alike) {
-            let one = self.send_alike(some);
-            if is_too_early(&one) {
-                outcome = outcome.and(one);
-                break;
-            }
-            outcome = outcome.and(one);
-            self.outstanding.gathered(some[0].proc, some.len());
-            sent += some.len();
-        }
-        let rest = list.split_off(sent);
-        if !rest.is_empty() {
-            let mut gathered = self.handles.gathered.lock();
-            let since = gathered.insert(number, rest).unwrap_or_default();
-            gathered.entry(number).or_default().extend(since);
-        }
-        outcome
-    }
-
-    /// Puts or gets to one process, all one way, through a buffer in between.
-    fn send_alike(&self, some: &[Gathered]) -> Result<()> {
-        let Some(Gathered {
-            proc, direction, ..
-        }) = some.first()
-        else {
-            return Ok(());
-        };
-        let (proc, rank) = (*proc, Memory::rank(*proc));
-        some.iter()
-            .try_for_each(|it| self.outstanding.settle(proc, &it.range()))?;
-        let mut between = vec![0_u8; some.iter().map(|it| it.bytes).sum()];
-        let mut ends = 0;
-        let places: Vec<_> = (some.iter())
-            .map(|it| {
-                let start = ends;
-                ends += it.bytes;
-                (it, [it.offset], [start])
-            })
-            .collect();
-        let vectors: Vec<_> = (places.iter())
-            .map(|(it, remote, local)| IoVector {
-                remote,
-                local,
-                run: it.bytes,
-            })
-            .collect();
-        if *direction == Direction::Put {
-            for (it, _, [start]) in &places {
-                let into = &mut between[*start..*start + it.bytes];
-                match &it.local {
-                    Local::Value(value) => into.copy_from_slice(value),
-                    // SAFETY: `begin_far`'s caller left it readable until it waits.
-                    Local::There(at) => unsafe {
-                        std::ptr::copy_nonoverlapping(*at, into.as_mut_ptr(), it.bytes);
-                    },
-                }
-            }
-            return Ok(self.memory.arena.put_vector(rank, &vectors, &between)?);
-        }
-        self.memory.arena.get_vector(rank, &vectors, &mut between)?;
-        for (it, _, [start]) in &places {
-            if let Local::There(at) = &it.local {
-                // SAFETY: `begin_far`'s caller left it writable until it waits.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(between[*start..].as_ptr(), *at, it.bytes);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether nobody can wait here, as in a handler: nothing was done.
-fn is_too_early(outcome: &Result<()>) -> bool {
-    matches!(
-        outcome,
-        Err(Error::Hydrant(hydrant::Error::InHandler { .. }))
-    )
 }

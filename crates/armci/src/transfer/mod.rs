@@ -6,6 +6,7 @@
 
 mod accumulate;
 mod contiguous;
+mod gathered;
 mod handle;
 mod outstanding;
 mod packed;

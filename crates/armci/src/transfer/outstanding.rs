@@ -7,16 +7,19 @@
 
 use std::{
     ops::Range,
-    sync::atomic::{
-        AtomicUsize,
-        Ordering::{Acquire, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::packed::Work;
-use crate::Result;
+use crate::{Error, Result};
 
 /// So many may be outstanding to a process; then the oldest is waited for.
 const MOST: usize = 256;
@@ -32,22 +35,30 @@ struct Queue {
     /// As many as there are in the list, and as many as handles gather, for whoever wants to know if
     /// there are any.
     count: AtomicUsize,
-    list: Mutex<Vec<Operation>>,
+    /// The oldest first. It is locked to look at it and never while anything is waited for: who waits runs
+    /// handlers, which may look, too.
+    list: Mutex<Vec<Arc<Operation>>>,
 }
 
 /// An operation under way.
 pub(crate) struct Operation {
     /// Its handle's number.
-    pub(crate) handle: i32,
-    pub(crate) kind: Kind,
+    handle: i32,
+    kind: Kind,
     /// The bytes of the process's arena that it is about.
-    pub(crate) bytes: Range<usize>,
-    pub(crate) work: Work,
-    /// What it puts, if that is not the caller's memory.
-    pub(crate) kept: Option<Box<[u8]>>,
+    bytes: Range<usize>,
+    keeps_order: bool,
+    /// Whoever waits for it has the lock.
+    running: Mutex<Running>,
 }
 
-impl Drop for Operation {
+struct Running {
+    work: Work,
+    /// What it puts, if that is not the caller's memory.
+    kept: Option<Box<[u8]>>,
+}
+
+impl Drop for Running {
     /// Whoever drops ARMCI waits for nothing else.
     fn drop(&mut self) {
         let Some(kept) = self.kept.take() else { return };
@@ -68,6 +79,7 @@ pub(crate) enum Kind {
 }
 
 /// How long an operation is waited for.
+#[derive(Clone, Copy)]
 enum Until {
     Now,
     /// It needs no own memory any more.
@@ -82,14 +94,72 @@ impl From<bool> for Until {
 }
 
 impl Operation {
+    pub(crate) fn new(
+        handle: i32,
+        kind: Kind,
+        bytes: Range<usize>,
+        work: Work,
+        kept: Option<Box<[u8]>>,
+    ) -> Self {
+        Self {
+            handle,
+            kind,
+            bytes,
+            keeps_order: work.keeps_order(),
+            running: Mutex::new(Running { work, kept }),
+        }
+    }
+
     /// How long it is waited for before something about these bytes begins.
     fn in_the_way(&self, bytes: &Range<usize>) -> Until {
         match touch(&self.bytes, bytes) {
-            true if self.work.keeps_order() => Until::Local,
+            true if self.keeps_order => Until::Local,
             true => Until::Done,
             false => Until::Now,
         }
     }
+
+    /// Waits for it: how that went, unless somebody was told before, and whether it is over. Where nobody
+    /// can wait, as in a handler, it is under way still.
+    fn wait(&self, until: Until) -> (Result<()>, bool) {
+        let mut running = match turn(&self.running, "waiting for an operation") {
+            Ok(running) => running,
+            Err(cause) => return (Err(cause), false),
+        };
+        let ended = match until {
+            Until::Now => Ok(()),
+            _ if running.work.is_complete() => Ok(()),
+            Until::Local => running.work.wait_local(),
+            Until::Done => running.work.wait(),
+        };
+        (ended.map_err(Error::from), running.work.is_complete())
+    }
+
+    /// Whether it is over, without waiting: not as far as is known while somebody waits for it.
+    fn test(&self) -> (Result<()>, bool) {
+        let Some(mut running) = self.running.try_lock() else {
+            return (Ok(()), false);
+        };
+        if running.work.is_complete() {
+            return (Ok(()), true);
+        }
+        match running.work.test() {
+            Ok(is_over) => (Ok(()), is_over),
+            Err(cause) => (Err(cause.into()), true),
+        }
+    }
+}
+
+/// Locks what somebody may have locked who waits for the network.
+///
+/// # Errors
+/// [`Error::Hydrant`] in a handler, if somebody has: that may be who the handler interrupts.
+pub(super) fn turn<'a, T>(lock: &'a Mutex<T>, what: &'static str) -> Result<MutexGuard<'a, T>> {
+    if let Some(free) = lock.try_lock() {
+        return Ok(free);
+    }
+    hydrant::may_wait(what)?;
+    Ok(lock.lock())
 }
 
 impl Outstanding {
@@ -103,18 +173,18 @@ impl Outstanding {
     /// What befell another, which had to be waited for.
     pub(crate) fn add(&self, proc: usize, operation: Operation) -> Result<()> {
         let queue = &self.0[proc];
-        let mut list = queue.list.lock();
-        let mut oldest = Ok(());
-        if list.len() >= MOST {
-            oldest = list[0].work.wait();
-            if list[0].work.is_complete() {
-                list.remove(0);
-                queue.count.fetch_sub(1, Release);
-            }
+        let oldest = {
+            let mut list = queue.list.lock();
+            let oldest = (list.len() >= MOST).then(|| Arc::clone(&list[0]));
+            list.push(Arc::new(operation));
+            queue.count.fetch_add(1, Release);
+            oldest
+        };
+        match oldest.map(|it| queue.wait(&it, Until::Done)) {
+            // Where nobody can wait there are more.
+            None | Some(Err(Error::Hydrant(hydrant::Error::InHandler { .. }))) => Ok(()),
+            Some(ended) => ended,
         }
-        list.push(operation);
-        queue.count.fetch_add(1, Release);
-        Ok(oldest?)
     }
 
     /// Handles gather so many more to a process.
@@ -206,49 +276,59 @@ impl Outstanding {
     pub(crate) fn test(&self, handle: i32) -> Result<bool> {
         let mut done = true;
         let mut outcome = Ok(());
-        for proc in (0..self.0.len()).filter(|proc| !self.is_idle(*proc)) {
-            self.take_out(proc, |it| {
-                if it.handle != handle {
-                    return false;
+        for queue in &self.0 {
+            for operation in queue.those(|it| (it.handle == handle).then_some(())) {
+                let (tested, is_over) = operation.0.test();
+                keep_first(&mut outcome, tested);
+                if is_over {
+                    queue.take_out(&operation.0);
                 }
-                match it.work.test() {
-                    Ok(is_over) => {
-                        done &= is_over;
-                        is_over
-                    }
-                    Err(cause) => {
-                        keep_first(&mut outcome, Err(cause));
-                        true
-                    }
-                }
-            });
+                done &= is_over;
+            }
         }
         outcome?;
         Ok(done)
     }
 
     fn end(&self, proc: usize, until: impl Fn(&Operation) -> Until) -> Result<()> {
-        let mut outcome = Ok(());
-        self.take_out(proc, |it| {
-            let (ended, is_over) = match until(it) {
-                Until::Now => return false,
-                Until::Local => (it.work.wait_local(), false),
-                Until::Done => (it.work.wait(), true),
-            };
-            keep_first(&mut outcome, ended);
-            // Where nobody can wait, as in a handler, it is under way still.
-            is_over && it.work.is_complete()
+        let queue = &self.0[proc];
+        let those = queue.those(|it| match until(it) {
+            Until::Now => None,
+            until => Some(until),
         });
-        Ok(outcome?)
+        each((those.iter()).map(|(operation, until)| queue.wait(operation, *until)))
+    }
+}
+
+impl Queue {
+    /// Those that something is said of, and what, the oldest first.
+    fn those<R>(&self, which: impl Fn(&Operation) -> Option<R>) -> Vec<(Arc<Operation>, R)> {
+        if self.count.load(Acquire) == 0 {
+            return Vec::new();
+        }
+        let list = self.list.lock();
+        let those = list
+            .iter()
+            .filter_map(|it| Some((Arc::clone(it), which(it)?)));
+        those.collect()
     }
 
-    /// Takes those out that are over.
-    fn take_out(&self, proc: usize, mut is_over: impl FnMut(&mut Operation) -> bool) {
-        let queue = &self.0[proc];
-        let mut list = queue.list.lock();
-        let before = list.len();
-        list.retain_mut(|it| !is_over(it));
-        queue.count.fetch_sub(before - list.len(), Release);
+    /// Waits for one, and takes it out if it is over.
+    fn wait(&self, operation: &Arc<Operation>, until: Until) -> Result<()> {
+        let (ended, is_over) = operation.wait(until);
+        if is_over {
+            self.take_out(operation);
+        }
+        ended
+    }
+
+    /// Takes one out, unless somebody else did.
+    fn take_out(&self, operation: &Arc<Operation>) {
+        let mut list = self.list.lock();
+        if let Some(at) = list.iter().position(|it| Arc::ptr_eq(it, operation)) {
+            list.remove(at);
+            self.count.fetch_sub(1, Release);
+        }
     }
 }
 
@@ -264,7 +344,7 @@ pub(crate) fn each(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
     all
 }
 
-fn keep_first<E>(first: &mut Result<(), E>, next: Result<(), E>) {
+fn keep_first(first: &mut Result<()>, next: Result<()>) {
     if first.is_ok() {
         *first = next;
     }

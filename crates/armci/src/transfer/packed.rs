@@ -83,15 +83,20 @@ impl Work {
     }
 
     pub(super) fn test(&mut self) -> Hydrant<bool> {
-        let is_over = match self {
+        let tested = match self {
             Self::Raw(raw) => return raw.test(),
-            Self::Packed(begun) => begun.as_mut().map_or(Ok(true), Begun::test)?,
-            Self::Unpacked(begun) => begun.as_mut().map_or(Ok(true), |it| it.0.test())?,
+            Self::Packed(begun) => begun.as_mut().map_or(Ok(true), Begun::test),
+            Self::Unpacked(begun) => begun.as_mut().map_or(Ok(true), |it| it.0.test()),
         };
-        if is_over {
-            self.wait()?;
+        match tested {
+            Ok(true) => self.wait().map(|()| true),
+            Ok(false) => Ok(false),
+            Err(cause) => {
+                // What befell it was said.
+                *self = Self::Packed(None);
+                Err(cause)
+            }
         }
-        Ok(is_over)
     }
 }
 
@@ -126,13 +131,7 @@ impl Armci {
                 Work::Unpacked(Some((got, places)))
             }
         };
-        let operation = Operation {
-            handle: self.handles.number(handle),
-            kind: Kind::Moves,
-            bytes,
-            work,
-            kept: None,
-        };
+        let operation = Operation::new(self.handles.number(handle), Kind::Moves, bytes, work, None);
         self.outstanding.add(proc, operation)
     }
 
@@ -156,13 +155,13 @@ impl Armci {
         // SAFETY: the caller's promise.
         let runs = runs.map(|run| unsafe { readable(run) });
         let added = arena.accumulate_runs_nb(rank, scale, runs)?;
-        let operation = Operation {
-            handle: self.handles.number(handle),
-            kind: Kind::Adds,
+        let operation = Operation::new(
+            self.handles.number(handle),
+            Kind::Adds,
             bytes,
-            work: Work::Packed(Some(added)),
-            kept: None,
-        };
+            Work::Packed(Some(added)),
+            None,
+        );
         self.outstanding.add(proc, operation)
     }
 }

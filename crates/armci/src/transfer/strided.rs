@@ -5,7 +5,7 @@
 
 use hydrant::{Error as Hydrant, Level, Runs, Section};
 
-use super::{Direction, FEW, Handle, LONG, handle::Local};
+use super::{Direction, FEW, Handle, LONG, gathered::Local};
 use crate::{
     Armci, Error, MAX_STRIDE_LEVEL, Result,
     error::{count, not_null},

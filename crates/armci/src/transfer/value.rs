@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use super::{Direction, Handle, handle::Local};
+use super::{Direction, Handle, gathered::Local};
 use crate::{Armci, Result, memory::Place};
 
 impl Armci {

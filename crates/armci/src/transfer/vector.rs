@@ -5,7 +5,7 @@
 
 use hydrant::IoVector;
 
-use super::{Direction, FEW, Handle, LONG, Scale, accumulate::check_whole, handle::Local};
+use super::{Direction, FEW, Handle, LONG, Scale, accumulate::check_whole, gathered::Local};
 use crate::{
     Armci, Error, Result,
     error::not_null,
@@ -44,10 +44,8 @@ impl Armci {
     /// # Safety
     /// As there, of each run.
     pub unsafe fn put_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
-        let mut once = Handle::GATHERING;
         // SAFETY: the caller's promise.
-        unsafe { self.put_vector_nb(vectors, proc, Some(&mut once))? };
-        self.wait(Some(&mut once))
+        unsafe { self.at_once(Direction::Put, vectors, proc) }
     }
 
     /// Gets runs of bytes of a process. ARMCI's `GetV`.
@@ -58,10 +56,40 @@ impl Armci {
     /// # Safety
     /// As there, with the sides exchanged.
     pub unsafe fn get_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
-        let mut once = Handle::GATHERING;
         // SAFETY: the caller's promise.
-        unsafe { self.get_vector_nb(vectors, proc, Some(&mut once))? };
-        self.wait(Some(&mut once))
+        unsafe { self.at_once(Direction::Get, vectors, proc) }
+    }
+
+    /// Puts or gets, by a handle that gathers. Whatever befalls it, nothing is left that names the caller's
+    /// memory.
+    ///
+    /// # Safety
+    /// As [`put_vector`](Self::put_vector), or [`get_vector`](Self::get_vector).
+    unsafe fn at_once(
+        &self,
+        direction: Direction,
+        vectors: &[Vector<'_>],
+        proc: i32,
+    ) -> Result<()> {
+        let number = self.memory.process(proc)?;
+        if !self.memory.is_mapped(number) {
+            hydrant::may_wait("runs of bytes that go through the network")?;
+        }
+        let mut once = Handle::GATHERING;
+        // SAFETY: the caller's promise; the handle is waited for below.
+        let begun = unsafe {
+            match direction {
+                Direction::Put => self.put_vector_nb(vectors, proc, Some(&mut once)),
+                Direction::Get => self.get_vector_nb(vectors, proc, Some(&mut once)),
+            }
+        };
+        match begun {
+            Ok(()) => self.wait(Some(&mut once)),
+            Err(cause) => {
+                self.forget_gathered(&once)?;
+                Err(cause)
+            }
+        }
     }
 
     /// Begins to put runs of bytes. ARMCI's `NbPutV`.

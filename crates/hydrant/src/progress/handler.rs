@@ -20,10 +20,13 @@ pub(crate) fn in_handler<R>(handler: impl FnOnce() -> R) -> R {
     handler()
 }
 
+/// Whether this thread may wait for `what`: in a handler nothing may. For layers on top of this one that
+/// hold locks of their own while they wait, which a handler may find taken by the thread that it interrupts.
+///
 /// # Errors
 /// [`Error::InHandler`] in a handler.
 #[inline]
-pub(crate) fn may_wait(what: &'static str) -> Result<()> {
+pub fn may_wait(what: &'static str) -> Result<()> {
     if IN_HANDLER.with(Cell::get) {
         Err(Error::InHandler { what })
     } else {
