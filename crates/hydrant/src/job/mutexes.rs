@@ -39,11 +39,11 @@ impl Job {
     /// Does away with mutexes. Collective. Locking one is [`Error::Freed`] from then on.
     ///
     /// # Errors
-    /// [`Error::MutexHeld`] at every rank if one has a mutex: then all are as they were. As
-    /// [`free`](Self::free).
+    /// [`Error::MutexHeld`] at every rank if one has a mutex, or waits for it: then all are as they were.
+    /// As [`free`](Self::free).
     pub fn free_mutexes(&self, mutexes: &Mutexes) -> Result<()> {
-        mutexes.finish_releases();
-        let held = mutexes.any_held();
+        let closing = mutexes.close();
+        let held = closing.in_use();
         let mine = held.map_or([u64::MAX; 2], |(rank, mutex)| [rank.0.into(), mutex as u64]);
         for held in self.all_gather(&[mine])? {
             if let [rank, mutex] = held

@@ -15,6 +15,7 @@
 //! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
 //! after this rank and whether this rank was granted it.
 
+mod closing;
 #[cfg(test)]
 mod model;
 mod release;
@@ -22,8 +23,8 @@ mod release;
 use std::{
     cell::Cell,
     sync::atomic::{
-        AtomicU32, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
+        AtomicBool, AtomicU32, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
 };
 
@@ -51,6 +52,8 @@ pub struct Mutexes {
     tails: usize,
     /// What this rank knows of each mutex of the job.
     states: Box<[State]>,
+    /// Whether they are about to be done away with: until that is decided nobody begins to lock one.
+    is_closing: AtomicBool,
 }
 
 /// A mutex, among the threads of this rank.
@@ -137,6 +140,7 @@ impl Mutexes {
             before: before.into(),
             tails: counts.iter().copied().max().unwrap_or(0),
             states: (0..all).map(|_| state()).collect(),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -196,13 +200,6 @@ impl Mutexes {
         passed
     }
 
-    /// Whether this rank has a mutex, of its own or of another.
-    pub(crate) fn any_held(&self) -> Option<(Rank, usize)> {
-        let held = (self.states.iter()).position(|state| state.is_held.load(Relaxed) != 0)?;
-        let rank = self.before.partition_point(|before| *before <= held) - 1;
-        Some((Rank(rank as u32), held - self.before[rank]))
-    }
-
     pub(crate) fn words(&self) -> &Symmetric<u64> {
         &self.words
     }
@@ -219,11 +216,23 @@ impl Mutexes {
         progress::may_wait("locking a mutex")?;
         let state = &self.states[number];
         let thread = this_thread();
-        if !state.turn.try_lock() {
-            if state.thread.load(Relaxed) == thread {
-                return Err(Error::MutexHeld { rank, mutex });
+        loop {
+            if !state.turn.try_lock() {
+                if state.thread.load(Relaxed) == thread {
+                    return Err(Error::MutexHeld { rank, mutex });
+                }
+                state.turn.lock();
             }
-            state.turn.lock();
+            // Whoever closes them sees that the turn is taken, or this sees that they are closed.
+            if !self.is_closing.load(SeqCst) {
+                break;
+            }
+            // SAFETY: it was taken above.
+            #[allow(unsafe_code)]
+            unsafe {
+                state.turn.unlock();
+            }
+            self.wait_while_closing()?;
         }
         let queued = self.queue(rank, mutex, number);
         match &queued {

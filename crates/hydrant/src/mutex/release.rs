@@ -118,7 +118,7 @@ impl Mutexes {
     }
 
     /// Waits until the mutex is given up, if it is being so.
-    fn finish_release(&self, number: usize) -> Result<()> {
+    pub(super) fn finish_release(&self, number: usize) -> Result<()> {
         let left = std::mem::replace(&mut *self.states[number].left.lock(), Left::Nothing);
         let left = match left {
             Left::Begun(release) => match release.wait()? {
@@ -129,17 +129,6 @@ impl Mutexes {
         };
         *self.states[number].left.lock() = left;
         Ok(())
-    }
-
-    /// Waits until every mutex that was unlocked is given up. What failed is known to who locks it
-    /// next.
-    pub(crate) fn finish_releases(&self) {
-        for (number, state) in self.states.iter().enumerate() {
-            if state.is_unsettled.load(Relaxed) != 0 {
-                let finished = self.finish_release(number);
-                self.note_loss(number, &finished);
-            }
-        }
     }
 }
 

@@ -145,6 +145,50 @@ fn a_mutex_outlives_its_thread() {
     });
 }
 
+/// Threads lock them until they are gone. Who has one has it until it is unlocked.
+#[test]
+fn none_is_done_away_with_that_a_thread_is_about_to_have() {
+    local(2, |job| {
+        for _ in 0..40 {
+            let mutexes = job.mutexes(2)?;
+            std::thread::scope(|scope| -> Result<()> {
+                let threads: Vec<_> = (0..2)
+                    .map(|mutex| {
+                        let (mutexes, other) = (&mutexes, job.right());
+                        scope.spawn(move || {
+                            for turn in 0_u64.. {
+                                match mutexes.lock(other, mutex) {
+                                    Ok(held) => {
+                                        held.unlock().expect("it is there as long as it is held")
+                                    }
+                                    Err(Error::Freed) => break,
+                                    Err(cause) => panic!("a lock: {cause}"),
+                                }
+                                // Some of the time nobody has any.
+                                for _ in 0..turn % 1000 {
+                                    std::hint::spin_loop();
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                loop {
+                    match job.free_mutexes(&mutexes) {
+                        Ok(()) => break,
+                        Err(Error::MutexHeld { .. }) => {}
+                        Err(cause) => return Err(cause),
+                    }
+                }
+                threads
+                    .into_iter()
+                    .for_each(|it| it.join().expect("no panic"));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_rank_may_have_none() {
     local(2, |job| {
