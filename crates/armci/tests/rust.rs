@@ -214,6 +214,64 @@ fn what_is_refused_names_no_memory_any_more() {
     });
 }
 
+/// Where peers answer only in calls of their own, runs that are added to go together, too.
+#[test]
+fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
+    const RUNS: usize = 1000;
+    let builder = Job::builder().expect("the settings are valid");
+    let builder = (builder.heap(64 << 20)).conduit(ConduitKind::Pinned);
+    let ends = builder.service(false).run_local(2, |job| {
+        let sent = || job.counters().requests;
+        Ok((|| -> Result<()> {
+            let armci = Armci::new(job, None)?;
+            let all = armci.malloc(RUNS as i64 * 16)?;
+            let own = all[armci.me() as usize];
+            // SAFETY: the own part, which nobody else uses before the barrier.
+            unsafe { own.write_bytes(0, RUNS * 16) };
+            armci.barrier()?;
+            if armci.me() == 0 {
+                let (before, ones) = (sent(), [1_i64; RUNS]);
+                let scale = 2_i64.to_ne_bytes();
+                let strides = armci::Strides {
+                    src: &[8],
+                    dst: &[16],
+                    count: &[8, RUNS as i32],
+                };
+                let mut handle = Handle::default();
+                // SAFETY: ARMCI allocated it; the scale and the source are there.
+                unsafe {
+                    let scale = Armci::scale(armci::ACC_LNG, scale.as_ptr())?;
+                    let source = ones.as_ptr().cast();
+                    armci.accumulate_strided_nb(
+                        &scale,
+                        source,
+                        all[1],
+                        strides,
+                        1,
+                        Some(&mut handle),
+                    )?;
+                }
+                armci.wait(Some(&mut handle))?;
+                assert!(
+                    sent() - before < RUNS as u64 / 10,
+                    "{} requests",
+                    sent() - before
+                );
+            }
+            armci.barrier()?;
+            let wanted = [2 * i64::from(armci.me()), 0];
+            // SAFETY: the own part; all are done.
+            let sums = unsafe { std::slice::from_raw_parts(own.cast::<[i64; 2]>(), RUNS) };
+            assert!(sums.iter().all(|pair| *pair == wanted));
+            armci.barrier()
+        })())
+    });
+    for (rank, end) in ends.into_iter().enumerate() {
+        let end = end.map_err(Error::from).and_then(|end| end);
+        end.unwrap_or_else(|error| panic!("process {rank}: {error}"));
+    }
+}
+
 /// Values that were taken along are there as long as the network needs them.
 #[test]
 fn values_outlive_who_took_them_along() {

@@ -120,12 +120,14 @@ impl Symmetric<u8> {
             (Count::Accumulates, sums[0]),
             (Count::AccumulatedBytes, sums[1]),
         ];
-        if self.goes_at_once(rank)? {
+        let progress = Arc::clone(&self.block().transfer()?.progress);
+        if rank == progress.rank || self.block().part(rank)?.mapped.is_some() {
             for (at, run) in runs {
                 self.accumulate_bytes(rank, at, factor, run)?;
             }
-            return Ok(Begun::done(&self.block().transfer()?.progress, ()));
+            return Ok(Begun::done(&progress, ()));
         }
+        // Who asks is the one that the owner answers, however seldom it does: in as few messages as may be.
         let tag = ADD | (factor.number() as u16) << 8;
         self.begin_runs(rank, (tag, Some(words_of(factor))), runs, calls)
     }
