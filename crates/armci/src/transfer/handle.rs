@@ -12,7 +12,7 @@ use std::{
 use super::{
     Direction,
     gathered::{Gathered, Lists, Local, is_too_early},
-    outstanding::{IMPLICIT, Kind, Operation},
+    outstanding::{Elements, IMPLICIT, Kind, Operation},
     packed::Work,
 };
 use crate::{Armci, Result, memory::Memory};
@@ -192,16 +192,22 @@ impl Armci {
         self.outstanding.settle(proc, bytes)
     }
 
-    /// As [`settle`](Self::settle), for an accumulate: those before it may end in whatever order.
+    /// As [`settle`](Self::settle), for an accumulate: those before it to elements alike may end in
+    /// whatever order.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn settle_to_add(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+    pub(crate) fn settle_to_add(
+        &self,
+        proc: usize,
+        bytes: &Range<usize>,
+        elements: Elements,
+    ) -> Result<()> {
         match self.outstanding.is_idle(proc) {
             true => Ok(()),
             false => {
                 self.send_touching(proc, bytes, None)?;
-                self.outstanding.settle_to_add(proc, bytes)
+                self.outstanding.settle_to_add(proc, bytes, elements)
             }
         }
     }

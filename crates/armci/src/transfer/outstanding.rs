@@ -16,6 +16,7 @@ use std::{
     },
 };
 
+use hydrant::Number;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::packed::Work;
@@ -74,8 +75,34 @@ impl Drop for Running {
 pub(crate) enum Kind {
     /// It puts or gets.
     Moves,
-    /// It accumulates: the sum is the same in whatever order.
-    Adds,
+    /// It accumulates.
+    Adds(Elements),
+}
+
+/// What elements an accumulate adds to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elements {
+    /// Numbers that all begin so many bytes behind a multiple of their size: the sum is the same in
+    /// whatever order such are added to.
+    Alike(Number, usize),
+    /// Others, of which the bytes of one may be in two of another operation.
+    Apart,
+}
+
+impl Elements {
+    /// Those of runs that begin at these bytes.
+    pub(crate) fn of(number: Number, starts: impl Iterator<Item = usize>) -> Self {
+        let mut behind = starts.map(|start| start % number.size());
+        match behind.next() {
+            Some(first) if behind.all(|it| it == first) => Self::Alike(number, first),
+            _ => Self::Apart,
+        }
+    }
+
+    /// Whether it does not matter which of the two is added to first.
+    fn commute(self, other: Self) -> bool {
+        self != Self::Apart && self == other
+    }
 }
 
 /// How long an operation is waited for.
@@ -212,14 +239,19 @@ impl Outstanding {
         self.end(proc, |it| it.in_the_way(bytes))
     }
 
-    /// As [`settle`](Self::settle), for an accumulate.
+    /// As [`settle`](Self::settle), for an accumulate to such elements.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn settle_to_add(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
+    pub(crate) fn settle_to_add(
+        &self,
+        proc: usize,
+        bytes: &Range<usize>,
+        elements: Elements,
+    ) -> Result<()> {
         self.end(proc, |it| match it.kind {
-            Kind::Adds => Until::Now,
-            Kind::Moves => it.in_the_way(bytes),
+            Kind::Adds(others) if others.commute(elements) => Until::Now,
+            Kind::Adds(_) | Kind::Moves => it.in_the_way(bytes),
         })
     }
 

@@ -6,7 +6,7 @@ use hydrant::{Begun, RawOperation, Result as Hydrant};
 
 use super::{
     Direction, Handle, Scale,
-    outstanding::{Kind, Operation},
+    outstanding::{Elements, Kind, Operation},
 };
 use crate::{Armci, Result, memory::Memory};
 
@@ -150,14 +150,15 @@ impl Armci {
         let Some(bytes) = hull(runs.clone()) else {
             return Ok(());
         };
-        self.settle_to_add(proc, &bytes)?;
+        let elements = Elements::of(scale.number(), runs.clone().map(|(_, at, _)| at));
+        self.settle_to_add(proc, &bytes, elements)?;
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
         // SAFETY: the caller's promise.
         let runs = runs.map(|run| unsafe { readable(run) });
         let added = arena.accumulate_runs_nb(rank, scale, runs)?;
         let operation = Operation::new(
             self.handles.number(handle),
-            Kind::Adds,
+            Kind::Adds(elements),
             bytes,
             Work::Packed(Some(added)),
             None,
