@@ -62,7 +62,9 @@ pub struct Registration {
     /// not, memory that may come and go unseen is not kept registered after its use.
     pub follows_mapping: bool,
     /// Most bytes of a write whose source need not be registered, because the NIC takes them
-    /// with the operation itself: its local key is then [`Key::ANY`].
+    /// with the operation itself: its local key is then [`Key::ANY`]. The source may be used again
+    /// as soon as the operation was posted, also if it has to wait for its turn or to be repeated: that
+    /// is its local completion, and no [`Sink::local`](crate::Sink::local) need tell it.
     pub inline: usize,
 }
 

@@ -20,9 +20,10 @@ use crate::{Operation, Standing};
 ///
 /// 1. **The end of an operation.** Once [`post`](Self::post) gave [`Posted::Done`] or an error, or
 ///    the [`Sink`] was told that its ticket is [complete](Sink::complete), the conduit touches the
-///    local memory of the operation no more: whoever posted it may rely on that to use the memory
-///    again, or to free it. No two operations under way have the same ticket, and no ticket is
-///    complete that was not given. The same holds of all operations of a rank that lives in virtual
+///    local memory of the operation no more, nor that of a put whose data goes
+///    [along](crate::Registration::inline) once `post` has returned: whoever posted it may rely on
+///    that to use the memory again, or to free it. No two operations under way have the same ticket,
+///    and no ticket is complete that was not given. The same holds of all operations of a rank that lives in virtual
 ///    time once its own [`standing`](Membership::standing) is not [`Present`](Standing::Present).
 /// 2. **Extents.** Peers reach own memory outside the segment only under a [`Key`] in force, within
 ///    the extent that it names and as the [`Permission`] it was registered with allows, or under
@@ -85,7 +86,8 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     ///
     /// 1. [`Access::local`] is readable for [`Access::len`] bytes with [`Operation::Put`](crate::Operation::Put), and
     ///    writable, by nobody else, with [`Operation::Get`](crate::Operation::Get); with [`Operation::Atomic`](crate::Operation::Atomic) it is
-    ///    writable, by nobody else, for an aligned `u64`.
+    ///    writable, by nobody else, for an aligned `u64`. That of a put whose data goes
+    ///    [along](crate::Registration::inline) is so until this returns.
     /// 2. With [`Operation::Put`](crate::Operation::Put) and [`Key::ANY`] as the remote key, the peer can bear the change
     ///    of its memory. Under any other key it lent the memory for that, and the conduit checks.
     ///

@@ -7,7 +7,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
     Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
-    memory::{Place, Segment},
+    memory::{Place, Segment, take},
 };
 use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
 use parking_lot::Mutex;
@@ -101,7 +101,8 @@ impl Pinned {
             // SAFETY: handed on.
             return unsafe { self.copy(way, remote.offset, local, len) };
         }
-        if !(way == Way::Out && key == Key::ANY && len <= INLINE) {
+        let goes_along = way == Way::Out && key == Key::ANY && len <= INLINE;
+        if !goes_along {
             let span = Span::whole(local.addr() as u64, len);
             (self.core.table.check(key, way, span))
                 .map_err(|refusal| self.own(refusal, key, local.addr(), len))?;
@@ -112,6 +113,7 @@ impl Pinned {
             remote,
             local: Local(local),
             key,
+            along: None,
             len,
         };
         if oneself {
@@ -119,6 +121,11 @@ impl Pinned {
             unsafe { self.loop_back(&operation)? };
             return Ok(Posted::Done);
         }
+        let along = goes_along.then(|| {
+            // SAFETY: readable for `len` bytes until this returns, says the caller.
+            unsafe { take(local, len) }
+        });
+        let operation = Operation { along, ..operation };
         let ticket = operation.ticket;
         self.core.post(peer, operation)?;
         Ok(Posted::Pending(ticket))

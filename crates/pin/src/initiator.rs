@@ -5,7 +5,7 @@
 //! the pipe when it is answered. Whoever calls does what can be done now; when there is no room
 //! for more, the NIC's thread goes on as room comes.
 
-#![allow(unsafe_code)] // takes data from memory that callers vouched for
+#![allow(unsafe_code)] // hands memory on to the pipe
 
 use std::{
     collections::VecDeque,
@@ -33,8 +33,10 @@ pub(crate) struct Operation {
     pub(crate) way: Way,
     pub(crate) remote: Remote,
     pub(crate) local: Local,
-    /// The own extent; [`Key::ANY`] for a few bytes that the processor takes along.
+    /// The own extent; [`Key::ANY`] for a few bytes that go along.
     pub(crate) key: Key,
+    /// A copy of these, whose source is the caller's again before there is room for them.
+    pub(crate) along: Option<Box<[u8]>>,
     pub(crate) len: usize,
 }
 
@@ -386,12 +388,15 @@ impl UnderWay {
 
     /// Moves a piece of a write into the pipe.
     fn load(&self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Refusal> {
-        let Operation { local, key, .. } = self.operation;
-        if key != Key::ANY {
-            return core.table.push(key, self.span(at, bytes), &pipe.ends);
-        }
-        // SAFETY: readable until the operation is complete, the contract of `Conduit::post`.
-        let filled = unsafe { pipe.fill(local.0.wrapping_add(at), bytes) };
+        let Operation { key, along, .. } = &self.operation;
+        let Some(along) = along else {
+            return core.table.push(*key, self.span(at, bytes), &pipe.ends);
+        };
+        let Some(part) = along.get(at..at + bytes) else {
+            return Err(Refusal::BadAddress);
+        };
+        // SAFETY: the part is borrowed, and as long.
+        let filled = unsafe { pipe.fill(part.as_ptr(), bytes) };
         if filled {
             Ok(())
         } else {

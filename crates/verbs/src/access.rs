@@ -21,8 +21,8 @@ impl Verbs {
     /// A write or a read; `WATCHED`: and looks a moment whether it has ended.
     ///
     /// # Safety
-    /// Until the operation is complete `local` stays as it is for a write, and is written to by
-    /// nobody else for a read; under [`Key::ANY`] the peer bears the change of what is at
+    /// Until the operation is complete, or until this returns if it goes along with the request,
+    /// `local` stays as it is for a write, and is written to by nobody else for a read; under [`Key::ANY`] the peer bears the change of what is at
     /// `remote`. As [`Conduit::post`](hydrant_conduit::Conduit::post).
     #[inline(always)] // all that a hit costs, in one function for each kind
     pub(crate) unsafe fn access<const WATCHED: bool>(
@@ -39,6 +39,7 @@ impl Verbs {
             return self.copy(opcode, remote, local, local_key);
         }
         let lkey = self.own_side(opcode, local, local_key)?;
+        let along = lkey.is_none();
         let rkey = match remote.key {
             Key::ANY if shared.endpoint.caps().any_address => {
                 Some(shared.endpoint.addresses()[peer.index()].everything)
@@ -56,9 +57,10 @@ impl Verbs {
             ticket: UNNAMED,
             opcode,
             last: true,
+            along,
             addr: local.addr,
             len: local.len as u32,
-            lkey,
+            lkey: lkey.unwrap_or(0),
             remote: remote.offset,
             rkey,
             whole: Whole {
@@ -84,8 +86,10 @@ impl Verbs {
             if connection.has_ended() {
                 return Err(Error::PeerLost(peer));
             }
-            // SAFETY: as above.
-            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(whole)) }
+            // SAFETY: what goes along is readable, and unchanged, until this returns.
+            let operation = unsafe { Operation::access(whole, shared.peers.pool()) };
+            // SAFETY: as above, but for what goes along: of that the operation has a copy.
+            unsafe { (shared.peers).ask(peer, &mut connection, operation) }
         } else {
             // SAFETY: as above.
             unsafe { self.in_parts(peer, whole)? };
@@ -105,7 +109,8 @@ impl Verbs {
     /// Asks for what is too long for one request.
     ///
     /// # Safety
-    /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole.
+    /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole, which is too
+    /// long to go along with a request.
     #[cold]
     unsafe fn in_parts(&self, peer: Rank, access: Access) -> Result<(), Error> {
         let shared = &*self.shared;
@@ -124,22 +129,22 @@ impl Verbs {
                 ..access
             };
             // SAFETY: the same contract: the part lies within the whole.
-            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(part)) };
+            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(part, None)) };
             at += len;
         }
         Ok(())
     }
 
-    /// The NIC's key for the own side, if the extent covers it.
+    /// The NIC's key for the own side, if the extent covers it; none for what goes along with the request.
     #[inline]
-    fn own_side(&self, opcode: Opcode, local: Memory, key: Key) -> Result<u32, Error> {
+    fn own_side(&self, opcode: Opcode, local: Memory, key: Key) -> Result<Option<u32>, Error> {
         let shared = &*self.shared;
         let inline = shared.peers.pool().limits().inline.into();
         if key == Key::ANY && opcode == Opcode::Write && local.len <= inline {
-            return Ok(0);
+            return Ok(None);
         }
         if let (Key::ANY, Some(everything)) = (key, &self.everything) {
-            return Ok(everything.lkey);
+            return Ok(Some(everything.lkey));
         }
         let (peer, word) = (shared.endpoint.rank(), key.0);
         let extent = (shared.table.find(key)).ok_or(Error::Revoked { peer, key: word })?;
@@ -155,7 +160,7 @@ impl Verbs {
             let Memory { addr, len } = local;
             return Err(Error::BadAddress { peer, addr, len });
         }
-        Ok(extent.lkey)
+        Ok(Some(extent.lkey))
     }
 
     /// An access to own memory: a copy by the processor.

@@ -18,6 +18,7 @@ use crate::{
     completions::Completions,
     connection::{Limits, SendPool},
     control,
+    copies::Copies,
     datagrams::Datagrams,
     device,
     endpoint::{Endpoint, Parts},
@@ -35,7 +36,7 @@ use crate::{
 const DEPTH: u32 = 128;
 const ALL_DEPTH: u32 = 4096;
 /// Bytes that a NIC is asked to take along with a request, the most it grants first.
-const INLINE: [u32; 4] = [220, 128, 64, 0];
+const INLINE: [u32; 4] = [Copies::BYTES as u32, 128, 64, 0];
 /// Acknowledgements: a fabric in hardware loses next to nothing; soft-RoCE drops under load.
 const ACK_TIMEOUT: u8 = 18;
 const ACK_TIMEOUT_SOFTWARE: u8 = 14;

@@ -200,7 +200,7 @@ impl Completions {
     /// there: then what there is to say of it, if that is known after a moment.
     ///
     /// # Safety
-    /// As [`Connection::post_now`].
+    /// As [`Connection::post_alone`].
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
     pub(crate) unsafe fn ask_alone(
@@ -229,7 +229,8 @@ impl Completions {
             return Some(Ok(Posted::Done));
         }
         let ticket = peers.ticket();
-        held.not_alone(peers.pool(), Access { ticket, ..*access }, &became);
+        // SAFETY: the caller's memory is as it was when the access was posted: this call has not returned.
+        unsafe { held.not_alone(peers.pool(), Access { ticket, ..*access }, &became) };
         drop(held);
         let outcome = match became {
             Alone::Unclear => self.watch_rest(peers, &mut poller, ticket),

@@ -26,6 +26,7 @@ mod completions;
 mod conduit;
 mod connection;
 mod control;
+mod copies;
 mod datagram;
 mod datagrams;
 mod device;

@@ -281,6 +281,26 @@ impl<'a> Member<'a> {
         Ok(transfer)
     }
 
+    /// Begins a write of data that goes along with it, and overwrites that at once.
+    pub(super) fn post_inline(
+        &self,
+        peer: Rank,
+        to: Remote,
+        data: &[u8],
+        waits: bool,
+    ) -> Result<Posted, Error> {
+        let mut buffer = data.to_vec();
+        let from = Local::unregistered(buffer.as_mut_ptr());
+        let access = Access {
+            waits,
+            ..Access::put(peer, to, from, data.len())
+        };
+        // SAFETY: 1. the buffer lives longer than this call; it goes along. 2. The peer lends the memory.
+        let posted = unsafe { self.conduit.post(&access) };
+        buffer.fill(0xdb);
+        posted
+    }
+
     /// Begins a read of `len` bytes.
     pub(super) fn post_read(
         &self,

@@ -113,6 +113,12 @@ impl Check {
         self
     }
 
+    /// Only for conduits whose NIC takes the data of small writes along.
+    const fn inline(mut self) -> Self {
+        self.applies = |caps| (caps.registration.as_ref()).is_some_and(|it| it.inline > 0);
+        self
+    }
+
     /// Only for networks that have atomic operations.
     const fn atomic(mut self) -> Self {
         self.applies = |caps| caps.atomics.is_some();

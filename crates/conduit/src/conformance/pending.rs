@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Message, Rank, Ticket};
+use crate::{Error, Message, Rank, Ticket};
 
 use super::{
     Check, Fixture,
@@ -38,6 +38,18 @@ pub(super) const CHECKS: &[Check] = &[
         "after local completion the source is not looked at again",
         frees,
     ),
+    Check::new(
+        "inline_frees",
+        "a source that goes along with its write is not looked at again when the call has returned",
+        |fixture| inline(fixture, false),
+    )
+    .inline(),
+    Check::new(
+        "inline_frees_behind_refusals",
+        "nor if the write has to be repeated because one before it was refused",
+        |fixture| inline(fixture, true),
+    )
+    .inline(),
 ];
 
 const TRANSFERS: usize = 24;
@@ -266,11 +278,11 @@ impl crate::Sink for Order {
         self.late |= self.complete.contains(&ticket);
         self.local.push(ticket);
     }
-    fn complete(&mut self, ticket: Ticket, result: Result<(), crate::Error>) {
+    fn complete(&mut self, ticket: Ticket, result: Result<(), Error>) {
         result.expect("within the arena");
         self.complete.push(ticket);
     }
-    fn malformed(&mut self, error: crate::Error) {
+    fn malformed(&mut self, error: Error) {
         panic!("{error}");
     }
 }
@@ -310,5 +322,56 @@ fn frees(fixture: &dyn Fixture) {
             check(me, &arena, len);
             me.meet(log);
         }
+    });
+}
+
+/// Writes to all peers whose data goes along, more than may be with a NIC at once, from one place that is
+/// overwritten at once: the first ones before there is a connection. `refused`: the peers refuse other
+/// writes among them.
+fn inline(fixture: &dyn Fixture, refused: bool) {
+    const WRITES: usize = 300;
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        let most = (me.conduit.caps().registration.as_ref()).map_or(0, |it| it.inline);
+        let size = me.conduit.size() as usize;
+        let arena = Arena::new(me.conduit, Place::Extent, WRITES * size * most);
+        let remotes = arena.publish(me, log);
+        let gone = Arena::new(me.conduit, Place::Extent, most);
+        let missing = gone.publish(me, log);
+        drop(gone);
+        me.meet(log);
+        let mut written = Vec::new();
+        let mut failing = Vec::new();
+        for number in 0..WRITES {
+            for peer in me.ranks().filter(|peer| *peer != me.rank()) {
+                let len = 1 + number % most;
+                let data = pattern::bytes(seed(me.rank(), peer, number), len);
+                if refused && number % 100 == 50 {
+                    failing.push(me.post_inline(peer, missing[peer.index()], &data, false));
+                }
+                let at = (number * size + me.rank().index()) * most;
+                let to = beyond(remotes[peer.index()], at);
+                let write = me.post_inline(peer, to, &data, number % 7 == 6);
+                written.push(write.expect("within the arena"));
+            }
+        }
+        for posted in failing {
+            let end = log.end(me.conduit, posted);
+            assert!(matches!(end, Err(Error::Revoked { .. })), "{end:?}");
+        }
+        for posted in written {
+            log.end(me.conduit, Ok(posted)).expect("within the arena");
+        }
+        me.meet(log);
+        let bytes = arena.bytes();
+        for number in 0..WRITES {
+            for from in me.ranks().filter(|from| *from != me.rank()) {
+                let at = (number * size + from.index()) * most;
+                let expected = pattern::bytes(seed(from, me.rank(), number), 1 + number % most);
+                let what = format_args!("write {number} of {from}");
+                assert_same(&bytes[at..at + expected.len()], &expected, what);
+            }
+        }
+        me.meet(log);
     });
 }

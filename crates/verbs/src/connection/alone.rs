@@ -36,7 +36,7 @@ impl Connection {
     /// makes up for that.
     ///
     /// # Safety
-    /// As [`post_now`](Self::post_now).
+    /// As [`post_now`](Self::post_now); what goes along is readable, and unchanged, until this returns.
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
     pub(crate) unsafe fn post_alone(
@@ -72,9 +72,15 @@ impl Connection {
     }
 
     /// It is to be waited for like any other.
+    ///
+    /// # Safety
+    /// As [`Operation::access`].
+    #[allow(unsafe_code)] // has the caller's memory read
     #[cold]
-    pub(crate) fn not_alone(&mut self, pool: &SendPool, access: Access, became: &Alone) {
-        self.under_way(pool, Operation::Access(access));
+    pub(crate) unsafe fn not_alone(&mut self, pool: &SendPool, access: Access, became: &Alone) {
+        // SAFETY: the same contract.
+        let operation = unsafe { Operation::access(access, pool) };
+        self.under_way(pool, operation);
         self.unsignaled = 0;
         if matches!(became, Alone::Refused(_)) {
             self.close(pool);

@@ -251,8 +251,8 @@ impl Connection {
     /// of its completion. Else the work.
     ///
     /// # Safety
-    /// 1. Own memory that the operation names is registered under its `lkey`, or taken along with
-    ///    the request, and stays so until the operation has ended.
+    /// 1. Own memory that the operation names is registered under its `lkey`, and stays so until the
+    ///    operation has ended; or the operation has a copy of it.
     /// 2. Until then it stays as it is for a write, and nobody else writes to it for a read or to
     ///    the result of an atomic operation.
     /// 3. The peer bears what the operation changes there, if its `rkey` opens memory that nobody
@@ -397,7 +397,7 @@ impl Connection {
             && self.pair.is_some()
             && matches!(
                 self.posted.get(before),
-                Some(Posted { operation: Operation::Access(access), .. }) if access.last && access.ticket == ticket
+                Some(Posted { operation: Operation::Access(access, _), .. }) if access.last && access.ticket == ticket
             )
             && (before == 0 || self.are_messages(before));
         if alone {
@@ -410,7 +410,13 @@ impl Connection {
                     pool.slots().give_back(slot);
                 }
             }
-            self.posted.pop_front();
+            if let Some(Posted {
+                operation: Operation::Access(_, Some(copied)),
+                ..
+            }) = self.posted.pop_front()
+            {
+                pool.copies().give_back(copied);
+            }
             self.first = number.wrapping_add(1);
             self.unsent = 0;
             pool.note_done(before as u32 + 1);
@@ -474,7 +480,7 @@ impl Connection {
     fn refused(&mut self, pool: &SendPool) -> Failure {
         self.close(pool);
         let access = match self.posted.pop_front().map(|posted| posted.operation) {
-            Some(Operation::Access(access)) => access,
+            Some(Operation::Access(access, _)) => access,
             Some(Operation::Atomic(mut atomic)) => {
                 atomic.let_go(pool);
                 atomic.as_access()
@@ -551,17 +557,17 @@ impl Connection {
                     atomic.let_go(pool);
                     ended.push((atomic.ticket, Err(lost.clone())));
                 }
-                Operation::Access(access) if access.last => {
+                Operation::Access(access, _) if access.last => {
                     ended.push((access.ticket, Err(lost.clone())));
                 }
-                Operation::Access(_) => {}
+                Operation::Access(..) => {}
             }
         }
     }
 }
 
 fn is_part_of(operation: &Operation, ticket: Ticket) -> bool {
-    matches!(operation, Operation::Access(access) if access.ticket == ticket)
+    matches!(operation, Operation::Access(access, _) if access.ticket == ticket)
 }
 
 /// What a completion names.

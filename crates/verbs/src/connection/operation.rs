@@ -4,6 +4,7 @@ use hydrant_conduit::Ticket;
 
 use super::{Ended, SendPool};
 use crate::{
+    copies::Copied,
     ffi,
     message::Front,
     nic::{QueuePair, WorkRequest},
@@ -14,7 +15,8 @@ use crate::{
 /// One thing to be asked of the peer's NIC.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Access(Access),
+    /// A write or a read; and the data of one that [goes along](Access::along).
+    Access(Access, Option<Copied>),
     Atomic(Atomic),
     Send {
         slot: SendSlot,
@@ -55,6 +57,9 @@ pub(crate) struct Access {
     pub(crate) opcode: Opcode,
     /// Whether it is the last part.
     pub(crate) last: bool,
+    /// Whether its data goes along with the request, so that its own memory is not registered, and is
+    /// the caller's again when it was asked for.
+    pub(crate) along: bool,
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) lkey: u32,
@@ -73,10 +78,24 @@ pub(crate) struct Whole {
 }
 
 impl Operation {
+    /// An access that may have to wait for its turn, or be posted again: with a copy of what goes along.
+    ///
+    /// # Safety
+    /// What goes along is readable, and nobody writes to it meanwhile.
+    #[allow(unsafe_code)] // has the caller's memory read
+    #[inline(always)]
+    pub(crate) unsafe fn access(access: Access, pool: &SendPool) -> Self {
+        let copied = access.along.then(|| {
+            // SAFETY: the caller's promise.
+            unsafe { pool.copies().of(access.addr, access.len) }
+        });
+        Self::Access(access, copied)
+    }
+
     #[inline(always)]
     pub(super) fn len(&self) -> u32 {
         match self {
-            Operation::Access(access) => access.len,
+            Operation::Access(access, _) => access.len,
             Operation::Atomic(_) => WORD,
             Operation::Send { len, .. } => *len,
         }
@@ -85,8 +104,14 @@ impl Operation {
     pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<Ended>) {
         match self {
             Operation::Send { slot, .. } => pool.slots().give_back(slot),
-            Operation::Access(access) if access.last => ended.push((access.ticket, Ok(()))),
-            Operation::Access(_) => {}
+            Operation::Access(access, copied) => {
+                if let Some(copied) = copied {
+                    pool.copies().give_back(copied);
+                }
+                if access.last {
+                    ended.push((access.ticket, Ok(())));
+                }
+            }
             Operation::Atomic(mut atomic) => {
                 atomic.tell(pool);
                 atomic.let_go(pool);
@@ -118,10 +143,10 @@ impl Operation {
         match self {
             _ if !done => Fate::Again,
             // What was read may not have come back: it is read again.
-            Operation::Access(access) if access.opcode == Opcode::Read => Fate::Again,
+            Operation::Access(access, _) if access.opcode == Opcode::Read => Fate::Again,
             // Nothing is done twice.
             Operation::Atomic(_) => Fate::ResultLost,
-            Operation::Access(_) | Operation::Send { .. } => Fate::Done,
+            Operation::Access(..) | Operation::Send { .. } => Fate::Done,
         }
     }
 }
@@ -140,6 +165,7 @@ impl Access {
         ticket: Ticket(0),
         opcode: Opcode::Write,
         last: false,
+        along: false,
         addr: 0,
         len: 0,
         lkey: 0,
@@ -207,6 +233,7 @@ impl Atomic {
             ticket,
             opcode: Opcode::Write,
             last: true,
+            along: false,
             addr: 0,
             len: WORD,
             lkey: 0,
@@ -229,7 +256,11 @@ pub(super) fn request(
     pair: &QueuePair,
 ) -> WorkRequest {
     match operation {
-        Operation::Access(access) => access.request(id, pair),
+        Operation::Access(access, None) => access.request(id, pair),
+        Operation::Access(access, Some(copied)) => WorkRequest {
+            addr: copied.address().expose_provenance() as u64,
+            ..access.request(id, pair)
+        },
         Operation::Atomic(atomic) => WorkRequest {
             id,
             opcode: if atomic.swaps {
@@ -270,12 +301,13 @@ mod tests {
     #[test]
     fn nothing_is_done_twice_that_cannot_bear_it() {
         let access = |opcode| {
-            Operation::Access(Access {
+            let access = Access {
                 ticket: Ticket(1),
                 opcode,
                 last: true,
                 ..Access::NOTHING
-            })
+            };
+            Operation::Access(access, None)
         };
         let atomic = Operation::Atomic(Atomic {
             ticket: Ticket(2),
@@ -293,7 +325,7 @@ mod tests {
         assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
         assert_eq!(
             size_of::<Operation>(),
-            size_of::<Access>(),
+            size_of::<(Access, Option<Copied>)>(),
             "queues stay as narrow"
         );
     }

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::{slots::SendSlots, words::Words};
+use crate::{copies::Copies, slots::SendSlots, words::Words};
 
 /// What the connections of a rank share: where messages are sent from, where results of atomic
-/// operations are put, and how much may be with the NIC.
+/// operations are put, where small writes are kept, and how much may be with the NIC.
 pub(crate) struct SendPool {
     slots: SendSlots,
     words: Words,
+    copies: Copies,
     /// Work requests with the NIC on all connections, signaled or not, that are counted.
     posted: AtomicU32,
     limits: Limits,
@@ -32,6 +33,7 @@ impl SendPool {
         Self {
             slots,
             words,
+            copies: Copies::new(limits.posted),
             posted: AtomicU32::new(0),
             limits,
         }
@@ -50,6 +52,11 @@ impl SendPool {
     #[inline]
     pub(super) fn words(&self) -> &Words {
         &self.words
+    }
+
+    #[inline]
+    pub(super) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Whether the completions of one work request more find room.

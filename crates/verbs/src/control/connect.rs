@@ -344,6 +344,7 @@ mod tests {
             ticket: Ticket(1),
             opcode,
             last: true,
+            along: false,
             addr: 0,
             len: 8,
             lkey: 0,

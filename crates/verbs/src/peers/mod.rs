@@ -160,7 +160,7 @@ impl Peers {
     #[allow(unsafe_code)] // posts a work request
     pub(crate) fn ask_nothing(&self, rank: Rank, connection: &mut Connection) {
         // SAFETY: a write of no bytes names no memory.
-        unsafe { self.ask(rank, connection, Operation::Access(Access::NOTHING)) };
+        unsafe { self.ask(rank, connection, Operation::Access(Access::NOTHING, None)) };
     }
 
     /// Sends what was written into a slot.
