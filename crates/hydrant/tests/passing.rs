@@ -114,6 +114,33 @@ fn a_few_bytes_go_along_and_need_no_registration() {
     assert_eq!(kept.inline(), 200);
 }
 
+/// What waits for local completion then does not look for the end, for which time would have to pass.
+#[test]
+fn what_goes_along_leaves_its_source_at_once() {
+    let kept = Kept::default();
+    all(network(Strategy::Firehose, &kept).ride(0), 2, |job| {
+        let field = job.alloc::<u64>(64)?;
+        for round in 0..10 {
+            let source = [round; 8];
+            job.scope(|scope| {
+                let put = scope.put(&field, job.right(), 0, &source)?;
+                assert!(!put.is_immediate(), "it takes time to get there");
+                let looked = job.now();
+                let posted = job.now();
+                put.wait_local()?;
+                let waited = job.now() - posted;
+                // The first one is a miss, which waits for the peer.
+                let at_once = waited <= posted - looked;
+                assert_eq!(at_once, round > 0, "round {round}: {waited:?}");
+                Ok(())
+            })?;
+        }
+        job.barrier()?;
+        assert_eq!(field.local()?.load(7)?, 9);
+        Ok(())
+    });
+}
+
 #[test]
 fn all_slots_in_use_leave_the_rest_to_be_registered() {
     let kept = Kept::default();

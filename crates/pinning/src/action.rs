@@ -76,6 +76,9 @@ pub enum Action {
         remote_key: u64,
         /// Bytes.
         len: u64,
+        /// The put whose buffer is not read any more once this was posted, because the NIC takes its data
+        /// along: its local completion.
+        last_of: Option<u64>,
     },
     /// Copy data of the message just handled to the buffer of an own operation.
     Land {

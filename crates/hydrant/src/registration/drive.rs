@@ -145,6 +145,7 @@ impl Registration {
                 remote,
                 remote_key,
                 len,
+                last_of,
             } => {
                 let remote = Remote {
                     key: Key(remote_key),
@@ -160,7 +161,11 @@ impl Registration {
                     Direction::Get => Access::get(peer, remote, local, len),
                 };
                 let piece = Piece { id, access };
-                if let Some(outcome) = self.post(&piece) {
+                let posted = self.post(&piece);
+                if let Some(op) = last_of {
+                    self.left(op);
+                }
+                if let Some(outcome) = posted {
                     let outcome = outcome.map_err(|cause| access_failed(peer, &cause));
                     self.tell(todo, |engine, out| {
                         engine.transferred(id, outcome, out);
@@ -191,7 +196,7 @@ impl Registration {
         }
     }
 
-    /// The last message with data of a put was sent.
+    /// The last message with data of a put was sent, or the NIC has taken its data along.
     pub(super) fn left(&self, op: u64) {
         if let Some(carrier) = self.carrier() {
             carrier.left(Self::ticket(op));

@@ -32,11 +32,10 @@ struct OwnSide {
 }
 
 impl OwnSide {
-    /// Whether a slot has the data of a put that was posted. What goes along inline leaves its
-    /// source when the network takes it: it waits for its turn before, and is posted again if its
-    /// connection breaks.
+    /// Whether the source of a put that was posted is free: a slot has the data, or it went along.
     fn is_taken(&self, access: &Access) -> bool {
-        direction(access) == Direction::Put && self.bounced.is_some()
+        direction(access) == Direction::Put
+            && (self.bounced.is_some() || self.stands == Own::Inline)
     }
 }
 
@@ -74,7 +73,8 @@ impl Transfer {
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
                     let held = Held::new(None, None, lease);
-                    Ok(Begun::Posted(ticket, held, false))
+                    let along = direction == Direction::Put && len <= registration.inline();
+                    Ok(Begun::Posted(ticket, held, along))
                 }
                 over => {
                     registration.let_go(lease);

@@ -255,6 +255,77 @@ fn what_the_nic_takes_along_needs_no_registration() {
     assert_eq!(engine.stats().local.registrations, 0);
 }
 
+/// In one part or, where the peer's extents have a seam, in two: the last one says so.
+#[test]
+fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
+    let keys = |extents: &'static [u64]| {
+        move |need: Run| {
+            let parts = extents.iter().enumerate();
+            let grants = parts.map(|(at, key)| Grant {
+                run: Run {
+                    first: need.first + at as u64,
+                    count: if extents.len() == 1 { need.count } else { 1 },
+                },
+                key: *key,
+                writable: true,
+            });
+            grants.collect::<Vec<_>>()
+        }
+    };
+    for (own, extents, expected) in [
+        (Own::Inline, &[7][..], &[Some(1)][..]),
+        (Own::Inline, &[7, 8], &[None, Some(1)]),
+        (Own::Persistent, &[7], &[None]),
+    ] {
+        let config = Config {
+            strategy: crate::Strategy::Rendezvous { unpin: true },
+            ..Config::firehose_paper(0, 2)
+        };
+        let mut engine = Engine::new(config).expect("the paper's");
+        let mut out = Decisions::default();
+        let across = Operation {
+            own,
+            remote: 101 * BUCKET - 8,
+            len: 8 + 8 * (extents.len() as u64 - 1),
+            ..put(1, 100)
+        };
+        engine.begin(across, &mut out).expect("a peer");
+        let mut last = Vec::new();
+        while !out.is_empty() {
+            let decided = std::mem::take(&mut out);
+            for Outgoing { message, .. } in decided.messages {
+                let Message::Move(wanted) = message else {
+                    continue;
+                };
+                let grants = wanted.needs.iter().flat_map(|need| keys(extents)(need.run));
+                let granted = Message::Granted(Granted {
+                    id: wanted.id,
+                    last: true,
+                    grants: grants.collect(),
+                    ..Granted::default()
+                });
+                let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+                outcome.expect("it was asked for");
+            }
+            for action in decided.actions {
+                match action {
+                    Action::Register { id, need, .. } => {
+                        let registered = Registered {
+                            run: need,
+                            key: id,
+                            writable: true,
+                        };
+                        engine.registered(id, Ok(registered), &mut out);
+                    }
+                    Action::Transfer { last_of, .. } => last.push(last_of),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(last, expected, "{own:?}, {extents:?}");
+    }
+}
+
 #[test]
 fn memory_kept_for_own_operations_stays_beside_m() {
     let config = Config {

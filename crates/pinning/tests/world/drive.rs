@@ -502,9 +502,11 @@ impl World {
                     remote,
                     remote_key,
                     len,
+                    last_of,
                 } => {
                     let inline = local_key == ANY && self.plan.strategy != Strategy::Paging;
                     assert!(!inline || direction == Direction::Put);
+                    assert!(last_of.is_none() || inline, "it reads the buffer");
                     let taken = inline.then(|| self.taken(rank, local, len));
                     self.events.push(Event::Transfer(Transfer {
                         taken,

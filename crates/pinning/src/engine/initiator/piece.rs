@@ -467,6 +467,13 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) {
         let transfer = cx.name();
+        let is_last = |piece: &Piece| {
+            let end = piece.local + piece.len;
+            matches!(piece.local_side, LocalSide::Inline)
+                && local + len == end
+                && (self.ops.get(&piece.op)).is_some_and(Op::is_last_piece)
+        };
+        let last_of = (self.pieces.get(&id)).and_then(|it| is_last(it).then_some(it.op));
         let Some(piece) = self.pieces.get_mut(&id) else {
             return impossible("a transfer starts for a piece that is over");
         };
@@ -482,6 +489,7 @@ impl Initiator {
             remote,
             remote_key,
             len,
+            last_of,
         });
     }
 

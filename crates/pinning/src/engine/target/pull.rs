@@ -174,6 +174,7 @@ impl Target {
                 remote,
                 remote_key,
                 len,
+                last_of: None,
             });
         }
         self.pull_done(name, true, cx);
