@@ -16,7 +16,7 @@ use crate::{
     memory::{Memory, Place},
 };
 
-/// Puts of so many bytes take them along: their source is free at once.
+/// A handler's puts of so many bytes take them along: it cannot wait until their source is free.
 const SHORT: usize = 128;
 
 impl Armci {
@@ -83,17 +83,23 @@ impl Armci {
         (proc, offset): (usize, usize),
         bytes: usize,
     ) -> Result<()> {
-        if bytes <= SHORT {
+        // Once it is begun, only waiting frees the source.
+        if let Err(refused) = hydrant::may_wait("a put whose source is free when it returns") {
+            if bytes > SHORT {
+                return Err(refused.into());
+            }
+            // A handler's few bytes go along in a copy, which nobody waits for.
             // SAFETY: the caller's promise.
             let value = Local::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
             // SAFETY: a value goes along.
             return unsafe { self.begin_far(Direction::Put, (proc, offset), (value, bytes), None) };
         }
-        // Once it is begun, only waiting frees the source.
-        hydrant::may_wait("a put whose source is free when it returns")?;
         let range = offset..offset + bytes;
         self.settle(proc, &range)?;
         let rank = Memory::rank(proc);
+        // From the caller's own memory, however short: a copy would be memory of the system's choice,
+        // whose pages would have to be registered. What the NIC takes along, or a message or a slot has
+        // copied, is locally complete at once.
         // SAFETY: the caller's promise; it is waited for here until the source is free.
         let mut raw = unsafe { self.memory.arena.put_raw_nb(rank, offset, src, bytes)? };
         if raw.is_complete() {
