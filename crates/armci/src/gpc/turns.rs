@@ -60,8 +60,12 @@ impl Shared {
         self.changed.notify_all();
         if !state.taken && !state.tasks.is_empty() && state.idle == 0 {
             let here = Arc::clone(self);
-            thread::spawn(move || here.run_tasks());
-            state.idle += 1;
+            // A system that has no more threads may have one when this is looked at the next time: the
+            // task stays where it is.
+            match thread::Builder::new().spawn(move || here.run_tasks()) {
+                Ok(_) => state.idle += 1,
+                Err(cause) => tracing::warn!("no thread to run a procedure: {cause}"),
+            }
         }
     }
 
