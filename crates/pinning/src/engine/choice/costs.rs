@@ -10,6 +10,9 @@ const WIDTHS: usize = 21;
 /// Samples that are taken of a way that was not tried, and of one that is tried again.
 const FIRST: u32 = 3;
 pub(super) const AGAIN: u32 = 2;
+/// The first move that is measured is believed to take at most so many times what the conduit says of its
+/// registrations.
+const FIRST_MOVE: u64 = 8;
 /// Of the time that operations take, this part may be spent on trying the way that takes longer.
 pub(super) const TRIALS: u64 = 256;
 
@@ -72,17 +75,23 @@ impl Default for Costs {
 impl Costs {
     pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
         let cell = self.cell_mut(class);
-        let took = &mut cell.took[way as usize];
-        // Good news is believed at once: an operation may have waited for others or for the scheduler,
-        // and none is faster than it can be.
+        let (took, samples) = (
+            &mut cell.took[way as usize],
+            &mut cell.samples[way as usize],
+        );
         *took = match *took {
             0 => nanos,
             // What the peer has to do first differs from one to the next.
             before if way == Way::Far => before.saturating_mul(7).saturating_add(nanos) / 8,
-            before if nanos < before => nanos,
+            // The first ones may have waited for others or for the scheduler, and none is faster than
+            // it can be.
+            before if nanos < before && *samples < FIRST => nanos,
+            // Later it is the mean that counts: a peer may be asleep each second time it is asked. What
+            // takes far longer is no measure of its way, and counts as twice the mean.
+            before if nanos < before => before - (before - nanos).div_ceil(8),
             before => before + ((nanos - before).min(before) / 8),
         };
-        cell.samples[way as usize] = (cell.samples[way as usize] + 1).min(FIRST);
+        *samples = (*samples + 1).min(FIRST);
     }
 
     /// What a copy takes, and how much less a hit does; half of it where hits are not known.
@@ -211,11 +220,12 @@ impl Prices {
 
     pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
         let took = &mut self.took[usize::from(evicts)][width(count)];
-        // It may have waited for what the peer deregistered before it.
         let is_first =
             !std::mem::replace(&mut self.measured[usize::from(evicts)][width(count)], true);
         *took = match *took {
-            _ if is_first => nanos,
+            // It may have waited for what the peer deregistered before it, or for the scheduler: what seems
+            // dear is not tried again soon.
+            before if is_first => nanos.min(before.saturating_mul(FIRST_MOVE)),
             before if nanos < before => before / 2 + nanos / 2,
             before => before + ((nanos - before).min(before) / 4),
         };
@@ -253,6 +263,33 @@ mod tests {
         };
         assert!(run(1000, [10_000, 15_000]) > 950);
         assert!(run(4000, [20_000, 5000]) < 1000);
+    }
+
+    #[test]
+    fn what_is_slow_each_second_time_takes_the_mean() {
+        let class = Class::new(Direction::Put, 8, false);
+        let mut costs = Costs::default();
+        for at in 0..200 {
+            costs.took(class, Way::Copied, if at % 2 == 0 { 60 } else { 500 });
+        }
+        let (copy, _) = costs.saving(class).expect("copies are known");
+        assert!((150..400).contains(&copy), "{copy}");
+        // What takes less now is believed within some operations.
+        (0..40).for_each(|_| costs.took(class, Way::Copied, 60));
+        assert!(costs.saving(class) < Some((70, 0)));
+    }
+
+    #[test]
+    fn the_first_move_that_waited_is_no_price() {
+        let cost = CostModel {
+            per_op_ns: 1000.0,
+            per_page_ns: 0.0,
+        };
+        let mut prices = Prices::new(cost, cost, 1);
+        prices.took(1, false, 50_000_000);
+        assert!(prices.of(1, false, 0) <= 8000);
+        (0..20).for_each(|_| prices.took(1, false, 20_000));
+        assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
     }
 
     #[test]
