@@ -6,18 +6,24 @@ enum { BYTES = 4 << 20 };
 /* With one handle, of which one process is killed and the other is slow, both operations are over when a wait
    has returned. */
 static void gets(void) {
-    void **all = shared(BYTES), **over = shared(sizeof(int));
+    void **all = shared(BYTES), **over = shared(sizeof(int)), **ready = shared(3 * sizeof(int));
     int *pids = room(2 * sizeof(int)), victim = getpid();
     memset(all[me], me + 1, BYTES);
     if (me == 1) pids[0] = victim;
     if (me == 2) pids[1] = victim;
     armci_msg_igop(pids, 2, "+");
     ARMCI_Barrier();
-    if (me == 1) pause();
+    /* Who is still in the barrier when another one is killed is told of it there. */
+    if (me > 0) WORKS(ARMCI_PutValueInt(1, (int *) ready[0] + me, 0));
+    if (me == 1) {
+        ARMCI_Fence(0);
+        pause();
+    }
     if (me == 2) {
         until(over[me], 1);
         _exit(1);
     }
+    for (int other = 1; other < 3; other++) until((int *) ready[0] + other, 1);
     char *back = room(2 * BYTES);
     armci_hdl_t handle;
     ARMCI_INIT_HANDLE(&handle);
