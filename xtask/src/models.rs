@@ -6,7 +6,11 @@ use crate::runners::libtest;
 use crate::tool::{Tool, lacking, miri_toolchain};
 
 /// Where the loom models are: package, and the prefix of their tests' names.
-const LOOM: [(&str, &str); 2] = [("hydrant-smp", "loom_"), ("hydrant-pinning", "loom_")];
+const LOOM: [(&str, &str); 3] = [
+    ("hydrant-smp", "loom_"),
+    ("hydrant-pinning", "loom_"),
+    ("hydrant-foresight", "loom_"),
+];
 
 /// How often a thread may be switched away against its will. Loom's documentation
 /// finds 2 or 3 enough for most bugs; without a bound models run for hours.

@@ -1,3 +1,18 @@
-//! Planned, and not built: predicting when a buffer will be needed again (Li and others 2011), as a
-//! state machine without I/O, clock or threads. The crate is empty; it is there so that the floors
-//! of `ARCHITECTURE.md` can be seen.
+//! When a buffer will be needed again: registration ahead of need by a helper thread that predicts,
+//! after *Scalable Memory Registration for High Performance Networks Using Helper Threads* (Li,
+//! Cameron, Nikolopoulos, de Supinski, Schulz 2011), whose sections the module documentation names.
+
+pub mod cache;
+mod communication;
+mod costs;
+#[cfg(all(test, loom))]
+mod model;
+pub mod queue;
+mod signature;
+mod sync;
+mod time;
+
+pub use communication::{Communication, FRAMES, Kind, Way};
+pub use costs::{Costs, LinearCost};
+pub use signature::{Context, DEFAULT_WINDOW, MAX_WINDOW, Signature};
+pub use time::Time;

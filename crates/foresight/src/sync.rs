@@ -1,0 +1,8 @@
+//! The atomics of what the application shares with the helper: the real ones, or loom's under its
+//! model checker.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
