@@ -11,6 +11,7 @@ pub mod queue;
 mod signature;
 mod sync;
 mod time;
+pub mod trace;
 
 pub use communication::{Communication, FRAMES, Kind, Way};
 pub use costs::{Costs, LinearCost};

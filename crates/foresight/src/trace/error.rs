@@ -1,0 +1,232 @@
+//! What can be wrong with a trace, and where.
+
+use std::fmt;
+
+use super::{MAX_RANKS, RECORD_BYTES};
+
+/// What is wrong with a trace, with its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// The file, as the caller named it.
+    pub file: String,
+    /// The rank whose file it is, once that is known.
+    pub rank: Option<u32>,
+    /// The record, from 0 on in the file's order.
+    pub record: Option<u64>,
+    /// The byte of the file where it begins.
+    pub position: Option<u64>,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some(rank) = self.rank {
+            write!(f, ", rank {rank}")?;
+        }
+        if let Some(record) = self.record {
+            write!(f, ", record {record}")?;
+        }
+        if let Some(position) = self.position {
+            write!(f, " at byte {position}")?;
+        }
+        write!(f, ": {}", self.fault)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The file ends within its header.
+    #[error("the file has {bytes} bytes, which is less than its header of 64")]
+    NoHeader {
+        /// How long it is.
+        bytes: u64,
+    },
+    /// It is no trace.
+    #[error("it begins with {found:#x} and not with the magic number of a trace, 0x32544d50")]
+    Magic {
+        /// What it begins with.
+        found: u64,
+    },
+    /// Its records are of another size.
+    #[error("its records have {found} bytes, and those of this format {RECORD_BYTES}")]
+    RecordSize {
+        /// The size it gives.
+        found: u64,
+    },
+    /// The job has no ranks, or too many.
+    #[error("a job of {ranks} ranks; there are between 1 and {MAX_RANKS}")]
+    Ranks {
+        /// How many it gives.
+        ranks: u64,
+    },
+    /// The rank is not of the job.
+    #[error("rank {rank} is not of a job of {ranks} ranks")]
+    Rank {
+        /// The rank it gives.
+        rank: u64,
+        /// The ranks of the job.
+        ranks: u64,
+    },
+    /// The executable ends before it begins.
+    #[error("the executable is mapped from {low:#x} to {high:#x}, which is backward")]
+    Executable {
+        /// Its lowest address.
+        low: u64,
+        /// Its highest.
+        high: u64,
+    },
+    /// The last record is cut off.
+    #[error("the file ends {bytes} bytes into a record of {RECORD_BYTES}; it was cut off")]
+    Truncated {
+        /// What there is of the record.
+        bytes: u64,
+    },
+    /// The file has a header and nothing else.
+    #[error("there is no record")]
+    Empty,
+    /// The kind of call is unknown.
+    #[error("a call of kind {kind}; kinds are 1 to 20")]
+    Kind {
+        /// The number.
+        kind: u16,
+    },
+    /// The rank's first call is not MPI_Init, or another one is.
+    #[error("MPI_Init is to be the first call and no other")]
+    Init,
+    /// The rank's last call is not MPI_Finalize, or another one is.
+    #[error("MPI_Finalize is to be the last call and no other; was the program ended early?")]
+    Finalize,
+    /// A clock was set back between two calls.
+    #[error("{clock} goes back from {before} ns to {now} ns")]
+    TimeBack {
+        /// The field.
+        clock: &'static str,
+        /// Its value at the call before.
+        before: u64,
+        /// Its value at this one.
+        now: u64,
+    },
+    /// A call ends past the last moment of the clock.
+    #[error("the call ends past the end of the clock")]
+    TimeOverflow,
+    /// Calls are missing.
+    #[error("call {now} follows call {before}: a record is missing")]
+    MissingCall {
+        /// The number of the call before.
+        before: u32,
+        /// The number of this one.
+        now: u32,
+    },
+    /// Records of one call contradict each other.
+    #[error("it differs from the record before, of the same call {call}, in {field}")]
+    Contradiction {
+        /// The call.
+        call: u32,
+        /// What differs.
+        field: &'static str,
+    },
+    /// A buffer ends past the last address.
+    #[error("a buffer of {bytes} bytes at {addr:#x} ends past the last address")]
+    Buffer {
+        /// Where it begins.
+        addr: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// The call needs a peer, and that is none of the ranks.
+    #[error("its peer is {peer}, and the job has {ranks} ranks; of a wildcard, record who came")]
+    Peer {
+        /// The peer.
+        peer: i32,
+        /// The ranks of the job.
+        ranks: u32,
+    },
+    /// A request has no number, or one that was given before.
+    #[error("request {request} was begun before, or has no number")]
+    RequestAgain {
+        /// The number.
+        request: u64,
+    },
+    /// A request is completed that was not begun, or was completed before.
+    #[error("request {request} is completed and is not under way")]
+    RequestUnknown {
+        /// The number.
+        request: u64,
+    },
+    /// A request is never completed.
+    #[error("request {request} is begun and never completed")]
+    RequestLeft {
+        /// The number.
+        request: u64,
+    },
+    /// A rank has no file.
+    #[error("there is no file of rank {missing}, of {ranks} ranks")]
+    RankMissing {
+        /// The rank.
+        missing: u32,
+        /// The ranks of the job.
+        ranks: u32,
+    },
+    /// A rank has two files.
+    #[error("{other} is of the same rank")]
+    RankTwice {
+        /// The other file.
+        other: String,
+    },
+    /// The files are of different jobs.
+    #[error("it is of a job of {ranks} ranks, and {other} of one of {others}")]
+    OtherJob {
+        /// The ranks of its job.
+        ranks: u32,
+        /// Another file.
+        other: String,
+        /// The ranks of the other's job.
+        others: u32,
+    },
+    /// A message is sent and never received.
+    #[error("{bytes} bytes are sent to rank {to} with tag {tag}, which never receives them")]
+    SendWithoutReceive {
+        /// To whom.
+        to: u32,
+        /// With which tag.
+        tag: i32,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// A message is received and was never sent.
+    #[error("a message of rank {from} with tag {tag} is received, which never sends it")]
+    ReceiveWithoutSend {
+        /// From whom.
+        from: u32,
+        /// With which tag.
+        tag: i32,
+    },
+    /// A message is longer than the buffer that receives it.
+    #[error("{sent} bytes are sent to rank {to} with tag {tag}, which receives {received} at most")]
+    Length {
+        /// To whom.
+        to: u32,
+        /// With which tag.
+        tag: i32,
+        /// How long it is.
+        sent: u64,
+        /// How long the receiver's buffer is.
+        received: u64,
+    },
+    /// Ranks disagree about the collective calls of all.
+    #[error("its collective call {number} on all ranks is {here}, and that of rank 0 {there}")]
+    Collective {
+        /// Which of them, from 0 on.
+        number: u64,
+        /// What it is here.
+        here: String,
+        /// What it is at rank 0.
+        there: String,
+    },
+}

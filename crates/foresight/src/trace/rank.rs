@@ -1,0 +1,258 @@
+//! The file of one rank.
+
+use std::collections::HashMap;
+
+use super::{Call, Error, Fault, HEADER_BYTES, MAGIC, RECORD_BYTES, Record};
+
+/// The most ranks a traced job may have.
+pub const MAX_RANKS: u32 = 1 << 16;
+
+/// What one rank did, in the order of its calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RankTrace {
+    file: String,
+    rank: u32,
+    ranks: u32,
+    records: Vec<Record>,
+}
+
+impl RankTrace {
+    /// Reads the file that the caller calls `file`.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes it no trace of one rank, with its place.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let header = Header::parse(bytes).map_err(|fault| Error {
+            file: file.into(),
+            rank: None,
+            record: None,
+            position: None,
+            fault,
+        })?;
+        let mut trace = Self {
+            file: file.into(),
+            rank: header.rank,
+            ranks: header.ranks,
+            records: Vec::new(),
+        };
+        trace.records = trace.read(&bytes[HEADER_BYTES..])?;
+        // Records are written at the end of their call; calls are numbered as they begin.
+        trace.records.sort_by_key(|record| record.sequence);
+        trace.check_order()?;
+        trace.check_peers()?;
+        trace.check_requests()?;
+        Ok(trace)
+    }
+
+    /// The file, as the caller named it.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The ranks of its job.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// All records, in the order of the calls.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What is wrong with a record.
+    pub(super) fn wrong(&self, record: &Record, fault: Fault) -> Error {
+        self.at(record.index, fault)
+    }
+
+    /// What is wrong with the file as a whole.
+    pub(super) fn wrong_file(&self, fault: Fault) -> Error {
+        Error {
+            file: self.file.clone(),
+            rank: Some(self.rank),
+            record: None,
+            position: None,
+            fault,
+        }
+    }
+
+    fn at(&self, index: u64, fault: Fault) -> Error {
+        Error {
+            record: Some(index),
+            position: Some(HEADER_BYTES as u64 + index * RECORD_BYTES as u64),
+            ..self.wrong_file(fault)
+        }
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Vec<Record>, Error> {
+        let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
+        if !rest.is_empty() {
+            let fault = Fault::Truncated {
+                bytes: rest.len() as u64,
+            };
+            return Err(self.at(records.len() as u64, fault));
+        }
+        if records.is_empty() {
+            return Err(self.wrong_file(Fault::Empty));
+        }
+        let numbered = records.iter().zip(0..);
+        let parse =
+            |(bytes, index)| Record::parse(index, bytes).map_err(|fault| self.at(index, fault));
+        numbered.map(parse).collect()
+    }
+
+    /// From MPI_Init to MPI_Finalize, no call missing, no clock set back.
+    fn check_order(&self) -> Result<(), Error> {
+        let last = self.records.len() - 1;
+        for (at, record) in self.records.iter().enumerate() {
+            if (record.call == Call::Init) != (at == 0) {
+                return Err(self.wrong(record, Fault::Init));
+            }
+            if (record.call == Call::Finalize) != (at == last) {
+                return Err(self.wrong(record, Fault::Finalize));
+            }
+        }
+        for pair in self.records.windows(2) {
+            let (before, now) = (&pair[0], &pair[1]);
+            self.check_pair(before, now)
+                .map_err(|fault| self.wrong(now, fault))?;
+        }
+        Ok(())
+    }
+
+    fn check_pair(&self, before: &Record, now: &Record) -> Result<(), Fault> {
+        for (clock, earlier, later) in [
+            ("t_ns", before.at, now.at),
+            ("comp_ns", before.computed, now.computed),
+        ] {
+            if later < earlier {
+                return Err(Fault::TimeBack {
+                    clock,
+                    before: earlier.0,
+                    now: later.0,
+                });
+            }
+        }
+        match now.sequence - before.sequence {
+            0 => same_call(before, now),
+            1 => Ok(()),
+            _ => Err(Fault::MissingCall {
+                before: before.sequence,
+                now: now.sequence,
+            }),
+        }
+    }
+
+    fn check_peers(&self) -> Result<(), Error> {
+        for record in &self.records {
+            let named = record.call.sends() || record.call.receives() || record.call.has_root();
+            let is_rank = u32::try_from(record.peer).is_ok_and(|peer| peer < self.ranks);
+            if named && !is_rank {
+                let fault = Fault::Peer {
+                    peer: record.peer,
+                    ranks: self.ranks,
+                };
+                return Err(self.wrong(record, fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each request is begun once and completed once, in this order.
+    fn check_requests(&self) -> Result<(), Error> {
+        // The record that began it, and whether it is under way yet.
+        let mut begun: HashMap<u64, (&Record, bool)> = HashMap::new();
+        for record in &self.records {
+            let request = record.request;
+            if record.call.begins()
+                && (request == 0 || begun.insert(request, (record, true)).is_some())
+            {
+                return Err(self.wrong(record, Fault::RequestAgain { request }));
+            }
+            // A call may wait for no request at all.
+            if record.call.completes() && request != 0 {
+                match begun.get_mut(&request) {
+                    Some((_, under_way)) if *under_way => *under_way = false,
+                    _ => return Err(self.wrong(record, Fault::RequestUnknown { request })),
+                }
+            }
+        }
+        let left = begun.values().filter(|it| it.1).map(|it| it.0);
+        match left.min_by_key(|record| record.index) {
+            Some(record) => Err(self.wrong(
+                record,
+                Fault::RequestLeft {
+                    request: record.request,
+                },
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Records of one call share all but the buffer, the peer and the request.
+fn same_call(before: &Record, now: &Record) -> Result<(), Fault> {
+    let family = |call: Call| match call {
+        Call::AlltoallReceive => Call::AlltoallSend,
+        Call::AlltoallvReceive => Call::AlltoallvSend,
+        Call::SendrecvReceive => Call::SendrecvSend,
+        other => other,
+    };
+    let call = now.sequence;
+    for (field, same) in [
+        ("t_ns", before.at == now.at),
+        ("comp_ns", before.computed == now.computed),
+        ("stack", before.stack == now.stack),
+        ("comm", before.comm == now.comm),
+        ("kind", family(before.call) == family(now.call)),
+    ] {
+        if !same {
+            return Err(Fault::Contradiction { call, field });
+        }
+    }
+    Ok(())
+}
+
+/// What the header says.
+struct Header {
+    rank: u32,
+    ranks: u32,
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(Fault::NoHeader {
+                bytes: bytes.len() as u64,
+            });
+        };
+        let (words, _) = header.as_chunks::<8>();
+        let word = |at: usize| u64::from_le_bytes(words[at]);
+        let [magic, size, rank, ranks, low, high] = std::array::from_fn(word);
+        if magic != MAGIC {
+            return Err(Fault::Magic { found: magic });
+        }
+        if size != RECORD_BYTES as u64 {
+            return Err(Fault::RecordSize { found: size });
+        }
+        if ranks == 0 || ranks > u64::from(MAX_RANKS) {
+            return Err(Fault::Ranks { ranks });
+        }
+        if rank >= ranks {
+            return Err(Fault::Rank { rank, ranks });
+        }
+        if low > high {
+            return Err(Fault::Executable { low, high });
+        }
+        // Both are below MAX_RANKS.
+        Ok(Self {
+            rank: rank as u32,
+            ranks: ranks as u32,
+        })
+    }
+}
