@@ -5,8 +5,10 @@
 pub mod cache;
 mod communication;
 mod costs;
+pub mod evaluation;
 #[cfg(all(test, loom))]
 mod model;
+pub mod predictor;
 pub mod queue;
 mod signature;
 mod sync;

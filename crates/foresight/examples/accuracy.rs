@@ -1,0 +1,84 @@
+//! Prints how well each predictor does on traces (the paper's Figures 5 and 6), each an archive with a file
+//! for each rank.
+//!
+//! `cargo run --release -p hydrant-foresight --example accuracy -- cg.A.4.tar.zst lu.A.4.tar.zst`
+
+use std::error::Error;
+use std::path::Path;
+
+use hydrant_foresight::evaluation::{Clock, Errors, Setting, bound, evaluate};
+use hydrant_foresight::predictor::Method;
+use hydrant_foresight::trace::Trace;
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+const METHODS: [(Method, usize); 7] = [
+    (Method::Shortest, 0),
+    (Method::Shortest, 1),
+    (Method::Shortest, 2),
+    (Method::Median { of: 9 }, 2),
+    (Method::Periodicity { window: 16 }, 0),
+    (Method::Periodicity { window: 128 }, 0),
+    (Method::Landmarks, 2),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!(
+        "within 5 % / 0.5 % of the period, in percent of the forecasts; uses that came before their deadline"
+    );
+    for path in std::env::args().skip(1) {
+        let trace = support::read(Path::new(&path))?;
+        for clock in [Clock::Computing, Clock::Smooth] {
+            println!("\n{path}, {clock:?}");
+            print(&trace, clock);
+        }
+    }
+    Ok(())
+}
+
+fn print(trace: &Trace, clock: Clock) {
+    println!(
+        "{:<16} {:>6} {:>9} {:>9}  {:>13}  {:>13}  {:>5}",
+        "method", "window", "repeated", "forecasts", "at use", "acted upon", "late"
+    );
+    for (method, window) in METHODS {
+        let setting = Setting {
+            window,
+            clock,
+            ..Setting::PAPER
+        };
+        let found = evaluate(trace, method, &setting);
+        println!(
+            "{:<16} {window:>6} {:>9} {:>9}  {:>13}  {:>13}  {:>5.1}",
+            method.to_string(),
+            found.repeated,
+            found.at_use.forecasts,
+            pair(&found.at_use),
+            pair(&found.acted),
+            found.deadlines.percent(found.deadlines.late),
+        );
+    }
+    let best = bound(
+        trace,
+        &Setting {
+            clock,
+            ..Setting::PAPER
+        },
+    );
+    println!(
+        "{:<43}  {:>13}  {:>13}",
+        "best constants in hindsight",
+        pair(&best.periods),
+        pair(&best.gaps)
+    );
+}
+
+fn pair(errors: &Errors) -> String {
+    let percent = |count| errors.percent(count);
+    format!(
+        "{:.1} / {:.1}",
+        percent(errors.within_5_percent),
+        percent(errors.within_half_percent)
+    )
+}

@@ -1,0 +1,219 @@
+//! How well uses are predicted on traces of real programs (the paper's Figures 5 and 6).
+//!
+//! [`evaluate`] plays a trace to a predictor, rank by rank, and compares each forecast with the use that
+//! then came. The error of a forecast is a share of the period, and is taken twice:
+//!
+//! - *at the use before*, as the paper does: of what was said when the period began;
+//! - *when acted upon*: of what was in force at the moment at which the helper has to begin to
+//!   register the buffer, for that to be done when the use is expected. For predictors that never
+//!   correct themselves both are the same.
+//!
+//! [`bound`] says what the best constants could have reached in hindsight: the rest is the trace's own
+//! jitter.
+
+mod bound;
+mod stream;
+
+use std::collections::HashMap;
+
+use crate::costs::{Costs, LinearCost};
+use crate::predictor::{Forecast, Method, Observation};
+use crate::signature::{Context, DEFAULT_WINDOW, Signature};
+use crate::time::Time;
+use crate::trace::Trace;
+
+pub use bound::{Bound, bound};
+pub use stream::{Clock, communications};
+
+/// What is counted as a use, and how.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setting {
+    /// How many communications before belong to a signature.
+    pub window: usize,
+    /// Low bits of addresses that signatures leave out.
+    pub grain_bits: u32,
+    /// Buffers of more bytes than this are registered (16 KB in the paper, §2).
+    pub threshold_bytes: u64,
+    /// Which clock of the trace.
+    pub clock: Clock,
+    /// What registering costs: so long before a use a forecast of it is acted upon.
+    pub register: LinearCost,
+    /// The bytes of a page.
+    pub page_bytes: u64,
+}
+
+impl Setting {
+    /// As the paper has it, by computing time.
+    pub const PAPER: Setting = Setting {
+        window: DEFAULT_WINDOW,
+        grain_bits: 0,
+        threshold_bytes: 16 << 10,
+        clock: Clock::Computing,
+        register: Costs::TYPICAL.register,
+        page_bytes: 4096,
+    };
+
+    /// How long before a use its registration has to begin.
+    fn lead_ns(&self, addr: u64, bytes: u64) -> u64 {
+        let page = self.page_bytes.max(1);
+        let end = addr.saturating_add(bytes);
+        self.register.of(end.div_ceil(page) - addr / page)
+    }
+}
+
+/// How many forecasts were how near.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Errors {
+    /// All of them.
+    pub forecasts: u64,
+    /// Within 5 % of the period.
+    pub within_5_percent: u64,
+    /// Within 0.5 % of the period.
+    pub within_half_percent: u64,
+    /// The use came before it was expected.
+    pub late: u64,
+}
+
+impl Errors {
+    fn add(&mut self, expected: Time, came: Time, period_ns: u64) {
+        let error_ns = expected.0.abs_diff(came.0);
+        let is_within =
+            |parts: u64| u128::from(error_ns) * u128::from(parts) <= u128::from(period_ns);
+        self.forecasts += 1;
+        self.within_5_percent += u64::from(is_within(20));
+        self.within_half_percent += u64::from(is_within(200));
+        self.late += u64::from(expected > came);
+    }
+
+    fn join(&mut self, other: &Errors) {
+        self.forecasts += other.forecasts;
+        self.within_5_percent += other.within_5_percent;
+        self.within_half_percent += other.within_half_percent;
+        self.late += other.late;
+    }
+
+    /// A count of these as a percentage of all.
+    pub fn percent(&self, count: u64) -> f64 {
+        match self.forecasts {
+            0 => 0.0,
+            all => 100.0 * count as f64 / all as f64,
+        }
+    }
+}
+
+/// How well a predictor did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Accuracy {
+    /// Uses of registered buffers.
+    pub uses: u64,
+    /// Those of a signature that was seen before.
+    pub repeated: u64,
+    /// The forecasts as they were at the use before.
+    pub at_use: Errors,
+    /// The forecasts as they were when acted upon.
+    pub acted: Errors,
+    /// The deadlines that these gave: uses that came before are [`late`](Errors::late).
+    pub deadlines: Errors,
+}
+
+impl Accuracy {
+    /// Adds what was seen elsewhere.
+    pub fn join(&mut self, other: &Accuracy) {
+        self.uses += other.uses;
+        self.repeated += other.repeated;
+        self.at_use.join(&other.at_use);
+        self.acted.join(&other.acted);
+        self.deadlines.join(&other.deadlines);
+    }
+}
+
+/// Plays a trace to a predictor of its own for each rank.
+pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
+    let mut all = Accuracy::default();
+    for rank in trace.ranks() {
+        let mut judge = Judge::default();
+        let mut predictor = method.predictor();
+        let mut context = Context::new(setting.window, setting.grain_bits);
+        let mut updates = Vec::new();
+        for it in communications(rank, setting.clock) {
+            let seen = Observation {
+                signature: context.sign(&it),
+                at: it.begun,
+                wanted: it.bytes > setting.threshold_bytes,
+                lead_ns: setting.lead_ns(it.addr, it.bytes),
+            };
+            judge.came(&seen);
+            predictor.observe(&seen, &mut updates);
+            for update in updates.drain(..) {
+                judge.said(seen.at, update.signature, update.forecast);
+            }
+        }
+        all.join(&judge.accuracy);
+    }
+    all
+}
+
+/// Compares what is said with what comes.
+#[derive(Debug, Default)]
+struct Judge {
+    uses: HashMap<Signature, Pending>,
+    accuracy: Accuracy,
+}
+
+/// A use that may come again.
+#[derive(Debug)]
+struct Pending {
+    last: Time,
+    lead_ns: u64,
+    /// What was said at the use before, and what is in force.
+    said: Option<(Forecast, Forecast)>,
+}
+
+impl Judge {
+    /// A communication has come: what was said of it is judged.
+    fn came(&mut self, seen: &Observation) {
+        if !seen.wanted {
+            return;
+        }
+        self.accuracy.uses += 1;
+        let fresh = Pending {
+            last: seen.at,
+            lead_ns: seen.lead_ns,
+            said: None,
+        };
+        let Some(pending) = self.uses.insert(seen.signature, fresh) else {
+            return;
+        };
+        self.accuracy.repeated += 1;
+        if let Some((at_use, acted)) = pending.said {
+            let period_ns = seen.at.since(pending.last);
+            self.accuracy
+                .at_use
+                .add(at_use.expected, seen.at, period_ns);
+            self.accuracy.acted.add(acted.expected, seen.at, period_ns);
+            self.accuracy
+                .deadlines
+                .add(acted.earliest, seen.at, period_ns);
+        }
+    }
+
+    /// Something is said at the moment `now`; too late if what was said before was acted upon.
+    fn said(&mut self, now: Time, signature: Signature, forecast: Option<Forecast>) {
+        let Some(pending) = self.uses.get_mut(&signature) else {
+            return;
+        };
+        let lead_ns = pending.lead_ns;
+        match (&mut pending.said, forecast) {
+            (None, Some(first)) => pending.said = Some((first, first)),
+            (Some((_, in_force)), Some(other)) if !is_acted_upon(in_force, now, lead_ns) => {
+                *in_force = other
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the helper has begun to register by `now`.
+fn is_acted_upon(forecast: &Forecast, now: Time, lead_ns: u64) -> bool {
+    !forecast.awaits && now >= forecast.expected.before(lead_ns)
+}

@@ -1,0 +1,119 @@
+//! The predictors on traces of real programs.
+
+mod support;
+
+use std::path::Path;
+
+use hydrant_foresight::evaluation::{Accuracy, Clock, Errors, Setting, bound, evaluate};
+use hydrant_foresight::predictor::Method;
+use hydrant_foresight::trace::Trace;
+
+fn trace(name: &str) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    support::read(&folder.join(format!("{name}.S.4.tar.zst"))).unwrap()
+}
+
+/// The buffers of class S are short: those counted here are of more than a page or so.
+const SETTING: Setting = Setting {
+    threshold_bytes: 1500,
+    ..Setting::PAPER
+};
+
+fn errors(trace: &Trace, method: Method, clock: Clock) -> Accuracy {
+    evaluate(trace, method, &Setting { clock, ..SETTING })
+}
+
+fn percent(errors: &Errors) -> (f64, f64) {
+    (
+        errors.percent(errors.within_5_percent),
+        errors.percent(errors.within_half_percent),
+    )
+}
+
+#[test]
+fn landmarks_do_better_than_the_shortest_and_than_a_median() {
+    for name in ["bt", "lu"] {
+        let trace = trace(name);
+        let ours = errors(&trace, Method::Landmarks, Clock::Computing);
+        let best = percent(&ours.acted);
+        for method in [Method::Shortest, Method::Median { of: 9 }] {
+            let theirs = errors(&trace, method, Clock::Computing);
+            assert_eq!(
+                (theirs.uses, theirs.at_use.forecasts),
+                (ours.uses, ours.at_use.forecasts)
+            );
+            assert_eq!(
+                theirs.at_use, theirs.acted,
+                "{method} never corrects itself"
+            );
+            let (within_5, within_half) = percent(&theirs.acted);
+            assert!(
+                best.0 > within_5 + 1.0,
+                "{name}, {method}: {within_5} beside {}",
+                best.0
+            );
+            assert!(
+                best.1 > within_half + 5.0,
+                "{name}, {method}: {within_half} beside {}",
+                best.1
+            );
+        }
+        // What is safe for the deadlines of the paper's rule is safe for ours.
+        assert!(
+            ours.deadlines.percent(ours.deadlines.late) < 15.0,
+            "{:?}",
+            ours.deadlines
+        );
+    }
+}
+
+#[test]
+fn without_jitter_every_use_is_foreseen() {
+    for name in ["bt", "lu", "ft", "is"] {
+        let trace = trace(name);
+        for method in [Method::Shortest, Method::Landmarks] {
+            let found = errors(&trace, method, Clock::Smooth);
+            assert!(found.acted.forecasts > 0, "{name}");
+            let (within_5, _) = percent(&found.acted);
+            assert!(within_5 >= 95.0, "{name}, {method}: {within_5}");
+        }
+        let best = bound(
+            &trace,
+            &Setting {
+                clock: Clock::Smooth,
+                ..SETTING
+            },
+        );
+        assert!(percent(&best.gaps).1 > 99.0, "{name}: {best:?}");
+    }
+}
+
+#[test]
+fn a_periodicity_needs_its_window() {
+    let trace = trace("ft");
+    // Each iteration of FT exchanges eight large buffers, six times.
+    let forecasts = |window| {
+        let setting = Setting {
+            window: 0,
+            ..SETTING
+        };
+        evaluate(&trace, Method::Periodicity { window }, &setting)
+            .at_use
+            .forecasts
+    };
+    assert!(forecasts(8) > forecasts(16));
+    assert_eq!(forecasts(128), 0);
+}
+
+#[test]
+fn nobody_does_better_than_hindsight_by_much() {
+    for name in ["bt", "lu"] {
+        let trace = trace(name);
+        let best = bound(&trace, &SETTING);
+        let ours = errors(&trace, Method::Landmarks, Clock::Computing);
+        assert!(
+            percent(&ours.acted).1 <= percent(&best.gaps).1 + 2.0,
+            "{name}"
+        );
+    }
+}
