@@ -8,8 +8,10 @@ mod costs;
 pub mod evaluation;
 #[cfg(all(test, loom))]
 mod model;
+pub mod plan;
 pub mod predictor;
 pub mod queue;
+pub mod sharing;
 mod signature;
 mod sync;
 mod time;

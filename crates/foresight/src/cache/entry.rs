@@ -4,7 +4,7 @@
 //! another region. So a compare-and-swap from a word that was read before succeeds only if
 //! bounds that were read in between are those of that region.
 
-use super::{Acquired, EntryId, Held};
+use super::{Acquired, EntryId, Held, Region};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What is done with a region.
@@ -121,10 +121,14 @@ impl Entry {
         true
     }
 
-    /// The word and the bytes of the region, if it is absent.
-    pub(super) fn absent(&self) -> Option<(u64, u64)> {
+    /// The word and the bounds of the region, if it is absent.
+    pub(super) fn absent(&self) -> Option<(u64, Region)> {
         let word = self.word.load(Ordering::Acquire);
-        is(word, State::Absent).then(|| (word, self.bytes()))
+        let region = Region {
+            addr: self.start.load(Ordering::Relaxed),
+            bytes: self.bytes(),
+        };
+        is(word, State::Absent).then_some((word, region))
     }
 
     /// From the state in `word`, which was read before, into another, unless it has changed since.

@@ -73,6 +73,15 @@ pub enum Acquired {
     Unknown,
 }
 
+/// What is to be registered: maybe more than was asked for, where a known region has more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Its first byte.
+    pub addr: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
 /// Why a registration may not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -205,21 +214,22 @@ impl Cache {
         })
     }
 
-    /// Takes it on oneself to register a region that is absent.
+    /// Takes it on oneself to register a region that is absent, and says which bytes that are.
     ///
     /// # Errors
     ///
     /// [`Refusal`]: somebody else has begun to, or the bytes would be past the limit.
-    pub fn claim(&self, id: EntryId) -> Result<(), Refusal> {
+    pub fn claim(&self, id: EntryId) -> Result<Region, Refusal> {
         let entry = self.entry(id);
-        let Some((word, bytes)) = entry.absent() else {
+        let Some((word, region)) = entry.absent() else {
             return Err(Refusal::Changed);
         };
-        self.reserve(bytes)?;
+        self.reserve(region.bytes)?;
+        // If that succeeds, the bounds that were read are those of this region.
         if entry.change(word, State::Registering) {
-            return Ok(());
+            return Ok(region);
         }
-        self.give_back(bytes);
+        self.give_back(region.bytes);
         Err(Refusal::Changed)
     }
 

@@ -99,8 +99,9 @@ proptest! {
                 Step::Claim(at) => {
                     let registered = bytes(&model);
                     match (cache.claim(id(at)), &mut model[at]) {
-                        (Ok(()), Some(it)) => {
+                        (Ok(region), Some(it)) => {
                             prop_assert_eq!(it.2, Known::Absent);
+                            prop_assert_eq!((region.addr, region.addr + region.bytes), (it.0, it.1));
                             it.2 = Known::Busy;
                         }
                         (Err(Refusal::Limit { .. }), Some(it)) => {

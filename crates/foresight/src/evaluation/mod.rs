@@ -8,7 +8,7 @@
 //!   register the buffer, for that to be done when the use is expected. For predictors that never
 //!   correct themselves both are the same.
 //!
-//! [`bound`] says what the best constants could have reached in hindsight: the rest is the trace's own
+//! [`bound()`] says what the best constants could have reached in hindsight: the rest is the trace's own
 //! jitter.
 
 mod bound;

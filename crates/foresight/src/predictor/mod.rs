@@ -58,6 +58,17 @@ pub struct Forecast {
     pub awaits: bool,
 }
 
+impl Forecast {
+    /// The same, so much later.
+    pub(crate) fn later(self, ns: u64) -> Self {
+        Self {
+            expected: self.expected.after(ns),
+            earliest: self.earliest.after(ns),
+            ..self
+        }
+    }
+}
+
 /// What a predictor says of a use from now on; `None` is that it does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Update {

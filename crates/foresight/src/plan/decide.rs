@@ -1,0 +1,151 @@
+//! The conditions: when to deregister, when to register, and what goes where the limit is reached.
+
+use super::region::State;
+use super::{Action, Plan, RegionId};
+use crate::time::Time;
+
+impl Plan {
+    /// The deregistration condition.
+    pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<Action> {
+        let region = self.regions.at(id);
+        if region.state != State::Registered || region.is_held {
+            return None;
+        }
+        let takes_ns = self
+            .config
+            .costs
+            .to_deregister(self.page_count(region.bytes()), self.queue.len());
+        let again = now.after(takes_ns).after(self.config.sharing.delay_ns());
+        // Nothing expected: a first use, or one that nobody can foresee.
+        let is_needed = region.earliest().is_some_and(|deadline| again > deadline);
+        (!is_needed).then(|| self.deregister(id))
+    }
+
+    fn deregister(&mut self, id: RegionId) -> Action {
+        let region = self.regions.at_mut(id);
+        region.state = State::Deregistering;
+        Action::Deregister {
+            region: id,
+            addr: region.start,
+            bytes: region.bytes(),
+        }
+    }
+
+    /// Puts a region into the registration queue, where it is to be and as it is expected now.
+    pub(super) fn requeue(&mut self, id: RegionId) {
+        let region = self.regions.at_mut(id);
+        let expires = region.expires();
+        let before = std::mem::replace(&mut region.looked_at, expires);
+        before.map(|at| self.expiries.remove(&(at, id)));
+        expires.map(|at| self.expiries.insert((at, id)));
+        let region = self.regions.at(id);
+        let is_wanted = region.state == State::Absent && !region.is_postponed;
+        match region.due().filter(|_| is_wanted) {
+            Some(due) => {
+                let pages = self.page_count(region.bytes());
+                let cost_ns = self
+                    .one_use_ns()
+                    .saturating_add(self.config.costs.register.of(pages));
+                self.queue.insert(id, due, cost_ns);
+            }
+            None => self.queue.remove(id),
+        }
+    }
+
+    /// Gives up on uses that should have come a period ago.
+    pub(super) fn expire(&mut self, now: Time) -> Option<Action> {
+        while let Some(&(at, id)) = self.expiries.first()
+            && at <= now
+        {
+            let region = self.regions.at_mut(id);
+            region.expire(now);
+            region.is_postponed &= region.earliest().is_some();
+            if region.state == State::Registered && region.earliest().is_none() && region.is_ahead {
+                region.is_ahead = false;
+                self.stats.unused += 1;
+            }
+            self.requeue(id);
+            let action = self.reconsider(id, now);
+            if action.is_some() {
+                return action;
+            }
+        }
+        None
+    }
+
+    /// The registration condition.
+    pub(super) fn register_first(&mut self, now: Time) -> Option<Action> {
+        while let Some(first) = self.queue.first() {
+            let bytes = self.regions.at(first.region).bytes();
+            let done = now.after(self.to_delay_ns(bytes));
+            if done <= first.deadline {
+                return None;
+            }
+            let within = self.registered_bytes.checked_add(bytes);
+            if within.is_some_and(|it| it <= self.config.limit_bytes) {
+                self.queue.remove(first.region);
+                return Some(self.register(first.region));
+            }
+            if let Some(victim) = self.victim(bytes, first.deadline) {
+                return Some(self.deregister(victim));
+            }
+            // Nothing that is needed later can make room.
+            self.queue.remove(first.region);
+            self.regions.at_mut(first.region).is_postponed = true;
+            self.stats.postponed += 1;
+        }
+        None
+    }
+
+    fn register(&mut self, id: RegionId) -> Action {
+        let region = self.regions.at_mut(id);
+        region.state = State::Registering;
+        let (addr, bytes) = (region.start, region.bytes());
+        self.registered_bytes += bytes;
+        Action::Register {
+            region: id,
+            addr,
+            bytes,
+        }
+    }
+
+    /// Of the registered regions the one needed last, if that is after `deadline`, and if all of these together
+    /// make room for so many bytes.
+    fn victim(&self, bytes: u64, deadline: Time) -> Option<RegionId> {
+        let later = self.regions.iter().filter(|(_, region)| {
+            let can_go = region.state == State::Registered && !region.is_held;
+            can_go && region.earliest().is_none_or(|it| it > deadline)
+        });
+        let (mut freed, mut last) = (0u64, None);
+        for (id, region) in later {
+            freed = freed.saturating_add(region.bytes());
+            last = last.max(Some((region.earliest().unwrap_or(Time::NEVER), id)));
+        }
+        let left = self.registered_bytes.saturating_sub(freed);
+        let fits = left.saturating_add(bytes) <= self.config.limit_bytes;
+        last.filter(|_| fits).map(|it| it.1)
+    }
+
+    fn page_count(&self, bytes: u64) -> u64 {
+        bytes / self.config.page_bytes
+    }
+
+    /// What one item of the deregistration queue takes, at most.
+    fn one_use_ns(&self) -> u64 {
+        let pages = self.page_count(self.regions.longest_bytes());
+        self.config
+            .costs
+            .one_use(pages, self.queue.len(), self.regions.len())
+    }
+
+    /// t_p of the registration condition, with what sharing the core adds.
+    pub(super) fn to_delay_ns(&self, bytes: u64) -> u64 {
+        let longest = self.page_count(self.regions.longest_bytes());
+        let (queued, cached) = (self.queue.len(), self.regions.len());
+        let takes_ns = self
+            .config
+            .costs
+            .to_delay(self.page_count(bytes), longest, queued, cached);
+        takes_ns.saturating_add(self.config.sharing.delay_ns())
+    }
+}

@@ -1,0 +1,244 @@
+//! What the helper does: when regions are deregistered, and when registered again (§3.2).
+//!
+//! [`Plan`] is told of each communication as it is read from the deregistration queue, and of the time;
+//! it gives back at most one [`Action`] at a time, which the helper carries out and reports. The helper's
+//! loop, which takes turns between both queues as the paper's does:
+//!
+//! ```text
+//! loop {
+//!     if let Some(communication) = reader.read() {
+//!         carry out plan.used(thread, &communication, now)      // deregistration condition
+//!     }
+//!     carry out plan.look(now)                                  // registration condition
+//!     if nothing happened, sleep until plan.wake(), or until something is written
+//! }
+//! ```
+//!
+//! **Deregistration condition.** A region that was used is deregistered if the current time and what it
+//! takes to deregister, queue and register it again are not later than the earliest deadline of
+//! all its uses. One of which nothing is known, as on its first use, is always deregistered.
+//!
+//! **Registration condition.** The most urgent registration is put off as long as the current time, one
+//! item of the other queue and the registration itself are not later than its deadline. Deadlines are spaced
+//! so that neighbours can all be met. Where helpers share a core, both conditions are (2), with the turns of
+//! the others.
+//!
+//! Beyond the paper: a use that waits for a landmark is not acted upon before that; a region that
+//! was registered and then not used for a period after its time is deregistered again; and the bytes registered
+//! stay within a limit, by giving up what is needed last.
+
+mod action;
+mod config;
+mod decide;
+mod queue;
+mod region;
+mod report;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::communication::{Communication, Way};
+use crate::predictor::{Observation, Predictor, Update};
+use crate::signature::{Context, Signature};
+use crate::time::Time;
+
+pub use action::{Action, RegionId, Stats, ThreadId, whole_pages};
+pub use config::{Config, Invalid};
+use queue::RegistrationQueue;
+use region::{Regions, State};
+
+/// What the helper knows and decides.
+pub struct Plan {
+    config: Config,
+    threads: Vec<Stream>,
+    regions: Regions,
+    queue: RegistrationQueue,
+    /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
+    expiries: BTreeSet<(Time, RegionId)>,
+    registered_bytes: u64,
+    stats: Stats,
+    updates: Vec<Update>,
+}
+
+/// The communications of one thread.
+struct Stream {
+    context: Context,
+    predictor: Box<dyn Predictor>,
+    /// What the thread spent on registering so far. Periods are taken without it, because they are to
+    /// be those of a thread that finds its buffers registered.
+    stalled_ns: u64,
+}
+
+impl Plan {
+    /// A plan that knows nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`]: a value of the configuration is out of its range.
+    pub fn new(config: Config) -> Result<Self, Invalid> {
+        config.check()?;
+        Ok(Self {
+            config,
+            threads: Vec::new(),
+            regions: Regions::new(config.regions),
+            queue: RegistrationQueue::default(),
+            expiries: BTreeSet::new(),
+            registered_bytes: 0,
+            stats: Stats::default(),
+            updates: Vec::new(),
+        })
+    }
+
+    /// Another thread of the application communicates from now on, with a queue of its own.
+    pub fn add_thread(&mut self) -> ThreadId {
+        let id = ThreadId(self.threads.len() as u32);
+        self.threads.push(Stream {
+            context: Context::new(self.config.window, self.config.grain_bits),
+            predictor: self.config.method.predictor(),
+            stalled_ns: 0,
+        });
+        id
+    }
+
+    /// A communication was read from the deregistration queue of a thread.
+    ///
+    /// # Panics
+    ///
+    /// If the thread is none of this plan's.
+    pub fn used(
+        &mut self,
+        thread: ThreadId,
+        communication: &Communication,
+        now: Time,
+    ) -> Option<Action> {
+        let wanted = communication.way.wants_registration();
+        let (start, bytes) = whole_pages(
+            self.config.page_bytes,
+            communication.addr,
+            communication.bytes,
+        );
+        let lead_ns = self.to_delay_ns(bytes);
+        let stream = self
+            .threads
+            .get_mut(thread.0 as usize)
+            .expect("a thread that was added");
+        let signature = stream.context.sign(communication);
+        let seen = Observation {
+            signature,
+            at: communication.begun.before(stream.stalled_ns),
+            wanted,
+            lead_ns,
+        };
+        let mut updates = std::mem::take(&mut self.updates);
+        stream.predictor.observe(&seen, &mut updates);
+        if communication.way == Way::OnDemand {
+            let takes_ns = self
+                .config
+                .costs
+                .register
+                .of(bytes / self.config.page_bytes);
+            stream.stalled_ns = stream.stalled_ns.saturating_add(takes_ns);
+        }
+        let stalled_ns = stream.stalled_ns;
+        let region = wanted.then(|| self.regions.find_or_add(start, start + bytes, now));
+        if let Some(region) = region {
+            self.count(thread, signature, region, communication);
+            // The use has come: what was expected of it is over.
+            if let Some(left) = self.regions.expect(region, thread, signature, None) {
+                self.requeue(left);
+            }
+        }
+        for update in updates.drain(..) {
+            let own = region.filter(|_| update.signature == signature);
+            if let Some(id) = own.or_else(|| self.regions.of(thread, update.signature)) {
+                let forecast = update.forecast.map(|it| it.later(stalled_ns));
+                // A use that is known stays with its region.
+                let _ = self.regions.expect(id, thread, update.signature, forecast);
+                self.requeue(id);
+            }
+        }
+        self.updates = updates;
+        let region = region?;
+        self.requeue(region);
+        self.reconsider(region, now)
+    }
+
+    /// Looks at what is due: the most urgent registration, and what was not used in its time.
+    pub fn look(&mut self, now: Time) -> Option<Action> {
+        self.expire(now).or_else(|| self.register_first(now))
+    }
+
+    /// When [`look`](Self::look) has something to do, if nothing else happens before.
+    pub fn wake(&self) -> Option<Time> {
+        let due = self.queue.first().map(|it| {
+            let bytes = self.regions.at(it.region).bytes();
+            // The first moment at which it can no longer be put off.
+            it.deadline.before(self.to_delay_ns(bytes)).after(1)
+        });
+        let expires = self.expiries.first().map(|it| it.0);
+        due.into_iter().chain(expires).min()
+    }
+
+    /// The helper shares its core with others from now on, or no longer.
+    pub fn share(&mut self, sharing: crate::sharing::Sharing) {
+        self.config.sharing = sharing;
+    }
+
+    /// The bytes that are registered as far as the plan knows, those under way included.
+    pub fn registered_bytes(&self) -> u64 {
+        self.registered_bytes
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Takes note of how a use got its buffer.
+    fn count(
+        &mut self,
+        thread: ThreadId,
+        signature: Signature,
+        id: RegionId,
+        communication: &Communication,
+    ) {
+        let was_expected = self.regions.is_expected(id, thread, signature);
+        let region = self.regions.at_mut(id);
+        region.last_used = region.last_used.max(communication.begun);
+        region.is_held = false;
+        region.is_postponed = false;
+        match communication.way {
+            Way::Copied => {}
+            Way::Refused => self.stats.refused += 1,
+            Way::Found => {
+                self.stats.found += 1;
+                self.stats.ahead += u64::from(region.is_ahead);
+                region.is_ahead = false;
+            }
+            Way::OnDemand => {
+                self.stats.on_demand += 1;
+                self.stats.late += u64::from(was_expected && region.state == State::Absent);
+                region.is_ahead = false;
+                if region.state == State::Absent {
+                    region.state = State::Registered;
+                    self.registered_bytes += region.bytes();
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("threads", &self.threads.len())
+            .field("regions", &self.regions)
+            .field("queue", &self.queue)
+            .field("registered_bytes", &self.registered_bytes)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,97 @@
+//! What became of what the plan asked for.
+
+use super::region::State;
+use super::{Plan, RegionId};
+
+impl Plan {
+    /// A region was registered, or found to be.
+    ///
+    /// # Panics
+    ///
+    /// As all reports, if that was not asked for.
+    pub fn registered(&mut self, id: RegionId) {
+        let region = self.regions.at_mut(id);
+        assert_eq!(
+            region.state,
+            State::Registering,
+            "only what is being registered is registered"
+        );
+        region.state = State::Registered;
+        region.is_ahead = true;
+        region.is_held = false;
+        self.requeue(id);
+    }
+
+    /// A region could not be registered: that is left to its next user.
+    ///
+    /// # Panics
+    ///
+    /// If that was not asked for.
+    pub fn not_registered(&mut self, id: RegionId) {
+        let region = self.regions.at_mut(id);
+        assert_eq!(
+            region.state,
+            State::Registering,
+            "only what is being registered fails"
+        );
+        region.state = State::Absent;
+        region.expect_nothing();
+        self.registered_bytes -= region.bytes();
+        self.stats.failed += 1;
+        self.requeue(id);
+        self.retry_postponed();
+    }
+
+    /// A region was deregistered, or found to be. Says whether it is expected to be registered again: if not,
+    /// nothing of it needs to be kept.
+    ///
+    /// # Panics
+    ///
+    /// If that was not asked for.
+    pub fn deregistered(&mut self, id: RegionId) -> bool {
+        let region = self.regions.at_mut(id);
+        assert_eq!(
+            region.state,
+            State::Deregistering,
+            "only what is being deregistered is absent"
+        );
+        region.state = State::Absent;
+        region.is_ahead = false;
+        let is_expected = region.earliest().is_some();
+        self.registered_bytes -= region.bytes();
+        self.requeue(id);
+        self.retry_postponed();
+        is_expected
+    }
+
+    /// A region could not be deregistered because somebody uses it: its next record decides.
+    ///
+    /// # Panics
+    ///
+    /// If that was not asked for.
+    pub fn still_used(&mut self, id: RegionId) {
+        let region = self.regions.at_mut(id);
+        assert_eq!(
+            region.state,
+            State::Deregistering,
+            "only what is being deregistered is still used"
+        );
+        region.state = State::Registered;
+        region.is_held = true;
+        self.requeue(id);
+    }
+
+    /// There may be room by now for what the limit put off.
+    fn retry_postponed(&mut self) {
+        let postponed: Vec<_> = self
+            .regions
+            .iter()
+            .filter(|it| it.1.is_postponed)
+            .map(|it| it.0)
+            .collect();
+        for id in postponed {
+            self.regions.at_mut(id).is_postponed = false;
+            self.requeue(id);
+        }
+    }
+}

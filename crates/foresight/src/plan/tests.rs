@@ -1,0 +1,424 @@
+//! Each decision of the plan by itself.
+
+use super::*;
+use crate::communication::{FRAMES, Kind};
+use crate::costs::{Costs, LinearCost};
+use crate::predictor::Method;
+use crate::sharing::Sharing;
+
+const PAGE: u64 = 4096;
+
+/// Registering a page takes 10, deregistering one 5, a look at an item 100, and nothing else anything.
+const COSTS: Costs = Costs {
+    register: LinearCost {
+        per_page_ns: 10.0,
+        per_operation_ns: 0.0,
+    },
+    deregister: LinearCost {
+        per_page_ns: 5.0,
+        per_operation_ns: 0.0,
+    },
+    hash_ns: 100,
+    comparison_ns: 0,
+};
+
+const CONFIG: Config = Config {
+    window: 0,
+    method: Method::Shortest,
+    costs: COSTS,
+    page_bytes: PAGE,
+    ..Config::DEFAULT
+};
+
+/// A plan with one thread.
+struct One {
+    plan: Plan,
+    thread: ThreadId,
+}
+
+impl One {
+    fn new(config: Config) -> Self {
+        let mut plan = Plan::new(config).unwrap();
+        let thread = plan.add_thread();
+        Self { plan, thread }
+    }
+
+    /// Page `page` is used from call site `site` at a moment, and this is read right then.
+    fn used(&mut self, site: u64, page: u64, at: u64, way: Way) -> Option<Action> {
+        self.used_pages(site, page, 1, at, way)
+    }
+
+    fn used_pages(
+        &mut self,
+        site: u64,
+        page: u64,
+        pages: u64,
+        at: u64,
+        way: Way,
+    ) -> Option<Action> {
+        let mut stack = [0; FRAMES];
+        stack[0] = site;
+        let communication = Communication {
+            begun: Time(at),
+            kind: Kind(1),
+            way,
+            addr: page * PAGE + 8,
+            bytes: pages * PAGE - 8,
+            stack,
+        };
+        self.plan.used(self.thread, &communication, Time(at))
+    }
+
+    /// As `used`, and it is deregistered as is asked for.
+    fn used_and_gone(&mut self, site: u64, page: u64, at: u64, way: Way) -> RegionId {
+        let Some(Action::Deregister { region, .. }) = self.used(site, page, at, way) else {
+            panic!("not deregistered");
+        };
+        self.plan.deregistered(region);
+        region
+    }
+
+    /// The moment from which on a look registers something.
+    fn registers_at(&mut self, from: u64, to: u64) -> (u64, RegionId) {
+        for now in from..=to {
+            if let Some(Action::Register { region, .. }) = self.plan.look(Time(now)) {
+                return (now, region);
+            }
+        }
+        panic!("nothing is registered until {to}");
+    }
+}
+
+#[test]
+fn a_first_use_is_always_deregistered() {
+    let mut one = One::new(CONFIG);
+    let action = one.used(1, 7, 1000, Way::OnDemand).unwrap();
+    let Action::Deregister {
+        region,
+        addr,
+        bytes,
+    } = action
+    else {
+        panic!("{action:?}");
+    };
+    assert_eq!((addr, bytes), (7 * PAGE, PAGE));
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+    assert!(!one.plan.deregistered(region), "nothing is expected");
+    assert_eq!((one.plan.registered_bytes(), one.plan.wake()), (0, None));
+}
+
+#[test]
+fn the_deregistration_condition_is_that_it_can_be_registered_again_in_time() {
+    // Deregistering and registering a page takes 15: the period decides.
+    for (period, deregisters) in [(10, false), (14, false), (15, true), (1000, true)] {
+        let mut one = One::new(CONFIG);
+        let Some(Action::Deregister { region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
+            panic!("kept");
+        };
+        one.plan.still_used(region);
+        // The 10 of the registration before are no part of the period.
+        let again = one.used(1, 7, 1010 + period, Way::Found);
+        assert_eq!(again.is_some(), deregisters, "{period}");
+    }
+}
+
+#[test]
+fn the_registration_condition_puts_off_as_long_as_it_can() {
+    let mut one = One::new(CONFIG);
+    let region = one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    assert_eq!(one.used_and_gone(1, 7, 2010, Way::OnDemand), region);
+    // Expected at 3020: one item of the other queue takes 105, the registration 10.
+    assert_eq!(one.plan.wake(), Some(Time(3020 - 115 + 1)));
+    assert_eq!(one.registers_at(2010, 4000), (3020 - 115 + 1, region));
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+    one.plan.registered(region);
+    assert_eq!(one.plan.look(Time(3010)), None);
+    // It is found, and given up again.
+    one.used_and_gone(1, 7, 3020, Way::Found);
+    let stats = one.plan.stats();
+    assert_eq!(
+        (stats.found, stats.ahead, stats.on_demand, stats.late),
+        (1, 1, 2, 0)
+    );
+}
+
+#[test]
+fn a_use_on_demand_that_was_expected_is_late() {
+    let mut one = One::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let _ = one.used(1, 7, 2500, Way::OnDemand);
+    assert_eq!(one.plan.stats().late, 1);
+}
+
+#[test]
+fn condition_2_adds_the_turns_of_the_others() {
+    let sharing = Sharing {
+        helpers: 2,
+        time_slice_ns: 400,
+        context_switch_ns: 50,
+    };
+    let mut one = One::new(Config { sharing, ..CONFIG });
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(1, 7, 3010, Way::OnDemand);
+    assert_eq!(one.plan.wake(), Some(Time(5020 - 115 - 900 + 1)));
+    // With more of them there is no time left to register it again.
+    let (_, region) = one.registers_at(3010, 5000);
+    one.plan.registered(region);
+    one.plan.share(Sharing {
+        helpers: 5,
+        ..sharing
+    });
+    assert_eq!(one.used(1, 7, 5020, Way::Found), None);
+    one.plan.share(Sharing::NONE);
+    assert!(one.used(1, 7, 7020, Way::Found).is_some());
+}
+
+#[test]
+fn a_region_of_several_call_sites_is_kept_for_the_earliest() {
+    let mut one = One::new(CONFIG);
+    // Site 2 uses it 12 after site 1, both every 1000.
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(2, 7, 1022, Way::OnDemand);
+    one.used_and_gone(1, 7, 2020, Way::OnDemand);
+    // Now site 2 is not expected yet for the second time, but site 1 was.
+    one.used_and_gone(2, 7, 2042, Way::OnDemand);
+    let (at, region) = one.registers_at(2042, 4000);
+    assert!(at < 3040, "{at}");
+    one.plan.registered(region);
+    // Site 2 comes too soon after site 1 for anything between.
+    assert_eq!(one.used(1, 7, 3040, Way::Found), None);
+    let Some(Action::Deregister { region, .. }) = one.used(2, 7, 3052, Way::Found) else {
+        panic!("kept");
+    };
+    assert!(one.plan.deregistered(region));
+    assert_eq!(one.plan.stats().found, 2);
+}
+
+#[test]
+fn what_is_not_used_in_its_time_is_deregistered() {
+    let mut one = One::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let (_, region) = one.registers_at(2010, 4000);
+    one.plan.registered(region);
+    // A period after its time.
+    assert_eq!(one.plan.wake(), Some(Time(4020)));
+    assert_eq!(one.plan.look(Time(4019)), None);
+    let action = one.plan.look(Time(4020));
+    assert!(
+        matches!(action, Some(Action::Deregister { .. })),
+        "{action:?}"
+    );
+    assert!(!one.plan.deregistered(region));
+    assert_eq!(one.plan.stats().unused, 1);
+    assert_eq!(
+        (one.plan.look(Time(1 << 40)), one.plan.wake()),
+        (None, None)
+    );
+}
+
+#[test]
+fn what_is_used_while_it_is_to_be_deregistered_is_kept() {
+    let mut one = One::new(CONFIG);
+    let Some(Action::Deregister { region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
+        panic!("kept");
+    };
+    one.plan.still_used(region);
+    assert_eq!(one.plan.look(Time(1 << 40)), None);
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+    // The record of that use decides anew.
+    assert!(one.used(2, 7, 2000, Way::Found).is_some());
+}
+
+#[test]
+fn a_registration_that_fails_is_not_tried_again_before_the_next_use() {
+    let mut one = One::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let (_, region) = one.registers_at(2010, 4000);
+    one.plan.not_registered(region);
+    assert_eq!(
+        (one.plan.look(Time(1 << 40)), one.plan.registered_bytes()),
+        (None, 0)
+    );
+    assert_eq!(one.plan.stats().failed, 1);
+}
+
+#[test]
+fn the_limit_gives_up_what_is_needed_last() {
+    // Page 1 is registered and needed at 1040, page 2 is not and is needed before or after.
+    for (needed, gives_up) in [(1035, true), (1045, false)] {
+        let mut one = One::new(Config {
+            limit_bytes: PAGE,
+            ..CONFIG
+        });
+        let _ = one.used(2, 2, needed - 1000, Way::Refused);
+        let _ = one.used(2, 2, needed - 500, Way::Refused);
+        let Some(Action::Deregister { region, .. }) = one.used(1, 1, 1000, Way::OnDemand) else {
+            panic!("kept");
+        };
+        one.plan.still_used(region);
+        let _ = one.used(1, 1, 1020, Way::Found);
+        assert_eq!(
+            one.used(1, 1, 1030, Way::Found),
+            None,
+            "too soon to be deregistered"
+        );
+        match one.plan.look(Time(1031)) {
+            Some(Action::Deregister { addr, region, .. }) if gives_up => {
+                assert_eq!(addr, PAGE);
+                one.plan.deregistered(region);
+                let next = one.plan.look(Time(1032));
+                assert!(matches!(next, Some(Action::Register { addr, .. }) if addr == 2 * PAGE));
+                assert_eq!(one.plan.registered_bytes(), PAGE);
+            }
+            None if !gives_up => assert_eq!(one.plan.stats().postponed, 1),
+            action => panic!("{needed}: {action:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
+    let mut one = One::new(Config {
+        limit_bytes: PAGE,
+        ..CONFIG
+    });
+    for page in [1, 2] {
+        let _ = one.used(page, page, 1000, Way::Refused);
+        let _ = one.used(page, page, 2000, Way::Refused);
+    }
+    let (_, first) = one.registers_at(2000, 4000);
+    one.plan.registered(first);
+    // The other is needed at the same time: nothing later can go for it.
+    assert_eq!(one.plan.look(Time(2990)), None);
+    assert_eq!(one.plan.stats().postponed, 1);
+    let Some(Action::Deregister { region, .. }) = one.used(1, 1, 3000, Way::Found) else {
+        panic!("kept");
+    };
+    one.plan.deregistered(region);
+    let action = one.plan.look(Time(3000));
+    assert!(
+        matches!(action, Some(Action::Register { .. })),
+        "{action:?}"
+    );
+}
+
+#[test]
+fn a_landmark_is_waited_for() {
+    let mut one = One::new(Config {
+        method: Method::Landmarks,
+        ..CONFIG
+    });
+    // A small message 300 before each use, and noise before it.
+    let mut now = 1000;
+    for noise in [0, 400, 90, 700, 50] {
+        let action = one.used(
+            1,
+            7,
+            now,
+            if now == 1000 {
+                Way::OnDemand
+            } else {
+                Way::Refused
+            },
+        );
+        if let Some(Action::Deregister { region, .. }) = action {
+            one.plan.deregistered(region);
+        }
+        now += 10_000 + noise;
+        let _ = one.used(9, 99, now, Way::Copied);
+        now += 300;
+    }
+    let region = {
+        let _ = one.used(1, 7, now, Way::Refused);
+        now
+    };
+    // Long past its usual time it is not registered: the landmark has not come.
+    assert_eq!(one.plan.look(Time(region + 12_000)), None);
+    let late = region + 15_000;
+    let _ = one.used(9, 99, late, Way::Copied);
+    let (at, _) = one.registers_at(late, late + 1000);
+    assert!(
+        at > late + 100 && at + 10 <= late + 300,
+        "{at} after {late}"
+    );
+}
+
+#[test]
+fn short_buffers_are_of_no_region() {
+    let mut one = One::new(CONFIG);
+    assert_eq!(one.used(1, 7, 1000, Way::Copied), None);
+    assert_eq!(one.plan.regions.len(), 0);
+}
+
+#[test]
+fn a_part_of_a_region_is_of_that_region() {
+    let mut one = One::new(CONFIG);
+    let whole = one.used_pages(1, 8, 4, 1000, Way::OnDemand);
+    let Some(Action::Deregister { region, .. }) = whole else {
+        panic!("kept");
+    };
+    one.plan.deregistered(region);
+    assert_eq!(one.used_and_gone(2, 9, 2000, Way::OnDemand), region);
+    // What is not wholly in it is another.
+    let other = one.used_pages(3, 10, 4, 3000, Way::OnDemand);
+    assert!(matches!(other, Some(Action::Deregister { region: it, .. }) if it != region));
+}
+
+#[test]
+fn regions_that_are_never_used_again_are_forgotten() {
+    let mut one = One::new(Config {
+        regions: 10,
+        ..CONFIG
+    });
+    for number in 0..1000 {
+        one.used_and_gone(number, number, 1000 * number, Way::OnDemand);
+    }
+    assert!(one.plan.regions.len() <= 10, "{}", one.plan.regions.len());
+}
+
+#[test]
+fn buffers_at_the_end_of_memory_are_whole_pages() {
+    assert_eq!(
+        whole_pages(PAGE, u64::MAX - 10, 100),
+        (u64::MAX - 4095, PAGE)
+    );
+    assert_eq!(whole_pages(PAGE, 100, 0), (0, PAGE));
+    assert_eq!(whole_pages(PAGE, 4095, 2), (0, 2 * PAGE));
+    assert_eq!(whole_pages(PAGE, 0, u64::MAX), (0, u64::MAX));
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let refused = |config| Plan::new(config).err();
+    assert_eq!(
+        refused(Config {
+            page_bytes: 1000,
+            ..CONFIG
+        }),
+        Some(Invalid::Page { bytes: 1000 })
+    );
+    assert_eq!(
+        refused(Config {
+            page_bytes: 0,
+            ..CONFIG
+        }),
+        Some(Invalid::Page { bytes: 0 })
+    );
+    assert_eq!(
+        refused(Config {
+            window: 65,
+            ..CONFIG
+        }),
+        Some(Invalid::Window { window: 65 })
+    );
+    assert_eq!(
+        refused(Config {
+            grain_bits: 64,
+            ..CONFIG
+        }),
+        Some(Invalid::Grain { bits: 64 })
+    );
+}

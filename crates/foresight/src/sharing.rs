@@ -1,0 +1,260 @@
+//! Helper threads and idle cores (§5).
+//!
+//! Helper threads are to use cores that neither compute nor communicate. Where there are as many as ranks
+//! each helper has its own, and condition (1) holds as it is. Where there are fewer, there are two
+//! policies: the *aggressive* one lets helpers share cores, and has each allow for the turns of
+//! the others, condition (2); the *conservative* one runs a helper only where it has a core of its own, for the
+//! ranks that register most. All this is state and arithmetic; where ranks post what they register, and how
+//! a helper is stopped, is the caller's part.
+
+use crate::signature::mix;
+
+/// How helpers are distributed where idle cores are fewer than ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// A helper for each rank; those of one core take turns.
+    Aggressive,
+    /// One helper for each idle core, for the ranks that register most. The paper favours it, as
+    /// a helper that knows when it runs keeps its deadlines.
+    Conservative,
+}
+
+/// What a helper allows for the others on its core: the last term of condition (2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sharing {
+    /// n: the helpers on the core, this one included.
+    pub helpers: u32,
+    /// t_slice: how long one of them runs on end.
+    pub time_slice_ns: u64,
+    /// t_cs: what it takes to switch to the next.
+    pub context_switch_ns: u64,
+}
+
+impl Sharing {
+    /// A core of its own.
+    pub const NONE: Sharing = Sharing {
+        helpers: 1,
+        time_slice_ns: 0,
+        context_switch_ns: 0,
+    };
+
+    /// n (t_slice + t_cs): until its next time slice for sure, as a helper does not know when the
+    /// present one ends. Nothing where it has the core to itself.
+    pub fn delay_ns(&self) -> u64 {
+        if self.helpers <= 1 {
+            return 0;
+        }
+        let turn_ns = self.time_slice_ns.saturating_add(self.context_switch_ns);
+        turn_ns.saturating_mul(self.helpers.into())
+    }
+}
+
+/// Where the helper of a rank runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// It does not: the rank registers on demand.
+    Stopped,
+    /// On this idle core, with so many helpers in all.
+    On {
+        /// Which of the idle cores.
+        core: u32,
+        /// The helpers there, this one included.
+        helpers: u32,
+    },
+}
+
+/// The ranks of a host, and what each posted that it registers.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// By rank of the host; `None` for one that has not posted yet.
+    posted: Vec<Option<u64>>,
+    idle_cores: u32,
+    policy: Policy,
+    /// Breaks ties: the same on all ranks, so that they decide alike.
+    seed: u64,
+}
+
+impl Host {
+    /// A host with so many ranks and idle cores. All ranks give the same seed.
+    pub fn new(ranks: u32, idle_cores: u32, policy: Policy, seed: u64) -> Self {
+        Self {
+            posted: vec![None; ranks as usize],
+            idle_cores,
+            policy,
+            seed,
+        }
+    }
+
+    /// A rank says how many bytes it has registered, as each does after a fixed number of
+    /// communications. A rank that is none of the host's is ignored.
+    pub fn post(&mut self, rank: u32, registered_bytes: u64) {
+        if let Some(posted) = self.posted.get_mut(rank as usize) {
+            *posted = Some(registered_bytes);
+        }
+    }
+
+    /// A rank has left, and needs no helper.
+    pub fn leave(&mut self, rank: u32) {
+        if let Some(posted) = self.posted.get_mut(rank as usize) {
+            *posted = None;
+        }
+    }
+
+    /// Where each rank's helper is to run, by what was posted so far.
+    ///
+    /// Under the conservative policy a rank has no helper before it has posted anything: until then it registers
+    /// nothing that would be worth one. Without an idle core nobody has a helper.
+    pub fn placements(&self) -> Vec<Placement> {
+        let all = 0..self.posted.len() as u32;
+        let running = match self.policy {
+            Policy::Aggressive => all.collect(),
+            Policy::Conservative => self.most_registering(),
+        };
+        let mut placements = vec![Placement::Stopped; self.posted.len()];
+        if self.idle_cores == 0 {
+            return placements;
+        }
+        let (count, cores) = (running.len() as u32, self.idle_cores);
+        for (turn, rank) in (0..).zip(running) {
+            let core = turn % cores;
+            // The first cores have one helper more where they do not come out even.
+            let helpers = count / cores + u32::from(core < count % cores);
+            if let Some(placement) = placements.get_mut(rank as usize) {
+                *placement = Placement::On { core, helpers };
+            }
+        }
+        placements
+    }
+
+    /// The ranks that have the most registered, one for each idle core, in their order.
+    fn most_registering(&self) -> Vec<u32> {
+        let posted = (0..).zip(&self.posted);
+        let mut ranks: Vec<(u64, u64, u32)> = posted
+            .filter_map(|(rank, bytes)| {
+                bytes.map(|bytes| (bytes, mix(self.seed ^ u64::from(rank)), rank))
+            })
+            .collect();
+        ranks.sort_unstable_by(|a, b| b.cmp(a));
+        ranks.truncate(self.idle_cores as usize);
+        let mut ranks: Vec<u32> = ranks.into_iter().map(|it| it.2).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn condition_2_adds_the_turns_of_all() {
+        let sharing = Sharing {
+            helpers: 3,
+            time_slice_ns: 4000,
+            context_switch_ns: 5,
+        };
+        assert_eq!(sharing.delay_ns(), 12_015);
+        assert_eq!(
+            Sharing {
+                helpers: 1,
+                ..sharing
+            }
+            .delay_ns(),
+            0
+        );
+        assert_eq!(
+            Sharing {
+                time_slice_ns: u64::MAX,
+                ..sharing
+            }
+            .delay_ns(),
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn the_paper_s_six_tasks_and_two_idle_cores() {
+        let mut host = Host::new(6, 2, Policy::Aggressive, 1);
+        let three = |core| Placement::On { core, helpers: 3 };
+        assert_eq!(host.placements(), [0, 1, 0, 1, 0, 1].map(three));
+        host.policy = Policy::Conservative;
+        assert_eq!(host.placements(), [Placement::Stopped; 6]);
+        for (rank, bytes) in [(0, 10), (1, 70), (2, 30), (3, 70), (4, 20), (5, 5)] {
+            host.post(rank, bytes);
+        }
+        let alone = |core| Placement::On { core, helpers: 1 };
+        let placed = host.placements();
+        assert_eq!((placed[1], placed[3]), (alone(0), alone(1)));
+        assert_eq!(
+            placed
+                .iter()
+                .filter(|it| **it == Placement::Stopped)
+                .count(),
+            4
+        );
+        host.leave(1);
+        assert_eq!(host.placements()[2], alone(0));
+    }
+
+    #[test]
+    fn ties_are_broken_by_chance_and_alike_for_all() {
+        let winners = |seed| {
+            let mut host = Host::new(8, 1, Policy::Conservative, seed);
+            (0..8).for_each(|rank| host.post(rank, 100));
+            host.placements()
+                .iter()
+                .position(|it| *it != Placement::Stopped)
+        };
+        assert_eq!(winners(3), winners(3));
+        assert!((0..50).any(|seed| winners(seed) != winners(0)));
+    }
+
+    #[test]
+    fn who_is_no_rank_is_ignored() {
+        let mut host = Host::new(1, 1, Policy::Conservative, 0);
+        host.post(1, 5);
+        host.leave(7);
+        assert_eq!(host.placements(), [Placement::Stopped]);
+    }
+
+    proptest! {
+        #[test]
+        fn cores_are_shared_evenly_or_not_at_all(
+            posted in prop::collection::vec(prop::option::of(0u64..5), 0..20),
+            cores in 0u32..8,
+            conservative in any::<bool>(),
+        ) {
+            let policy = if conservative { Policy::Conservative } else { Policy::Aggressive };
+            let mut host = Host::new(posted.len() as u32, cores, policy, 9);
+            for (rank, bytes) in (0..).zip(&posted) {
+                bytes.iter().for_each(|&bytes| host.post(rank, bytes));
+            }
+            let placements = host.placements();
+            let mut on = vec![0; cores as usize];
+            for it in &placements {
+                if let Placement::On { core, .. } = it {
+                    on[*core as usize] += 1;
+                }
+            }
+            for it in &placements {
+                if let Placement::On { core, helpers } = *it {
+                    prop_assert_eq!(on[core as usize], helpers);
+                }
+            }
+            let (most, least) = (on.iter().max().unwrap_or(&0), on.iter().min().unwrap_or(&0));
+            prop_assert!(most - least <= 1);
+            if conservative {
+                prop_assert!(*most <= 1);
+                let running = |rank: usize| placements[rank] != Placement::Stopped;
+                for (rank, bytes) in posted.iter().enumerate().filter(|it| running(it.0)) {
+                    let passed_over = (0..posted.len()).filter(|&other| !running(other));
+                    prop_assert!(passed_over.into_iter().all(|other| posted[other] <= *bytes), "{}", rank);
+                }
+            } else {
+                let all = on.iter().sum::<u32>() as usize;
+                prop_assert_eq!(all, if cores == 0 { 0 } else { posted.len() });
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The helper: the loop of the plan's documentation.
+
+use hydrant_foresight::cache::{Acquired, Cache, EntryId, Region};
+use hydrant_foresight::plan::{Action, Plan, RegionId, ThreadId};
+use hydrant_foresight::queue::Reader;
+use hydrant_foresight::{Costs, Time};
+
+use super::nic::Nic;
+
+/// What it is in the middle of.
+enum Under {
+    Registering {
+        region: RegionId,
+        entry: EntryId,
+        whole: Region,
+    },
+    Deregistering {
+        region: RegionId,
+        entry: EntryId,
+        key: u64,
+    },
+}
+
+pub(crate) struct Helper {
+    pub(crate) plan: Plan,
+    readers: Vec<(ThreadId, Reader)>,
+    turn: usize,
+    costs: Costs,
+    now: Time,
+    under: Option<Under>,
+    /// Whether it looked at both queues and found nothing to do.
+    is_idle: bool,
+    failing: u64,
+    registrations: u64,
+}
+
+impl Helper {
+    pub(crate) fn new(
+        plan: Plan,
+        readers: Vec<(ThreadId, Reader)>,
+        costs: Costs,
+        failing: u64,
+    ) -> Self {
+        Self {
+            plan,
+            readers,
+            turn: 0,
+            costs,
+            now: Time(0),
+            under: None,
+            is_idle: false,
+            failing,
+            registrations: 0,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    pub(crate) fn overwritten(&self) -> u64 {
+        self.readers.iter().map(|it| it.1.overwritten()).sum()
+    }
+
+    /// Whether something is written that it has not read.
+    pub(crate) fn has_records(&self) -> bool {
+        self.readers.iter().any(|it| !it.1.is_empty())
+    }
+
+    /// When its next step is, if it does not wait for a record.
+    pub(crate) fn next(&self) -> Option<Time> {
+        match self.is_idle {
+            true => self.plan.wake().map(|at| at.max(self.now)),
+            false => Some(self.now),
+        }
+    }
+
+    /// Something was written at `now`, maybe.
+    pub(crate) fn wake(&mut self, now: Time) {
+        if self.is_idle && self.readers.iter().any(|it| !it.1.is_empty()) {
+            self.now = self.now.max(now);
+            self.is_idle = false;
+        }
+    }
+
+    pub(crate) fn step(&mut self, cache: &Cache, nic: &mut Nic) {
+        if self.is_idle {
+            self.now = self.now.max(self.plan.wake().unwrap_or(self.now));
+            self.is_idle = false;
+        }
+        match self.under.take() {
+            Some(Under::Registering {
+                region,
+                entry,
+                whole,
+            }) => {
+                let key = nic.register(whole.addr, whole.bytes, self.now);
+                cache.publish(entry, key);
+                self.plan.registered(region);
+            }
+            Some(Under::Deregistering { region, entry, key }) => {
+                nic.deregister(key, self.now);
+                cache.deregistered(entry);
+                if !self.plan.deregistered(region) {
+                    cache.forget(entry);
+                }
+            }
+            None => {
+                // One item of this queue, then a look at the other.
+                let used = self.used();
+                let action = used.or_else(|| self.plan.look(self.now));
+                match action {
+                    Some(action) => self.begin(action, cache),
+                    None => self.is_idle = self.readers.iter().all(|it| it.1.is_empty()),
+                }
+            }
+        }
+    }
+
+    fn used(&mut self) -> Option<Action> {
+        let count = self.readers.len();
+        for offset in 0..count {
+            let at = (self.turn + offset) % count;
+            let (thread, reader) = &mut self.readers[at];
+            if let Some(communication) = reader.read() {
+                self.turn = at + 1;
+                self.now = self.now.max(communication.begun).after(self.costs.hash_ns);
+                return self.plan.used(*thread, &communication, self.now);
+            }
+        }
+        None
+    }
+
+    fn begin(&mut self, action: Action, cache: &Cache) {
+        match action {
+            Action::Register {
+                region,
+                addr,
+                bytes,
+            } => self.register(region, addr, bytes, cache),
+            Action::Deregister {
+                region,
+                addr,
+                bytes,
+            } => {
+                let Acquired::Hit(held) = cache.acquire(addr, bytes) else {
+                    // Deregistered by now, as far as the cache knows.
+                    self.plan.deregistered(region);
+                    return;
+                };
+                let entry = held.entry;
+                cache.release(held);
+                match cache.begin_deregistering(entry) {
+                    Some(key) => {
+                        self.now = self.now.after(self.costs.deregister.of(bytes / 4096));
+                        self.under = Some(Under::Deregistering { region, entry, key });
+                    }
+                    None => self.plan.still_used(region),
+                }
+            }
+        }
+    }
+
+    fn register(&mut self, region: RegionId, addr: u64, bytes: u64, cache: &Cache) {
+        self.registrations += 1;
+        let claimed = match cache.acquire(addr, bytes) {
+            Acquired::Hit(held) => {
+                cache.release(held);
+                self.plan.registered(region);
+                return;
+            }
+            _ if self.failing != 0 && self.registrations.is_multiple_of(self.failing) => None,
+            Acquired::Absent(entry) => cache.claim(entry).ok().map(|whole| (entry, whole)),
+            Acquired::Unknown => cache
+                .insert(addr, bytes)
+                .ok()
+                .map(|entry| (entry, Region { addr, bytes })),
+            Acquired::Busy(_) => None,
+        };
+        match claimed {
+            Some((entry, whole)) => {
+                self.now = self.now.after(self.costs.register.of(whole.bytes / 4096));
+                self.under = Some(Under::Registering {
+                    region,
+                    entry,
+                    whole,
+                });
+            }
+            None => self.plan.not_registered(region),
+        }
+    }
+}
