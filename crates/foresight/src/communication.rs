@@ -10,11 +10,39 @@ pub const FRAMES: usize = 6;
 pub const FRAMES: usize = 1;
 
 /// The words of a raw record.
-pub(crate) const WORDS: usize = 4 + FRAMES;
+pub(crate) const WORDS: usize = 6 + FRAMES;
 
 /// The type of a communication, by a number the caller chooses: put, get, send, receive and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kind(pub u16);
+
+/// Memory that is registered as a whole: whole pages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Region {
+    /// Its first byte.
+    pub addr: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl Region {
+    /// The whole pages that a buffer is on.
+    pub fn of_pages(page_bytes: u64, addr: u64, bytes: u64) -> Self {
+        let mask = page_bytes.wrapping_sub(1);
+        let start = addr & !mask;
+        let last = addr.saturating_add(bytes.max(1) - 1) | mask;
+        // All of the address space has one byte more than can be counted.
+        Self {
+            addr: start,
+            bytes: (last - start).saturating_add(1),
+        }
+    }
+
+    /// Where it ends.
+    pub(crate) fn end(self) -> u64 {
+        self.addr.saturating_add(self.bytes)
+    }
+}
 
 /// How the buffer of a communication got registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +78,9 @@ pub struct Communication {
     pub addr: u64,
     /// The bytes of the buffer.
     pub bytes: u64,
+    /// The region that was registered for it, maybe larger than it; if that was refused, the region that
+    /// it would have been. Of no meaning if it was copied.
+    pub region: Region,
     /// Return addresses of the call, innermost first, zero where there are no more. Any other
     /// words that tell call sites apart do as well, such as the address of a `Location`.
     pub stack: [u64; FRAMES],
@@ -64,17 +95,23 @@ impl Communication {
         words[1] = self.addr;
         words[2] = self.bytes;
         words[3] = u64::from(self.kind.0) | (self.way as u64) << 16;
-        words[4..].copy_from_slice(&self.stack);
+        words[4] = self.region.addr;
+        words[5] = self.region.bytes;
+        words[6..].copy_from_slice(&self.stack);
         words
     }
 
     pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
         let mut stack = [0; FRAMES];
-        stack.copy_from_slice(&words[4..]);
+        stack.copy_from_slice(&words[6..]);
         Self {
             begun: Time(words[0]),
             addr: words[1],
             bytes: words[2],
+            region: Region {
+                addr: words[4],
+                bytes: words[5],
+            },
             kind: Kind(words[3] as u16),
             way: match words[3] >> 16 {
                 0 => Way::Copied,
@@ -91,6 +128,20 @@ impl Communication {
 mod tests {
     use super::*;
 
+    const PAGE: u64 = 4096;
+
+    #[test]
+    fn regions_are_whole_pages_to_the_end_of_memory() {
+        let region = |addr, bytes| {
+            let it = Region::of_pages(PAGE, addr, bytes);
+            (it.addr, it.bytes)
+        };
+        assert_eq!(region(u64::MAX - 10, 100), (u64::MAX - 4095, PAGE));
+        assert_eq!(region(100, 0), (0, PAGE));
+        assert_eq!(region(4095, 2), (0, 2 * PAGE));
+        assert_eq!(region(0, u64::MAX), (0, u64::MAX));
+    }
+
     #[test]
     fn words_say_what_was_recorded() {
         for way in [Way::Copied, Way::Found, Way::OnDemand, Way::Refused] {
@@ -100,6 +151,7 @@ mod tests {
                 way,
                 addr: 1 << 47,
                 bytes: 17 << 10,
+                region: Region::of_pages(4096, 1 << 47, 17 << 10),
                 stack: [1, 2, 3, 4, 5, u64::MAX],
             };
             let words = communication.to_words();

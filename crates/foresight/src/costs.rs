@@ -4,6 +4,8 @@
 //! These are estimates of the most that a step may take. A deadline met too early costs a
 //! moment of registered memory, one missed costs a registration on the critical path.
 
+use crate::time::Time;
+
 /// The cost of an operation on memory, `a × pages + b` (§3.2): linear in the pages, with a part
 /// for each operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -146,6 +148,27 @@ impl Costs {
     }
 }
 
+/// What is to be done, one after the other, before each of a series of moments.
+///
+/// A burst of communications needs all its buffers at nearly the same time, and there is one helper. So it has to
+/// begin with the first as long before as all of them take together.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Backlog {
+    work_ns: u64,
+    at: Time,
+}
+
+impl Backlog {
+    /// Adds what takes so long and is to be done by then. Gives how long before it the first of all that is
+    /// to be done together must begin.
+    pub fn add(&mut self, by: Time, takes_ns: u64) -> u64 {
+        let left_ns = self.work_ns.saturating_sub(by.since(self.at));
+        self.work_ns = left_ns.saturating_add(takes_ns);
+        self.at = by;
+        self.work_ns
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -171,6 +194,21 @@ mod tests {
             per_operation_ns: 50.0,
         };
         assert_eq!(LinearCost::fit(&[(4, 40), (4, 60)]), Some(flat));
+    }
+
+    #[test]
+    fn a_burst_is_prepared_as_a_whole() {
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.add(Time(1000), 100), 100);
+        assert_eq!(backlog.add(Time(1010), 100), 190);
+        assert_eq!(backlog.add(Time(1020), 100), 280);
+        // Until then there is time enough for all.
+        assert_eq!(backlog.add(Time(2000), 100), 100);
+        assert_eq!(
+            backlog.add(Time(500), 100),
+            200,
+            "a clock that was set back"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod sync;
 mod time;
 pub mod trace;
 
-pub use communication::{Communication, FRAMES, Kind, Way};
-pub use costs::{Costs, LinearCost};
+pub use communication::{Communication, FRAMES, Kind, Region, Way};
+pub use costs::{Backlog, Costs, LinearCost};
 pub use signature::{Context, DEFAULT_WINDOW, MAX_WINDOW, Signature};
 pub use time::Time;

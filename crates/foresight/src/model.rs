@@ -2,7 +2,7 @@
 
 use loom::thread;
 
-use crate::communication::{Communication, FRAMES, Kind, Way};
+use crate::communication::{Communication, FRAMES, Kind, Region, Way};
 use crate::queue::{Reader, queue};
 use crate::time::Time;
 
@@ -13,6 +13,10 @@ fn record(number: u64) -> Communication {
         way: Way::Found,
         addr: number,
         bytes: number,
+        region: Region {
+            addr: number,
+            bytes: number,
+        },
         stack: [number; FRAMES],
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn mix(word: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::communication::{FRAMES, Way};
+    use crate::communication::{FRAMES, Region, Way};
     use crate::time::Time;
     use proptest::prelude::*;
 
@@ -95,6 +95,7 @@ mod tests {
             way: Way::Found,
             addr,
             bytes: 1 << 20,
+            region: Region::default(),
             stack: [site; FRAMES],
         }
     }

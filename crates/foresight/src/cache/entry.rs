@@ -4,7 +4,8 @@
 //! another region. So a compare-and-swap from a word that was read before succeeds only if
 //! bounds that were read in between are those of that region.
 
-use super::{Acquired, EntryId, Held, Region};
+use super::{Acquired, Begun, EntryId, Held};
+use crate::communication::Region;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What is done with a region.
@@ -93,7 +94,12 @@ impl Entry {
             ) {
                 Ok(_) => {
                     let key = self.key.load(Ordering::Relaxed);
-                    return Some(Acquired::Hit(Held { entry: id, key }));
+                    let region = self.region();
+                    return Some(Acquired::Hit(Held {
+                        entry: id,
+                        key,
+                        region,
+                    }));
                 }
                 Err(now) => word = now,
             }
@@ -124,10 +130,7 @@ impl Entry {
     /// The word and the bounds of the region, if it is absent.
     pub(super) fn absent(&self) -> Option<(u64, Region)> {
         let word = self.word.load(Ordering::Acquire);
-        let region = Region {
-            addr: self.start.load(Ordering::Relaxed),
-            bytes: self.bytes(),
-        };
+        let region = self.region();
         is(word, State::Absent).then_some((word, region))
     }
 
@@ -162,16 +165,21 @@ impl Entry {
         self.word.store(to(word, state), Ordering::Release);
     }
 
-    pub(super) fn begin_deregistering(&self) -> Option<u64> {
+    pub(super) fn begin_deregistering(&self) -> Begun {
         let word = self.word.load(Ordering::Acquire);
-        if !is(word, State::Registered) || word & USERS != 0 {
-            return None;
+        if !is(word, State::Registered) {
+            return Begun::NotRegistered;
         }
         let key = self.key.load(Ordering::Relaxed);
         // AcqRel: it is deregistered after the last use, and was the key of this registration.
-        self.change(word, State::Deregistering).then_some(key)
+        match word & USERS == 0 && self.change(word, State::Deregistering) {
+            true => Begun::Deregister { key },
+            // Only users change the word of a registered region beside who deregisters it.
+            false => Begun::InUse,
+        }
     }
 
+    /// Empties the entry, if its region is absent.
     pub(super) fn forget(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         if !is(word, State::Absent) || !self.change(word, State::Claimed) {
@@ -183,9 +191,10 @@ impl Entry {
         true
     }
 
-    /// The bytes of the region, for who may change the entry.
-    pub(super) fn bytes(&self) -> u64 {
-        let end = self.end.load(Ordering::Relaxed);
-        end.saturating_sub(self.start.load(Ordering::Relaxed))
+    /// Its bounds at this moment: those of its region, for who holds it or may change the entry.
+    pub(super) fn region(&self) -> Region {
+        let addr = self.start.load(Ordering::Relaxed);
+        let bytes = self.end.load(Ordering::Relaxed).saturating_sub(addr);
+        Region { addr, bytes }
     }
 }

@@ -23,7 +23,7 @@
 //! nobody begin one past its limit. So the bound holds, whoever registers.
 //!
 //! ```
-//! use hydrant_foresight::cache::{Acquired, Cache};
+//! use hydrant_foresight::cache::{Acquired, Begun, Cache};
 //!
 //! let cache = Cache::new(16, 1 << 20);
 //! assert!(matches!(cache.acquire(0x10_0040, 100), Acquired::Unknown));
@@ -31,9 +31,9 @@
 //! // … the memory is registered …
 //! let held = cache.publish_held(entry, 77);
 //! assert_eq!(held.key, 77);
-//! assert_eq!(cache.begin_deregistering(held.entry), None); // in use
+//! assert_eq!(cache.begin_deregistering(held.entry), Begun::InUse);
 //! cache.release(held);
-//! assert_eq!(cache.begin_deregistering(entry), Some(77));
+//! assert_eq!(cache.begin_deregistering(entry), Begun::Deregister { key: 77 });
 //! // … the memory is deregistered …
 //! cache.deregistered(entry);
 //! assert_eq!(cache.registered_bytes(), 0);
@@ -42,6 +42,7 @@
 
 mod entry;
 
+use crate::communication::Region;
 use crate::signature::mix;
 use crate::sync::{AtomicU64, Ordering};
 use entry::{Entry, State};
@@ -58,6 +59,8 @@ pub struct Held {
     pub entry: EntryId,
     /// What the registration is named by.
     pub key: u64,
+    /// What it is of.
+    pub region: Region,
 }
 
 /// What becomes of a look at the cache.
@@ -73,13 +76,18 @@ pub enum Acquired {
     Unknown,
 }
 
-/// What is to be registered: maybe more than was asked for, where a known region has more.
+/// Whether a region can be deregistered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// Its first byte.
-    pub addr: u64,
-    /// How long it is.
-    pub bytes: u64,
+pub enum Begun {
+    /// It can: nobody can hold it from now on, until [`Cache::deregistered`].
+    Deregister {
+        /// What the registration is named by.
+        key: u64,
+    },
+    /// Somebody uses it.
+    InUse,
+    /// It is not registered.
+    NotRegistered,
 }
 
 /// Why a registration may not begin.
@@ -170,18 +178,34 @@ impl Cache {
     /// Looks at all entries, as the paper's cache does: a registered one before all others.
     #[cold]
     fn search(&self, addr: u64, end: u64) -> Acquired {
-        let mut best = Acquired::Unknown;
-        let reached = self.reached.load(Ordering::Acquire) as usize;
-        for (at, entry) in self.entries.iter().enumerate().take(reached) {
-            match entry.acquire(EntryId(at as u32), addr, end) {
+        // Of those that nobody is busy with, which can be registered at once, the largest.
+        let (mut absent, mut busy) = (None, None);
+        for (id, entry) in self.reached() {
+            match entry.acquire(id, addr, end) {
                 Some(Acquired::Hit(held)) => return Acquired::Hit(held),
-                // One that nobody is busy with can be registered at once.
-                Some(absent @ Acquired::Absent(_)) => best = absent,
-                Some(busy) if best == Acquired::Unknown => best = busy,
+                Some(Acquired::Absent(_)) => absent = absent.max(Some((entry.region().bytes, id))),
+                Some(Acquired::Busy(_)) => busy = Some(id),
                 _ => {}
             }
         }
-        best
+        match (absent, busy) {
+            (Some((_, id)), _) => Acquired::Absent(id),
+            (None, Some(id)) => Acquired::Busy(id),
+            (None, None) => Acquired::Unknown,
+        }
+    }
+
+    /// The entry of just this region, if there is one: the helper means no other that has its bytes as
+    /// well.
+    pub fn find(&self, region: Region) -> Option<EntryId> {
+        let mut all = self.reached();
+        all.find(|it| it.1.region() == region).map(|it| it.0)
+    }
+
+    fn reached(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
+        let reached = self.reached.load(Ordering::Acquire) as usize;
+        let ids = (0..).map(EntryId);
+        ids.zip(self.entries.iter().take(reached))
     }
 
     /// Gives a region back after its use.
@@ -193,7 +217,8 @@ impl Cache {
     /// Takes a free entry for a region that is not known yet, for the caller to register it.
     ///
     /// Two threads may insert the same region at the same time. Then it has two entries and two
-    /// registrations, each of which is valid; nobody waits.
+    /// registrations, each of which is valid; nobody waits. Where no entry is empty, that of an absent region is
+    /// taken.
     ///
     /// # Errors
     ///
@@ -202,15 +227,20 @@ impl Cache {
         let end = addr.checked_add(bytes).filter(|&end| end > addr);
         let end = end.ok_or(Refusal::NoRegion { addr, bytes })?;
         self.reserve(bytes)?;
-        for (at, entry) in self.entries.iter().enumerate() {
-            if entry.take_empty(addr, end) {
-                self.reached.fetch_max(at as u64 + 1, Ordering::AcqRel);
-                return Ok(EntryId(at as u32));
+        let take = || {
+            let taken = self
+                .entries
+                .iter()
+                .position(|it| it.take_empty(addr, end))?;
+            self.reached.fetch_max(taken as u64 + 1, Ordering::AcqRel);
+            Some(EntryId(taken as u32))
+        };
+        let taken = take().or_else(|| self.entries.iter().any(Entry::forget).then(take).flatten());
+        taken.ok_or_else(|| {
+            self.give_back(bytes);
+            Refusal::Full {
+                entries: self.entries.len(),
             }
-        }
-        self.give_back(bytes);
-        Err(Refusal::Full {
-            entries: self.entries.len(),
         })
     }
 
@@ -240,26 +270,30 @@ impl Cache {
 
     /// As [`publish`](Self::publish), with the caller as its first user: nobody can deregister it before.
     pub fn publish_held(&self, id: EntryId, key: u64) -> Held {
+        let region = self.entry(id).region();
         self.entry(id).publish(key, 1);
-        Held { entry: id, key }
+        Held {
+            entry: id,
+            key,
+            region,
+        }
     }
 
     /// A region that the caller claimed or inserted could not be registered.
     pub fn abandon(&self, id: EntryId) {
-        let bytes = self.entry(id).bytes();
+        let bytes = self.entry(id).region().bytes;
         self.entry(id).leave(State::Registering, State::Absent);
         self.give_back(bytes);
     }
 
-    /// Begins to deregister a region: gives its key, if it is registered and nobody uses it.
-    /// From then on nobody can hold it.
-    pub fn begin_deregistering(&self, id: EntryId) -> Option<u64> {
+    /// Begins to deregister a region, if it is registered and nobody uses it.
+    pub fn begin_deregistering(&self, id: EntryId) -> Begun {
         self.entry(id).begin_deregistering()
     }
 
     /// A region that the caller began to deregister is no longer registered.
     pub fn deregistered(&self, id: EntryId) {
-        let bytes = self.entry(id).bytes();
+        let bytes = self.entry(id).region().bytes;
         self.entry(id).leave(State::Deregistering, State::Absent);
         self.give_back(bytes);
     }

@@ -63,7 +63,7 @@ fn loom_nothing_is_deregistered_while_it_is_used() {
                 }
             })
         };
-        if cache.begin_deregistering(entry).is_some() {
+        if matches!(cache.begin_deregistering(entry), Begun::Deregister { .. }) {
             memory.deregister();
             cache.deregistered(entry);
         }
@@ -144,7 +144,7 @@ fn loom_an_entry_given_to_another_region_is_never_taken_for_the_first() {
                 }
             })
         };
-        if cache.begin_deregistering(entry).is_some() {
+        if matches!(cache.begin_deregistering(entry), Begun::Deregister { .. }) {
             cache.deregistered(entry);
             assert!(cache.forget(entry));
             let again = cache.insert(50, 10).unwrap();

@@ -75,7 +75,14 @@ proptest! {
                             *users += 1;
                             held.push(it);
                         }
-                        Acquired::Absent(_) => {
+                        Acquired::Absent(id) => {
+                            let absent = |it: &&&mut (u64, u64, Known)| it.2 == Known::Absent;
+                            let largest = fitting.iter().filter(absent).map(|it| it.1 - it.0).max();
+                            let its = cache.claim(id).map(|it| it.bytes);
+                            if its.is_ok() {
+                                cache.abandon(id);
+                                prop_assert_eq!(its.ok(), largest);
+                            }
                             let registered = |it: &&&mut (u64, u64, Known)| matches!(it.2, Known::Registered { .. });
                             prop_assert_eq!(fitting.iter().filter(registered).count(), 0);
                             prop_assert!(fitting.iter().any(|it| it.2 == Known::Absent));
@@ -89,12 +96,13 @@ proptest! {
                 Step::Insert { addr, bytes: more } => match cache.insert(addr, more) {
                     Ok(entry) => {
                         prop_assert!(bytes(&model) + more <= LIMIT);
-                        let place = &mut model[entry.0 as usize];
-                        prop_assert!(place.is_none());
-                        *place = Some((addr, addr + more, Known::Busy));
+                        let is_full = model.iter().all(Option::is_some);
+                        let taken = model[entry.0 as usize].map(|it| it.2);
+                        prop_assert_eq!(taken, is_full.then_some(Known::Absent));
+                        model[entry.0 as usize] = Some((addr, addr + more, Known::Busy));
                     }
                     Err(Refusal::Limit { .. }) => prop_assert!(bytes(&model) + more > LIMIT),
-                    Err(_) => prop_assert!(model.iter().all(Option::is_some)),
+                    Err(_) => prop_assert!(model.iter().all(|it| it.is_some_and(|it| it.2 != Known::Absent))),
                 },
                 Step::Claim(at) => {
                     let registered = bytes(&model);
@@ -136,14 +144,17 @@ proptest! {
                 },
                 Step::Begin(at) => {
                     let began = cache.begin_deregistering(id(at));
-                    match (&mut model[at], began) {
-                        (Some((_, _, known @ Known::Registered { users: 0, .. })), Some(key)) => {
+                    let known = model[at].as_mut().map(|it| &mut it.2);
+                    match (began, known) {
+                        (Begun::Deregister { key }, Some(known)) => {
                             prop_assert_eq!(*known, Known::Registered { key, users: 0 });
                             *known = Known::Leaving;
                         }
-                        (known, began) => {
-                            let idle = matches!(known, Some((_, _, Known::Registered { users: 0, .. })));
-                            prop_assert!(began.is_none() && !idle);
+                        (Begun::InUse, Some(Known::Registered { users, .. })) => prop_assert_ne!(*users, 0),
+                        (began, known) => {
+                            prop_assert_eq!(began, Begun::NotRegistered);
+                            let registered = matches!(known, Some(Known::Registered { .. }));
+                            prop_assert!(!registered);
                         }
                     }
                 }
@@ -212,7 +223,7 @@ fn threads_use_only_what_is_registered() {
             over.store(true, Ordering::SeqCst);
         });
         while !over.load(Ordering::SeqCst) && !user.is_finished() {
-            if cache.begin_deregistering(entry).is_some() {
+            if cache.begin_deregistering(entry) == (Begun::Deregister { key: 1 }) {
                 registered.store(false, Ordering::SeqCst);
                 cache.deregistered(entry);
                 cache.claim(entry).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::communication::{Communication, FRAMES, Kind, Way};
+use crate::communication::{Communication, FRAMES, Kind, Region, Way};
 use crate::time::Time;
 use crate::trace::{RankTrace, Record};
 
@@ -41,6 +41,7 @@ fn communication(record: &Record, begun: Time) -> Communication {
         way: Way::Found,
         addr: record.addr,
         bytes: record.bytes,
+        region: Region::default(),
         stack,
     }
 }

@@ -1,5 +1,7 @@
 //! What a plan asks for, and what it counts.
 
+use crate::communication::Region;
+
 /// Which thread of the application.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId(pub(super) u32);
@@ -14,21 +16,17 @@ pub struct RegionId(pub(super) u64);
 pub enum Action {
     /// Register these bytes; then [`Plan::registered`](super::Plan::registered) or [`Plan::not_registered`](super::Plan::not_registered).
     Register {
-        /// The region.
-        region: RegionId,
-        /// Its first byte.
-        addr: u64,
-        /// How long it is.
-        bytes: u64,
+        /// Which.
+        id: RegionId,
+        /// What.
+        region: Region,
     },
     /// Deregister these bytes; then [`Plan::deregistered`](super::Plan::deregistered) or [`Plan::still_used`](super::Plan::still_used).
     Deregister {
-        /// The region.
-        region: RegionId,
-        /// Its first byte.
-        addr: u64,
-        /// How long it is.
-        bytes: u64,
+        /// Which.
+        id: RegionId,
+        /// What.
+        region: Region,
     },
 }
 
@@ -51,14 +49,4 @@ pub struct Stats {
     pub postponed: u64,
     /// Registrations of the helper's that failed.
     pub failed: u64,
-}
-
-/// The whole pages that a buffer is on: where they begin, and their bytes. What is registered is
-/// always these, whoever registers it.
-pub fn whole_pages(page_bytes: u64, addr: u64, bytes: u64) -> (u64, u64) {
-    let mask = page_bytes.wrapping_sub(1);
-    let start = addr & !mask;
-    let last = addr.saturating_add(bytes.max(1) - 1) | mask;
-    // All of the address space has one byte more than can be counted.
-    (start, (last - start).saturating_add(1))
 }

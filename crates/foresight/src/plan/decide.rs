@@ -25,9 +25,8 @@ impl Plan {
         let region = self.regions.at_mut(id);
         region.state = State::Deregistering;
         Action::Deregister {
-            region: id,
-            addr: region.start,
-            bytes: region.bytes(),
+            id,
+            region: region.memory,
         }
     }
 
@@ -42,10 +41,7 @@ impl Plan {
         let is_wanted = region.state == State::Absent && !region.is_postponed;
         match region.due().filter(|_| is_wanted) {
             Some(due) => {
-                let pages = self.page_count(region.bytes());
-                let cost_ns = self
-                    .one_use_ns()
-                    .saturating_add(self.config.costs.register.of(pages));
+                let cost_ns = self.registration_ns(region.bytes());
                 self.queue.insert(id, due, cost_ns);
             }
             None => self.queue.remove(id),
@@ -100,13 +96,9 @@ impl Plan {
     fn register(&mut self, id: RegionId) -> Action {
         let region = self.regions.at_mut(id);
         region.state = State::Registering;
-        let (addr, bytes) = (region.start, region.bytes());
-        self.registered_bytes += bytes;
-        Action::Register {
-            region: id,
-            addr,
-            bytes,
-        }
+        let region = region.memory;
+        self.registered_bytes += region.bytes;
+        Action::Register { id, region }
     }
 
     /// Of the registered regions the one needed last, if that is after `deadline`, and if all of these together
@@ -128,6 +120,12 @@ impl Plan {
 
     fn page_count(&self, bytes: u64) -> u64 {
         bytes / self.config.page_bytes
+    }
+
+    /// What an item of each queue takes: that much deadlines are apart.
+    pub(super) fn registration_ns(&self, bytes: u64) -> u64 {
+        let register_ns = self.config.costs.register.of(self.page_count(bytes));
+        self.one_use_ns().saturating_add(register_ns)
     }
 
     /// What one item of the deregistration queue takes, at most.

@@ -38,11 +38,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::communication::{Communication, Way};
+use crate::costs::Backlog;
 use crate::predictor::{Observation, Predictor, Update};
 use crate::signature::{Context, Signature};
 use crate::time::Time;
 
-pub use action::{Action, RegionId, Stats, ThreadId, whole_pages};
+pub use action::{Action, RegionId, Stats, ThreadId};
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
 use region::{Regions, State};
@@ -56,6 +57,8 @@ pub struct Plan {
     /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
     expiries: BTreeSet<(Time, RegionId)>,
     registered_bytes: u64,
+    /// What is to be registered for the uses of late.
+    backlog: Backlog,
     stats: Stats,
     updates: Vec<Update>,
 }
@@ -84,6 +87,7 @@ impl Plan {
             queue: RegistrationQueue::default(),
             expiries: BTreeSet::new(),
             registered_bytes: 0,
+            backlog: Backlog::default(),
             stats: Stats::default(),
             updates: Vec::new(),
         })
@@ -112,12 +116,8 @@ impl Plan {
         now: Time,
     ) -> Option<Action> {
         let wanted = communication.way.wants_registration();
-        let (start, bytes) = whole_pages(
-            self.config.page_bytes,
-            communication.addr,
-            communication.bytes,
-        );
-        let lead_ns = self.to_delay_ns(bytes);
+        let bytes = communication.region.bytes;
+        let lead_ns = self.lead_ns(communication, bytes);
         let stream = self
             .threads
             .get_mut(thread.0 as usize)
@@ -140,7 +140,7 @@ impl Plan {
             stream.stalled_ns = stream.stalled_ns.saturating_add(takes_ns);
         }
         let stalled_ns = stream.stalled_ns;
-        let region = wanted.then(|| self.regions.find_or_add(start, start + bytes, now));
+        let region = wanted.then(|| self.regions.find_or_add(communication, now));
         if let Some(region) = region {
             self.count(thread, signature, region, communication);
             // The use has come: what was expected of it is over.
@@ -161,6 +161,17 @@ impl Plan {
         let region = region?;
         self.requeue(region);
         self.reconsider(region, now)
+    }
+
+    /// How long before such a use it must be known: with what is to be registered for the uses just before.
+    fn lead_ns(&mut self, communication: &Communication, bytes: u64) -> u64 {
+        if !communication.way.wants_registration() {
+            return 0;
+        }
+        let alone_ns = self.to_delay_ns(bytes);
+        let takes_ns = self.registration_ns(bytes);
+        let all_ns = self.backlog.add(communication.begun, takes_ns);
+        alone_ns.max(all_ns.saturating_add(self.config.sharing.delay_ns()))
     }
 
     /// Looks at what is due: the most urgent registration, and what was not used in its time.

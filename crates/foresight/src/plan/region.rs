@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RegionId, ThreadId};
+use crate::communication::{Communication, Region, Way};
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -38,11 +39,10 @@ impl Use {
     }
 }
 
-/// A region: whole pages.
+/// What is known of a region.
 #[derive(Debug)]
-pub(super) struct Region {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(super) struct Known {
+    pub(super) memory: Region,
     pub(super) state: State,
     /// Somebody used it when it was to be deregistered: that is not tried again before its next record.
     pub(super) is_held: bool,
@@ -56,11 +56,10 @@ pub(super) struct Region {
     uses: Vec<Use>,
 }
 
-impl Region {
-    fn new(start: u64, end: u64, now: Time) -> Self {
+impl Known {
+    fn new(memory: Region, now: Time) -> Self {
         Self {
-            start,
-            end,
+            memory,
             state: State::Absent,
             is_held: false,
             is_ahead: false,
@@ -72,7 +71,7 @@ impl Region {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.end - self.start
+        self.memory.bytes
     }
 
     /// The registration deadline: the earliest of those of all its uses (§3.2).
@@ -123,7 +122,7 @@ impl Region {
 /// All regions, and who uses them.
 #[derive(Debug)]
 pub(super) struct Regions {
-    all: BTreeMap<RegionId, Region>,
+    all: BTreeMap<RegionId, Known>,
     /// By their start.
     by_start: BTreeMap<(u64, RegionId), u64>,
     /// Which region each use is of.
@@ -156,44 +155,57 @@ impl Regions {
     }
 
     /// A region that is there.
-    pub(super) fn at(&self, id: RegionId) -> &Region {
+    pub(super) fn at(&self, id: RegionId) -> &Known {
         self.all
             .get(&id)
             .expect("a region with something to do is not forgotten")
     }
 
     /// A region that is there, to change it.
-    pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Region {
+    pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Known {
         self.all
             .get_mut(&id)
             .expect("a region with something to do is not forgotten")
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (RegionId, &Region)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RegionId, &Known)> {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
-    /// The smallest region that has these bytes, or a new one of just these.
-    pub(super) fn find_or_add(&mut self, start: u64, end: u64, now: Time) -> RegionId {
-        if let Some(found) = self.find(start, end) {
+    /// The region that a communication used. Where it was refused one, that is the largest that is known to have its
+    /// bytes.
+    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
+        let memory = communication.region;
+        let found = match communication.way {
+            Way::Refused => self.largest(memory),
+            _ => self.exact(memory),
+        };
+        if let Some(found) = found {
             return found;
         }
         self.make_room();
         let id = RegionId(self.next);
         self.next += 1;
-        self.all.insert(id, Region::new(start, end, now));
-        self.by_start.insert((start, id), end);
-        self.longest = self.longest.max(end - start);
+        self.all.insert(id, Known::new(memory, now));
+        self.by_start.insert((memory.addr, id), memory.end());
+        self.longest = self.longest.max(memory.bytes);
         id
     }
 
-    fn find(&self, start: u64, end: u64) -> Option<RegionId> {
-        let first = (start.saturating_sub(self.longest), RegionId(0));
-        let before = self.by_start.range(first..=(start, RegionId(u64::MAX)));
-        let fitting = before.filter(|it| *it.1 >= end);
-        fitting
-            .min_by_key(|((start, _), end)| *end - start)
-            .map(|it| it.0.1)
+    fn exact(&self, memory: Region) -> Option<RegionId> {
+        let from = (memory.addr, RegionId(0))..=(memory.addr, RegionId(u64::MAX));
+        let mut starting = self.by_start.range(from);
+        starting.find(|it| *it.1 == memory.end()).map(|it| it.0.1)
+    }
+
+    fn largest(&self, memory: Region) -> Option<RegionId> {
+        let first = (memory.addr.saturating_sub(self.longest), RegionId(0));
+        let before = self
+            .by_start
+            .range(first..=(memory.addr, RegionId(u64::MAX)));
+        let fitting = before.filter(|it| *it.1 >= memory.end());
+        let largest = fitting.max_by_key(|((start, _), end)| *end - start);
+        largest.map(|it| it.0.1)
     }
 
     /// Forgets the idle region that was not used for longest, if there are too many.
@@ -206,7 +218,7 @@ impl Regions {
             return;
         };
         if let Some(region) = self.all.remove(&id) {
-            self.by_start.remove(&(region.start, id));
+            self.by_start.remove(&(region.memory.addr, id));
             for it in region.uses {
                 self.sites.remove(&(it.thread, it.signature));
             }

@@ -1,7 +1,7 @@
 //! Each decision of the plan by itself.
 
 use super::*;
-use crate::communication::{FRAMES, Kind};
+use crate::communication::{FRAMES, Kind, Region};
 use crate::costs::{Costs, LinearCost};
 use crate::predictor::Method;
 use crate::sharing::Sharing;
@@ -64,6 +64,10 @@ impl One {
             way,
             addr: page * PAGE + 8,
             bytes: pages * PAGE - 8,
+            region: Region {
+                addr: page * PAGE,
+                bytes: pages * PAGE,
+            },
             stack,
         };
         self.plan.used(self.thread, &communication, Time(at))
@@ -71,7 +75,7 @@ impl One {
 
     /// As `used`, and it is deregistered as is asked for.
     fn used_and_gone(&mut self, site: u64, page: u64, at: u64, way: Way) -> RegionId {
-        let Some(Action::Deregister { region, .. }) = self.used(site, page, at, way) else {
+        let Some(Action::Deregister { id: region, .. }) = self.used(site, page, at, way) else {
             panic!("not deregistered");
         };
         self.plan.deregistered(region);
@@ -81,7 +85,7 @@ impl One {
     /// The moment from which on a look registers something.
     fn registers_at(&mut self, from: u64, to: u64) -> (u64, RegionId) {
         for now in from..=to {
-            if let Some(Action::Register { region, .. }) = self.plan.look(Time(now)) {
+            if let Some(Action::Register { id: region, .. }) = self.plan.look(Time(now)) {
                 return (now, region);
             }
         }
@@ -94,14 +98,13 @@ fn a_first_use_is_always_deregistered() {
     let mut one = One::new(CONFIG);
     let action = one.used(1, 7, 1000, Way::OnDemand).unwrap();
     let Action::Deregister {
-        region,
-        addr,
-        bytes,
+        id: region,
+        region: memory,
     } = action
     else {
         panic!("{action:?}");
     };
-    assert_eq!((addr, bytes), (7 * PAGE, PAGE));
+    assert_eq!((memory.addr, memory.bytes), (7 * PAGE, PAGE));
     assert_eq!(one.plan.registered_bytes(), PAGE);
     assert!(!one.plan.deregistered(region), "nothing is expected");
     assert_eq!((one.plan.registered_bytes(), one.plan.wake()), (0, None));
@@ -112,7 +115,8 @@ fn the_deregistration_condition_is_that_it_can_be_registered_again_in_time() {
     // Deregistering and registering a page takes 15: the period decides.
     for (period, deregisters) in [(10, false), (14, false), (15, true), (1000, true)] {
         let mut one = One::new(CONFIG);
-        let Some(Action::Deregister { region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
+        let Some(Action::Deregister { id: region, .. }) = one.used(1, 7, 1000, Way::OnDemand)
+        else {
             panic!("kept");
         };
         one.plan.still_used(region);
@@ -188,7 +192,7 @@ fn a_region_of_several_call_sites_is_kept_for_the_earliest() {
     one.plan.registered(region);
     // Site 2 comes too soon after site 1 for anything between.
     assert_eq!(one.used(1, 7, 3040, Way::Found), None);
-    let Some(Action::Deregister { region, .. }) = one.used(2, 7, 3052, Way::Found) else {
+    let Some(Action::Deregister { id: region, .. }) = one.used(2, 7, 3052, Way::Found) else {
         panic!("kept");
     };
     assert!(one.plan.deregistered(region));
@@ -221,7 +225,7 @@ fn what_is_not_used_in_its_time_is_deregistered() {
 #[test]
 fn what_is_used_while_it_is_to_be_deregistered_is_kept() {
     let mut one = One::new(CONFIG);
-    let Some(Action::Deregister { region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
+    let Some(Action::Deregister { id: region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
         panic!("kept");
     };
     one.plan.still_used(region);
@@ -255,7 +259,8 @@ fn the_limit_gives_up_what_is_needed_last() {
         });
         let _ = one.used(2, 2, needed - 1000, Way::Refused);
         let _ = one.used(2, 2, needed - 500, Way::Refused);
-        let Some(Action::Deregister { region, .. }) = one.used(1, 1, 1000, Way::OnDemand) else {
+        let Some(Action::Deregister { id: region, .. }) = one.used(1, 1, 1000, Way::OnDemand)
+        else {
             panic!("kept");
         };
         one.plan.still_used(region);
@@ -266,11 +271,16 @@ fn the_limit_gives_up_what_is_needed_last() {
             "too soon to be deregistered"
         );
         match one.plan.look(Time(1031)) {
-            Some(Action::Deregister { addr, region, .. }) if gives_up => {
-                assert_eq!(addr, PAGE);
+            Some(Action::Deregister {
+                id: region,
+                region: memory,
+            }) if gives_up => {
+                assert_eq!(memory.addr, PAGE);
                 one.plan.deregistered(region);
                 let next = one.plan.look(Time(1032));
-                assert!(matches!(next, Some(Action::Register { addr, .. }) if addr == 2 * PAGE));
+                assert!(
+                    matches!(next, Some(Action::Register { region, .. }) if region.addr == 2 * PAGE)
+                );
                 assert_eq!(one.plan.registered_bytes(), PAGE);
             }
             None if !gives_up => assert_eq!(one.plan.stats().postponed, 1),
@@ -294,7 +304,7 @@ fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
     // The other is needed at the same time: nothing later can go for it.
     assert_eq!(one.plan.look(Time(2990)), None);
     assert_eq!(one.plan.stats().postponed, 1);
-    let Some(Action::Deregister { region, .. }) = one.used(1, 1, 3000, Way::Found) else {
+    let Some(Action::Deregister { id: region, .. }) = one.used(1, 1, 3000, Way::Found) else {
         panic!("kept");
     };
     one.plan.deregistered(region);
@@ -324,7 +334,7 @@ fn a_landmark_is_waited_for() {
                 Way::Refused
             },
         );
-        if let Some(Action::Deregister { region, .. }) = action {
+        if let Some(Action::Deregister { id: region, .. }) = action {
             one.plan.deregistered(region);
         }
         now += 10_000 + noise;
@@ -354,17 +364,30 @@ fn short_buffers_are_of_no_region() {
 }
 
 #[test]
-fn a_part_of_a_region_is_of_that_region() {
+fn a_refused_use_is_of_the_largest_region_that_is_known() {
     let mut one = One::new(CONFIG);
-    let whole = one.used_pages(1, 8, 4, 1000, Way::OnDemand);
-    let Some(Action::Deregister { region, .. }) = whole else {
+    let Some(Action::Deregister { id: whole, .. }) = one.used_pages(1, 8, 4, 1000, Way::OnDemand)
+    else {
         panic!("kept");
     };
-    one.plan.deregistered(region);
-    assert_eq!(one.used_and_gone(2, 9, 2000, Way::OnDemand), region);
-    // What is not wholly in it is another.
-    let other = one.used_pages(3, 10, 4, 3000, Way::OnDemand);
-    assert!(matches!(other, Some(Action::Deregister { region: it, .. }) if it != region));
+    one.plan.deregistered(whole);
+    let _ = one.used(2, 9, 1500, Way::Refused);
+    let _ = one.used(2, 9, 2500, Way::Refused);
+    let (_, region) = one.registers_at(2500, 4000);
+    assert_eq!(region, whole);
+}
+
+#[test]
+fn a_use_that_another_region_served_is_of_that_one() {
+    let mut one = One::new(CONFIG);
+    let small = one.used_and_gone(1, 8, 1000, Way::OnDemand);
+    assert_eq!(one.used_and_gone(1, 8, 2010, Way::OnDemand), small);
+    // Another call site registered more.
+    let large = one.used_pages(1, 8, 4, 3000, Way::Found);
+    assert_eq!(large, None, "it is not known to be registered yet");
+    let (_, region) = one.registers_at(3000, 5000);
+    assert_ne!(region, small);
+    assert_eq!(one.plan.regions.len(), 2);
 }
 
 #[test]
@@ -377,17 +400,6 @@ fn regions_that_are_never_used_again_are_forgotten() {
         one.used_and_gone(number, number, 1000 * number, Way::OnDemand);
     }
     assert!(one.plan.regions.len() <= 10, "{}", one.plan.regions.len());
-}
-
-#[test]
-fn buffers_at_the_end_of_memory_are_whole_pages() {
-    assert_eq!(
-        whole_pages(PAGE, u64::MAX - 10, 100),
-        (u64::MAX - 4095, PAGE)
-    );
-    assert_eq!(whole_pages(PAGE, 100, 0), (0, PAGE));
-    assert_eq!(whole_pages(PAGE, 4095, 2), (0, 2 * PAGE));
-    assert_eq!(whole_pages(PAGE, 0, u64::MAX), (0, u64::MAX));
 }
 
 #[test]

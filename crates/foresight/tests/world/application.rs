@@ -1,9 +1,8 @@
 //! A thread of the application: it computes, communicates, and records what it did.
 
-use hydrant_foresight::cache::{Acquired, Cache, EntryId, Held, Region};
-use hydrant_foresight::plan::whole_pages;
+use hydrant_foresight::cache::{Acquired, Cache, EntryId, Held};
 use hydrant_foresight::queue::Writer;
-use hydrant_foresight::{Communication, Costs, FRAMES, Kind, Time, Way};
+use hydrant_foresight::{Communication, Costs, FRAMES, Kind, Region, Time, Way};
 
 use super::nic::Nic;
 
@@ -119,19 +118,20 @@ impl Application {
                 self.transfer(step, Some(held), Way::OnDemand, nic);
             }
             Doing::Transferring { held, way } => {
+                let mut region = Region::of_pages(self.page_bytes, step.addr, step.bytes);
                 if let Some(held) = held {
+                    region = held.region;
                     nic.end(held.key);
                     cache.release(held);
                 }
-                self.record(step, way);
+                self.record(step, region, way);
                 self.compute();
             }
         }
     }
 
     fn acquire(&mut self, step: Step, cache: &Cache, nic: &mut Nic) {
-        let (addr, bytes) = whole_pages(self.page_bytes, step.addr, step.bytes);
-        let whole = Region { addr, bytes };
+        let whole = Region::of_pages(self.page_bytes, step.addr, step.bytes);
         let claimed = match cache.acquire(step.addr, step.bytes) {
             Acquired::Hit(held) => return self.transfer(step, Some(held), Way::Found, nic),
             Acquired::Busy(_) => {
@@ -141,7 +141,9 @@ impl Application {
                 return;
             }
             Acquired::Absent(entry) => cache.claim(entry).map(|region| (entry, region)),
-            Acquired::Unknown => cache.insert(addr, bytes).map(|entry| (entry, whole)),
+            Acquired::Unknown => cache
+                .insert(whole.addr, whole.bytes)
+                .map(|entry| (entry, whole)),
         };
         match claimed {
             Ok((entry, region)) => {
@@ -165,7 +167,7 @@ impl Application {
         self.doing = Doing::Transferring { held, way };
     }
 
-    fn record(&mut self, step: Step, way: Way) {
+    fn record(&mut self, step: Step, region: Region, way: Way) {
         let mut stack = [0; FRAMES];
         stack[0] = step.site;
         self.writer.write(&Communication {
@@ -174,6 +176,7 @@ impl Application {
             way,
             addr: step.addr,
             bytes: step.bytes,
+            region,
             stack,
         });
     }

@@ -1,21 +1,21 @@
 //! The helper: the loop of the plan's documentation.
 
-use hydrant_foresight::cache::{Acquired, Cache, EntryId, Region};
+use hydrant_foresight::cache::{Begun, Cache, EntryId};
 use hydrant_foresight::plan::{Action, Plan, RegionId, ThreadId};
 use hydrant_foresight::queue::Reader;
-use hydrant_foresight::{Costs, Time};
+use hydrant_foresight::{Costs, Region, Time};
 
 use super::nic::Nic;
 
 /// What it is in the middle of.
 enum Under {
     Registering {
-        region: RegionId,
+        id: RegionId,
         entry: EntryId,
-        whole: Region,
+        region: Region,
     },
     Deregistering {
-        region: RegionId,
+        id: RegionId,
         entry: EntryId,
         key: u64,
     },
@@ -89,19 +89,15 @@ impl Helper {
             self.is_idle = false;
         }
         match self.under.take() {
-            Some(Under::Registering {
-                region,
-                entry,
-                whole,
-            }) => {
-                let key = nic.register(whole.addr, whole.bytes, self.now);
+            Some(Under::Registering { id, entry, region }) => {
+                let key = nic.register(region.addr, region.bytes, self.now);
                 cache.publish(entry, key);
-                self.plan.registered(region);
+                self.plan.registered(id);
             }
-            Some(Under::Deregistering { region, entry, key }) => {
+            Some(Under::Deregistering { id, entry, key }) => {
                 nic.deregister(key, self.now);
                 cache.deregistered(entry);
-                if !self.plan.deregistered(region) {
+                if !self.plan.deregistered(id) {
                     cache.forget(entry);
                 }
             }
@@ -133,60 +129,43 @@ impl Helper {
 
     fn begin(&mut self, action: Action, cache: &Cache) {
         match action {
-            Action::Register {
-                region,
-                addr,
-                bytes,
-            } => self.register(region, addr, bytes, cache),
-            Action::Deregister {
-                region,
-                addr,
-                bytes,
-            } => {
-                let Acquired::Hit(held) = cache.acquire(addr, bytes) else {
-                    // Deregistered by now, as far as the cache knows.
-                    self.plan.deregistered(region);
-                    return;
-                };
-                let entry = held.entry;
-                cache.release(held);
-                match cache.begin_deregistering(entry) {
-                    Some(key) => {
-                        self.now = self.now.after(self.costs.deregister.of(bytes / 4096));
-                        self.under = Some(Under::Deregistering { region, entry, key });
-                    }
-                    None => self.plan.still_used(region),
-                }
+            Action::Register { id, region } => self.register(id, region, cache),
+            Action::Deregister { id, region } => self.deregister(id, region, cache),
+        }
+    }
+
+    fn deregister(&mut self, id: RegionId, region: Region, cache: &Cache) {
+        let entry = cache.find(region);
+        match entry.map(|entry| (entry, cache.begin_deregistering(entry))) {
+            Some((entry, Begun::Deregister { key })) => {
+                self.now = self
+                    .now
+                    .after(self.costs.deregister.of(region.bytes / 4096));
+                self.under = Some(Under::Deregistering { id, entry, key });
+            }
+            Some((_, Begun::InUse)) => self.plan.still_used(id),
+            Some((_, Begun::NotRegistered)) | None => {
+                self.plan.deregistered(id);
             }
         }
     }
 
-    fn register(&mut self, region: RegionId, addr: u64, bytes: u64, cache: &Cache) {
+    fn register(&mut self, id: RegionId, region: Region, cache: &Cache) {
         self.registrations += 1;
-        let claimed = match cache.acquire(addr, bytes) {
-            Acquired::Hit(held) => {
-                cache.release(held);
-                self.plan.registered(region);
-                return;
-            }
-            _ if self.failing != 0 && self.registrations.is_multiple_of(self.failing) => None,
-            Acquired::Absent(entry) => cache.claim(entry).ok().map(|whole| (entry, whole)),
-            Acquired::Unknown => cache
-                .insert(addr, bytes)
-                .ok()
-                .map(|entry| (entry, Region { addr, bytes })),
-            Acquired::Busy(_) => None,
+        if self.failing != 0 && self.registrations.is_multiple_of(self.failing) {
+            return self.plan.not_registered(id);
+        }
+        let claimed = match cache.find(region) {
+            Some(entry) => cache.claim(entry).map(|_| entry),
+            None => cache.insert(region.addr, region.bytes),
         };
         match claimed {
-            Some((entry, whole)) => {
-                self.now = self.now.after(self.costs.register.of(whole.bytes / 4096));
-                self.under = Some(Under::Registering {
-                    region,
-                    entry,
-                    whole,
-                });
+            Ok(entry) => {
+                self.now = self.now.after(self.costs.register.of(region.bytes / 4096));
+                self.under = Some(Under::Registering { id, entry, region });
             }
-            None => self.plan.not_registered(region),
+            // Somebody else does it, or it would be past the limit.
+            Err(_) => self.plan.not_registered(id),
         }
     }
 }
