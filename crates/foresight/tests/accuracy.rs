@@ -7,16 +7,29 @@ use std::path::Path;
 use hydrant_foresight::evaluation::{Accuracy, Clock, Errors, Setting, bound, evaluate};
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::trace::Trace;
+use hydrant_foresight::{Costs, LinearCost};
 
 fn trace(name: &str) -> Trace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     support::read(&folder.join(format!("{name}.S.4.tar.zst"))).unwrap()
 }
 
-/// The buffers of class S are short: those counted here are of more than a page or so.
+/// Class S computes little and its buffers are short: those counted here are of 1500 bytes or more, and
+/// registering takes as little in proportion.
 const SETTING: Setting = Setting {
     threshold_bytes: 1500,
+    costs: Costs {
+        register: SHORT,
+        deregister: SHORT,
+        hash_ns: 100,
+        comparison_ns: 0,
+    },
     ..Setting::PAPER
+};
+
+const SHORT: LinearCost = LinearCost {
+    per_page_ns: 25.0,
+    per_operation_ns: 1000.0,
 };
 
 fn errors(trace: &Trace, method: Method, clock: Clock) -> Accuracy {
@@ -84,7 +97,7 @@ fn without_jitter_every_use_is_foreseen() {
                 ..SETTING
             },
         );
-        assert!(percent(&best.gaps).1 > 99.0, "{name}: {best:?}");
+        assert!(percent(&best.gaps).1 > 98.0, "{name}: {best:?}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::{Errors, Setting, communications};
+use crate::costs::Backlog;
 use crate::signature::{Context, Signature, mix};
 use crate::time::Time;
 use crate::trace::Trace;
@@ -33,10 +34,12 @@ pub fn bound(trace: &Trace, setting: &Setting) -> Bound {
         let mut context = Context::new(setting.window, setting.grain_bits);
         let mut last: HashMap<Signature, (Time, u64)> = HashMap::new();
         let (mut periods, mut gaps) = (Series::default(), Series::default());
+        let mut backlog = Backlog::default();
         let mut sum = 0u64;
         let mut stream: Vec<(Time, Signature)> = Vec::new();
         for it in communications(rank, setting.clock) {
             let (now, signature) = (it.begun, context.sign(&it));
+            let lead_ns = setting.lead_ns(&mut backlog, &it);
             sum = sum.wrapping_add(mix(signature.0));
             if it.bytes > setting.threshold_bytes
                 && let Some((before, sum_before)) = last.insert(signature, (now, sum))
@@ -44,8 +47,7 @@ pub fn bound(trace: &Trace, setting: &Setting) -> Bound {
                 let period_ns = now.since(before);
                 let way = sum.wrapping_sub(sum_before);
                 periods.add((signature, way), period_ns, period_ns);
-                let far = setting.lead_ns(it.addr, it.bytes);
-                let early_enough = stream.partition_point(|other| other.0.after(far) <= now);
+                let early_enough = stream.partition_point(|other| other.0.after(lead_ns) <= now);
                 let landmark = early_enough.checked_sub(1).and_then(|at| stream.get(at));
                 // What came before the use before tells no more than that.
                 let landmark = landmark.filter(|other| other.0 > before);

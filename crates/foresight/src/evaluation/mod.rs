@@ -16,7 +16,8 @@ mod stream;
 
 use std::collections::HashMap;
 
-use crate::costs::{Costs, LinearCost};
+use crate::communication::{Communication, Region};
+use crate::costs::{Backlog, Costs};
 use crate::predictor::{Forecast, Method, Observation};
 use crate::signature::{Context, DEFAULT_WINDOW, Signature};
 use crate::time::Time;
@@ -36,8 +37,8 @@ pub struct Setting {
     pub threshold_bytes: u64,
     /// Which clock of the trace.
     pub clock: Clock,
-    /// What registering costs: so long before a use a forecast of it is acted upon.
-    pub register: LinearCost,
+    /// What the helper's steps cost: so long before a use a forecast of it is acted upon.
+    pub costs: Costs,
     /// The bytes of a page.
     pub page_bytes: u64,
 }
@@ -49,15 +50,23 @@ impl Setting {
         grain_bits: 0,
         threshold_bytes: 16 << 10,
         clock: Clock::Computing,
-        register: Costs::TYPICAL.register,
+        costs: Costs::TYPICAL,
         page_bytes: 4096,
     };
 
-    /// How long before a use its registration has to begin.
-    fn lead_ns(&self, addr: u64, bytes: u64) -> u64 {
+    /// How long before a use the helper has to act: as long as it takes to deregister another buffer and to
+    /// register this one, and all that are used just before.
+    fn lead_ns(&self, backlog: &mut Backlog, it: &Communication) -> u64 {
+        if it.bytes <= self.threshold_bytes {
+            return 0;
+        }
         let page = self.page_bytes.max(1);
-        let end = addr.saturating_add(bytes);
-        self.register.of(end.div_ceil(page) - addr / page)
+        let pages = Region::of_pages(page, it.addr, it.bytes).bytes / page;
+        let one_use_ns = self.costs.one_use(pages, 0, 0);
+        backlog.add(
+            it.begun,
+            one_use_ns.saturating_add(self.costs.register.of(pages)),
+        )
     }
 }
 
@@ -135,12 +144,13 @@ pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
         let mut predictor = method.predictor();
         let mut context = Context::new(setting.window, setting.grain_bits);
         let mut updates = Vec::new();
+        let mut backlog = Backlog::default();
         for it in communications(rank, setting.clock) {
             let seen = Observation {
                 signature: context.sign(&it),
                 at: it.begun,
                 wanted: it.bytes > setting.threshold_bytes,
-                lead_ns: setting.lead_ns(it.addr, it.bytes),
+                lead_ns: setting.lead_ns(&mut backlog, &it),
             };
             judge.came(&seen);
             predictor.observe(&seen, &mut updates);

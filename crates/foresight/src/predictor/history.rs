@@ -44,6 +44,13 @@ impl History {
         self.times.iter().min().copied()
     }
 
+    /// A time that the next will hardly be less than: as much below the shortest as that is below the median.
+    pub(super) fn hardly_less(&self) -> Option<u64> {
+        let shortest = self.shortest()?;
+        let spread = self.quantile(KEPT, 0.5)? - shortest;
+        Some(shortest.saturating_sub(spread))
+    }
+
     pub(super) fn newest(&self) -> Option<u64> {
         self.times.back().copied()
     }
@@ -107,6 +114,13 @@ mod tests {
         assert_eq!(history.quantile(5, 0.5), Some(30));
         assert_eq!(history.quantile(5, 0.0), Some(10));
         assert_eq!(history.quantile(99, 1.0), Some(50));
+    }
+
+    #[test]
+    fn the_less_it_varies_the_nearer_is_what_it_hardly_is_less_than() {
+        assert_eq!(history(&[100, 100, 100]).hardly_less(), Some(100));
+        assert_eq!(history(&[100, 110, 120]).hardly_less(), Some(90));
+        assert_eq!(history(&[10, 100, 100]).hardly_less(), Some(0));
     }
 
     #[test]

@@ -394,7 +394,7 @@ impl Way {
         }
         let period_ns = self.periods.densest(self.periods.newest()?)?;
         let expected_ns = self.gaps.densest(period_ns)?;
-        let earliest_ns = self.gaps.shortest()?;
+        let earliest_ns = self.gaps.hardly_less()?;
         Some(Forecast {
             expected: at.after(expected_ns),
             earliest: at.after(earliest_ns.min(expected_ns)),

@@ -28,6 +28,8 @@ pub(crate) struct Helper {
     costs: Costs,
     now: Time,
     under: Option<Under>,
+    /// Whether it looks at the registration queue first, this time.
+    looks: bool,
     /// Whether it looked at both queues and found nothing to do.
     is_idle: bool,
     failing: u64,
@@ -48,6 +50,7 @@ impl Helper {
             costs,
             now: Time(0),
             under: None,
+            looks: false,
             is_idle: false,
             failing,
             registrations: 0,
@@ -102,9 +105,12 @@ impl Helper {
                 }
             }
             None => {
-                // One item of this queue, then a look at the other.
-                let used = self.used();
-                let action = used.or_else(|| self.plan.look(self.now));
+                // Both queues take turns.
+                self.looks = !self.looks;
+                let action = match self.looks {
+                    true => self.plan.look(self.now).or_else(|| self.used()),
+                    false => self.used().or_else(|| self.plan.look(self.now)),
+                };
                 match action {
                     Some(action) => self.begin(action, cache),
                     None => self.is_idle = self.readers.iter().all(|it| it.1.is_empty()),
