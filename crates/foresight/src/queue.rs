@@ -56,7 +56,8 @@ impl Writer {
         for (to, word) in slot.words.iter().zip(communication.to_words()) {
             to.store(word, Ordering::Relaxed);
         }
-        slot.sequence.store(written(self.head), Ordering::Release);
+        // Seen by who sees the head below.
+        slot.sequence.store(written(self.head), Ordering::Relaxed);
         self.head += 1;
         self.shared.head.store(self.head, Ordering::Release);
     }
