@@ -6,22 +6,11 @@
 use std::error::Error;
 use std::path::Path;
 
-use hydrant_foresight::evaluation::{Clock, Errors, Setting, bound, evaluate};
-use hydrant_foresight::predictor::Method;
+use hydrant_foresight::evaluation::{Clock, Errors, Row, Setting, bound, compare};
 use hydrant_foresight::trace::Trace;
 
 #[path = "../tests/support/mod.rs"]
 mod support;
-
-const METHODS: [(Method, usize); 7] = [
-    (Method::Shortest, 0),
-    (Method::Shortest, 1),
-    (Method::Shortest, 2),
-    (Method::Median { of: 9 }, 2),
-    (Method::Periodicity { window: 16 }, 0),
-    (Method::Periodicity { window: 128 }, 0),
-    (Method::Landmarks, 2),
-];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
@@ -42,13 +31,16 @@ fn print(trace: &Trace, clock: Clock) {
         "{:<16} {:>6} {:>9} {:>9}  {:>13}  {:>13}  {:>5}",
         "method", "window", "repeated", "forecasts", "at use", "acted upon", "late"
     );
-    for (method, window) in METHODS {
-        let setting = Setting {
+    let setting = Setting {
+        clock,
+        ..Setting::PAPER
+    };
+    for row in compare(trace, &setting) {
+        let Row {
+            method,
             window,
-            clock,
-            ..Setting::PAPER
-        };
-        let found = evaluate(trace, method, &setting);
+            accuracy: found,
+        } = row;
         println!(
             "{:<16} {window:>6} {:>9} {:>9}  {:>13}  {:>13}  {:>5.1}",
             method.to_string(),
@@ -59,13 +51,7 @@ fn print(trace: &Trace, clock: Clock) {
             found.deadlines.percent(found.deadlines.late),
         );
     }
-    let best = bound(
-        trace,
-        &Setting {
-            clock,
-            ..Setting::PAPER
-        },
-    );
+    let best = bound(trace, &setting);
     println!(
         "{:<43}  {:>13}  {:>13}",
         "best constants in hindsight",

@@ -7,17 +7,16 @@
 use std::error::Error;
 use std::path::Path;
 
-use hydrant_foresight::evaluation::{Clock, communications};
+use hydrant_foresight::evaluation::Clock;
 use hydrant_foresight::plan::Config;
 use hydrant_foresight::predictor::Method;
-use hydrant_foresight::trace::RankTrace;
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 #[path = "../tests/world/mod.rs"]
 mod world;
 
-use world::{Outcome, Setup, Step, run};
+use world::{Outcome, Setup, program, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let Some(rank) = trace.ranks().first() else {
             continue;
         };
-        let program = program(rank);
+        let program = program(rank, Clock::Computing);
         let starved = Setup {
             is_starved: true,
             ..Setup::new(Config::DEFAULT)
@@ -86,21 +85,4 @@ fn print(path: &str, method: Method, outcome: &Outcome, pinned: &Outcome) {
         outcome.times.waiting_ns,
         outcome.overwritten,
     );
-}
-
-/// What a rank communicated, at 10 bytes a nanosecond, with its computing between.
-fn program(rank: &RankTrace) -> Vec<Step> {
-    let stream = communications(rank, Clock::Computing);
-    let mut last = Default::default();
-    let step = |it: &hydrant_foresight::Communication| {
-        let compute_ns = it.begun.since(std::mem::replace(&mut last, it.begun));
-        Step {
-            compute_ns,
-            site: it.stack[0],
-            addr: it.addr,
-            bytes: it.bytes,
-            transfer_ns: 2000 + it.bytes / 10,
-        }
-    };
-    stream.iter().map(step).collect()
 }

@@ -2,16 +2,13 @@
 
 mod support;
 
-use std::path::Path;
-
 use hydrant_foresight::evaluation::{Accuracy, Clock, Errors, Setting, bound, evaluate};
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::trace::Trace;
 use hydrant_foresight::{Costs, LinearCost};
 
 fn trace(name: &str) -> Trace {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
-    support::read(&folder.join(format!("{name}.S.4.tar.zst"))).unwrap()
+    support::read(&support::path(name)).unwrap()
 }
 
 /// Class S computes little and its buffers are short: those counted here are of 1500 bytes or more, and

@@ -1,12 +1,14 @@
 //! The helper's plan in virtual time.
 
+mod support;
 mod world;
 
+use hydrant_foresight::evaluation::Clock;
 use hydrant_foresight::plan::Config;
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::sharing::Sharing;
 use proptest::prelude::*;
-use world::{Setup, Step, run};
+use world::{Setup, Step, program, run};
 
 const MB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -236,6 +238,38 @@ fn too_small_a_queue_costs_memory_and_nothing_else() {
     let outcome = run(&small, vec![(0..30).flat_map(round).collect()]);
     assert!(outcome.overwritten > 0);
     assert!(outcome.stats.found + outcome.stats.on_demand <= 30);
+}
+
+#[test]
+fn a_real_program_is_served() {
+    let trace = support::read(&support::path("ft")).unwrap();
+    for clock in [Clock::Computing, Clock::Smooth] {
+        for rank in trace.ranks() {
+            let program = program(rank, clock);
+            let wanting = program.iter().filter(|it| it.bytes > 16 << 10).count() as u64;
+            let starved = Setup {
+                is_starved: true,
+                ..setup()
+            };
+            let pinned = run(&starved, vec![program.clone()]);
+            let outcome = run(&setup(), vec![program]);
+            let stats = outcome.stats;
+            assert_eq!(stats.found + stats.on_demand, wanting);
+            // FT exchanges eight buffers eight times, and the first times teach.
+            assert!(
+                stats.ahead >= wanting / 3 && stats.late <= 2,
+                "{clock:?}: {outcome:?}"
+            );
+            assert!(
+                outcome.peak_bytes <= pinned.peak_bytes,
+                "{clock:?}: {outcome:?}"
+            );
+            assert!(
+                outcome.mean_bytes < pinned.mean_bytes / 5.0,
+                "{clock:?}: {outcome:?}"
+            );
+        }
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {

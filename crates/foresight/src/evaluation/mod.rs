@@ -136,6 +136,37 @@ impl Accuracy {
     }
 }
 
+/// One predictor on one trace.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Row {
+    /// Which predictor.
+    pub method: Method,
+    /// How many communications before belonged to a signature.
+    pub window: usize,
+    /// How well it did.
+    pub accuracy: Accuracy,
+}
+
+/// All predictors, each with the windows that tell how much it depends on them (Figures 5 and 6): those of
+/// signatures, and for the periodicity predictor its own, as its patterns have their context in them.
+pub fn compare(trace: &Trace, setting: &Setting) -> Vec<Row> {
+    let by_signature = [
+        Method::Shortest,
+        Method::Median { of: 9 },
+        Method::Landmarks,
+    ];
+    let with_windows = |method| [0, 1, 2, 4].map(|window| (method, window));
+    let signatures = by_signature.into_iter().flat_map(with_windows);
+    let patterns = [8, 16, 32, 64, 128, 256].map(|window| (Method::Periodicity { window }, 0));
+    let all = signatures.chain(patterns);
+    all.map(|(method, window)| Row {
+        method,
+        window,
+        accuracy: evaluate(trace, method, &Setting { window, ..*setting }),
+    })
+    .collect()
+}
+
 /// Plays a trace to a predictor of its own for each rank.
 pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
     let mut all = Accuracy::default();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hydrant_foresight::trace::{RankTrace, Trace};
 
@@ -24,4 +24,11 @@ pub(crate) fn read(path: &Path) -> Result<Trace, Box<dyn Error>> {
         files.push(RankTrace::parse(&name, &bytes)?);
     }
     Ok(Trace::new(files)?)
+}
+
+/// Where the trace of a benchmark is that tests use.
+#[allow(dead_code)] // examples read those they are given
+pub(crate) fn path(benchmark: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    folder.join(format!("{benchmark}.S.4.tar.zst"))
 }

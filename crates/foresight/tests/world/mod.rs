@@ -6,8 +6,10 @@ mod helper;
 mod nic;
 
 use hydrant_foresight::cache::Cache;
+use hydrant_foresight::evaluation::{Clock, communications};
 use hydrant_foresight::plan::{Config, Plan, Stats};
-use hydrant_foresight::{Time, queue};
+use hydrant_foresight::trace::RankTrace;
+use hydrant_foresight::{Communication, Time, queue};
 
 pub(crate) use application::{Application, Step, Times};
 pub(crate) use helper::Helper;
@@ -119,4 +121,21 @@ pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
         stats: helper.plan.stats(),
         overwritten: helper.overwritten(),
     }
+}
+
+/// What a rank of a trace communicated, with its computing between, at 10 bytes a nanosecond.
+pub(crate) fn program(rank: &RankTrace, clock: Clock) -> Vec<Step> {
+    let mut last = Time::default();
+    let step = |it: &Communication| {
+        let compute_ns = it.begun.since(last);
+        last = it.begun;
+        Step {
+            compute_ns,
+            site: it.stack[0],
+            addr: it.addr,
+            bytes: it.bytes,
+            transfer_ns: 2000 + it.bytes / 10,
+        }
+    };
+    communications(rank, clock).iter().map(step).collect()
 }
