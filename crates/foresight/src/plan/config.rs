@@ -27,10 +27,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// The paper's window with our predictor, and no limit.
+    /// The paper's window with our predictor, and no limit. Addresses on one page are the same buffer for
+    /// signatures, as they are for the NIC: programs shift their offsets a little from use to use, as IS does.
     pub const DEFAULT: Config = Config {
         window: DEFAULT_WINDOW,
-        grain_bits: 0,
+        grain_bits: 12,
         method: Method::Landmarks,
         costs: Costs::TYPICAL,
         sharing: Sharing::NONE,
