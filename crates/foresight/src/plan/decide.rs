@@ -97,7 +97,7 @@ impl Plan {
         let region = self.regions.at_mut(id);
         region.state = State::Registering;
         let region = region.memory;
-        self.registered_bytes += region.bytes;
+        self.registered_bytes = self.registered_bytes.saturating_add(region.bytes);
         Action::Register { id, region }
     }
 

@@ -232,7 +232,7 @@ impl Plan {
                 region.is_ahead = false;
                 if region.state == State::Absent {
                     region.state = State::Registered;
-                    self.registered_bytes += region.bytes();
+                    self.registered_bytes = self.registered_bytes.saturating_add(region.bytes());
                 }
             }
         }

@@ -36,7 +36,7 @@ impl Plan {
         );
         region.state = State::Absent;
         region.expect_nothing();
-        self.registered_bytes -= region.bytes();
+        self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.stats.failed += 1;
         self.requeue(id);
         self.retry_postponed();
@@ -58,7 +58,7 @@ impl Plan {
         region.state = State::Absent;
         region.is_ahead = false;
         let is_expected = region.earliest().is_some();
-        self.registered_bytes -= region.bytes();
+        self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.requeue(id);
         self.retry_postponed();
         is_expected

@@ -1,5 +1,7 @@
 //! Each decision of the plan by itself.
 
+mod events;
+
 use super::*;
 use crate::communication::{FRAMES, Kind, Region};
 use crate::costs::{Costs, LinearCost};
