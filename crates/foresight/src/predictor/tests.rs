@@ -150,6 +150,25 @@ fn the_trip_count_of_a_loop_is_learned() {
 }
 
 #[test]
+fn the_landmark_of_a_way_that_is_not_taken_means_nothing() {
+    // As above, with a small message 40 before each inner use, which comes after the last of them, too.
+    let round = |n: u64| {
+        let base = n * 1400;
+        let inner = (0..5)
+            .flat_map(move |it| [(1, base + it * 100, true), (9, base + it * 100 + 60, false)]);
+        inner.chain([(2, base + 700, true), (8, base + 1200, false)])
+    };
+    let stream: Vec<_> = (0..8).flat_map(round).collect();
+    let at = |end: usize| run(Method::Landmarks, &stream[..end])[&1].unwrap();
+    // In the last round: the third use and its message, the fifth and its message, all of it.
+    let before = stream.len() - 12;
+    assert_eq!(at(before + 6).expected, Time(7 * 1400 + 300));
+    let fifth = at(before + 10);
+    assert_eq!((fifth.expected, fifth.awaits), (Time(8 * 1400), true));
+    assert_eq!(at(before + 12).expected, Time(8 * 1400));
+}
+
+#[test]
 fn a_landmark_takes_the_noise_out() {
     // A noisy computation, a small message, and 50 later the use.
     let noise = [0, 40, 7, 300, 12, 90, 33];
