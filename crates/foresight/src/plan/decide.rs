@@ -82,7 +82,7 @@ impl Plan {
                 self.queue.remove(first.region);
                 return Some(self.register(first.region));
             }
-            if let Some(victim) = self.victim(bytes, first.deadline) {
+            if let Some(victim) = self.victim(bytes, first.wanted) {
                 return Some(self.deregister(victim));
             }
             // Nothing that is needed later can make room.
@@ -101,12 +101,13 @@ impl Plan {
         Action::Register { id, region }
     }
 
-    /// Of the registered regions the one needed last, if that is after `deadline`, and if all of these together
-    /// make room for so many bytes.
-    fn victim(&self, bytes: u64, deadline: Time) -> Option<RegionId> {
+    /// Of the registered regions the one needed last, if that is after the moment at which the room is wanted, and if
+    /// all of these together make enough of it. It is the moment, and not the deadline, which is earlier where
+    /// neighbours are spaced: else two regions would give each other up in turn.
+    fn victim(&self, bytes: u64, wanted: Time) -> Option<RegionId> {
         let later = self.regions.iter().filter(|(_, region)| {
             let can_go = region.state == State::Registered && !region.is_held;
-            can_go && region.earliest().is_none_or(|it| it > deadline)
+            can_go && region.earliest().is_none_or(|it| it > wanted)
         });
         let (mut freed, mut last) = (0u64, None);
         for (id, region) in later {

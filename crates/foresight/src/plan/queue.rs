@@ -9,7 +9,7 @@ use crate::time::Time;
 pub(super) struct Item {
     pub(super) region: RegionId,
     /// When it is needed.
-    wanted: Time,
+    pub(super) wanted: Time,
     /// When it is to be registered: maybe earlier, so that the next one can be in time as well.
     pub(super) deadline: Time,
     /// How long its registration takes, with that of one item of the deregistration queue.

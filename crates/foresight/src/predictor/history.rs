@@ -75,15 +75,18 @@ impl History {
             return self.shortest();
         }
         let scale = (period_ns as f64).max(1.0);
+        let mut weights = [0.0; KEPT];
+        let mut weight = 1.0;
+        for it in weights.iter_mut().take(self.times.len()).rev() {
+            *it = weight;
+            weight *= DECAY;
+        }
         let density = |at: u64| -> f64 {
-            let mut weight = 1.0;
-            let mut sum = 0.0;
-            for &time in self.times.iter().rev() {
-                let apart = time.abs_diff(at) as f64 / scale;
-                sum += weight * ((1.0 - apart / NARROW).max(0.0) + (1.0 - apart / WIDE).max(0.0));
-                weight *= DECAY;
-            }
-            sum
+            let near = |apart: f64| (1.0 - apart / NARROW).max(0.0) + (1.0 - apart / WIDE).max(0.0);
+            let weighted = self.times.iter().zip(&weights);
+            weighted
+                .map(|(&time, weight)| weight * near(time.abs_diff(at) as f64 / scale))
+                .sum()
         };
         let rated = self.times.iter().map(|&time| (density(time), time));
         // Of equals the shorter: to be early costs less.

@@ -392,7 +392,8 @@ impl Way {
         if !self.is_trusted() {
             return None;
         }
-        let period_ns = self.periods.densest(self.periods.newest()?)?;
+        // The scale alone, for which any of them does.
+        let period_ns = self.periods.newest()?;
         let expected_ns = self.gaps.densest(period_ns)?;
         let earliest_ns = self.gaps.hardly_less()?;
         Some(Forecast {

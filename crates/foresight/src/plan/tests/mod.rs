@@ -292,6 +292,25 @@ fn the_limit_gives_up_what_is_needed_last() {
 }
 
 #[test]
+fn regions_do_not_give_each_other_up_in_turn() {
+    let mut one = One::new(Config {
+        limit_bytes: PAGE,
+        ..CONFIG
+    });
+    // Three are needed at nearly the same time, so that the second is to be registered long before that.
+    for (page, needed) in [(1, 3000), (2, 3010), (3, 3012)] {
+        let _ = one.used(page, page, needed - 2000, Way::Refused);
+        let _ = one.used(page, page, needed - 1000, Way::Refused);
+    }
+    let (_, first) = one.registers_at(2012, 3000);
+    one.plan.registered(first);
+    for now in 2012..3000 {
+        assert_eq!(one.plan.look(Time(now)), None, "at {now}");
+    }
+    assert_eq!(one.plan.stats().postponed, 2);
+}
+
+#[test]
 fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
     let mut one = One::new(Config {
         limit_bytes: PAGE,
