@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use super::generations::Generations;
 use super::history::History;
 use super::shortest::MOST_SITES;
+use super::way::{Sum, Way};
 use super::{Forecast, Observation, Predictor, Update, period};
 use crate::signature::{Signature, mix};
 use crate::time::Time;
@@ -39,21 +40,8 @@ const MOST_WAYS: usize = 8;
 /// The most ends of runs that one signature remembers.
 const MOST_TURNS: usize = 64;
 
-/// A landmark is this many times the lead before the use, at least.
-const MARGIN: f64 = 1.5;
-
-/// A landmark gives way to a later one if that comes in less than this share of its time.
-const NEARER: f64 = 0.7;
-
-/// How often a landmark must have come before its use to be relied on.
-const TRUSTED: u32 = 2;
-
 /// How often a run must have ended alike for the way after it to be taken for certain.
 const CERTAIN: u32 = 2;
-
-/// What happened so far, as a sum of hashes: of two moments, the difference is what happened between,
-/// whichever the order.
-type Sum = u64;
 
 /// The predictor.
 #[derive(Debug)]
@@ -293,114 +281,5 @@ struct Turn {
 impl Turn {
     fn is_after(&self, last: Sum, run: u32) -> bool {
         (self.last, self.run) == (last, run)
-    }
-}
-
-/// One way from a use to the next of the same signature.
-#[derive(Debug)]
-struct Way {
-    /// What happens on it, the second use included.
-    taken: Sum,
-    periods: History,
-    /// What happens on it up to its landmark, this included.
-    landmark: Option<Sum>,
-    /// The times from the landmark to the use.
-    gaps: History,
-    /// How often the landmark came.
-    times_seen: u32,
-}
-
-impl Way {
-    fn new(taken: Sum) -> Self {
-        Self {
-            taken,
-            periods: History::default(),
-            landmark: None,
-            gaps: History::default(),
-            times_seen: 0,
-        }
-    }
-
-    /// The use has come: looks back for the landmark, and whether there is a better one.
-    fn learn_landmark(
-        &mut self,
-        seen: &Observation,
-        last_sum: Sum,
-        recent: &VecDeque<(Time, Sum)>,
-    ) {
-        let far_enough = (seen.lead_ns as f64 * MARGIN) as u64;
-        let mut best = None;
-        let mut found = None;
-        for &(at, sum) in recent.iter().rev() {
-            // Further back is the use before.
-            if sum == last_sum {
-                break;
-            }
-            let since = sum.wrapping_sub(last_sum);
-            let gap_ns = seen.at.since(at);
-            if self.landmark == Some(since) {
-                found = Some(gap_ns);
-            }
-            if best.is_none() && gap_ns >= far_enough {
-                best = Some((since, gap_ns));
-            }
-            if best.is_some() && (found.is_some() || self.landmark.is_none()) {
-                break;
-            }
-        }
-        if let Some(gap_ns) = found {
-            self.gaps.push(gap_ns);
-            self.times_seen = self.times_seen.saturating_add(1);
-        }
-        if found.is_none() || self.is_outdone(seen.lead_ns, best) {
-            self.replace_landmark(best);
-        }
-    }
-
-    /// Whether the landmark comes too late by now, or another one much nearer.
-    fn is_outdone(&self, lead_ns: u64, best: Option<(Sum, u64)>) -> bool {
-        let Some(gap_ns) = self.gaps.quantile(9, 0.5) else {
-            return true;
-        };
-        let nearer = |(since, gap): (Sum, u64)| {
-            Some(since) != self.landmark && (gap as f64) < gap_ns as f64 * NEARER
-        };
-        gap_ns < lead_ns || best.is_some_and(nearer)
-    }
-
-    fn replace_landmark(&mut self, best: Option<(Sum, u64)>) {
-        let since = best.map(|it| it.0);
-        if since == self.landmark && since.is_some() {
-            return;
-        }
-        self.landmark = since;
-        self.gaps.clear();
-        self.times_seen = 0;
-        if let Some((_, gap_ns)) = best {
-            self.gaps.push(gap_ns);
-            self.times_seen = 1;
-        }
-    }
-
-    /// Whether the landmark came often enough to be relied on.
-    fn is_trusted(&self) -> bool {
-        self.landmark.is_some() && self.times_seen >= TRUSTED
-    }
-
-    /// When the use comes, if the landmark came now.
-    fn expected_at(&self, at: Time) -> Option<Forecast> {
-        if !self.is_trusted() {
-            return None;
-        }
-        // The scale alone, for which any of them does.
-        let period_ns = self.periods.newest()?;
-        let expected_ns = self.gaps.densest(period_ns)?;
-        let earliest_ns = self.gaps.hardly_less()?;
-        Some(Forecast {
-            expected: at.after(expected_ns),
-            earliest: at.after(earliest_ns.min(expected_ns)),
-            period_ns,
-            awaits: false,
-        })
     }
 }

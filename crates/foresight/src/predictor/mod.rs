@@ -20,6 +20,7 @@ mod landmarks;
 mod median;
 mod periodicity;
 mod shortest;
+mod way;
 
 use std::fmt;
 
