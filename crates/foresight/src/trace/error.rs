@@ -5,7 +5,7 @@ use std::fmt;
 use super::{MAX_RANKS, RECORD_BYTES};
 
 /// What is wrong with a trace, with its place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     /// The file, as the caller named it.
     pub file: String,
@@ -32,6 +32,13 @@ impl fmt::Display for Error {
             write!(f, " at byte {position}")?;
         }
         write!(f, ": {}", self.fault)
+    }
+}
+
+/// The sentence as well: what `main` returns and what `unwrap` meets is printed by `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -166,6 +166,7 @@ fn files_that_end_early() {
         error.to_string(),
         "a.pmt, rank 0, record 1 at byte 136: the file ends 67 bytes into a record of 72; it was cut off"
     );
+    assert_eq!(format!("{error:?}"), error.to_string());
     let error = RankTrace::parse("a.pmt", &good[..64]).unwrap_err();
     assert_eq!((error.rank, error.fault), (Some(0), Fault::Empty));
     assert_eq!(fault(&[raw(Call::Init, 1)]), (Some(0), Fault::Finalize));
