@@ -41,6 +41,8 @@ const ASKING: u32 = 64;
 const OFTEN: u64 = 8;
 /// One piece in so many is timed, once its class is known.
 const TIMED: u64 = 16;
+/// Operations that go to the engine, hit or not, when somebody wants a bucket: other threads' are among them.
+const WANTING: u32 = 8;
 /// Most buckets that somebody wants attached whatever it costs.
 const MOST_WANTED: usize = 64;
 
@@ -228,6 +230,8 @@ impl Choice {
         if !self.wanted.contains(&(peer, bucket)) && self.wanted.len() < MOST_WANTED {
             self.wanted.push((peer, bucket));
         }
+        // Where all of its size are copied, the operation that is to attach it comes to the engine yet.
+        self.hot.set_asking(self.hot.asking().max(WANTING));
     }
 
     /// A peer takes buckets back.
@@ -581,6 +585,8 @@ mod tests {
     fn what_is_wanted_is_attached_whatever_it_costs() {
         let mut choice = knowing(put(8), 700, 3500);
         choice.want(1, 5);
+        let asked = choice.hot.ask(Direction::Put, 8);
+        assert!(choice.asks() && asked == crate::Ask::Engine, "{asked:?}");
         assert!(attaches(choice.weigh(&miss(put(8), 5, true))));
         assert!(!attaches(choice.weigh(&miss(put(8), 5, true))));
     }
