@@ -227,7 +227,11 @@ impl Choice {
 
     /// Somebody wants a bucket attached whatever it costs.
     pub(super) fn want(&mut self, peer: u32, bucket: u64) {
-        if !self.wanted.contains(&(peer, bucket)) && self.wanted.len() < MOST_WANTED {
+        if !self.wanted.contains(&(peer, bucket)) {
+            // What came without being weighed stays in the list until it is the oldest.
+            if self.wanted.len() == MOST_WANTED {
+                self.wanted.remove(0);
+            }
             self.wanted.push((peer, bucket));
         }
         // Where all of its size are copied, the operation that is to attach it comes to the engine yet.
@@ -589,6 +593,10 @@ mod tests {
         assert!(choice.asks() && asked == crate::Ask::Engine, "{asked:?}");
         assert!(attaches(choice.weigh(&miss(put(8), 5, true))));
         assert!(!attaches(choice.weigh(&miss(put(8), 5, true))));
+        // Others that were wanted and came otherwise are in nobody's way.
+        (0..1000).for_each(|bucket| choice.want(1, 100 + bucket));
+        choice.want(1, 5);
+        assert!(attaches(choice.weigh(&miss(put(8), 5, true))));
     }
 
     #[test]

@@ -116,9 +116,12 @@ impl Initiator {
         self.with_piece(id, |piece| piece.remote_side = reach);
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
-        if let Some((_, true, _)) = chosen {
+        if let (Some((wide, true, _)), Some(last)) = (chosen, look.gaps.last()) {
             self.table_of(peer).calm.move_begins();
-            self.goes(id, Way::Far);
+            // What brings more than is needed says nothing of what the operation alone would take.
+            if wide == last.count {
+                self.goes(id, Way::Far);
+            }
         }
         for needs in needs.chunks(MAX_LIST) {
             let chosen = Chosen {
