@@ -259,7 +259,8 @@ impl Initiator {
             return;
         }
         if let Some(nanos) = took {
-            choice.took(tried.class, way, nanos / tried.parts);
+            // Zero is what was not tried.
+            choice.took(tried.class, way, (nanos / tried.parts).max(1));
         }
     }
 
