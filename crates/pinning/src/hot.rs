@@ -54,6 +54,8 @@ pub struct Hot {
 pub enum Ask {
     /// It goes to the engine.
     Engine,
+    /// It goes to the engine, or, if both sides are there, is [timed](crate::Engine::time_hit).
+    Time,
     /// It goes to the engine, and is copied.
     Copy,
     /// It is a [hit](Hot::hit_asked) if both sides are there.
@@ -295,8 +297,9 @@ impl Hot {
         if self.turned.load(Relaxed) & ASKS == 0 {
             return Ask::Engine;
         }
-        match self.asking() > 0 || self.is_due() {
-            true => Ask::Engine,
+        match self.asking() > 0 {
+            _ if self.is_due() => Ask::Engine,
+            true => Ask::Time,
             false if self.copies(direction, len) => Ask::Copy,
             false => Ask::Hit,
         }

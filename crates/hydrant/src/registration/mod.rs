@@ -22,16 +22,19 @@ mod outbox;
 mod own;
 mod segments;
 
-use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
     Ask, Direction, Engine, Geometry, Hit, Hot, KeptHit, Limits, Operation, Own, Strategy,
-    wire::Grant,
+    TimedHit, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -251,6 +254,18 @@ impl Registration {
     /// What becomes of an operation that was no hit at once, by `auto`.
     pub(crate) fn ask(&self, direction: Direction, len: u64) -> Ask {
         self.hot.ask(direction, len)
+    }
+
+    /// Whether an operation that asked and holds both sides goes straight through to be timed, if whoever
+    /// posts it waits for it.
+    pub(crate) fn time_hit(&self, peer: Rank, direction: Direction, len: u64) -> Option<TimedHit> {
+        self.engine.lock().time_hit(peer.0, direction, len)
+    }
+
+    /// What it took.
+    pub(crate) fn hit_took(&self, timed: TimedHit, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.engine.lock().hit_took(timed, nanos);
     }
 
     /// Whether `auto` copies operations of that length though they would be hits.

@@ -1,7 +1,7 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
-use hydrant_pinning::{Ask, Direction, Hit, Operation, Own, Region, Strategy};
+use hydrant_pinning::{Ask, Direction, Hit, Operation, Own, Region, Strategy, TimedHit};
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
@@ -104,12 +104,22 @@ impl Transfer {
             }
             _ => Ask::Engine,
         };
-        if ask == Ask::Hit
+        // Hits that nobody waits for are timed by the engine, which knows when they are over.
+        if (ask == Ask::Hit || ask == Ask::Time && access.waits)
             && let Some(hit) =
                 registration.hit_asked(peer, remote, (local, own.stands), len as u64, direction)
         {
-            // SAFETY: as above.
-            return unsafe { self.late_hit(registration, access, remote, &own, &hit, lease) };
+            let timed = match ask {
+                Ask::Time => registration.time_hit(peer, direction, len as u64),
+                _ => None,
+            };
+            if ask == Ask::Hit || timed.is_some() {
+                // SAFETY: as above.
+                return unsafe {
+                    self.late_hit(registration, access, remote, &own, (&hit, timed), lease)
+                };
+            }
+            registration.release(&hit);
         }
         let operation = Operation {
             id: registration.name(),
@@ -170,7 +180,7 @@ impl Transfer {
         }
     }
 
-    /// As [`hit`](Self::hit), of an operation that had to ask first.
+    /// As [`hit`](Self::hit), of an operation that had to ask first, and may be timed.
     ///
     /// # Safety
     /// As there.
@@ -181,11 +191,27 @@ impl Transfer {
         access: &Access,
         remote: u64,
         own: &OwnSide,
-        hit: &Hit<'_>,
+        (hit, timed): (&Hit<'_>, Option<TimedHit>),
         lease: Option<Lease>,
     ) -> Result<Begun> {
+        let now = || self.progress.conduit().now();
+        let began = timed.map(|timed| (timed, now()));
         // SAFETY: the caller's promise.
-        unsafe { self.hit(registration, access, remote, own, hit, lease) }
+        let begun = unsafe { self.hit(registration, access, remote, own, hit, lease)? };
+        let Some((timed, began)) = began else {
+            return Ok(begun);
+        };
+        let begun = match begun {
+            // Whoever asked for it waits for it as well.
+            Begun::Posted(ticket, held, left) => {
+                self.posted(ticket, held, left);
+                self.finish(Posted::Pending(ticket))?;
+                Begun::Done
+            }
+            begun => begun,
+        };
+        registration.hit_took(timed, now().saturating_sub(began));
+        Ok(begun)
     }
 
     /// Hands an operation to the engine. Its own memory bears it as that of

@@ -38,13 +38,14 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use initiator::TimedHit;
 pub use local::LocalStats;
 pub use operation::{Operation, Own, Verdict};
 pub use stats::Stats;
 
 use crate::{
-    Action, Config, Decisions, Error, Hot, KeptHit, Limits, Message, Refusal, Registered, Run,
-    Strategy, Violation,
+    Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal,
+    Registered, Run, Strategy, Violation,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
@@ -301,6 +302,19 @@ impl Engine {
         }
     }
 
+    /// An operation that had to [ask](Hot::ask) holds both sides, and whoever posts it waits until it is over:
+    /// whether it is posted at once, and what it took is [told](Self::hit_took). Else it goes to the
+    /// engine.
+    pub fn time_hit(&mut self, peer: u32, direction: Direction, len: u64) -> Option<TimedHit> {
+        self.initiator.time_hit(peer, direction, len)
+    }
+
+    /// A hit that was to be timed took so many nanoseconds.
+    pub fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
+        self.initiator.hit_took(timed, nanos);
+        self.turn();
+    }
+
     /// A hit was [released](Hot::release) that somebody waits for.
     pub fn released(&mut self, hit: &KeptHit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
@@ -432,6 +446,11 @@ impl Engine {
             }
         }
         target.look_at_revocations(cx);
+        self.turn();
+    }
+
+    /// Tells hits whether they are to ask, and whether somebody waits for what they give back.
+    fn turn(&self) {
         let crowded = self.local.is_crowded() || self.initiator.is_crowded();
         self.hot.set_turned(crowded, self.initiator.asks());
     }

@@ -227,11 +227,27 @@ impl World {
             _ => Ask::Engine,
         };
         let hit = match (ask, own) {
-            (Ask::Hit, Own::Persistent) => {
+            (Ask::Hit | Ask::Time, Own::Persistent) => {
                 hot.hit_asked(peer as u32, remote, local, len, direction)
             }
-            (Ask::Hit, Own::Inline) => hot.hit_remote_asked(peer as u32, remote, len),
+            (Ask::Hit | Ask::Time, Own::Inline) => hot.hit_remote_asked(peer as u32, remote, len),
             _ => hit,
+        };
+        let hit = match hit {
+            Some(hit) if ask == Ask::Time => {
+                let nanos = self.draw(4000);
+                let engine = &mut self.ranks[rank].engine;
+                let timed = engine.time_hit(peer as u32, direction, len);
+                if let Some(timed) = timed {
+                    engine.hit_took(timed, nanos);
+                } else if hot.release(&hit) {
+                    let mut out = Decisions::default();
+                    engine.released(&hit.keep(), &mut out);
+                    self.perform(rank, out, &[]);
+                }
+                timed.map(|_| hit)
+            }
+            hit => hit,
         };
         match own {
             Own::Persistent => {}

@@ -9,10 +9,14 @@ use crate::{
 const WIDTHS: usize = 21;
 /// Samples that are taken of a way that was not tried, and of one that is tried again.
 const FIRST: u32 = 3;
-pub(super) const AGAIN: u32 = 2;
-/// The first move that is measured is believed to take at most so many times what the conduit says of its
+const AGAIN: u32 = 2;
+/// As many more copies are tried of classes up to this length: a peer that hits have passed by sleeps, and the
+/// first short copies take what it takes to wake it.
+const WAKING: u32 = 5;
+const SHORT: u64 = 4096;
+/// The first moves that are measured are believed to take at most so many times what the conduit says of their
 /// registrations.
-const FIRST_MOVE: u64 = 8;
+const FIRST_MOVES: u64 = 2;
 /// Of the time that operations take, this part may be spent on trying the way that takes longer.
 pub(super) const TRIALS: u64 = 256;
 
@@ -50,7 +54,7 @@ pub(in crate::engine) enum Way {
 struct Cell {
     /// Nanoseconds, by way; zero if that was not tried.
     took: [u64; 3],
-    /// Samples, up to [`FIRST`].
+    /// Samples, by way, up to [`Costs::first`].
     samples: [u32; 3],
     /// Pulls that chose.
     pulls: u32,
@@ -74,6 +78,7 @@ impl Default for Costs {
 
 impl Costs {
     pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
+        let first = Self::first(class, way);
         let cell = self.cell_mut(class);
         let (took, samples) = (
             &mut cell.took[way as usize],
@@ -85,13 +90,13 @@ impl Costs {
             before if way == Way::Far => before.saturating_mul(7).saturating_add(nanos) / 8,
             // The first ones may have waited for others or for the scheduler, and none is faster than
             // it can be.
-            before if nanos < before && *samples < FIRST => nanos,
+            before if nanos < before && *samples < first => nanos,
             // Later it is the mean that counts: a peer may be asleep each second time it is asked. What
             // takes far longer is no measure of its way, and counts as twice the mean.
             before if nanos < before => before - (before - nanos).div_ceil(8),
             before => before + ((nanos - before).min(before) / 8),
         };
-        *samples = (*samples + 1).min(FIRST);
+        *samples = (*samples + 1).min(first);
     }
 
     /// What a copy takes, and how much less a hit does; half of it where hits are not known.
@@ -120,13 +125,27 @@ impl Costs {
 
     /// Whether more is to be known of what a way takes.
     pub(super) fn needs(&self, class: Class, way: Way) -> bool {
-        self.cell(class).samples[way as usize] < FIRST
+        self.cell(class).samples[way as usize] < Self::first(class, way)
     }
 
     /// A way is to be tried again, a few times.
     pub(super) fn forget(&mut self, class: Class, way: Way) {
+        let left = Self::first(class, way) - Self::again(class, way);
         let samples = &mut self.cell_mut(class).samples[way as usize];
-        *samples = (*samples).min(FIRST - AGAIN);
+        *samples = (*samples).min(left);
+    }
+
+    /// How many samples a way has that is known.
+    fn first(class: Class, way: Way) -> u32 {
+        FIRST + Self::again(class, way) - AGAIN
+    }
+
+    /// How many operations try a way again.
+    pub(super) fn again(class: Class, way: Way) -> u32 {
+        match way == Way::Copied && class.size <= class_of(SHORT) {
+            true => AGAIN + WAKING,
+            false => AGAIN,
+        }
     }
 
     /// The better and the worse of copies and hits and what they take, if both are known.
@@ -189,8 +208,10 @@ impl Costs {
 pub(super) struct Prices {
     /// Without and with something that is given up.
     took: [[u64; WIDTHS]; 2],
-    /// Which of these were measured.
-    measured: [[bool; WIDTHS]; 2],
+    /// What the conduit says.
+    said: [[u64; WIDTHS]; 2],
+    /// How many were measured of each, up to [`FIRST`].
+    samples: [[u32; WIDTHS]; 2],
     /// What registering and deregistering so many takes whoever does it: a move that gives something up
     /// may be answered before it is done, but who does it has no time for the next operation.
     least: [u64; WIDTHS],
@@ -204,10 +225,12 @@ impl Prices {
                 (cost.per_op_ns + cost.per_page_ns * pages).clamp(1.0, 1e12) as u64
             })
         };
+        let said = [prices(register), prices(both)];
         Self {
-            took: [prices(register), prices(both)],
-            measured: [[false; WIDTHS]; 2],
-            least: prices(both),
+            took: said,
+            said,
+            samples: [[0; WIDTHS]; 2],
+            least: said[1],
         }
     }
 
@@ -215,20 +238,26 @@ impl Prices {
     pub(super) fn of(&self, count: u64, evicts: bool, beside: u64) -> u64 {
         let width = width(count);
         let least = if evicts { self.least[width] } else { 0 };
-        self.took[usize::from(evicts)][width].max(least.saturating_sub(beside))
+        let row = usize::from(evicts);
+        // They may have waited for what the peer deregistered before, or for the scheduler: what seems dear
+        // is not tried again soon.
+        let most = match self.samples[row][width] < FIRST {
+            true => self.said[row][width].saturating_mul(FIRST_MOVES),
+            false => u64::MAX,
+        };
+        (self.took[row][width].min(most)).max(least.saturating_sub(beside))
     }
 
     pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
-        let took = &mut self.took[usize::from(evicts)][width(count)];
-        let is_first =
-            !std::mem::replace(&mut self.measured[usize::from(evicts)][width(count)], true);
+        let (row, width) = (usize::from(evicts), width(count));
+        let (took, samples) = (&mut self.took[row][width], &mut self.samples[row][width]);
         *took = match *took {
-            // It may have waited for what the peer deregistered before it, or for the scheduler: what seems
-            // dear is not tried again soon.
-            before if is_first => nanos.min(before.saturating_mul(FIRST_MOVE)),
+            _ if *samples == 0 => nanos,
+            before if *samples < FIRST => nanos.min(before),
             before if nanos < before => before / 2 + nanos / 2,
             before => before + ((nanos - before).min(before) / 4),
         };
+        *samples = (*samples + 1).min(FIRST);
     }
 }
 
@@ -280,14 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_move_that_waited_is_no_price() {
+    fn the_first_moves_that_waited_are_no_price() {
         let cost = CostModel {
             per_op_ns: 1000.0,
             per_page_ns: 0.0,
         };
         let mut prices = Prices::new(cost, cost, 1);
         prices.took(1, false, 50_000_000);
-        assert!(prices.of(1, false, 0) <= 8000);
+        assert!(prices.of(1, false, 0) <= 2000);
+        prices.took(1, false, 30_000);
+        prices.took(1, false, 50_000_000);
+        assert_eq!(prices.of(1, false, 0), 30_000);
         (0..20).for_each(|_| prices.took(1, false, 20_000));
         assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
     }

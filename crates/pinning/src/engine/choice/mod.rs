@@ -154,7 +154,7 @@ impl Choice {
             }
             return;
         };
-        let more = (worse.1 - better.1).saturating_mul(u64::from(costs::AGAIN));
+        let more = (worse.1 - better.1).saturating_mul(Costs::again(class, worse.0).into());
         if self.costs.pays(class, TIMED * better.1, more) || (is_due && better.0 == Way::Hit) {
             self.costs.forget(class, worse.0);
             self.hot.set_asking(ASKING);
@@ -215,8 +215,13 @@ impl Choice {
         }
     }
 
+    /// Whether it is not known well what hits of a class take.
+    pub(super) fn needs_hit(&self, class: Class) -> bool {
+        self.costs.needs(class, Way::Hit)
+    }
+
     /// An operation came to the engine that might have gone without.
-    fn asked(&mut self, class: Class) {
+    pub(super) fn asked(&mut self, class: Class) {
         let left = self.hot.asking();
         if left > 0 {
             let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
@@ -501,6 +506,20 @@ mod tests {
         assert!(choice.copies_hit(put(8)));
         (0..2).for_each(|_| choice.took(put(8), Way::Copied, 1000));
         assert!(choice.copies_hit(put(8)) && choice.asks());
+    }
+
+    #[test]
+    fn copies_are_tried_until_a_peer_that_slept_is_awake() {
+        let mut choice = knowing(put(8), 50_000, 3000);
+        choice.hot.look_again();
+        choice.begin(put(8), || true);
+        let mut tried = 0;
+        while choice.copies_hit(put(8)) && tried < 100 {
+            choice.took(put(8), Way::Copied, if tried < 4 { 20_000 } else { 1000 });
+            tried += 1;
+        }
+        assert_eq!(tried, 100, "copies are faster once the peer is awake");
+        assert!(choice.hot.copies(Direction::Put, 8));
     }
 
     #[test]

@@ -40,9 +40,13 @@ impl Initiator {
         } else if let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) {
             table.note_miss();
             let streak = table.streak(*last);
-            // What nobody has asked for yet takes nothing from what is attached, while some are free.
-            let free = table.unattached().checked_sub(missing);
-            let free = free.map_or(u64::MAX, |more| more + last.count);
+            // What nobody has asked for yet takes nothing from what is used, nor from what is attached while some
+            // are free.
+            let free = match table.unattached().checked_sub(missing) {
+                Some(more) => more + last.count,
+                None if table.is_next_unused() => u64::MAX,
+                None => last.count,
+            };
             let widest = (most.min(table.widest(max_extent))).min(streak.next_power_of_two());
             let widest = widest.min(free);
             let wide = match streak > last.count {

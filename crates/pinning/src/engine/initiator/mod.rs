@@ -10,6 +10,7 @@ mod firehoses;
 mod piece;
 mod reach;
 mod revoke;
+mod timed;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
 use firehoses::FirehoseTable;
 use piece::{Op, Piece};
+pub use timed::TimedHit;
 
 /// The initiator's state.
 #[derive(Debug)]
