@@ -185,6 +185,32 @@ pub enum Error {
         wanted: u64,
     },
 
+    /// A message that fits a receive is longer than its buffer. The receive is over; the message is not
+    /// lost: it goes to the next receive that fits, and has room.
+    #[error(
+        "a message of {len} bytes from rank {from} under tag {tag} does not fit the receive's {room} \
+         bytes: receive it with more room"
+    )]
+    ReceiveTooShort {
+        /// Who sent it.
+        from: Rank,
+        /// Its tag.
+        tag: u64,
+        /// Its bytes.
+        len: u64,
+        /// Bytes of the buffer.
+        room: usize,
+    },
+
+    /// A tag that programs may not use.
+    #[error("tag {tag} is reserved: programs use 0 to {limit}")]
+    ReservedTag {
+        /// The tag given.
+        tag: u64,
+        /// The highest that may be used.
+        limit: u64,
+    },
+
     /// A message has more payload than the conduit carries.
     #[error("a message of {len} bytes is above the limit of {limit} (see Job::limits)")]
     MessageTooLong {

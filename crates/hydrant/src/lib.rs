@@ -29,6 +29,7 @@
 //! | exclude each other | [`Job::mutexes`] |
 //! | wait for a put | [`Symmetric::put_signal`], [`Job::wait_until`] |
 //! | run code on another rank | [`Job::request_short`], [`Job::call`], [`Job::call_nb`], [`Job::call_one_way`], [`Job::async_function`] |
+//! | send and receive | [`Job::send`], [`Job::receive`], [`Job::send_receive`], [`Scope::send`], [`Job::send_nb`], [`Job::probe_matched`] |
 //! | compute together | [`Job::barrier`], [`Team`] |
 //! | set and count | [`Settings`], [`Counters`] |
 //! | see the log | [`log_to_stderr`] |
@@ -69,6 +70,7 @@ pub mod settings;
 mod stripe;
 mod team_rank;
 mod transfer;
+mod two_sided;
 
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
@@ -102,5 +104,11 @@ pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
-pub use settings::{AtomicsKind, ConduitKind, InterNodeKind, RegistrationSettings, Settings};
+pub use settings::{
+    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, RegistrationSettings, Settings,
+};
 pub use team_rank::TeamRank;
+pub use two_sided::{
+    AnySource, AnyTag, BufferUse, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend,
+    ReceiveHandle, SendHandle, Source, Status, Tag, Transit, UseKind,
+};

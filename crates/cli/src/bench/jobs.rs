@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use hydrant::Strategy;
+use hydrant::{MessageProtocol, Strategy};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cases::{scattered, strategies};
@@ -56,6 +56,7 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
     let launch = Launch {
         conduit: args.conduit.as_deref(),
         strategy: None,
+        protocol: None,
     };
     let bar = progress(steps.len() as u64);
     let mut rows = Vec::new();
@@ -84,6 +85,14 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
                 let limits = strategies::limits();
                 let launch = Launch {
                     strategy: Some((strategy, &limits)),
+                    ..launch
+                };
+                rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
+            }
+            Step::Send(protocol, ranks) => {
+                let words = RankArgs::measure(Suite::Messages, &receiver.path(), cores, args);
+                let launch = Launch {
+                    protocol: Some(protocol),
                     ..launch
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
@@ -182,6 +191,8 @@ struct Launch<'a> {
     conduit: Option<&'a str>,
     /// With limits so small that it matters: settings and their values.
     strategy: Option<(Strategy, &'a [(&'static str, String)])>,
+    /// How two-sided messages go.
+    protocol: Option<MessageProtocol>,
 }
 
 impl Launch<'_> {
@@ -197,6 +208,9 @@ impl Launch<'_> {
         if let Some((strategy, limits)) = self.strategy {
             run.args(["--registration", strategy.name()]);
             run.envs(limits.iter().map(|(name, value)| (*name, value)));
+        }
+        if let Some(protocol) = self.protocol {
+            run.env("HYDRANT_MESSAGES", protocol.name());
         }
         run.arg(&program).args(words).stdin(Stdio::null());
         let status = run.status().map_err(|why| JobError::Start { ranks, why })?;

@@ -44,6 +44,8 @@ pub(crate) enum Bench {
     Rma,
     /// Active messages and remote calls: round trips and floods.
     Am,
+    /// Two-sided messages by each protocol: round trips and streams.
+    Messages,
     /// Atomics on a peer's word.
     Atomics,
     /// Barriers, split ones too, with 2, 4 and 8 ranks.

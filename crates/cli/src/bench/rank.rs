@@ -107,6 +107,7 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Rma if ensemble.registered => cases::registered::run(&ensemble),
         Suite::Rma => cases::rma::run(&ensemble),
         Suite::Am => cases::am::run(&ensemble),
+        Suite::Messages => cases::messages::run(&ensemble),
         Suite::Crowd => cases::am::crowd(&ensemble),
         Suite::Atomics if ensemble.registered => cases::atomics::unmapped(&ensemble),
         Suite::Atomics => cases::atomics::run(&ensemble),

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use hydrant::Strategy;
+use hydrant::{MessageProtocol, Strategy};
 
 use super::{Bench, Network};
 
@@ -13,6 +13,8 @@ pub(crate) enum Suite {
     Rma,
     /// Messages between two ranks.
     Am,
+    /// Two-sided messages between two ranks, by one protocol.
+    Messages,
     /// Remote calls of all ranks at once.
     Crowd,
     /// Atomics.
@@ -48,6 +50,8 @@ pub(crate) enum Step {
     Scatter(Strategy, u32),
     /// A job whose ranks put and get at every point, with a strategy.
     Try(Strategy, u32),
+    /// A job whose ranks send and receive, by a protocol.
+    Send(MessageProtocol, u32),
     /// Jobs that do nothing, timed from outside.
     StartUp(u32),
 }
@@ -55,7 +59,7 @@ pub(crate) enum Step {
 /// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
 /// job, have their own numbers of ranks.
 pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
-    use Step::{Measure, Scatter, StartUp, Try};
+    use Step::{Measure, Scatter, Send, StartUp, Try};
     match bench {
         Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
         Bench::Registration => {
@@ -80,6 +84,9 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
             Measure(Suite::Crowd, 4),
             Measure(Suite::Crowd, 8),
         ],
+        Bench::Messages => (MessageProtocol::ALL.into_iter())
+            .map(|protocol| Send(protocol, n))
+            .collect(),
         Bench::Atomics => vec![Measure(Suite::Atomics, n)],
         Bench::Armci => {
             // As many as the paper's figures take; on a network, those that are given.
@@ -118,6 +125,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
             Bench::Registration,
             Bench::Rma,
             Bench::Am,
+            Bench::Messages,
             Bench::Atomics,
             Bench::Barrier,
             Bench::Collectives,

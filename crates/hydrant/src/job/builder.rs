@@ -12,7 +12,9 @@ use hydrant_launch::{Bootstrap, JoinOptions, Kind};
 use hydrant_smp::Foreign;
 
 use super::{Job, ending::End, network::Network, threads};
-use crate::{AtomicsKind, ConduitKind, Error, InterNodeKind, Result, Settings, Strategy};
+use crate::{
+    AtomicsKind, ConduitKind, Error, InterNodeKind, MessageProtocol, Result, Settings, Strategy,
+};
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
 #[derive(Clone)]
@@ -69,6 +71,21 @@ impl JobBuilder {
     pub fn atomics(mut self, kind: AtomicsKind) -> Self {
         self.settings.atomics = kind;
         self.settings.built("HYDRANT_ATOMICS");
+        self
+    }
+
+    /// How two-sided messages go (`HYDRANT_MESSAGES`).
+    pub fn messages(mut self, protocol: MessageProtocol) -> Self {
+        self.settings.messages = protocol;
+        self.settings.built("HYDRANT_MESSAGES");
+        self
+    }
+
+    /// Most bytes of a two-sided message that is sent at once (`HYDRANT_MESSAGES_EAGER`), at most what
+    /// one active message carries.
+    pub fn messages_eager(mut self, bytes: usize) -> Self {
+        self.settings.messages_eager = Some(bytes);
+        self.settings.built("HYDRANT_MESSAGES_EAGER");
         self
     }
 

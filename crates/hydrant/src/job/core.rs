@@ -18,6 +18,7 @@ use crate::{
     rma::{Buffers, Unpacker},
     stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
+    two_sided::TwoSided,
 };
 
 /// The rooms of a job, from the ground up. Only [jobs](super::Job) keep it: when the last of them
@@ -29,6 +30,7 @@ pub(crate) struct Core {
     _handed_out: StripedArc<Transfer>,
     weak: StripedWeak<Transfer>,
     pub(crate) messages: Arc<Messages>,
+    pub(crate) two_sided: Arc<TwoSided>,
     pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
     pub(crate) atomics: Way,
@@ -63,13 +65,18 @@ impl Core {
         for kind in [kind::USER, kind::CALL, kind::FAILURE, kind::RESULT] {
             progress.route(kind, messages.clone());
         }
+        let two_sided = TwoSided::new(&transfer, &settings);
         let by_message = ByMessage::new(&memory, messages.calls(), atomics);
         progress.route(kind::ATOMIC, Arc::new(by_message));
         let unpacker = Unpacker::new(&memory, messages.calls());
         progress.route(kind::PACKED, Arc::new(unpacker));
         progress.route(kind::STORE, Arc::new(collective::Stores));
         let handed_out = StripedArc::new(&transfer);
-        let mut leaving = Leaving::new(&transfer, &memory, &messages, &bootstrap, &settings);
+        let mut leaving = Leaving::new(
+            (&transfer, &memory, &messages, &two_sided),
+            &bootstrap,
+            &settings,
+        );
         let world = Team::world(&progress)?;
         leaving.start_service(&settings)?;
         Ok(Arc::new(Self {
@@ -80,6 +87,7 @@ impl Core {
             _handed_out: handed_out,
             transfer,
             messages,
+            two_sided,
             memory,
             atomics,
             settings,

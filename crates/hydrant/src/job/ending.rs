@@ -15,6 +15,7 @@ use crate::{
     message::Messages,
     progress::{self, Progress},
     transfer::Transfer,
+    two_sided::TwoSided,
 };
 
 /// How a rank came to its end.
@@ -35,6 +36,7 @@ pub(super) struct Leaving {
     transfer: Arc<Transfer>,
     memory: Arc<Registry>,
     messages: Arc<Messages>,
+    two_sided: Arc<TwoSided>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
     /// Whether to print the counters.
@@ -43,9 +45,12 @@ pub(super) struct Leaving {
 
 impl Leaving {
     pub(super) fn new(
-        transfer: &Arc<Transfer>,
-        memory: &Arc<Registry>,
-        messages: &Arc<Messages>,
+        (transfer, memory, messages, two_sided): (
+            &Arc<Transfer>,
+            &Arc<Registry>,
+            &Arc<Messages>,
+            &Arc<TwoSided>,
+        ),
         bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
         settings: &Settings,
     ) -> Self {
@@ -54,6 +59,7 @@ impl Leaving {
             transfer: Arc::clone(transfer),
             memory: Arc::clone(memory),
             messages: Arc::clone(messages),
+            two_sided: Arc::clone(two_sided),
             bootstrap: Arc::clone(bootstrap),
             service: None,
             counters: settings.counters,
@@ -80,6 +86,7 @@ impl Leaving {
         }
         progress.drop_tasks();
         self.messages.close();
+        self.two_sided.close();
         self.memory.close();
         self.transfer.wake_tasks();
         progress.advance_errands();

@@ -16,6 +16,7 @@ mod network;
 mod rma;
 mod signals;
 mod threads;
+mod two_sided;
 
 use std::{
     process,

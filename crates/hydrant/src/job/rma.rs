@@ -302,7 +302,7 @@ impl Job {
     ) -> Result<R> {
         progress::may_wait("scope")?;
         let core = self.active()?;
-        Scope::run(&core.transfer, &core.memory, body)
+        Scope::run((&core.transfer, &core.two_sided, &core.memory), body)
     }
 
     /// Exposes a buffer to all ranks. Not collective; send them the

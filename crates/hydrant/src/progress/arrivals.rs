@@ -19,6 +19,9 @@ pub(crate) trait Route: Send + Sync {
     fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
         progress.malformed(delivery.from, "a reply of unknown kind");
     }
+
+    /// The standing of some rank has changed: what waits for one that has ended waits in vain.
+    fn peers_ended(&self) {}
 }
 
 /// Who is told of what becomes of one-sided operations, and of the peers that take part in them.

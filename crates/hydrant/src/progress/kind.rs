@@ -14,6 +14,8 @@ pub(crate) const STORE: u8 = 3;
 pub(crate) const ATOMIC: u8 = 4;
 /// Runs of bytes packed into a message, and what became of them.
 pub(crate) const PACKED: u8 = 8;
+/// Two-sided messages: one, its announcement, and what follows from that.
+pub(crate) const TWO_SIDED: u8 = 9;
 /// A message between the engines that decide what is registered.
 pub(crate) const REGISTRATION: u8 = 5;
 /// About an exposed buffer: where it lies, that it goes, that it is used no more.

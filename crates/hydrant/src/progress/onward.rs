@@ -124,7 +124,13 @@ impl Progress {
         }
         onward.queues.retain(|_, queue| !queue.is_empty());
         onward.sending = false;
-        self.set_backlog(Backlog::Onward, !onward.queues.is_empty());
+        let all = onward.queues.is_empty();
+        self.set_backlog(Backlog::Onward, !all);
+        drop(onward);
+        if all {
+            // A task may wait for that.
+            self.wake_hopeful();
+        }
     }
 
     /// Whether handlers have sent what is still here.

@@ -99,6 +99,8 @@ impl Progress {
         if self.noticed.load(Relaxed) != changes {
             self.noticed.store(changes, Relaxed);
             self.tell_operations(|operations| operations.look_for_ended(changes));
+            let routes = self.routes.iter().filter_map(|route| route.get());
+            routes.for_each(|route| route.peers_ended());
             self.wake_watchers();
             self.wake_hopeful();
         }

@@ -4,7 +4,7 @@
 
 use std::{
     marker::PhantomData,
-    panic::{self, AssertUnwindSafe},
+    panic::{self, AssertUnwindSafe, Location},
     pin::Pin,
     ptr::NonNull,
     sync::Arc,
@@ -25,15 +25,19 @@ use crate::{
     counters::Count,
     memory::{Exposed, Registry, Symmetric},
     transfer::{self, Transfer},
+    two_sided::{Lent, Source, Tag, Transit, TwoSided},
 };
 
 /// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
 pub struct Scope<'scope, 'env: 'scope> {
     transfer: &'scope Arc<Transfer>,
+    two_sided: &'scope TwoSided,
     /// Where pointers are looked up.
     memory: &'scope Arc<Registry>,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
+    /// Sends and receives.
+    messages: Mutex<Vec<Lent>>,
     /// Invariant, as in `std::thread::Scope`.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
@@ -98,12 +102,13 @@ impl<'env> Scope<'_, 'env> {
     /// # Panics
     /// If `body` does, after completing what it began.
     pub(crate) fn run<R>(
-        transfer: &Arc<Transfer>,
-        memory: &Arc<Registry>,
+        (transfer, two_sided, memory): (&Arc<Transfer>, &Arc<TwoSided>, &Arc<Registry>),
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         let scope = Scope {
             transfer,
+            two_sided,
+            messages: Mutex::default(),
             memory,
             posted: Mutex::default(),
             loans: Mutex::default(),
@@ -111,7 +116,10 @@ impl<'env> Scope<'_, 'env> {
             _env: PhantomData,
         };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
-        let completed = transfer.progress.to_the_end(|| scope.end());
+        let completed = transfer.progress.to_the_end(|| {
+            let failed = !matches!(outcome, Ok(Ok(_)));
+            scope.end(failed)
+        });
         match outcome {
             Ok(result) => result.and_then(|result| completed.map(|()| result)),
             Err(cause) => panic::resume_unwind(cause),
@@ -218,6 +226,45 @@ impl<'scope> Scope<'scope, '_> {
         Ok(self.keep(posted))
     }
 
+    /// Begins to send `data` to `rank` under a tag. It is over when the message was received; if the body
+    /// fails before that was asked for, a copy is sent, and the scope does not wait for it.
+    ///
+    /// # Errors
+    /// As [`Job::send_nb`](crate::Job::send_nb).
+    #[track_caller]
+    pub fn send<T: Pod>(
+        &'scope self,
+        rank: Rank,
+        tag: u64,
+        data: &'scope [T],
+    ) -> Result<Transit<'scope>> {
+        let (bytes, site) = (bytemuck::cast_slice(data), Location::caller());
+        // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the send.
+        let (transit, lent) = unsafe { self.two_sided.send_lent(rank, tag, bytes, site)? };
+        self.messages.lock().push(lent);
+        Ok(transit)
+    }
+
+    /// Begins to receive the first message that fits into `data`. The scope waits for one; if its body
+    /// fails before one was matched, the receive is taken back.
+    ///
+    /// # Errors
+    /// As [`Job::receive_nb`](crate::Job::receive_nb).
+    #[track_caller]
+    pub fn receive<T: Pod>(
+        &'scope self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        data: &'scope mut [T],
+    ) -> Result<Transit<'scope>> {
+        let (bytes, site) = (bytemuck::cast_slice_mut(data), Location::caller());
+        let fits = (source.into(), tag.into());
+        // SAFETY: as in `send`; the borrow is mutable.
+        let (transit, lent) = unsafe { self.two_sided.receive_lent(fits, bytes, site)? };
+        self.messages.lock().push(lent);
+        Ok(transit)
+    }
+
     /// Exposes a borrowed buffer to all ranks until the guard is dropped, or the scope ends,
     /// whatever became of the guard. Not collective.
     ///
@@ -251,7 +298,13 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// Completes everything; the first failure is the scope's.
-    fn end(&self) -> Result<()> {
+    fn end(&self, failed: bool) -> Result<()> {
+        let mut first = Ok(());
+        let messages = std::mem::take(&mut *self.messages.lock());
+        for lent in messages {
+            let outcome = self.two_sided.complete(&lent, failed);
+            first = first.and(outcome);
+        }
         let loans = std::mem::take(&mut *self.loans.lock());
         for key in loans {
             // A scope is never in a handler, so that this can wait.
@@ -260,7 +313,6 @@ impl<'scope> Scope<'scope, '_> {
             debug_assert!(ended, "scopes end outside handlers");
         }
         let posted = std::mem::take(&mut *self.posted.lock());
-        let mut first = Ok(());
         for posted in posted {
             let outcome = self.transfer.finish(posted);
             first = first.and(outcome);

@@ -7,6 +7,7 @@
 
 mod atomics;
 mod conduit;
+mod messages;
 mod registration;
 mod size;
 mod table;
@@ -26,6 +27,7 @@ pub use registration::RegistrationSettings;
 
 pub use atomics::AtomicsKind;
 pub use conduit::{ConduitKind, InterNodeKind, rdma_ports};
+pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
@@ -107,6 +109,10 @@ pub struct Settings {
     pub registration: RegistrationSettings,
     /// Who changes words of 64 bits atomically.
     pub atomics: AtomicsKind,
+    /// How two-sided messages go.
+    pub messages: MessageProtocol,
+    /// Most bytes of a message that is sent at once; by what the network costs, if not given.
+    pub messages_eager: Option<usize>,
     /// Whether peers may name any address of this rank.
     pub anywhere: bool,
     /// Ranks of a simulated job.
@@ -157,6 +163,8 @@ impl Settings {
             pretend_hosts: 1,
             registration: RegistrationSettings::default(),
             atomics: AtomicsKind::Auto,
+            messages: MessageProtocol::Auto,
+            messages_eager: None,
             anywhere: false,
             sim_ranks: 1,
             sim_seed: 1,

@@ -136,6 +136,23 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.atomics.to_string(),
     },
     Setting {
+        name: "HYDRANT_MESSAGES",
+        meaning: "how two-sided messages go: eager (copied), rendezvous (written into the receiver's buffer), pipeline (the same chunk by chunk) or auto (by size)",
+        unit: None,
+        set: |s, text| text.parse().map(|protocol| s.messages = protocol),
+        show: |s| s.messages.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_MESSAGES_EAGER",
+        meaning: "most bytes of a two-sided message that is sent at once; auto is by what the network costs",
+        unit: Some("bytes"),
+        set: |s, text| {
+            or_auto(text, 0, 64 << 20)
+                .map(|bytes| s.messages_eager = bytes.map(|bytes| bytes as usize))
+        },
+        show: |s| auto_or(s.messages_eager.map(|bytes| bytes as u64)),
+    },
+    Setting {
         name: "HYDRANT_ANYWHERE",
         meaning: "whether peers may name any address of this rank (put_anywhere, get_anywhere)",
         unit: None,

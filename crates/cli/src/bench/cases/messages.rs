@@ -1,0 +1,80 @@
+//! Two-sided messages between rank 0 and its partner, by the protocol in force: half a round trip, and
+//! bytes a second of a stream of them.
+
+use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::row::Row;
+use super::round_trip;
+
+/// The longest message.
+const MOST: u64 = 4 << 20;
+/// Messages of a stream that are under way at once.
+const WINDOW: usize = 16;
+const THERE: u64 = 1;
+const BACK: u64 = 2;
+
+/// Rank 0 and its partner.
+pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let protocol = e.job.settings().messages;
+    for bytes in e.sizes(8, MOST) {
+        let case = format!("ping-pong, {protocol}");
+        let mut turn = 0;
+        let medians = e.together(
+            &format!("{case}, {bytes} bytes"),
+            [
+                &mut |count| round_trip(e, &mut turn, 8, count),
+                &mut |count| ping_pong(e, bytes as usize, count),
+                &mut |count| stream(e, bytes as usize, count),
+            ],
+        )?;
+        if let Some([bare, there_and_back, each]) = medians {
+            let half = Row::new("messages", case, "ns", there_and_back / 2.0);
+            e.row(half.bytes(bytes).against(bare / 2.0))?;
+            let rate = bytes as f64 / (each / 1e9) / 1e6;
+            let case = format!("stream, {protocol}");
+            e.row(Row::new("messages", case, "MB/s", rate).bytes(bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// This rank's part in round trips.
+fn ping_pong(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::time::Duration> {
+    let (job, mut buffer) = (e.job, vec![1_u8; bytes]);
+    let zero = hydrant::Rank(0);
+    match e.rank() {
+        0 => timed(count, |_| {
+            job.send(PARTNER, THERE, &buffer)?;
+            job.receive(PARTNER, BACK, &mut buffer).map(drop)
+        }),
+        rank if rank == PARTNER.0 => timed(count, |_| {
+            job.receive(zero, THERE, &mut buffer)?;
+            job.send(zero, BACK, &buffer)
+        }),
+        _ => Ok(std::time::Duration::ZERO),
+    }
+}
+
+/// This rank's part in a stream, which is over when the last message was received.
+fn stream(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::time::Duration> {
+    let (job, zero) = (e.job, hydrant::Rank(0));
+    let start = std::time::Instant::now();
+    let mut left = count as usize;
+    let mut buffers = match e.rank() {
+        rank if rank == 0 || rank == PARTNER.0 => vec![vec![1_u8; bytes]; WINDOW],
+        _ => Vec::new(),
+    };
+    while left > 0 {
+        let round = left.min(WINDOW);
+        job.scope(|scope| {
+            for buffer in buffers.iter_mut().take(round) {
+                match e.rank() {
+                    0 => scope.send(PARTNER, THERE, buffer).map(drop)?,
+                    _ => scope.receive(zero, THERE, buffer).map(drop)?,
+                }
+            }
+            Ok(())
+        })?;
+        left -= round;
+    }
+    Ok(start.elapsed())
+}

@@ -1,0 +1,193 @@
+//! Two-sided messages, on the job.
+
+use std::panic::Location;
+
+use super::Job;
+use crate::{
+    BufferUse, MatchedMessage, PersistentReceive, PersistentSend, Pod, Rank, ReceiveHandle, Result,
+    SendHandle, Source, Status, Tag,
+};
+
+impl Job {
+    /// Sends `data` to `rank` under a tag. On return it may be used again; the message may not have been
+    /// received. A long one is received before this returns. Messages of one rank to another that fit the
+    /// same receives are received in the order sent.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// use hydrant::AnySource;
+    /// let mut got = [0_u32; 8];
+    /// job.send(job.right(), 7, &[1_u32, 2, 3])?;
+    /// let status = job.receive(AnySource, 7, &mut got)?;
+    /// assert_eq!((status.source(), status.count::<u32>()), (job.left(), Some(3)));
+    /// assert_eq!(got[..3], [1, 2, 3]);
+    /// # job.barrier()
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
+    /// [`Error::ReservedTag`](crate::Error::ReservedTag) beyond [`MAX_TAG`](crate::MAX_TAG),
+    /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver),
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    #[track_caller]
+    pub fn send<T: Pod>(&self, rank: Rank, tag: u64, data: &[T]) -> Result<()> {
+        let site = Location::caller();
+        (self.core().two_sided).send(rank, tag, bytemuck::cast_slice(data), site)
+    }
+
+    /// Receives the first message that fits into `buffer`, which may be longer than it. `source` is a
+    /// rank or [`AnySource`](crate::AnySource), `tag` a number or [`AnyTag`](crate::AnyTag).
+    ///
+    /// # Errors
+    /// [`Error::ReceiveTooShort`](crate::Error::ReceiveTooShort) for a longer message, which the next
+    /// receive that fits gets; [`Error::PeerLost`](crate::Error::PeerLost) if the source is lost, or any
+    /// rank where it may be anyone; as [`send`](Self::send).
+    #[track_caller]
+    pub fn receive<T: Pod>(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        buffer: &mut [T],
+    ) -> Result<Status> {
+        let (site, fits) = (Location::caller(), (source.into(), tag.into()));
+        (self.core().two_sided).receive(fits, bytemuck::cast_slice_mut(buffer), site)
+    }
+
+    /// Sends one message and receives another, neither of which waits for the other: so all ranks of a
+    /// ring may call it at once.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send) and [`receive`](Self::receive).
+    #[track_caller]
+    pub fn send_receive<T: Pod, U: Pod>(
+        &self,
+        (to, tag, data): (Rank, u64, &[T]),
+        (source, of, buffer): (impl Into<Source>, impl Into<Tag>, &mut [U]),
+    ) -> Result<Status> {
+        let site = Location::caller();
+        self.core().two_sided.send_receive(
+            (to, tag, bytemuck::cast_slice(data)),
+            (source.into(), of.into(), bytemuck::cast_slice_mut(buffer)),
+            site,
+        )
+    }
+
+    /// Begins to send `data`. The handle says when it may be used again and when the message was
+    /// received. On borrowed buffers: [`Scope::send`](crate::Scope::send).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), of what is found at once; the rest is said by the handle.
+    #[track_caller]
+    pub fn send_nb<T: Pod>(&self, rank: Rank, tag: u64, data: Vec<T>) -> Result<SendHandle<T>> {
+        let site = Location::caller();
+        self.core().two_sided.send_owned(rank, tag, data, site)
+    }
+
+    /// Begins to receive the first message that fits into `buffer`. On borrowed buffers:
+    /// [`Scope::receive`](crate::Scope::receive).
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive), of what is found at once; the rest is said by the handle.
+    #[track_caller]
+    pub fn receive_nb<T: Pod>(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        buffer: Vec<T>,
+    ) -> Result<ReceiveHandle<T>> {
+        let (site, fits) = (Location::caller(), (source.into(), tag.into()));
+        self.core().two_sided.receive_owned(fits, buffer, site)
+    }
+
+    /// A message that will be sent again and again from `buffer`.
+    ///
+    /// # Errors
+    /// [`Error::JobOver`](crate::Error::JobOver); what else is wrong is found when it is started.
+    pub fn persistent_send<T: Pod>(
+        &self,
+        rank: Rank,
+        tag: u64,
+        buffer: Vec<T>,
+    ) -> Result<PersistentSend<T>> {
+        let two_sided = &self.active()?.two_sided;
+        Ok(PersistentSend::new(two_sided, rank, tag, buffer))
+    }
+
+    /// A message that will be received again and again into `buffer`.
+    ///
+    /// # Errors
+    /// As [`persistent_send`](Self::persistent_send).
+    pub fn persistent_receive<T: Pod>(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        buffer: Vec<T>,
+    ) -> Result<PersistentReceive<T>> {
+        let two_sided = &self.active()?.two_sided;
+        let fits = (source.into(), tag.into());
+        Ok(PersistentReceive::new(two_sided, fits, buffer))
+    }
+
+    /// Waits for a message that fits, and says what is known of it. Another thread may receive it before
+    /// this one does: see [`probe_matched`](Self::probe_matched).
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status> {
+        self.core().two_sided.probe(source.into(), tag.into())
+    }
+
+    /// What is known of the first message that fits, if one has come.
+    ///
+    /// # Errors
+    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
+    /// [`Error::ReservedTag`](crate::Error::ReservedTag), [`Error::JobOver`](crate::Error::JobOver).
+    pub fn try_probe(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<Status>> {
+        self.core().two_sided.try_probe(source.into(), tag.into())
+    }
+
+    /// Waits for a message that fits and takes it out, to be received by whoever has it.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn probe_matched(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<MatchedMessage> {
+        let two_sided = &self.core().two_sided;
+        two_sided.probe_matched(source.into(), tag.into())
+    }
+
+    /// Takes the first message that fits out, if one has come.
+    ///
+    /// # Errors
+    /// As [`try_probe`](Self::try_probe).
+    pub fn try_probe_matched(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<MatchedMessage>> {
+        let two_sided = &self.core().two_sided;
+        two_sided.try_probe_matched(source.into(), tag.into())
+    }
+
+    /// Has `watcher` called just before the network reaches a buffer by itself for a two-sided message:
+    /// for who predicts when buffers are needed again. It runs as a handler, in whichever thread.
+    ///
+    /// # Errors
+    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) if this was called before.
+    pub fn watch_buffers(
+        &self,
+        watcher: impl Fn(&BufferUse) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.active()?.two_sided.watch(Box::new(watcher))
+    }
+}

@@ -1,0 +1,183 @@
+//! Entries in order, each in one queue or in several, which are found by pattern: what is first in a
+//! queue is found, added and taken out in constant time, from all its queues at once.
+
+use rustc_hash::FxHashMap;
+
+use super::pattern::Pattern;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Entries that are each in `N` queues, in the order of their sequence numbers.
+pub(super) struct Chains<T, const N: usize> {
+    nodes: Vec<Option<Node<T, N>>>,
+    /// Places of `nodes` that are free.
+    free: Vec<u32>,
+    ends: FxHashMap<Pattern, Ends>,
+}
+
+struct Node<T, const N: usize> {
+    value: T,
+    sequence: u64,
+    patterns: [Pattern; N],
+    links: [Ends; N],
+}
+
+/// The first and the last entry of a queue; or the entries before and after one.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+/// An entry, as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    index: u32,
+    sequence: u64,
+}
+
+impl Place {
+    /// By what entries are in order.
+    pub(super) fn order(self) -> u64 {
+        self.sequence
+    }
+}
+
+impl<T, const N: usize> Chains<T, N> {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            ends: FxHashMap::default(),
+        }
+    }
+
+    /// Adds an entry to the queues of these patterns, which differ: behind all with a lower number. What
+    /// has the highest number goes to the end in constant time.
+    pub(super) fn insert(&mut self, patterns: [Pattern; N], sequence: u64, value: T) -> Place {
+        let nowhere = Ends {
+            first: NONE,
+            last: NONE,
+        };
+        let node = Some(Node {
+            value,
+            sequence,
+            patterns,
+            links: [nowhere; N],
+        });
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.nodes[index as usize] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        };
+        for (queue, pattern) in patterns.into_iter().enumerate() {
+            self.link(queue, pattern, index, sequence);
+        }
+        Place { index, sequence }
+    }
+
+    /// The first entry of a queue.
+    pub(super) fn first(&self, pattern: Pattern) -> Option<(Place, &T)> {
+        let index = self.ends.get(&pattern)?.first;
+        let node = self.node(index)?;
+        let sequence = node.sequence;
+        Some((Place { index, sequence }, &node.value))
+    }
+
+    /// Takes an entry out, with its number.
+    pub(super) fn remove(&mut self, place: Place) -> Option<(u64, T)> {
+        let index = place.index;
+        if self.node(index)?.sequence != place.sequence {
+            return None;
+        }
+        let node = self.nodes.get_mut(index as usize)?.take()?;
+        for (queue, (pattern, link)) in node.patterns.iter().zip(node.links).enumerate() {
+            self.unlink(queue, *pattern, link);
+        }
+        self.free.push(index);
+        Some((node.sequence, node.value))
+    }
+
+    /// The places of the entries of which this is so, in no order.
+    pub(super) fn places(&self, mut is_so: impl FnMut(&T) -> bool) -> Vec<Place> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .filter_map(|(index, node)| Some((index as u32, node.as_ref()?)))
+            .filter(|(_, node)| is_so(&node.value))
+            .map(|(index, node)| Place {
+                index,
+                sequence: node.sequence,
+            })
+            .collect()
+    }
+
+    fn node(&self, index: u32) -> Option<&Node<T, N>> {
+        self.nodes.get(index as usize)?.as_ref()
+    }
+
+    fn link(&mut self, queue: usize, pattern: Pattern, index: u32, sequence: u64) {
+        let ends = self.ends.entry(pattern).or_insert(Ends {
+            first: NONE,
+            last: NONE,
+        });
+        let mut before = ends.last;
+        // What was taken out for a moment goes back to where it was.
+        while let Some(node) = self.nodes.get(before as usize).and_then(Option::as_ref) {
+            if node.sequence < sequence {
+                break;
+            }
+            before = node.links[queue].first;
+        }
+        let after = match self.nodes.get(before as usize).and_then(Option::as_ref) {
+            Some(node) => node.links[queue].last,
+            None => ends.first,
+        };
+        if before == NONE {
+            ends.first = index;
+        }
+        if after == NONE {
+            ends.last = index;
+        }
+        self.set(queue, before, |link| link.last = index);
+        self.set(queue, after, |link| link.first = index);
+        self.set(queue, index, |link| {
+            *link = Ends {
+                first: before,
+                last: after,
+            };
+        });
+    }
+
+    fn unlink(&mut self, queue: usize, pattern: Pattern, link: Ends) {
+        let Ends {
+            first: before,
+            last: after,
+        } = link;
+        self.set(queue, before, |link| link.last = after);
+        self.set(queue, after, |link| link.first = before);
+        if before == NONE && after == NONE {
+            self.ends.remove(&pattern);
+            return;
+        }
+        if let Some(ends) = self.ends.get_mut(&pattern) {
+            if before == NONE {
+                ends.first = after;
+            }
+            if after == NONE {
+                ends.last = before;
+            }
+        }
+    }
+
+    fn set(&mut self, queue: usize, index: u32, change: impl FnOnce(&mut Ends)) {
+        if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
+            change(&mut node.links[queue]);
+        }
+    }
+}

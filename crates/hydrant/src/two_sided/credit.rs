@@ -1,0 +1,148 @@
+//! How many messages, and bytes of them, may lie at a receiver that has not asked for them: what bounds
+//! its memory.
+//!
+//! Each rank keeps that much room for each peer. A sender counts what it has sent and has not heard to be
+//! taken out; a message that finds no room for its bytes waits at the sender and is only announced, and
+//! one that finds no room for its announcement is not even that, until the receiver gives credit back.
+
+/// Messages and announcements of one peer that may wait here.
+pub(super) const MESSAGES: u64 = 1024;
+/// Bytes of one peer's messages that may wait here.
+pub(super) const BYTES: u64 = 512 << 10;
+
+/// What may be sent to a peer, at its sender.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    messages: u64,
+    bytes: u64,
+}
+
+/// What a peer has sent, at the receiver.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// What the peer believes to lie here.
+    messages: u64,
+    bytes: u64,
+    /// What of that was taken out, and the peer was not told.
+    free_messages: u64,
+    free_bytes: u64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            messages: MESSAGES,
+            bytes: BYTES,
+        }
+    }
+}
+
+impl Allowance {
+    /// Whether anything may be sent.
+    pub(super) fn has_message(&self) -> bool {
+        self.messages > 0
+    }
+
+    /// Takes a message out of the allowance, with its bytes if there is room for them: whether there
+    /// was. There [is](Self::has_message) one.
+    pub(super) fn take(&mut self, bytes: u64) -> bool {
+        self.messages = self.messages.saturating_sub(1);
+        match self.bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.bytes = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The peer gave credit back: `false` if it was more than it had been sent.
+    #[must_use = "a peer that gives too much breaks a rule"]
+    pub(super) fn give(&mut self, messages: u64, bytes: u64) -> bool {
+        let fits = messages <= MESSAGES - self.messages && bytes <= BYTES - self.bytes;
+        if fits {
+            self.messages += messages;
+            self.bytes += bytes;
+        }
+        fits
+    }
+}
+
+impl Account {
+    /// A message came: `false` if the peer had no credit for it.
+    #[must_use = "a peer that sends too much breaks a rule"]
+    pub(super) fn came(&mut self, bytes: u64) -> bool {
+        let fits = self.messages < MESSAGES && bytes <= BYTES - self.bytes;
+        if fits {
+            self.messages += 1;
+            self.bytes += bytes;
+        }
+        fits
+    }
+
+    /// A message was taken out: what credit the peer is to be told of, if it is time for that. So much
+    /// is kept back that there are few such messages, and so little that a sender that waits is always
+    /// told: it has used up all of one of them.
+    pub(super) fn took(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        self.free_messages += 1;
+        self.free_bytes += bytes;
+        let due = self.free_messages >= MESSAGES / 4 || self.free_bytes >= BYTES / 4;
+        due.then(|| {
+            let (messages, bytes) = (self.free_messages, self.free_bytes);
+            (self.free_messages, self.free_bytes) = (0, 0);
+            self.messages -= messages;
+            self.bytes -= bytes;
+            (messages, bytes)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A sender that always sends more, and a receiver that takes out at random: it never finds more
+        /// than it has room for, and the sender may always send again once all is taken out.
+        #[test]
+        fn credit_bounds_what_lies_there_and_comes_back(
+            steps in prop::collection::vec((0..BYTES / 2, any::<bool>()), 1..4000),
+        ) {
+            let (mut allowance, mut account) = (Allowance::default(), Account::default());
+            let mut there: VecDeque<u64> = VecDeque::new();
+            for (bytes, sends) in steps {
+                if sends && allowance.has_message() {
+                    let held = if allowance.take(bytes) { bytes } else { 0 };
+                    prop_assert!(account.came(held));
+                    there.push_back(held);
+                    prop_assert!(there.iter().sum::<u64>() <= BYTES);
+                    prop_assert!(there.len() as u64 <= MESSAGES);
+                } else if let Some(bytes) = there.pop_front()
+                    && let Some((messages, bytes)) = account.took(bytes)
+                {
+                    prop_assert!(allowance.give(messages, bytes));
+                }
+            }
+            while let Some(bytes) = there.pop_front() {
+                if let Some((messages, bytes)) = account.took(bytes) {
+                    prop_assert!(allowance.give(messages, bytes));
+                }
+            }
+            prop_assert!(allowance.has_message());
+            prop_assert!(allowance.take(BYTES / 2));
+        }
+    }
+
+    #[test]
+    fn who_sends_or_gives_too_much_is_found() {
+        let mut account = Account::default();
+        assert!(account.came(BYTES));
+        assert!(!account.came(1));
+        assert!(!Allowance::default().give(1, 0));
+        assert!(!Allowance::default().give(0, 1));
+    }
+}

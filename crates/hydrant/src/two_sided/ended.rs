@@ -1,0 +1,143 @@
+//! Peers that have ended, and the end of the job: everything that waits for them ends.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use hydrant_conduit::Standing;
+
+use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected};
+use crate::{Error, Rank};
+
+/// What ended, to be told when nothing is locked.
+#[derive(Default)]
+struct Gone {
+    requests: Vec<(std::sync::Arc<Request>, Rank)>,
+    receives: Vec<Receiving>,
+}
+
+impl TwoSided {
+    /// Looks whether a peer has ended, if any ever has: called when something was noted that waits.
+    pub(super) fn look_for_change(&self) {
+        if self.progress.conduit().changes() != 0 {
+            self.look_for_ended();
+        }
+    }
+
+    /// Ends everything that waits for ranks that have ended.
+    pub(super) fn look_for_ended(&self) {
+        let progress = &self.progress;
+        let alone = progress.is_lost_itself();
+        let has_ended = |rank: Rank| {
+            rank != progress.rank
+                && (alone || progress.conduit().standing(rank) != Standing::Present)
+        };
+        let ended: Vec<Rank> = (0..progress.size)
+            .map(Rank)
+            .filter(|it| has_ended(*it))
+            .collect();
+        if ended.is_empty() {
+            return;
+        }
+        let lost = ended
+            .iter()
+            .copied()
+            .find(|rank| alone || progress.conduit().standing(*rank) == Standing::Lost);
+        let gone = self.state.lock().forget(&ended, lost);
+        let why = |rank| match alone {
+            true => Error::Expelled(progress.rank),
+            false => Error::PeerLost(rank),
+        };
+        for (request, rank) in gone.requests {
+            request.end(progress, Err(why(rank)));
+        }
+        for receiving in gone.receives {
+            let cause = why(receiving.from);
+            self.end_receive(receiving, Err(cause));
+        }
+    }
+
+    /// Whoever waits until a message comes looks again.
+    pub(super) fn tell_probing(&self) {
+        if self.probing.load(SeqCst) != 0 {
+            self.progress.wake_sleepers();
+        }
+    }
+
+    /// The job is over: so is all that is under way.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let mut requests: Vec<_> = (state.sends.drain())
+            .map(|(_, sending)| request_of(sending))
+            .collect();
+        let waiting = state
+            .peers
+            .values_mut()
+            .flat_map(|peer| peer.waiting.drain(..));
+        requests.extend(waiting.map(|outgoing| outgoing.request));
+        let posted = state.matching.withdraw_all(|_| true);
+        requests.extend(posted.into_iter().map(|posted| posted.request));
+        for message in state.matching.take_all(|_, _| true) {
+            if let Unexpected::Own { request, .. } = message {
+                requests.push(request);
+            }
+        }
+        let receives: Vec<_> = state.receives.drain().map(|(_, it)| it).collect();
+        drop(state);
+        for request in requests {
+            request.end(&self.progress, Err(Error::JobOver));
+        }
+        for receiving in receives {
+            // This thread may wait: it is the one that leaves.
+            let over = receiving.key.is_none_or(|key| self.transfer.unlend(key));
+            debug_assert!(over, "a job is left outside handlers");
+            receiving.request.end(&self.progress, Err(Error::JobOver));
+        }
+        self.probing.store(0, Relaxed);
+    }
+}
+
+impl State {
+    /// Takes out what waits for ranks that have ended; `lost`: one that is lost, for which receives from
+    /// anybody wait in vain.
+    fn forget(&mut self, ended: &[Rank], lost: Option<Rank>) -> Gone {
+        let mut gone = Gone::default();
+        let sends = self.sends.extract_if(|_, sending| {
+            let (Sending::Sent(to, ..) | Sending::Announced(to, _)) = sending;
+            ended.contains(to)
+        });
+        let sends = sends.map(|(_, sending)| {
+            let (Sending::Sent(to, ..) | Sending::Announced(to, _)) = &sending;
+            (*to, sending)
+        });
+        (gone.requests).extend(sends.map(|(to, sending)| (request_of(sending), to)));
+        for rank in ended {
+            if let Some(peer) = self.peers.get_mut(&rank.0) {
+                let waiting = peer.waiting.drain(..).map(|it| (it.request, *rank));
+                gone.requests.extend(waiting);
+            }
+        }
+        let receives = (self.receives).extract_if(|_, it| ended.contains(&it.from));
+        gone.receives.extend(receives.map(|(_, it)| it));
+        let in_vain = |posted: &Posted| match posted.source {
+            Some(source) => ended.contains(&Rank(source)),
+            None => lost.is_some(),
+        };
+        for posted in self.matching.withdraw_all(in_vain) {
+            let of = posted.source.map(Rank).or(lost).unwrap_or(Rank(0));
+            gone.requests.push((posted.request, of));
+        }
+        // What is here can still be received; what is not cannot.
+        drop(self.matching.take_all(|envelope, message| {
+            ended.contains(&Rank(envelope.source))
+                && matches!(message, Unexpected::Announced { .. })
+        }));
+        gone
+    }
+}
+
+fn request_of(sending: Sending) -> std::sync::Arc<Request> {
+    match sending {
+        Sending::Sent(.., request) => request,
+        Sending::Announced(_, outgoing) => outgoing.request,
+    }
+}

@@ -1,0 +1,452 @@
+//! Sends and receives as users hold them: blocking ones on slices, those of a scope on borrowed buffers,
+//! and those that own their buffers.
+
+use std::{
+    mem,
+    panic::Location,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytemuck::Pod;
+
+use super::{Buffer, Request, Source, Status, Tag, TwoSided, matching::PostedAt, pattern::Pattern};
+use crate::{
+    Rank, Result,
+    progress::{self, For, On},
+};
+
+/// A send or a receive of a [scope](crate::Job::scope). It may be dropped: the scope completes it. What
+/// befell it is said once, here if it is asked for here, else by the scope.
+///
+/// It is a future, on any executor, that ends when all is over: for a send, when the message was received.
+pub struct Transit<'scope> {
+    two_sided: &'scope TwoSided,
+    request: Arc<Request>,
+}
+
+/// A send under way, which owns its source. It is a future that gives the buffer back when the message was
+/// received, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+///
+/// If it is dropped, the send goes on, and its buffer is freed at its end. Its result is given once:
+/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+#[must_use = "only the handle says whether the send failed"]
+pub struct SendHandle<T: Pod>(Owner<T>);
+
+/// A receive under way, which owns its buffer. It is a future that gives the buffer and what is known of
+/// the message, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+///
+/// If it is dropped before a message was matched, the receive is taken back and gets none; after that the
+/// message is lost. Its result is given once: [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+#[must_use = "only the handle gives the message"]
+pub struct ReceiveHandle<T: Pod> {
+    owner: Owner<T>,
+    at: Option<PostedAt>,
+}
+
+/// What a scope keeps of a send or a receive until its end.
+pub(crate) struct Lent {
+    request: Arc<Request>,
+    at: Option<PostedAt>,
+}
+
+/// A request and the buffer that it uses.
+struct Owner<T: Pod> {
+    two_sided: Arc<TwoSided>,
+    request: Arc<Request>,
+    /// Left alone while the request is open.
+    buffer: Vec<T>,
+}
+
+impl TwoSided {
+    /// Sends a message; its source may be used again on return.
+    ///
+    /// # Errors
+    /// As [`Job::send`](crate::Job::send).
+    pub(crate) fn send(
+        &self,
+        to: Rank,
+        tag: u64,
+        data: &[u8],
+        site: &'static Location<'static>,
+    ) -> Result<()> {
+        self.progress.to_the_end(|| {
+            // SAFETY: `data` is borrowed until the request is over.
+            let request = unsafe { self.begin_send(to, tag, source(data), false, site)? };
+            self.finish(&request).map(drop)
+        })
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// As [`Job::receive`](crate::Job::receive).
+    pub(crate) fn receive(
+        &self,
+        (from, tag): (Source, Tag),
+        data: &mut [u8],
+        site: &'static Location<'static>,
+    ) -> Result<Status> {
+        let pattern = Pattern::new(from, tag);
+        self.progress.to_the_end(|| {
+            // SAFETY: `data` is borrowed mutably until the request is over.
+            let (request, _) = unsafe { self.begin_receive(pattern, destination(data), site)? };
+            self.finish(&request)
+        })
+    }
+
+    /// Sends one message and receives another, both at once.
+    ///
+    /// # Errors
+    /// As [`Job::send_receive`](crate::Job::send_receive).
+    pub(crate) fn send_receive(
+        &self,
+        (to, tag, data): (Rank, u64, &[u8]),
+        (from, of, room): (Source, Tag, &mut [u8]),
+        site: &'static Location<'static>,
+    ) -> Result<Status> {
+        let pattern = Pattern::new(from, of);
+        self.progress.to_the_end(|| {
+            // SAFETY: `room` is borrowed mutably until the request is over.
+            let (received, at) = unsafe { self.begin_receive(pattern, destination(room), site)? };
+            // SAFETY: `data` is borrowed until the request is over.
+            let sent = unsafe { self.begin_send(to, tag, source(data), false, site) };
+            let sent = sent.and_then(|sent| self.finish(&sent));
+            if sent.is_err()
+                && let Some(at) = at
+            {
+                // Nobody may answer what was not sent.
+                self.withdraw(at);
+            }
+            let received = self.finish(&received);
+            sent.and(received)
+        })
+    }
+
+    /// Begins to send a buffer, which the handle owns.
+    ///
+    /// # Errors
+    /// As [`Job::send_nb`](crate::Job::send_nb).
+    pub(crate) fn send_owned<T: Pod>(
+        self: &Arc<Self>,
+        to: Rank,
+        tag: u64,
+        data: Vec<T>,
+        site: &'static Location<'static>,
+    ) -> Result<SendHandle<T>> {
+        let buffer = source(bytemuck::cast_slice(&data));
+        // SAFETY: the buffer goes into the owner, which keeps it until the request is over.
+        let request = unsafe { self.begin_send(to, tag, buffer, true, site)? };
+        Ok(SendHandle(Owner {
+            two_sided: Arc::clone(self),
+            request,
+            buffer: data,
+        }))
+    }
+
+    /// Begins to receive into a buffer, which the handle owns.
+    ///
+    /// # Errors
+    /// As [`Job::receive_nb`](crate::Job::receive_nb).
+    pub(crate) fn receive_owned<T: Pod>(
+        self: &Arc<Self>,
+        (from, tag): (Source, Tag),
+        mut buffer: Vec<T>,
+        site: &'static Location<'static>,
+    ) -> Result<ReceiveHandle<T>> {
+        let room = destination(bytemuck::cast_slice_mut(&mut buffer));
+        let pattern = Pattern::new(from, tag);
+        // SAFETY: as in `send_owned`; nobody else has the buffer.
+        let (request, at) = unsafe { self.begin_receive(pattern, room, site)? };
+        let owner = Owner {
+            two_sided: Arc::clone(self),
+            request,
+            buffer,
+        };
+        Ok(ReceiveHandle { owner, at })
+    }
+
+    /// Begins to send a borrowed buffer.
+    ///
+    /// # Safety
+    /// Until what is kept was [completed](Self::complete), `data` is there and nobody writes to it.
+    ///
+    /// # Errors
+    /// As [`Scope::send`](crate::Scope::send).
+    pub(crate) unsafe fn send_lent(
+        &self,
+        to: Rank,
+        tag: u64,
+        data: &[u8],
+        site: &'static Location<'static>,
+    ) -> Result<(Transit<'_>, Lent)> {
+        // SAFETY: the caller's promise.
+        let request = unsafe { self.begin_send(to, tag, source(data), true, site)? };
+        Ok(self.lent_out(request, None))
+    }
+
+    /// Begins to receive into a borrowed buffer.
+    ///
+    /// # Safety
+    /// Until what is kept was [completed](Self::complete), `data` is there and nobody else uses it.
+    ///
+    /// # Errors
+    /// As [`Scope::receive`](crate::Scope::receive).
+    pub(crate) unsafe fn receive_lent(
+        &self,
+        (from, tag): (Source, Tag),
+        data: &mut [u8],
+        site: &'static Location<'static>,
+    ) -> Result<(Transit<'_>, Lent)> {
+        let pattern = Pattern::new(from, tag);
+        // SAFETY: the caller's promise.
+        let (request, at) = unsafe { self.begin_receive(pattern, destination(data), site)? };
+        Ok(self.lent_out(request, at))
+    }
+
+    fn lent_out(&self, request: Arc<Request>, at: Option<PostedAt>) -> (Transit<'_>, Lent) {
+        let lent = Lent {
+            request: Arc::clone(&request),
+            at,
+        };
+        let transit = Transit {
+            two_sided: self,
+            request,
+        };
+        (transit, lent)
+    }
+
+    /// Completes what a scope began. `failed`: its body did, so that nothing is waited for that others
+    /// may never do.
+    ///
+    /// # Errors
+    /// What befell it, if that was not told.
+    pub(crate) fn complete(&self, lent: &Lent, failed: bool) -> Result<()> {
+        if failed {
+            match lent.at {
+                Some(at) => _ = self.withdraw(at),
+                None => self.detach(&lent.request),
+            }
+        }
+        self.wait_over(&lent.request);
+        match lent.request.is_told() {
+            true => Ok(()),
+            false => lent.request.tell().map(drop),
+        }
+    }
+
+    /// Waits until a request is over, and tells how it ended.
+    pub(super) fn finish(&self, request: &Request) -> Result<Status> {
+        self.wait_over(request);
+        request.tell()
+    }
+
+    /// Waits until a request is over, as it will be whatever becomes of the peers and the job. Does not
+    /// return before, nor unwind: its buffer is in use until then.
+    pub(super) fn wait_over(&self, request: &Request) {
+        self.progress.to_the_end(|| {
+            while !request.is_over() {
+                let _ = (self.progress).wait(On::Nobody, For::Message, || request.is_over());
+            }
+        });
+    }
+
+    /// Waits until the source of a send may be used again.
+    pub(super) fn wait_left(&self, request: &Request) -> Result<()> {
+        progress::may_wait("wait_local")?;
+        (self.progress).wait(On::Nobody, For::Message, || request.has_left())
+    }
+
+    /// Whether a request is over. What befell it is said once.
+    pub(super) fn test(&self, request: &Request) -> Result<bool> {
+        if !request.is_over() && progress::may_wait("a look").is_ok() {
+            self.progress.look_round();
+        }
+        match request.is_over() {
+            true if request.is_good() || request.is_told() => Ok(true),
+            true => request.tell().map(|_| true),
+            false => Ok(false),
+        }
+    }
+
+    /// Leaves a request to itself, with its buffer, which is freed when it is over.
+    pub(super) fn leave_to<T: Pod>(&self, request: &Request, buffer: Vec<T>) {
+        let buffer = Box::new(Leftover { _buffer: buffer });
+        request.keep(&self.progress, buffer);
+    }
+
+    fn poll(&self, request: &Request, context: &mut Context<'_>) -> Poll<Result<Status>> {
+        if !request.is_over() && progress::may_wait("a look").is_ok() {
+            self.progress.look_round();
+        }
+        if !request.wake_at_end(&self.progress, context.waker()) {
+            return Poll::Ready(request.tell());
+        }
+        if !self.progress.is_looked_after() {
+            // Nobody else will look whether anything has arrived.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Transit<'_> {
+    /// Whether it is over: for a send, whether the message was received.
+    ///
+    /// # Errors
+    /// What befell it.
+    pub fn test(&mut self) -> Result<bool> {
+        self.two_sided.test(&self.request)
+    }
+
+    /// Waits until it is over: for a send, until the message was received.
+    ///
+    /// # Errors
+    /// What befell it; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said before;
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait(&mut self) -> Result<Status> {
+        progress::may_wait("wait")?;
+        self.two_sided.finish(&self.request)
+    }
+
+    /// Waits until the source of a send may be used again, once the scope's borrow allows it.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait_local(&self) -> Result<()> {
+        self.two_sided.wait_left(&self.request)
+    }
+}
+
+impl Future for Transit<'_> {
+    type Output = Result<Status>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.two_sided.poll(&self.request, context)
+    }
+}
+
+impl<T: Pod> SendHandle<T> {
+    /// Whether the message was received.
+    ///
+    /// # Errors
+    /// What befell the send.
+    pub fn test(&mut self) -> Result<bool> {
+        self.0.two_sided.test(&self.0.request)
+    }
+
+    /// Waits until the source is read no more, which may be long before the message is received.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait_local(&mut self) -> Result<()> {
+        self.0.two_sided.wait_left(&self.0.request)
+    }
+
+    /// Waits until the message was received, and gives the buffer back.
+    ///
+    /// # Errors
+    /// What befell the send; [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait(mut self) -> Result<Vec<T>> {
+        progress::may_wait("wait")?;
+        self.0.two_sided.finish(&self.0.request)?;
+        Ok(mem::take(&mut self.0.buffer))
+    }
+}
+
+impl<T: Pod> ReceiveHandle<T> {
+    /// Whether the message is there.
+    ///
+    /// # Errors
+    /// What befell the receive.
+    pub fn test(&mut self) -> Result<bool> {
+        self.owner.two_sided.test(&self.owner.request)
+    }
+
+    /// Waits for the message: the buffer, the first bytes of which are the message, and what is known of
+    /// it.
+    ///
+    /// # Errors
+    /// What befell the receive; [`Error::InHandler`](crate::Error::InHandler).
+    pub fn wait(mut self) -> Result<(Vec<T>, Status)> {
+        progress::may_wait("wait")?;
+        let status = self.owner.two_sided.finish(&self.owner.request)?;
+        Ok((mem::take(&mut self.owner.buffer), status))
+    }
+
+    /// Takes the receive back, if no message was matched: the buffer, or the handle again.
+    ///
+    /// # Errors
+    /// The handle, if a message was matched.
+    pub fn cancel(mut self) -> std::result::Result<Vec<T>, Self> {
+        match self.at.take() {
+            Some(at) if self.owner.two_sided.withdraw(at) => Ok(mem::take(&mut self.owner.buffer)),
+            _ => Err(self),
+        }
+    }
+}
+
+impl<T: Pod> Future for SendHandle<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let owner = &mut self.get_mut().0;
+        let ended = owner.two_sided.poll(&owner.request, context);
+        ended.map_ok(|_| mem::take(&mut owner.buffer))
+    }
+}
+
+impl<T: Pod> Future for ReceiveHandle<T> {
+    type Output = Result<(Vec<T>, Status)>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let owner = &mut self.get_mut().owner;
+        let ended = owner.two_sided.poll(&owner.request, context);
+        ended.map_ok(|status| (mem::take(&mut owner.buffer), status))
+    }
+}
+
+// Nothing is pinned: the buffer of a vector stays where it is when the vector moves.
+impl<T: Pod> Unpin for SendHandle<T> {}
+impl<T: Pod> Unpin for ReceiveHandle<T> {}
+
+impl<T: Pod> Drop for ReceiveHandle<T> {
+    fn drop(&mut self) {
+        if let Some(at) = self.at.take() {
+            self.owner.two_sided.withdraw(at);
+        }
+    }
+}
+
+impl<T: Pod> Drop for Owner<T> {
+    fn drop(&mut self) {
+        self.two_sided
+            .leave_to(&self.request, mem::take(&mut self.buffer));
+    }
+}
+
+/// A buffer that is only to be freed.
+struct Leftover<T: Pod> {
+    _buffer: Vec<T>,
+}
+
+// SAFETY: its elements are plain data, of which nothing is read or dropped: only their memory is freed,
+// which any thread may do.
+unsafe impl<T: Pod> Send for Leftover<T> {}
+
+/// The source of a message: it is only read.
+pub(super) fn source(data: &[u8]) -> Buffer {
+    Buffer {
+        at: data.as_ptr().cast_mut(),
+        len: data.len(),
+    }
+}
+
+/// The destination of a message.
+pub(super) fn destination(data: &mut [u8]) -> Buffer {
+    Buffer {
+        at: data.as_mut_ptr(),
+        len: data.len(),
+    }
+}

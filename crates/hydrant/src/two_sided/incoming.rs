@@ -1,0 +1,178 @@
+//! What peers say about two-sided messages, and what follows from it. Whoever breaks a rule is expelled.
+
+use std::sync::{Arc, Weak};
+
+use hydrant_conduit::{Delivery, ReplyPort};
+
+use super::{Envelope, Receiving, Sending, TwoSided, Unexpected, receive::copy_into, wire::Said};
+use crate::{
+    Rank,
+    progress::{Progress, Route},
+};
+
+/// Who gets what peers say.
+pub(super) struct Incoming(pub(super) Weak<TwoSided>);
+
+impl Route for Incoming {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, _: &mut dyn ReplyPort) {
+        let Some(two_sided) = self.0.upgrade() else {
+            return;
+        };
+        let followed = match Said::decode(delivery) {
+            Some(said) => two_sided.heard(delivery.from, said, delivery.payload),
+            None => Err("a two-sided message that is none"),
+        };
+        if let Err(what) = followed {
+            progress.malformed(delivery.from, what);
+        }
+    }
+
+    fn peers_ended(&self) {
+        if let Some(two_sided) = self.0.upgrade() {
+            two_sided.look_for_ended();
+        }
+    }
+}
+
+impl TwoSided {
+    /// Does what a peer's message asks for, or says which rule it breaks.
+    fn heard(&self, from: Rank, said: Said, payload: &[u8]) -> Result<(), &'static str> {
+        match said {
+            Said::Eager { tag, send } => self.arrived(from, tag, send, payload),
+            Said::Announce {
+                tag,
+                send,
+                len,
+                copied,
+            } => {
+                let message = Unexpected::Announced { send, len, copied };
+                self.admit(from, tag, 0)?;
+                self.match_message(envelope(from, tag), message);
+                Ok(())
+            }
+            Said::Clear { send, receive, key } => {
+                let outgoing = {
+                    let mut state = self.state.lock();
+                    match state.sends.remove(&send) {
+                        Some(Sending::Announced(to, outgoing)) if to == from => outgoing,
+                        Some(other) => {
+                            state.sends.insert(send, other);
+                            return Err("a message was asked for that was not announced");
+                        }
+                        None => return Err("a message was asked for that was not announced"),
+                    }
+                };
+                self.carry(from, outgoing, receive, key);
+                Ok(())
+            }
+            Said::Part { receive, offset } => self.part(from, receive, offset, payload),
+            Said::Written { receive } => {
+                let receiving = {
+                    let mut state = self.state.lock();
+                    let receiving = state.receives.get(&receive);
+                    if !receiving.is_some_and(|it| it.from == from && it.may_be_whole()) {
+                        return Err("the end of a message that was not asked for");
+                    }
+                    state.receives.remove(&receive)
+                };
+                if let Some(receiving) = receiving {
+                    self.written(receiving);
+                }
+                Ok(())
+            }
+            Said::Received { send } => self.received(from, send),
+            Said::Credit { messages, bytes } => {
+                let fits = self.state.lock().peer(from).allowance.give(messages, bytes);
+                if !fits {
+                    return Err("more credit than was used");
+                }
+                self.drain(from);
+                Ok(())
+            }
+        }
+    }
+
+    /// A whole message came: it goes straight into the buffer of a receive, or is kept.
+    fn arrived(&self, from: Rank, tag: u64, send: u64, data: &[u8]) -> Result<(), &'static str> {
+        self.admit(from, tag, data.len())?;
+        let envelope = envelope(from, tag);
+        let mut short = Vec::new();
+        let found = {
+            let mut state = self.state.lock();
+            let found = (state.matching).fitting(envelope, data.len() as u64, &mut short);
+            if found.is_none() {
+                let data = data.to_vec();
+                (state.matching).keep(envelope, Unexpected::Here { data, send });
+            }
+            found
+        };
+        match found {
+            Some(posted) => {
+                // SAFETY: a receive that was posted, whose request is not over, with room, and in no
+                // table any more.
+                unsafe { self.land(envelope, data, posted) };
+                self.took_out(from, data.len(), send);
+            }
+            None => self.tell_probing(),
+        }
+        self.refuse(envelope, short);
+        Ok(())
+    }
+
+    /// Counts a message that came.
+    fn admit(&self, from: Rank, tag: u64, bytes: usize) -> Result<(), &'static str> {
+        if tag > super::MAX_TAG {
+            return Err("a message under a reserved tag");
+        }
+        match self.state.lock().peer(from).account.came(bytes as u64) {
+            true => Ok(()),
+            false => Err("a message for which there was no credit"),
+        }
+    }
+
+    /// A part of a message came.
+    fn part(&self, from: Rank, receive: u64, offset: u64, data: &[u8]) -> Result<(), &'static str> {
+        const NONE: &str = "a part of a message that was not asked for";
+        let mut state = self.state.lock();
+        let receiving = state.receives.get_mut(&receive).ok_or(NONE)?;
+        let (len, bytes) = (receiving.len as u64, data.len() as u64);
+        if receiving.from != from || offset > len || bytes > len - offset {
+            return Err(NONE);
+        }
+        // SAFETY: 1. The request is not over: it ends with this entry, under this lock.
+        //         2. The message is no longer than the buffer, and this lies in it.
+        unsafe { copy_into(receiving.buffer, offset as usize, data) };
+        receiving.landed = receiving.landed.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// A message that was sent at once was received.
+    fn received(&self, from: Rank, send: u64) -> Result<(), &'static str> {
+        let mut state = self.state.lock();
+        let (tag, len, request) = match state.sends.get(&send) {
+            Some(Sending::Sent(to, tag, len, request)) if *to == from => {
+                (*tag, *len, Arc::clone(request))
+            }
+            _ => return Err("a message was received that was not sent"),
+        };
+        state.sends.remove(&send);
+        drop(state);
+        let status = self.sent(tag, len);
+        request.end(&self.progress, Ok(status));
+        Ok(())
+    }
+}
+
+impl Receiving {
+    /// Whether all of it may be there: what is copied is counted.
+    fn may_be_whole(&self) -> bool {
+        self.key.is_some() || self.landed >= self.len as u64
+    }
+}
+
+fn envelope(from: Rank, tag: u64) -> Envelope {
+    Envelope {
+        source: from.0,
+        tag,
+    }
+}

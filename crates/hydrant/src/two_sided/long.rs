@@ -1,0 +1,250 @@
+//! Announced messages: the receiver lends its buffer, the sender writes into it, and says so.
+//!
+//! Both sides are registered as for any other access, by the strategy in force. What cannot be written,
+//! because there is no room for another loan or to register memory, is copied in parts, so that a
+//! message that was matched arrives.
+
+use std::{collections::VecDeque, future::poll_fn, ops::Range, sync::Arc};
+
+use hydrant_conduit::{Key, Posted, Remote};
+
+use super::{
+    Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, protocol::Long,
+    receive::status, request::Ending, send::bytes_of, watch::UseKind, wire::Said,
+};
+use crate::{
+    Error, Rank, Result,
+    transfer::{self, Transfer},
+};
+
+/// Chunks of the pipeline protocol that are under way at once.
+const CHUNKS: usize = 4;
+
+impl TwoSided {
+    /// A receive was matched with an announced message, for which its buffer has room: lends the buffer,
+    /// and asks for the message.
+    pub(super) fn clear(
+        &self,
+        envelope: Envelope,
+        (send, len, copied): (u64, usize, bool),
+        posted: PostedReceive,
+    ) {
+        let from = Rank(envelope.source);
+        if copied {
+            return self.ask_for(envelope, (send, len), posted, None);
+        }
+        let used = (posted.site, UseKind::Receive);
+        self.uses(used, posted.buffer, len, from);
+        if self.transfer.registration().is_none() {
+            let key = self.lend(&posted, len);
+            return self.ask_for(envelope, (send, len), posted, key);
+        }
+        let Some(this) = self.me.upgrade() else {
+            return;
+        };
+        let ending = Ending::new(Arc::clone(&posted.request), &self.progress);
+        self.progress.spawn(async move {
+            let start = posted.buffer.at.expose_provenance() as u64;
+            this.transfer.make_ready(start, len as u64).await;
+            let key = this.lend(&posted, len);
+            this.ask_for(envelope, (send, len), posted, key);
+            // From here on it ends with what was noted.
+            ending.forget();
+        });
+    }
+
+    /// Lends the buffer of a receive that was matched, if that can be.
+    fn lend(&self, posted: &PostedReceive, len: usize) -> Option<Key> {
+        // SAFETY: the buffer stays until the request is over, which it is not before the loan is; nobody
+        // but the sender uses it until then.
+        let lent = unsafe { self.transfer.lend_at_once(posted.buffer.at, len) };
+        if let Err(cause) = &lent {
+            tracing::debug!(%cause, "a message is copied: its buffer could not be lent");
+        }
+        lent.ok()
+    }
+
+    fn ask_for(
+        &self,
+        envelope: Envelope,
+        (send, len): (u64, usize),
+        posted: PostedReceive,
+        key: Option<Key>,
+    ) {
+        let from = Rank(envelope.source);
+        let receiving = Receiving {
+            from,
+            tag: envelope.tag,
+            buffer: posted.buffer,
+            len,
+            landed: 0,
+            key,
+            request: posted.request,
+        };
+        let receive = {
+            let mut state = self.state.lock();
+            let receive = state.number();
+            state.receives.insert(receive, receiving);
+            receive
+        };
+        let key = key.map(|key| key.0);
+        self.say(from, Said::Clear { send, receive, key }, &[]);
+        self.look_for_change();
+    }
+
+    /// All of a message was written: the loan ends, and then the receive.
+    pub(super) fn written(&self, receiving: Receiving) {
+        let Receiving { from, tag, len, .. } = receiving;
+        let envelope = Envelope {
+            source: from.0,
+            tag,
+        };
+        self.end_receive(receiving, Ok(status(envelope, len)));
+    }
+
+    /// Ends a receive whose message was on its way, when nobody writes to its buffer any more.
+    pub(super) fn end_receive(&self, receiving: Receiving, end: Result<super::Status>) {
+        let ending = Ending::new(receiving.request, &self.progress);
+        match receiving.key {
+            Some(key) => self.transfer.unlend_later(key, move || ending.end(end)),
+            None => ending.end(end),
+        }
+    }
+
+    /// A message was asked for: it goes under this key, or in parts.
+    pub(super) fn carry(&self, to: Rank, outgoing: Outgoing, receive: u64, key: Option<u64>) {
+        let Some(this) = self.me.upgrade() else {
+            return;
+        };
+        let ending = Ending::new(Arc::clone(&outgoing.request), &self.progress);
+        let work = Carried {
+            under_way: VecDeque::new(),
+            two_sided: this,
+            to,
+            outgoing,
+            ending: Some(ending),
+        };
+        self.progress.spawn(work.run(receive, key));
+    }
+}
+
+/// A message on its way. Its writes are over before it is dropped, and its request ends after that.
+struct Carried {
+    under_way: VecDeque<Posted>,
+    two_sided: Arc<TwoSided>,
+    to: Rank,
+    outgoing: Outgoing,
+    ending: Option<Ending>,
+}
+
+impl Carried {
+    async fn run(mut self, receive: u64, key: Option<u64>) {
+        let end = self.bring(receive, key).await;
+        let two_sided = Arc::clone(&self.two_sided);
+        let said = end.map(|()| {
+            two_sided.say(self.to, Said::Written { receive }, &[]);
+            two_sided.sent(self.outgoing.tag, self.outgoing.buffer.len)
+        });
+        if let Some(ending) = self.ending.take() {
+            ending.end(said);
+        }
+    }
+
+    async fn bring(&mut self, receive: u64, key: Option<u64>) -> Result<()> {
+        let Long::Written(chunk) = self.two_sided.protocols.long else {
+            return self.copy(receive).await;
+        };
+        let Some(key) = key else {
+            return self.copy(receive).await;
+        };
+        let used = (self.outgoing.site, UseKind::Send);
+        let (buffer, to) = (self.outgoing.buffer, self.to);
+        self.two_sided.uses(used, buffer, buffer.len, to);
+        let written = self.write(Key(key), chunk).await;
+        self.finish();
+        match written {
+            Ok(()) => Ok(()),
+            Err(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => Err(cause),
+            Err(cause) => {
+                tracing::debug!(%cause, "a message is copied: it could not be written");
+                self.copy(receive).await
+            }
+        }
+    }
+
+    /// Writes the message into the receiver's buffer.
+    async fn write(&mut self, key: Key, chunk: usize) -> Result<()> {
+        let transfer = Arc::clone(&self.two_sided.transfer);
+        transfer.learn_of(self.to, key.0).await?;
+        let len = self.outgoing.buffer.len;
+        let chunk = chunk.min(len).max(1);
+        for start in (0..len).step_by(chunk) {
+            let part = start..len.min(start + chunk);
+            self.begin_one(&transfer, key, part)?;
+            if self.under_way.len() >= CHUNKS {
+                self.end_one(&transfer).await?;
+            }
+        }
+        while !self.under_way.is_empty() {
+            self.end_one(&transfer).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to write a part.
+    fn begin_one(&mut self, transfer: &Transfer, key: Key, part: Range<usize>) -> Result<()> {
+        let offset = part.start as u64;
+        // SAFETY: the request is not over before this is dropped, which is not before all writes are.
+        let data = unsafe { bytes_of(self.outgoing.buffer) };
+        let access = transfer::put(self.to, Remote { key, offset }, &data[part]);
+        // SAFETY: as above: the source stays until the write is over.
+        match unsafe { transfer.begin(&access)? } {
+            Posted::Done => {}
+            posted => self.under_way.push_back(posted),
+        }
+        Ok(())
+    }
+
+    /// Waits for the first write under way.
+    async fn end_one(&mut self, transfer: &Arc<Transfer>) -> Result<()> {
+        let Some(Posted::Pending(ticket)) = self.under_way.front().copied() else {
+            self.under_way.pop_front();
+            return Ok(());
+        };
+        let end = poll_fn(|context| transfer.poll_outcome(ticket, context)).await;
+        self.under_way.pop_front();
+        end
+    }
+
+    /// Sends the message in parts, each when there is room for it.
+    async fn copy(&mut self, receive: u64) -> Result<()> {
+        let two_sided = Arc::clone(&self.two_sided);
+        let progress = &two_sided.progress;
+        // SAFETY: as in `write`.
+        let data = unsafe { bytes_of(self.outgoing.buffer) };
+        for (number, part) in data.chunks(two_sided.protocols.part).enumerate() {
+            progress.until(|| !progress.has_onward()).await;
+            let offset = (number * two_sided.protocols.part) as u64;
+            two_sided.say(self.to, Said::Part { receive, offset }, part);
+        }
+        let present = hydrant_conduit::Standing::Present;
+        match progress.conduit().standing(self.to) == present {
+            true => Ok(()),
+            false => Err(Error::PeerLost(self.to)),
+        }
+    }
+
+    /// Waits until the network reads nothing of the message any more.
+    fn finish(&mut self) {
+        for posted in self.under_way.drain(..) {
+            // How it failed is known, or of no interest.
+            let _ = self.two_sided.transfer.finish(posted);
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

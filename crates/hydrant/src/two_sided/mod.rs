@@ -1,0 +1,232 @@
+//! Two-sided messages: what one rank sends and another receives, matched by who sent it and by its tag.
+//!
+//! - [`matching`] says which receive gets which message; it knows nothing else.
+//! - A short message goes [at once](send), as the payload of an active message, and is copied into the
+//!   receiver's buffer, or into memory that [`credit`] bounds if nobody has asked for it (PM's
+//!   asynchronous primitives, Tezuka §2).
+//! - A long one is announced. When a receive was matched, the receiver lends its buffer and tells its
+//!   key, and the sender [writes](long) into it: each side registered by the strategy in force, whole or
+//!   chunk by chunk under the transfer (Li §2 and §6). Where that fails it is copied in parts.
+//!
+//! All that is decided is decided behind one lock, which is not held while anything is sent, and only for
+//! a part of a copied message while anything is copied.
+
+#![allow(unsafe_code)] // keeps the addresses of buffers that their owners lend until a request ends
+
+mod chains;
+mod credit;
+mod ended;
+mod handles;
+mod incoming;
+mod long;
+mod matching;
+mod pattern;
+mod persistent;
+mod probe;
+mod protocol;
+mod receive;
+mod request;
+mod send;
+mod watch;
+mod wire;
+
+use std::{
+    collections::VecDeque,
+    panic::Location,
+    sync::{Arc, OnceLock, Weak, atomic::AtomicU32},
+};
+
+use hydrant_conduit::{Key, Message};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+pub(crate) use handles::Lent;
+pub use handles::{ReceiveHandle, SendHandle, Transit};
+pub use pattern::{AnySource, AnyTag, Source, Tag};
+pub use persistent::{PersistentReceive, PersistentSend};
+pub use probe::MatchedMessage;
+pub use request::Status;
+pub use watch::{BufferUse, UseKind};
+
+use crate::{
+    Error, Rank, Result, Settings,
+    progress::{Progress, kind},
+    transfer::Transfer,
+};
+use credit::{Account, Allowance};
+use matching::Matching;
+use pattern::Envelope;
+use protocol::Protocols;
+use request::{Buffer, Request};
+use wire::Said;
+
+/// The highest tag that programs may use: those above are Hydrant's own.
+pub const MAX_TAG: u64 = (1 << 63) - 1;
+
+/// The two-sided messages of a rank.
+pub(crate) struct TwoSided {
+    progress: Arc<Progress>,
+    transfer: Arc<Transfer>,
+    protocols: Protocols,
+    state: Mutex<State>,
+    /// Threads that wait until a message comes that they do not receive.
+    probing: AtomicU32,
+    /// Who wants to know which buffers the network reaches.
+    watcher: OnceLock<Box<watch::Watcher>>,
+    me: Weak<Self>,
+}
+
+/// What is under way.
+struct State {
+    matching: Matching<Posted, Unexpected>,
+    /// Sends that wait for what their receivers say, by number.
+    sends: FxHashMap<u64, Sending>,
+    /// Receives of announced messages that are on their way, by number.
+    receives: FxHashMap<u64, Receiving>,
+    peers: FxHashMap<u32, Peer>,
+    /// The number of the last send or receive that has one.
+    last: u64,
+    /// The job is over.
+    closed: bool,
+}
+
+/// How a rank stands with another.
+#[derive(Default)]
+struct Peer {
+    allowance: Allowance,
+    account: Account,
+    /// Sends for which there was no credit, in order.
+    waiting: VecDeque<Outgoing>,
+    /// A thread sends these: nobody sends past it.
+    draining: bool,
+}
+
+/// A message to be sent.
+struct Outgoing {
+    tag: u64,
+    buffer: Buffer,
+    request: Arc<Request>,
+    /// Its end is that it was received, not that it has left.
+    delivered: bool,
+    site: &'static Location<'static>,
+}
+
+/// A send that waits for what its receiver says.
+enum Sending {
+    /// It has left, and its sender wants to know that it was received.
+    Sent(Rank, u64, usize, Arc<Request>),
+    /// It was announced.
+    Announced(Rank, Outgoing),
+}
+
+/// A receive that waits for a message.
+struct Posted {
+    /// From whom, if not from anybody.
+    source: Option<u32>,
+    buffer: Buffer,
+    request: Arc<Request>,
+    site: &'static Location<'static>,
+}
+
+/// A message that nobody has asked for.
+enum Unexpected {
+    /// It is here. `send`: whom to tell that it was received.
+    Here { data: Vec<u8>, send: u64 },
+    /// It is at its sender.
+    Announced { send: u64, len: u64, copied: bool },
+    /// This rank sent it to itself.
+    Own {
+        data: Vec<u8>,
+        request: Arc<Request>,
+    },
+}
+
+/// A receive whose message is on its way.
+struct Receiving {
+    from: Rank,
+    tag: u64,
+    buffer: Buffer,
+    /// Bytes of the message, which the buffer has.
+    len: usize,
+    /// Bytes that were copied there.
+    landed: u64,
+    /// The loan of the buffer, if the sender writes to it.
+    key: Option<Key>,
+    request: Arc<Request>,
+}
+
+impl Unexpected {
+    fn len(&self) -> u64 {
+        match self {
+            Unexpected::Here { data, .. } | Unexpected::Own { data, .. } => data.len() as u64,
+            Unexpected::Announced { len, .. } => *len,
+        }
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn peer(&mut self, rank: Rank) -> &mut Peer {
+        self.peers.entry(rank.0).or_default()
+    }
+}
+
+impl TwoSided {
+    /// Composes the two-sided messages of a rank, and hands them in to the rooms below.
+    pub(crate) fn new(transfer: &Arc<Transfer>, settings: &Settings) -> Arc<Self> {
+        let progress = &transfer.progress;
+        let protocols = Protocols::choose(settings, progress.conduit().caps());
+        let this = Arc::new_cyclic(|me| Self {
+            progress: Arc::clone(progress),
+            transfer: Arc::clone(transfer),
+            protocols,
+            state: Mutex::new(State {
+                matching: Matching::new(),
+                sends: FxHashMap::default(),
+                receives: FxHashMap::default(),
+                peers: FxHashMap::default(),
+                last: 0,
+                closed: false,
+            }),
+            probing: AtomicU32::new(0),
+            watcher: OnceLock::new(),
+            me: Weak::clone(me),
+        });
+        let route = incoming::Incoming(Arc::downgrade(&this));
+        progress.route(kind::TWO_SIDED, Arc::new(route));
+        this
+    }
+
+    /// Says something to a peer, now or when there is room. What becomes of a peer that is lost is told
+    /// to [those that wait for it](ended).
+    fn say(&self, to: Rank, said: Said, payload: &[u8]) {
+        let (tag, args, count) = said.encode();
+        let message = Message {
+            kind: kind::TWO_SIDED,
+            tag,
+            args: &args[..count],
+            payload,
+        };
+        if let Err(cause) = self.progress.send_result(to, &message) {
+            tracing::debug!(%to, %cause, "a two-sided message found no way");
+            self.look_for_ended();
+        }
+    }
+
+    /// # Errors
+    /// [`Error::RankOutOfRange`], [`Error::ReservedTag`], [`Error::JobOver`].
+    fn check(&self, rank: Option<u32>, tag: Option<u64>) -> Result<()> {
+        rank.map_or(Ok(()), |rank| self.progress.check_rank(Rank(rank)))?;
+        match tag {
+            Some(tag) if tag > MAX_TAG => Err(Error::ReservedTag {
+                tag,
+                limit: MAX_TAG,
+            }),
+            _ => self.progress.check_running(),
+        }
+    }
+}

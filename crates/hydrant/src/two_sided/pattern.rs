@@ -1,0 +1,80 @@
+//! Which messages a receive takes: of one rank or of any, with one tag or with any.
+
+use crate::Rank;
+
+/// Any rank may be the sender: for [`Job::receive`](crate::Job::receive) and the calls beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnySource;
+
+/// Any tag will do: for [`Job::receive`](crate::Job::receive) and the calls beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnyTag;
+
+/// Whose messages a receive takes: those of one [`Rank`], or of [`AnySource`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source(pub(super) Option<u32>);
+
+/// Messages of which tag a receive takes: of one number, or of [`AnyTag`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag(pub(super) Option<u64>);
+
+impl From<Rank> for Source {
+    fn from(rank: Rank) -> Self {
+        Self(Some(rank.0))
+    }
+}
+
+impl From<AnySource> for Source {
+    fn from(_: AnySource) -> Self {
+        Self(None)
+    }
+}
+
+impl From<u64> for Tag {
+    fn from(tag: u64) -> Self {
+        Self(Some(tag))
+    }
+}
+
+impl From<AnyTag> for Tag {
+    fn from(_: AnyTag) -> Self {
+        Self(None)
+    }
+}
+
+/// Both together. None stands for any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pattern {
+    pub(super) source: Option<u32>,
+    pub(super) tag: Option<u64>,
+}
+
+impl Pattern {
+    pub(super) fn new(source: Source, tag: Tag) -> Self {
+        Self {
+            source: source.0,
+            tag: tag.0,
+        }
+    }
+}
+
+/// Who sent a message, and its tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub(super) source: u32,
+    pub(super) tag: u64,
+}
+
+impl Envelope {
+    /// The patterns that it fits: all of them.
+    pub(super) fn patterns(self) -> [Pattern; 4] {
+        let Self { source, tag } = self;
+        let of = |source, tag| Pattern { source, tag };
+        [
+            of(Some(source), Some(tag)),
+            of(Some(source), None),
+            of(None, Some(tag)),
+            of(None, None),
+        ]
+    }
+}

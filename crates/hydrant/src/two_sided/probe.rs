@@ -1,0 +1,222 @@
+//! Looking at messages before they are received, and taking one out so that no other thread receives it.
+
+use std::{
+    panic::Location,
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
+
+use bytemuck::Pod;
+
+use super::{
+    Posted, Request, Source, Status, Tag, TwoSided, Unexpected,
+    handles::destination,
+    matching::Taken,
+    pattern::Pattern,
+    receive::{status, too_long},
+};
+use crate::{
+    Error, Rank, Result,
+    progress::{self, For, On},
+};
+
+/// A message that was taken out and is to be received here: no other receive gets it. If this is dropped
+/// before, the message goes back to its place among the others.
+#[must_use = "if it is dropped the message goes back"]
+pub struct MatchedMessage {
+    two_sided: Arc<TwoSided>,
+    taken: Option<Taken<Unexpected>>,
+    status: Status,
+}
+
+impl TwoSided {
+    /// What is known of the first message that fits, if there is one.
+    ///
+    /// # Errors
+    /// As [`Job::try_probe`](crate::Job::try_probe).
+    pub(crate) fn try_probe(&self, from: Source, tag: Tag) -> Result<Option<Status>> {
+        let pattern = Pattern::new(from, tag);
+        self.check(pattern.source, pattern.tag)?;
+        let found = self.seen(pattern);
+        if found.is_some() || progress::may_wait("a look").is_err() {
+            return Ok(found);
+        }
+        self.progress.look_round();
+        Ok(self.seen(pattern))
+    }
+
+    /// Waits for a message that fits.
+    ///
+    /// # Errors
+    /// As [`Job::probe`](crate::Job::probe).
+    pub(crate) fn probe(&self, from: Source, tag: Tag) -> Result<Status> {
+        self.until_there(from, tag, |two_sided, pattern| two_sided.seen(pattern))
+    }
+
+    /// Takes the first message that fits, if there is one.
+    ///
+    /// # Errors
+    /// As [`Job::try_probe_matched`](crate::Job::try_probe_matched).
+    pub(crate) fn try_probe_matched(
+        self: &Arc<Self>,
+        from: Source,
+        tag: Tag,
+    ) -> Result<Option<MatchedMessage>> {
+        let pattern = Pattern::new(from, tag);
+        self.check(pattern.source, pattern.tag)?;
+        let found = self.taken(pattern);
+        if found.is_some() || progress::may_wait("a look").is_err() {
+            return Ok(found);
+        }
+        self.progress.look_round();
+        Ok(self.taken(pattern))
+    }
+
+    /// Waits for a message that fits and takes it.
+    ///
+    /// # Errors
+    /// As [`Job::probe_matched`](crate::Job::probe_matched).
+    pub(crate) fn probe_matched(
+        self: &Arc<Self>,
+        from: Source,
+        tag: Tag,
+    ) -> Result<MatchedMessage> {
+        self.until_there(from, tag, |_, pattern| self.taken(pattern))
+    }
+
+    fn until_there<R>(
+        &self,
+        from: Source,
+        tag: Tag,
+        look: impl Fn(&Self, Pattern) -> Option<R>,
+    ) -> Result<R> {
+        progress::may_wait("a probe")?;
+        let pattern = Pattern::new(from, tag);
+        self.check(pattern.source, pattern.tag)?;
+        let on = match pattern.source {
+            Some(rank) if Rank(rank) == self.progress.rank => On::Rank(self.progress.rank),
+            Some(rank) => On::Rank(Rank(rank)),
+            None => On::Anyone,
+        };
+        self.probing.fetch_add(1, SeqCst);
+        let mut found = None;
+        let waited = self.progress.wait(on, For::Message, || {
+            found = look(self, pattern);
+            found.is_some()
+        });
+        self.probing.fetch_sub(1, SeqCst);
+        match found {
+            Some(found) => Ok(found),
+            None => Err(waited.err().unwrap_or(Error::JobOver)),
+        }
+    }
+
+    fn seen(&self, pattern: Pattern) -> Option<Status> {
+        let state = self.state.lock();
+        let (envelope, message) = state.matching.first(pattern)?;
+        Some(status(envelope, message.len() as usize))
+    }
+
+    fn taken(self: &Arc<Self>, pattern: Pattern) -> Option<MatchedMessage> {
+        let taken = self.state.lock().matching.take(pattern)?;
+        Some(MatchedMessage {
+            two_sided: Arc::clone(self),
+            status: status(taken.envelope, taken.message.len() as usize),
+            taken: Some(taken),
+        })
+    }
+
+    /// Puts a message back that was taken, unless a receive waits for it by now.
+    fn put_back(&self, taken: Taken<Unexpected>) {
+        let mut short = Vec::new();
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            if let Unexpected::Own { request, .. } = taken.message {
+                request.end(&self.progress, Err(Error::JobOver));
+            }
+            return;
+        }
+        let (envelope, len) = (taken.envelope, taken.message.len());
+        let found = state.matching.fitting(envelope, len, &mut short);
+        match found {
+            Some(posted) => {
+                drop(state);
+                // SAFETY: a receive that was posted, whose request is not over, with room, and in no table
+                // any more.
+                unsafe { self.deliver(taken, posted) };
+            }
+            None => {
+                state.matching.put_back(taken);
+                drop(state);
+                self.tell_probing();
+            }
+        }
+        self.refuse(envelope, short);
+        self.look_for_change();
+    }
+}
+
+impl MatchedMessage {
+    /// What is known of it.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Receives it into `buffer`, which may be longer.
+    ///
+    /// # Errors
+    /// [`Error::ReceiveTooShort`], and the message is still here; [`Error::OutOfTurn`] if it was received
+    /// before; [`Error::PeerLost`], [`Error::JobOver`], [`Error::InHandler`].
+    #[track_caller]
+    pub fn receive<T: Pod>(&mut self, buffer: &mut [T]) -> Result<Status> {
+        progress::may_wait("a receive")?;
+        let site = Location::caller();
+        let room = destination(bytemuck::cast_slice_mut(buffer));
+        let Some(taken) = self.taken.take_if(|it| it.message.len() <= room.len as u64) else {
+            return Err(match &self.taken {
+                Some(taken) => too_long(taken.envelope, taken.message.len(), room.len),
+                None => progress::taken(),
+            });
+        };
+        let request = Arc::new(Request::new());
+        let posted = Posted {
+            source: Some(taken.envelope.source),
+            buffer: room,
+            request: Arc::clone(&request),
+            site,
+        };
+        let two_sided = &self.two_sided;
+        two_sided.progress.to_the_end(|| {
+            // SAFETY: `buffer` is borrowed mutably until the request is over.
+            unsafe { two_sided.deliver(taken, posted) };
+            two_sided.finish(&request)
+        })
+    }
+
+    /// Receives it into a vector of its own.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] if it is no whole number of elements, and it goes back; as
+    /// [`receive`](Self::receive).
+    #[track_caller]
+    pub fn receive_vec<T: Pod>(mut self) -> Result<Vec<T>> {
+        let Some(count) = self.status.count::<T>() else {
+            return Err(Error::LengthMismatch {
+                what: "bytes of a message and of an element",
+                left: self.status.bytes,
+                right: size_of::<T>(),
+            });
+        };
+        let mut data = vec![T::zeroed(); count];
+        self.receive(&mut data)?;
+        Ok(data)
+    }
+}
+
+impl Drop for MatchedMessage {
+    fn drop(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            self.two_sided.put_back(taken);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Sending: at once, or by an announcement, or when there is credit for either.
+
+use std::{mem, panic::Location, slice, sync::Arc};
+
+use hydrant_conduit::{Message, Standing};
+
+use super::{
+    Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected, protocol::Long,
+    request::Status, wire::Said,
+};
+use crate::{
+    Error, Rank, Result,
+    progress::{self, kind},
+};
+
+/// What is to be said to a receiver.
+enum Ready {
+    /// The message. `send`: its number if its sender wants to know that it was received.
+    Eager(Outgoing, u64),
+    /// That there is one.
+    Announce { tag: u64, send: u64, len: u64 },
+}
+
+impl TwoSided {
+    /// Begins to send a message. `delivered`: the request ends when the message was received, not when
+    /// its source may be used again.
+    ///
+    /// # Safety
+    /// Until the request [is over](Request::is_over), the buffer can be read, and nobody writes to it.
+    ///
+    /// # Errors
+    /// What is found at once: nothing is under way then.
+    pub(super) unsafe fn begin_send(
+        &self,
+        to: Rank,
+        tag: u64,
+        buffer: Buffer,
+        delivered: bool,
+        site: &'static Location<'static>,
+    ) -> Result<Arc<Request>> {
+        progress::may_wait("a send")?;
+        self.check(Some(to.0), Some(tag))?;
+        let request = Arc::new(Request::new());
+        if to == self.progress.rank {
+            // SAFETY: the caller's promise.
+            unsafe { self.send_to_itself(tag, buffer, &request, delivered) };
+            return Ok(request);
+        }
+        if self.progress.conduit().standing(to) != Standing::Present {
+            return Err(Error::PeerLost(to));
+        }
+        let outgoing = Outgoing {
+            tag,
+            buffer,
+            request: Arc::clone(&request),
+            delivered,
+            site,
+        };
+        let ready = {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(Error::JobOver);
+            }
+            let peer = state.peer(to);
+            if peer.draining || !peer.waiting.is_empty() || !peer.allowance.has_message() {
+                peer.waiting.push_back(outgoing);
+                None
+            } else {
+                Some(self.prepare(&mut state, to, outgoing))
+            }
+        };
+        match ready {
+            // SAFETY: the caller's promise; it is this call that reads the buffer.
+            Some(ready) => unsafe { self.transmit(to, ready)? },
+            None => self.progress.tally.one(crate::counters::Count::Stalls),
+        }
+        self.look_for_change();
+        Ok(request)
+    }
+
+    /// Decides how a message goes to a peer that may be sent one.
+    fn prepare(&self, state: &mut State, to: Rank, outgoing: Outgoing) -> Ready {
+        let len = outgoing.buffer.len;
+        let is_eager = self.protocols.is_eager(len);
+        let allowance = &mut state.peer(to).allowance;
+        let has_room = allowance.take(if is_eager { len as u64 } else { 0 });
+        if is_eager && has_room || len == 0 {
+            let send = match outgoing.delivered {
+                true => state.number(),
+                false => 0,
+            };
+            if outgoing.delivered {
+                let sent = Sending::Sent(to, outgoing.tag, len, Arc::clone(&outgoing.request));
+                state.sends.insert(send, sent);
+            }
+            return Ready::Eager(outgoing, send);
+        }
+        let (send, tag) = (state.number(), outgoing.tag);
+        state.sends.insert(send, Sending::Announced(to, outgoing));
+        Ready::Announce {
+            tag,
+            send,
+            len: len as u64,
+        }
+    }
+
+    /// Says what is ready.
+    ///
+    /// # Safety
+    /// The buffer of a message that goes at once can be read while this runs.
+    unsafe fn transmit(&self, to: Rank, ready: Ready) -> Result<()> {
+        let (said, payload, outgoing): (_, &[u8], _) = match ready {
+            Ready::Eager(outgoing, send) => {
+                let tag = outgoing.tag;
+                // SAFETY: the caller's promise.
+                let data = unsafe { bytes_of(outgoing.buffer) };
+                (Said::Eager { tag, send }, data, Some((outgoing, send)))
+            }
+            Ready::Announce { tag, send, len } => {
+                let copied = self.protocols.long == Long::Copied;
+                let said = Said::Announce {
+                    tag,
+                    send,
+                    len,
+                    copied,
+                };
+                (said, &[], None)
+            }
+        };
+        let (number, args, count) = said.encode();
+        let message = Message {
+            kind: kind::TWO_SIDED,
+            tag: number,
+            args: &args[..count],
+            payload,
+        };
+        // What was kept goes first: messages stay in order. In the midst of a poll nobody waits.
+        let sent = match progress::may_wait("a send").is_err() || self.progress.has_onward() {
+            true => self.progress.send_result(to, &message),
+            false => self.progress.send(to, &message),
+        };
+        if let Err(cause) = sent {
+            // Nobody else has the number: it was not sent.
+            let send = match said {
+                Said::Eager { send, .. } | Said::Announce { send, .. } => send,
+                _ => 0,
+            };
+            let gone = self.state.lock().sends.remove(&send);
+            let request = match gone {
+                Some(Sending::Announced(_, outgoing)) => Some(outgoing.request),
+                Some(Sending::Sent(.., request)) => Some(request),
+                None => outgoing.map(|(outgoing, _)| outgoing.request),
+            };
+            if let Some(request) = request {
+                request.end(&self.progress, Err(cause));
+            }
+            return Ok(());
+        }
+        if let Some((outgoing, _)) = outgoing {
+            match outgoing.delivered {
+                true => outgoing.request.leave(),
+                false => {
+                    let status = self.sent(outgoing.tag, outgoing.buffer.len);
+                    outgoing.request.end(&self.progress, Ok(status));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of an own message.
+    pub(super) fn sent(&self, tag: u64, bytes: usize) -> Status {
+        Status {
+            source: self.progress.rank,
+            tag,
+            bytes,
+        }
+    }
+
+    /// Sends what waited for credit, as far as there is credit now. In the midst of a poll.
+    pub(super) fn drain(&self, to: Rank) {
+        loop {
+            let (ready, data) = {
+                let mut state = self.state.lock();
+                let peer = state.peer(to);
+                if peer.draining {
+                    return;
+                }
+                let outgoing = match peer.allowance.has_message() {
+                    true => peer.waiting.pop_front(),
+                    false => None,
+                };
+                let Some(outgoing) = outgoing else { return };
+                peer.draining = true;
+                // SAFETY: its request is not over, and ends under this lock alone before it was sent.
+                let mut data = match self.protocols.is_eager(outgoing.buffer.len) {
+                    true => unsafe { bytes_of(outgoing.buffer) }.to_vec(),
+                    false => Vec::new(),
+                };
+                let mut ready = self.prepare(&mut state, to, outgoing);
+                if let Ready::Eager(outgoing, _) = &mut ready {
+                    // Another thread may find the peer lost, and end the request.
+                    outgoing.buffer.at = data.as_mut_ptr();
+                }
+                (ready, data)
+            };
+            // SAFETY: the data of a message that goes at once is here.
+            let sent = unsafe { self.transmit(to, ready) };
+            debug_assert!(sent.is_ok(), "what befalls a message is told its request");
+            drop(data);
+            self.state.lock().peer(to).draining = false;
+        }
+    }
+
+    /// A message of this rank to itself: a copy, which is received or kept.
+    ///
+    /// # Safety
+    /// As [`begin_send`](Self::begin_send).
+    unsafe fn send_to_itself(
+        &self,
+        tag: u64,
+        buffer: Buffer,
+        request: &Arc<Request>,
+        delivered: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        let data = unsafe { bytes_of(buffer) }.to_vec();
+        request.leave();
+        let status = self.sent(tag, buffer.len);
+        let theirs = match delivered {
+            true => Arc::clone(request),
+            false => {
+                request.end(&self.progress, Ok(status));
+                // Nobody asks for that one.
+                Arc::new(Request::new())
+            }
+        };
+        let envelope = Envelope {
+            source: self.progress.rank.0,
+            tag,
+        };
+        let message = Unexpected::Own {
+            data,
+            request: theirs,
+        };
+        self.match_message(envelope, message);
+    }
+
+    /// A send whose scope ends before it was asked for: the data is copied, so that it may be sent all the
+    /// same when its source is gone.
+    pub(super) fn detach(&self, request: &Arc<Request>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let announced = state
+            .sends
+            .values_mut()
+            .filter_map(|sending| match sending {
+                Sending::Announced(_, outgoing) => Some(outgoing),
+                Sending::Sent(..) => None,
+            });
+        let waiting = (state.peers.values_mut()).flat_map(|peer| peer.waiting.iter_mut());
+        let found = (announced.chain(waiting)).find(|it| Arc::ptr_eq(&it.request, request));
+        let Some(outgoing) = found else { return };
+        let own = Arc::new(Request::new());
+        // SAFETY: its request is not over: it ends with the entry that was found, under this lock.
+        let mut data = unsafe { bytes_of(outgoing.buffer) }.to_vec();
+        outgoing.buffer.at = data.as_mut_ptr();
+        own.keep(&self.progress, Box::new(data));
+        let theirs = mem::replace(&mut outgoing.request, own);
+        let status = self.sent(outgoing.tag, outgoing.buffer.len);
+        theirs.end(&self.progress, Ok(status));
+    }
+}
+
+/// The bytes of a buffer.
+///
+/// # Safety
+/// It can be read, and nobody writes to it, while they are used.
+pub(super) unsafe fn bytes_of<'a>(buffer: Buffer) -> &'a [u8] {
+    match buffer.len {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        len => unsafe { slice::from_raw_parts(buffer.at, len) },
+    }
+}

@@ -1,0 +1,77 @@
+//! Which buffers the network reaches for two-sided messages, for who predicts when they are needed again:
+//! each use is told in one place, [`TwoSided::uses`](super::TwoSided).
+
+use std::panic::{self, AssertUnwindSafe, Location};
+
+use super::{Buffer, TwoSided};
+use crate::{Error, Rank, Result};
+
+/// What a buffer is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UseKind {
+    /// A message is written from it.
+    Send,
+    /// A message is written into it.
+    Receive,
+}
+
+/// A use of a buffer that the network reaches by itself, so that it is registered where the network
+/// needs that.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct BufferUse {
+    /// Where the program asked for it.
+    pub site: &'static Location<'static>,
+    /// The buffer's address.
+    pub addr: usize,
+    /// Bytes of it that are used.
+    pub bytes: usize,
+    /// What for.
+    pub kind: UseKind,
+    /// With whom.
+    pub peer: Rank,
+}
+
+/// Who is told of each use, just before it.
+pub(super) type Watcher = dyn Fn(&BufferUse) + Send + Sync;
+
+impl TwoSided {
+    /// Has each use told from now on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfTurn`] if somebody else is told.
+    pub(crate) fn watch(&self, watcher: Box<Watcher>) -> Result<()> {
+        self.watcher.set(watcher).map_err(|_| Error::OutOfTurn {
+            what: "watch_buffers",
+            why: "another function is told of the uses already",
+        })
+    }
+
+    /// A buffer is to be used so.
+    pub(super) fn uses(
+        &self,
+        (site, kind): (&'static Location<'static>, UseKind),
+        buffer: Buffer,
+        bytes: usize,
+        peer: Rank,
+    ) {
+        if let Some(watcher) = self.watcher.get() {
+            let addr = buffer.at.addr();
+            let it = BufferUse {
+                site,
+                addr,
+                bytes,
+                kind,
+                peer,
+            };
+            // It is the program's, and called in the midst of whatever polls.
+            let tell = || crate::progress::in_handler(|| watcher(&it));
+            if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(tell)) {
+                tracing::error!("a function that is told of uses of buffers panicked");
+                // Dropping that may panic, too.
+                std::mem::forget(cause);
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What ranks say to each other about two-sided messages, in the arguments of one active message each.
+
+use hydrant_conduit::Delivery;
+
+/// What a message of this kind is, by the tag of the active message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Said {
+    /// A whole message, as the payload. `send`: who wants to know that it was received, if not 0.
+    Eager { tag: u64, send: u64 },
+    /// A message of `len` bytes waits at its sender until it is asked for.
+    Announce {
+        tag: u64,
+        send: u64,
+        len: u64,
+        copied: bool,
+    },
+    /// An announced message was matched. It goes under this key, or in copies if there is none.
+    Clear {
+        send: u64,
+        receive: u64,
+        key: Option<u64>,
+    },
+    /// A part of an announced message, as the payload.
+    Part { receive: u64, offset: u64 },
+    /// An announced message was written, all of it.
+    Written { receive: u64 },
+    /// A message that was sent at once was received.
+    Received { send: u64 },
+    /// So many messages and bytes were taken out of the buffers for unexpected ones.
+    Credit { messages: u64, bytes: u64 },
+}
+
+const EAGER: u16 = 0;
+const ANNOUNCE: u16 = 1;
+const CLEAR: u16 = 2;
+const PART: u16 = 3;
+const WRITTEN: u16 = 4;
+const RECEIVED: u16 = 5;
+const CREDIT: u16 = 6;
+
+impl Said {
+    /// The active message's tag and arguments, of which the first so many count.
+    pub(super) fn encode(self) -> (u16, [u64; 4], usize) {
+        match self {
+            Said::Eager { tag, send } => (EAGER, [tag, send, 0, 0], 2),
+            Said::Announce {
+                tag,
+                send,
+                len,
+                copied,
+            } => (ANNOUNCE, [tag, send, len, u64::from(copied)], 4),
+            Said::Clear { send, receive, key } => (
+                CLEAR,
+                [send, receive, key.unwrap_or(0), u64::from(key.is_some())],
+                4,
+            ),
+            Said::Part { receive, offset } => (PART, [receive, offset, 0, 0], 2),
+            Said::Written { receive } => (WRITTEN, [receive, 0, 0, 0], 1),
+            Said::Received { send } => (RECEIVED, [send, 0, 0, 0], 1),
+            Said::Credit { messages, bytes } => (CREDIT, [messages, bytes, 0, 0], 2),
+        }
+    }
+
+    /// What a peer said, if it is anything.
+    pub(super) fn decode(delivery: &Delivery<'_>) -> Option<Self> {
+        let bare = delivery.payload.is_empty();
+        Some(match (delivery.tag, delivery.args) {
+            (EAGER, &[tag, send]) => Said::Eager { tag, send },
+            (ANNOUNCE, &[tag, send, len, copied @ (0 | 1)]) if bare => Said::Announce {
+                tag,
+                send,
+                len,
+                copied: copied == 1,
+            },
+            (CLEAR, &[send, receive, key, keyed @ (0 | 1)]) if bare => Said::Clear {
+                send,
+                receive,
+                key: (keyed == 1).then_some(key),
+            },
+            (PART, &[receive, offset]) if !bare => Said::Part { receive, offset },
+            (WRITTEN, &[receive]) if bare => Said::Written { receive },
+            (RECEIVED, &[send]) if bare => Said::Received { send },
+            (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hydrant_conduit::Rank;
+
+    use super::*;
+
+    fn delivery<'a>(tag: u16, args: &'a [u64], payload: &'a [u8]) -> Delivery<'a> {
+        Delivery {
+            from: Rank(1),
+            kind: 9,
+            tag,
+            args,
+            payload,
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_understood_and_nothing_else() {
+        let all = [
+            Said::Eager { tag: 7, send: 0 },
+            Said::Announce {
+                tag: 7,
+                send: 3,
+                len: 1 << 40,
+                copied: true,
+            },
+            Said::Clear {
+                send: 3,
+                receive: 4,
+                key: Some(0),
+            },
+            Said::Clear {
+                send: 3,
+                receive: 4,
+                key: None,
+            },
+            Said::Written { receive: 4 },
+            Said::Received { send: 3 },
+            Said::Credit {
+                messages: 1,
+                bytes: 2,
+            },
+        ];
+        for said in all {
+            let (tag, args, count) = said.encode();
+            assert_eq!(
+                Said::decode(&delivery(tag, &args[..count], &[])),
+                Some(said)
+            );
+            assert_eq!(Said::decode(&delivery(tag, &args[..count - 1], &[])), None);
+            if tag != EAGER {
+                assert_eq!(Said::decode(&delivery(tag, &args[..count], &[1])), None);
+            }
+        }
+        assert_eq!(Said::decode(&delivery(PART, &[1, 2], &[])), None);
+        assert_eq!(Said::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])), None);
+        assert_eq!(Said::decode(&delivery(99, &[], &[])), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! What is sent is received, in order, by whatever call and of whatever length.
+
+use std::sync::{Arc, Mutex};
+
+use hydrant::{AnySource, AnyTag, Rank, Result, UseKind};
+
+use super::{all, builder, by_each, good, local, numbers, numbers_of};
+
+/// Elements of messages, from none to what no active message carries.
+const COUNTS: [usize; 8] = [0, 1, 15, 1000, 1024, 4097, 20_000, 50_000];
+
+#[test]
+fn every_length_arrives_by_every_protocol() {
+    by_each(all(), 2, |job| {
+        for (tag, count) in (0..).zip(COUNTS) {
+            let sent = numbers(job, tag, count);
+            let mut got = vec![u32::MAX; count + 3];
+            let status = job.send_receive(
+                (job.right(), tag, &sent[..]),
+                (job.left(), tag, &mut got[..]),
+            )?;
+            assert_eq!((status.source(), status.tag()), (job.left(), tag));
+            assert_eq!(status.count::<u32>(), Some(count));
+            assert_eq!(got[..count], numbers_of(job.left(), tag, count));
+            assert_eq!(
+                got[count..],
+                [u32::MAX; 3],
+                "more was written than was sent"
+            );
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn messages_stay_in_order_whoever_comes_first() {
+    by_each(all(), 2, |job| {
+        for late in [false, true] {
+            if late && job.rank() == Rank(0) {
+                job.barrier()?;
+            }
+            let receives = |job: &hydrant::Job| -> Result<()> {
+                for (index, count) in COUNTS.into_iter().enumerate() {
+                    let mut got = vec![0; 60_000];
+                    let status = match index % 2 {
+                        0 => job.receive(AnySource, AnyTag, &mut got)?,
+                        _ => job.receive(Rank(1), 5, &mut got)?,
+                    };
+                    assert_eq!(status.count::<u32>(), Some(count), "message {index}");
+                    assert_eq!(got[..count], numbers_of(Rank(1), 5, count));
+                }
+                Ok(())
+            };
+            if job.rank() == Rank(0) {
+                receives(job)?;
+            } else {
+                let sent: Vec<_> = COUNTS
+                    .into_iter()
+                    .map(|count| job.send_nb(Rank(0), 5, numbers(job, 5, count)))
+                    .collect::<Result<_>>()?;
+                if late {
+                    job.barrier()?;
+                }
+                for (handle, count) in sent.into_iter().zip(COUNTS) {
+                    assert_eq!(
+                        handle.wait()?,
+                        numbers(job, 5, count),
+                        "the buffer comes back"
+                    );
+                }
+            }
+            job.barrier()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_rank_sends_to_itself() {
+    by_each(all(), 1, |job| {
+        let me = job.rank();
+        for (tag, count) in (0..).zip(COUNTS) {
+            job.send(me, tag, &numbers(job, tag, count))?;
+            let mut got = vec![0; count];
+            job.receive(AnySource, tag, &mut got)?;
+            assert_eq!(got, numbers(job, tag, count));
+            let receive = job.receive_nb(me, tag, got)?;
+            let send = job.send_nb(me, tag, numbers(job, tag, count))?;
+            assert_eq!(receive.wait()?.0, numbers(job, tag, count));
+            send.wait()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn borrowed_buffers_live_in_a_scope() {
+    by_each(all(), 3, |job| {
+        let sent: Vec<_> = (0..4).map(|tag| numbers(job, tag, 9000)).collect();
+        let mut got = vec![vec![0; 9000]; 4];
+        job.scope(|scope| {
+            for (tag, buffer) in (0..).zip(&mut got) {
+                scope.receive(job.left(), tag, buffer)?;
+            }
+            // In another order than they are received.
+            for tag in (0..4).rev() {
+                let send = scope.send(job.right(), tag, &sent[tag as usize])?;
+                if tag == 2 {
+                    send.wait_local()?;
+                }
+            }
+            Ok(())
+        })?;
+        for (tag, buffer) in (0..).zip(&got) {
+            assert_eq!(*buffer, numbers_of(job.left(), tag, 9000));
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn a_scope_that_fails_waits_for_nothing_that_may_never_come() {
+    by_each(all(), 2, |job| {
+        let data = numbers(job, 1, 30_000);
+        let mut room = vec![0; 10];
+        let failed = job.scope(|scope| {
+            scope.receive(job.left(), 99, &mut room)?;
+            scope.send(job.right(), 1, &data)?;
+            Err::<(), _>(hydrant::Error::other("no more"))
+        });
+        assert_eq!(failed.expect_err("it fails").to_string(), "no more");
+        // What was sent arrives all the same, from a copy.
+        drop(data);
+        let mut got = vec![0; 30_000];
+        job.receive(job.left(), 1, &mut got)?;
+        assert_eq!(got, numbers_of(job.left(), 1, 30_000));
+        job.barrier()
+    });
+}
+
+#[test]
+fn handles_are_futures_and_may_be_dropped() {
+    by_each(all(), 2, |job| {
+        let receive = job.receive_nb(job.left(), 1, vec![0; 30_000])?;
+        drop(job.send_nb(job.right(), 1, numbers(job, 1, 30_000))?);
+        let (got, status) = job.wait_for(receive)??;
+        assert_eq!(got, numbers_of(job.left(), 1, 30_000));
+        assert_eq!(status.bytes(), 120_000);
+        // A receive that is taken back gets nothing, and neither does one that is dropped.
+        let receive = job.receive_nb(job.left(), 2, vec![7; 3])?;
+        assert_eq!(receive.cancel().ok(), Some(vec![7; 3]));
+        drop(job.receive_nb(job.left(), 2, vec![0; 3])?);
+        job.barrier()?;
+        let send = job.send_nb(job.right(), 2, vec![1, 2, 3])?;
+        let mut got = [0; 3];
+        job.receive(job.left(), 2, &mut got)?;
+        assert_eq!(got, [1, 2, 3]);
+        job.wait_for(send)??;
+        job.barrier()
+    });
+}
+
+#[test]
+fn persistent_messages_go_again_and_again() {
+    by_each(all(), 2, |job| {
+        let mut send = job.persistent_send(job.right(), 3, vec![0_u32; 5000])?;
+        let mut receive = job.persistent_receive(job.left(), 3, vec![0_u32; 5000])?;
+        assert!(receive.wait().is_err(), "it was not started");
+        for round in 0..5 {
+            send.buffer()?.fill(round);
+            receive.start()?;
+            send.start()?;
+            assert!(
+                send.start().is_err() && send.buffer().is_err(),
+                "it was started"
+            );
+            send.wait()?;
+            assert_eq!(receive.wait()?.count::<u32>(), Some(5000));
+            assert_eq!(receive.buffer()?, [round; 5000]);
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn delivered_is_more_than_left() {
+    local(2, |job| {
+        if job.rank() == Rank(0) {
+            let mut send = job.send_nb(Rank(1), 1, vec![1_u8; 10])?;
+            send.wait_local()?;
+            job.barrier()?;
+            assert!(!send.test()?, "nobody has received it");
+            job.barrier()?;
+            send.wait()?;
+        } else {
+            job.barrier()?;
+            job.barrier()?;
+            job.receive(Rank(0), 1, &mut [0_u8; 10])?;
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn who_watches_is_told_of_each_buffer_that_the_network_reaches() {
+    let builder = builder().messages(hydrant::MessageProtocol::Rendezvous);
+    good(builder.run_local(2, |job| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let watcher = Arc::clone(&seen);
+        job.watch_buffers(move |it| watcher.lock().expect("no panic inside").push(*it))?;
+        assert!(job.watch_buffers(|_| {}).is_err(), "one is told");
+        let data = numbers(job, 1, 3000);
+        let mut got = vec![0_u32; 4000];
+        let line = line!() + 1;
+        job.send_receive((job.right(), 1, &data[..]), (job.left(), 1, &mut got[..]))?;
+        let mut seen = seen.lock().expect("no panic inside").clone();
+        seen.sort_by_key(|it| it.kind == UseKind::Receive);
+        let of = |index: usize| (seen[index].addr, seen[index].bytes, seen[index].peer);
+        assert_eq!(seen.len(), 2);
+        assert_eq!(of(0), (data.as_ptr().addr(), 12_000, job.right()));
+        assert_eq!(of(1), (got.as_ptr().addr(), 12_000, job.left()));
+        assert!(seen.iter().all(|it| it.site.line() == line));
+        assert!(seen[0].site.file().ends_with("basics.rs"));
+        job.barrier()
+    }));
+}

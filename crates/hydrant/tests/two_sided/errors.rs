@@ -1,0 +1,168 @@
+//! What cannot be done, and what becomes of the messages meanwhile.
+
+use std::sync::Mutex;
+
+use hydrant::{AnySource, AnyTag, Error, MAX_TAG, Rank};
+
+use super::{all, builder, by_each, local, numbers, numbers_of};
+
+#[test]
+fn a_receive_that_is_too_short_loses_nothing() {
+    by_each(all(), 2, |job| {
+        let (to, from) = (job.right(), job.left());
+        for count in [100, 30_000] {
+            // Posted before the message comes.
+            let short = job.receive_nb(from, 1, vec![0_u32; count - 1])?;
+            let enough = job.receive_nb(from, 1, vec![0_u32; count])?;
+            job.barrier()?;
+            let send = job.send_nb(to, 1, numbers(job, 1, count))?;
+            let cause = short.wait().expect_err("it is too short");
+            let (len, room) = (4 * count as u64, 4 * count - 4);
+            assert!(
+                matches!(cause, Error::ReceiveTooShort { from: f, tag: 1, len: l, room: r }
+                    if (f, l, r) == (from, len, room)),
+                "{cause}"
+            );
+            assert!(
+                cause
+                    .to_string()
+                    .contains(&format!("{len} bytes from rank {from}"))
+            );
+            assert_eq!(enough.wait()?.0, numbers_of(from, 1, count));
+            send.wait()?;
+            // Asked for when it is there.
+            let send = job.send_nb(to, 2, numbers(job, 2, count))?;
+            job.probe(from, 2)?;
+            let mut short = vec![0_u32; count / 2];
+            assert!(matches!(
+                job.receive(from, AnyTag, &mut short),
+                Err(Error::ReceiveTooShort { .. })
+            ));
+            assert_eq!(short, vec![0; count / 2], "nothing was written");
+            let mut enough = vec![0; count];
+            job.receive(from, AnyTag, &mut enough)?;
+            assert_eq!(enough, numbers_of(from, 2, count));
+            send.wait()?;
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn ranks_and_tags_that_are_not() {
+    local(2, |job| {
+        let beyond = Rank(2);
+        let mut buffer = [0_u8; 4];
+        for refused in [
+            job.send(beyond, 1, &buffer).err(),
+            job.receive(beyond, 1, &mut buffer).err(),
+            job.send_nb(beyond, 1, vec![0_u8]).err(),
+            job.receive_nb(beyond, 1, vec![0_u8]).err(),
+            job.probe(beyond, AnyTag).err(),
+            job.try_probe(beyond, AnyTag).err(),
+        ] {
+            let refused = refused.expect("there is no such rank");
+            assert!(matches!(refused, Error::RankOutOfRange { rank, size: 2 } if rank == beyond));
+        }
+        for refused in [
+            job.send(Rank(0), MAX_TAG + 1, &buffer).err(),
+            job.receive(AnySource, u64::MAX, &mut buffer).err(),
+            job.try_probe_matched(AnySource, MAX_TAG + 1).err(),
+        ] {
+            let refused = refused.expect("the tag is reserved");
+            assert!(
+                matches!(refused, Error::ReservedTag { limit: MAX_TAG, .. }),
+                "{refused}"
+            );
+        }
+        let mut send = job.persistent_send(beyond, 1, vec![0_u8])?;
+        assert!(matches!(send.start(), Err(Error::RankOutOfRange { .. })));
+        job.send(job.right(), MAX_TAG, &[7_u8])?;
+        job.receive(job.left(), MAX_TAG, &mut buffer)?;
+        job.barrier()
+    });
+}
+
+#[test]
+fn handlers_do_not_send() {
+    local(1, |job| {
+        let weak = job.downgrade();
+        let refusals = job.function(move |_, ()| {
+            let job = weak.upgrade()?;
+            let refused = [
+                job.send(Rank(0), 1, &[1_u8]).err(),
+                job.receive(Rank(0), 1, &mut [1_u8]).err(),
+                job.send_nb(Rank(0), 1, vec![1_u8]).err(),
+            ];
+            let in_handler = |it: &Option<Error>| matches!(it, Some(Error::InHandler { .. }));
+            Some(refused.iter().all(in_handler))
+        })?;
+        assert_eq!(job.call(Rank(0), &refusals, &())?, Some(true));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_waits_for_a_rank_that_failed_ends() {
+    for protocol in hydrant::MessageProtocol::ALL {
+        let causes = Mutex::new(Vec::new());
+        let ends = builder().messages(protocol).run_local(3, |job| {
+            if job.rank() == Rank(1) {
+                // It comes before the loss, and is here for good.
+                job.send(Rank(0), 9, &[9_u8])?;
+                job.barrier()?;
+                return Err(Error::other("it fails"));
+            }
+            job.barrier()?;
+            let lost = Rank(1);
+            let receive = job.receive_nb(lost, 1, vec![0_u8; 10])?;
+            let large = job.receive_nb(lost, AnyTag, vec![0_u8; 100_000])?;
+            let any = job.receive_nb(AnySource, 5, vec![0_u8; 10])?;
+            let send = job.send_nb(lost, 2, vec![0_u8; 100_000]);
+            if job.rank() == Rank(0) {
+                assert_eq!(large.wait()?.0[..2], [9, 0]);
+            } else {
+                causes.lock().expect("no panic").push(large.wait().err());
+            }
+            let ends = [
+                receive.wait().err(),
+                any.wait().err(),
+                send.and_then(|send| send.wait()).err(),
+                job.receive(lost, 1, &mut [0_u8; 1]).err(),
+                job.receive(AnySource, 1, &mut [0_u8; 1]).err(),
+                job.send(lost, 1, &[0_u8; 1]).err(),
+                job.probe(lost, 1).err(),
+                job.probe(AnySource, 1).err(),
+            ];
+            causes.lock().expect("no panic").extend(ends);
+            Ok(())
+        });
+        assert!(ends[1].is_err());
+        // Nor can the others end in good order.
+        assert!(ends[0].is_err() && ends[2].is_err());
+        let causes = causes.into_inner().expect("no panic");
+        assert_eq!(causes.len(), 17);
+        for cause in causes {
+            assert!(matches!(cause, Some(Error::PeerLost(_))), "{cause:?}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_answered_ends_with_the_job() {
+    by_each(all(), 2, |job| {
+        let mut send = job.send_nb(job.right(), 1, vec![1_u8; 200_000])?;
+        let mut receive = job.receive_nb(job.left(), 2, vec![1_u8; 200_000])?;
+        job.barrier()?;
+        assert!(!send.test()? && !receive.test()?);
+        job.finalize()?;
+        assert!(matches!(send.wait(), Err(Error::JobOver)));
+        assert!(matches!(receive.wait(), Err(Error::JobOver)));
+        assert!(matches!(job.send(Rank(0), 1, &[1_u8]), Err(Error::JobOver)));
+        assert!(matches!(
+            job.receive(Rank(0), 1, &mut [1_u8]),
+            Err(Error::JobOver)
+        ));
+        Ok(())
+    });
+}

@@ -1,0 +1,87 @@
+//! Two-sided messages, on every network that ranks of one process can have, by every protocol and by the
+//! strategies of registration that differ in what they do for these.
+
+mod basics;
+mod errors;
+mod flood;
+mod model;
+mod probes;
+
+use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy};
+
+/// Strategies by which the buffers of long messages are registered, where the network needs that.
+const STRATEGIES: [Strategy; 5] = [
+    Strategy::Auto,
+    Strategy::Firehose,
+    Strategy::Bounce,
+    Strategy::PinDown,
+    Strategy::OnDemand {
+        leave_pinned: false,
+    },
+];
+
+/// A job on shared memory, with a small heap.
+fn builder() -> JobBuilder {
+    let builder = Job::builder().expect("the settings are valid");
+    builder.heap(16 << 20).conduit(ConduitKind::Smp)
+}
+
+/// A job on played NICs, with little that may be registered.
+fn pinned(strategy: Strategy) -> JobBuilder {
+    let builder = builder().conduit(ConduitKind::Pinned);
+    builder
+        .m(1 << 20)
+        .maxvictim(256 << 10)
+        .registration(strategy)
+}
+
+/// A job in virtual time.
+fn simulated(profile: &str) -> JobBuilder {
+    builder().conduit(ConduitKind::Sim(profile.to_owned()))
+}
+
+/// Networks whose ranks may have several threads.
+fn real() -> Vec<JobBuilder> {
+    let pinned = STRATEGIES.into_iter().map(pinned);
+    [builder()].into_iter().chain(pinned).collect()
+}
+
+/// All networks.
+fn all() -> Vec<JobBuilder> {
+    let played = ["myrinet-gm", "connectx"].map(simulated);
+    real().into_iter().chain(played).collect()
+}
+
+/// Runs `n` ranks on each of these networks by each protocol; every one must succeed.
+fn by_each(networks: Vec<JobBuilder>, n: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
+    for network in networks {
+        for protocol in MessageProtocol::ALL {
+            good(network.clone().messages(protocol).run_local(n, &body));
+        }
+    }
+}
+
+/// Runs `n` ranks on shared memory; every one must succeed.
+fn local(n: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
+    good(builder().run_local(n, body));
+}
+
+/// All ranks ended in good order.
+fn good(ends: Vec<Result<()>>) {
+    for (rank, end) in ends.into_iter().enumerate() {
+        end.unwrap_or_else(|error| panic!("rank {rank}: {error}"));
+    }
+}
+
+/// Numbers that say who sent them, under which tag.
+fn numbers(job: &Job, tag: u64, count: usize) -> Vec<u32> {
+    numbers_of(job.rank(), tag, count)
+}
+
+/// As [`numbers`], of another rank.
+fn numbers_of(rank: Rank, tag: u64, count: usize) -> Vec<u32> {
+    let first = rank.0 * 1_000_003 + tag as u32 * 7919;
+    (0..count as u32)
+        .map(|index| first.wrapping_add(index * 31))
+        .collect()
+}
