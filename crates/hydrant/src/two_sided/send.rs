@@ -21,6 +21,15 @@ enum Ready {
     Announce { tag: u64, send: u64, len: u64 },
 }
 
+/// What a send waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Until the network has room for it.
+    Room,
+    /// For nothing: it is sent in the midst of a poll, and kept if there is no room.
+    None,
+}
+
 impl TwoSided {
     /// Begins to send a message. `delivered`: the request ends when the message was received, not when
     /// its source may be used again.
@@ -71,7 +80,7 @@ impl TwoSided {
         };
         match ready {
             // SAFETY: the caller's promise; it is this call that reads the buffer.
-            Some(ready) => unsafe { self.transmit(to, ready)? },
+            Some(ready) => unsafe { self.transmit(to, ready, Patience::Room) },
             None => self.progress.tally.one(crate::counters::Count::Stalls),
         }
         self.look_for_change();
@@ -104,11 +113,11 @@ impl TwoSided {
         }
     }
 
-    /// Says what is ready.
+    /// Says what is ready. What becomes of it is told its request.
     ///
     /// # Safety
     /// The buffer of a message that goes at once can be read while this runs.
-    unsafe fn transmit(&self, to: Rank, ready: Ready) -> Result<()> {
+    unsafe fn transmit(&self, to: Rank, ready: Ready, patience: Patience) {
         let (said, payload, outgoing): (_, &[u8], _) = match ready {
             Ready::Eager(outgoing, send) => {
                 let tag = outgoing.tag;
@@ -134,8 +143,8 @@ impl TwoSided {
             args: &args[..count],
             payload,
         };
-        // What was kept goes first: messages stay in order. In the midst of a poll nobody waits.
-        let sent = match progress::may_wait("a send").is_err() || self.progress.has_onward() {
+        // What was kept goes first: messages stay in order.
+        let sent = match patience == Patience::None || self.progress.has_onward() {
             true => self.progress.send_result(to, &message),
             false => self.progress.send(to, &message),
         };
@@ -154,7 +163,7 @@ impl TwoSided {
             if let Some(request) = request {
                 request.end(&self.progress, Err(cause));
             }
-            return Ok(());
+            return;
         }
         if let Some((outgoing, _)) = outgoing {
             match outgoing.delivered {
@@ -165,7 +174,6 @@ impl TwoSided {
                 }
             }
         }
-        Ok(())
     }
 
     /// What is known of an own message.
@@ -205,8 +213,7 @@ impl TwoSided {
                 (ready, data)
             };
             // SAFETY: the data of a message that goes at once is here.
-            let sent = unsafe { self.transmit(to, ready) };
-            debug_assert!(sent.is_ok(), "what befalls a message is told its request");
+            unsafe { self.transmit(to, ready, Patience::None) };
             drop(data);
             self.state.lock().peer(to).draining = false;
         }

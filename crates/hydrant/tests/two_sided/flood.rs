@@ -20,7 +20,6 @@ fn a_flood_of_messages_waits_for_its_receiver() {
             for number in 0..MESSAGES {
                 for from in [Rank(2), Rank(1)] {
                     let mut got = [0_u64; 100];
-                    // The last ones first, which come under another tag.
                     let tag = u64::from(number >= MESSAGES / 2);
                     let status = job.receive(from, tag, &mut got)?;
                     assert_eq!(got[0], number);
