@@ -33,7 +33,7 @@ const fn request(
 }
 
 /// Messages that no rank sends, each with what is wrong with it.
-const MALFORMED: [(&str, Message<'static>); 7] = [
+const MALFORMED: [(&str, Message<'static>); 12] = [
     (
         "arguments that the conduit's kind does not have",
         request(Message::KINDS, 7, &[1, 2], &[3]),
@@ -59,6 +59,20 @@ const MALFORMED: [(&str, Message<'static>); 7] = [
         "the end of a loan that nobody asked for",
         request(6, 2, &[77], &[]),
     ),
+    ("a two-sided message that is none", request(9, 99, &[], &[])),
+    (
+        "a two-sided message under a reserved tag",
+        request(9, 0, &[u64::MAX, 0], &[1]),
+    ),
+    (
+        "a part of a message that nobody asked for",
+        request(9, 3, &[77, 0], &[1]),
+    ),
+    (
+        "a message asked for that was not announced",
+        request(9, 2, &[77, 1, 0, 0], &[]),
+    ),
+    ("credit for what was not sent", request(9, 6, &[1, 1], &[])),
 ];
 
 /// How three or more ranks end whose rank 1 sends such a thing to rank 0, while all of them wait

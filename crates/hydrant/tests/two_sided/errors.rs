@@ -106,7 +106,8 @@ fn handlers_do_not_send() {
 fn what_waits_for_a_rank_that_failed_ends() {
     for protocol in hydrant::MessageProtocol::ALL {
         let causes = Mutex::new(Vec::new());
-        let ends = builder().messages(protocol).run_local(3, |job| {
+        let builder = builder().messages(protocol).messages_eager(16);
+        let ends = builder.run_local(3, |job| {
             if job.rank() == Rank(1) {
                 // It comes before the loss, and is here for good.
                 job.send(Rank(0), 9, &[9_u8])?;
