@@ -200,8 +200,9 @@ impl TwoSided {
                 };
                 let Some(outgoing) = outgoing else { return };
                 peer.draining = true;
-                // SAFETY: its request is not over, and ends under this lock alone before it was sent.
                 let mut data = match self.protocols.is_eager(outgoing.buffer.len) {
+                    // SAFETY: its request is not over: before it is sent, it ends only after it was taken
+                    // out of where it waited, under this lock.
                     true => unsafe { bytes_of(outgoing.buffer) }.to_vec(),
                     false => Vec::new(),
                 };
