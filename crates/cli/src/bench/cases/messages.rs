@@ -41,6 +41,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 fn ping_pong(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::time::Duration> {
     let (job, mut buffer) = (e.job, vec![1_u8; bytes]);
     let zero = hydrant::Rank(0);
+    job.barrier()?;
     match e.rank() {
         0 => timed(count, |_| {
             job.send(PARTNER, THERE, &buffer)?;
@@ -62,7 +63,8 @@ fn stream(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::ti
         rank if rank == 0 || rank == PARTNER.0 => vec![vec![1_u8; bytes]; WINDOW],
         _ => Vec::new(),
     };
-    // What asking for memory takes is no part of it.
+    // What asking for memory takes is no part of it, here or there.
+    job.barrier()?;
     let start = std::time::Instant::now();
     while left > 0 {
         let round = left.min(WINDOW);
