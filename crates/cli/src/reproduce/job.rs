@@ -4,7 +4,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hydrant::{ConduitKind, Job, JobBuilder, Rank, Result, Settings, Strategy, Symmetric};
+use hydrant::{
+    ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Settings, Strategy, Symmetric,
+};
 
 use super::{ReproduceError, Scope};
 
@@ -26,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) ranks: u32,
     /// How memory gets registered.
     pub(crate) strategy: Strategy,
+    /// How two-sided messages go.
+    pub(crate) messages: MessageProtocol,
     /// M, in bytes.
     pub(crate) m: u64,
     /// MAXVICTIM, in bytes.
@@ -49,6 +53,7 @@ impl Setup {
             profile: profile.to_owned(),
             ranks: 2,
             strategy,
+            messages: MessageProtocol::Auto,
             m,
             maxvictim,
             entries: 1024,
@@ -69,6 +74,7 @@ impl Setup {
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.profile.clone()))
             .registration(self.strategy)
+            .messages(self.messages)
             .m(self.m)
             .maxvictim(self.maxvictim)
             .bucket(self.bucket)

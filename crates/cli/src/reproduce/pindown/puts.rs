@@ -11,7 +11,7 @@ use crate::reproduce::{ReproduceError, Scope};
 
 const MACHINE: &str = "myrinet-pm";
 
-type Outcome<T> = std::result::Result<T, ReproduceError>;
+pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 /// What own operations may keep registered.
 const KEPT: usize = 8 << 20;
@@ -19,7 +19,7 @@ const KEPT: usize = 8 << 20;
 /// are more than are kept.
 const POOL: usize = 25 << 20;
 /// Room for what is to hit, which is not PM's 4 MB: which put hits is given here.
-fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
+pub(super) fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
     let machine = lifted(scope, MACHINE);
     let mut setup = Setup::new(&machine, strategy, 16 * MB, KEPT as u64);
     setup.entries = KEPT as u64 / PAGE as u64;
@@ -139,33 +139,5 @@ pub(super) fn means<const N: usize>(
         }
         job.barrier()?;
         Ok(times)
-    })
-}
-
-/// A flood of messages whose data is copied on both sides: the mean time of one.
-pub(super) fn copying_stream(scope: &Scope<'_>) -> Outcome<Vec<(f64, Duration)>> {
-    let sizes = sizes(scope);
-    let total = scope.pick(2 << 20, 256 << 10);
-    setup(scope, Strategy::Bounce)?.run(|job| {
-        let target = memory(job, MB + PAGE as u64)?;
-        let mut rows = Vec::new();
-        if job.rank() == FIRST {
-            let from = vec![1_u8; MB as usize + SPARE];
-            let from = &from[aligned(&from)..];
-            for &size in &sizes {
-                let count = (total / size).clamp(4, 400);
-                let time = timed(job, || {
-                    job.scope(|scope| {
-                        for _ in 0..count {
-                            scope.put(&target, SECOND, 0, &from[..size])?;
-                        }
-                        Ok(())
-                    })
-                })?;
-                rows.push((size as f64, time / count as u32));
-            }
-        }
-        job.barrier()?;
-        Ok(rows)
     })
 }
