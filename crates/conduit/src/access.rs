@@ -1,5 +1,7 @@
 //! One-sided operations: what is accessed, where, and how far that came.
 
+use std::panic::Location;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::Rank;
@@ -22,23 +24,28 @@ pub struct Access {
     /// a moment whether it has come: [`Posted::Done`] or an error is the end then, which nothing
     /// else tells.
     pub waits: bool,
+    /// Where the program asked for it, for who predicts what it asks for next. Conduits do not look.
+    pub site: &'static Location<'static>,
 }
 
 impl Access {
     /// Writes `len` bytes of own memory, which are only read, to the peer's.
     #[inline]
+    #[track_caller]
     pub fn put(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
         Self::new(peer, remote, local, len, Operation::Put)
     }
 
     /// Reads `len` bytes of the peer's memory into own.
     #[inline]
+    #[track_caller]
     pub fn get(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
         Self::new(peer, remote, local, len, Operation::Get)
     }
 
     /// Changes a word of the peer and leaves what it was in `was`, which needs no registration.
     #[inline]
+    #[track_caller]
     pub fn atomic(peer: Rank, word: Remote, operation: Atomic, was: *mut u64) -> Self {
         let local = Local::unregistered(was.cast());
         let operation = Operation::Atomic(operation);
@@ -55,6 +62,7 @@ impl Access {
         }
     }
 
+    #[track_caller]
     fn new(peer: Rank, remote: Remote, local: Local, len: usize, operation: Operation) -> Self {
         Self {
             peer,
@@ -63,6 +71,7 @@ impl Access {
             len,
             operation,
             waits: false,
+            site: Location::caller(),
         }
     }
 }

@@ -23,6 +23,11 @@ pub trait Clock {
     /// changes by itself.
     fn poll_memory(&self) {}
 
+    /// The calling thread takes part in what this rank does from now on. In virtual time it has a clock
+    /// from then on, which shows what the rank's shows, and waits for its turns with its next
+    /// call. Does nothing in real time.
+    fn take_part(&self) {}
+
     /// The layer above copied so many bytes in memory, beside what messages carry: those are
     /// copied once where they are sent and once where they are received, and that is counted
     /// already. Does nothing in real time, as [`compute`](Self::compute).

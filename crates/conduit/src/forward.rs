@@ -127,6 +127,7 @@ forward! {
         fn now(&self) -> Duration;
         fn compute(&self, operations: u64, sink: &mut dyn Sink);
         fn poll_memory(&self);
+        fn take_part(&self);
         fn copied(&self, bytes: usize);
     }
 }

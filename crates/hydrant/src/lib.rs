@@ -46,13 +46,14 @@
 //!
 //! Where the network needs registered memory, Hydrant registers it as the [`Strategy`] says: the
 //! Firehose algorithm (Bell and Bonachea 2003), the pin-down cache (Tezuka and others 1998), or one
-//! of those that they and ARMCI (Nieplocha and others 2002) were compared with. Registration by
-//! helper threads (Li and others 2011) is planned. ARMCI's own interface is the crate `hydrant-armci`.
+//! of those that they and ARMCI (Nieplocha and others 2002) were compared with, among them registration
+//! by a helper thread that predicts what is used (Li and others 2011). ARMCI's own interface is the crate `hydrant-armci`.
 
 mod atomics;
 mod collective;
 mod counters;
 mod error;
+mod foresight;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -71,6 +72,7 @@ mod stripe;
 mod team_rank;
 mod transfer;
 mod two_sided;
+mod uses;
 
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
 /// The crate whose traits say what memory may hold, in the version that Hydrant takes.
@@ -78,6 +80,7 @@ pub use bytemuck;
 pub use collective::{Blocks, ByTeam, Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
+pub use foresight::Foresight;
 /// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.
 #[cfg(feature = "half")]
 pub use half;
@@ -112,3 +115,4 @@ pub use two_sided::{
     AnySource, AnyTag, BufferUse, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend,
     ReceiveHandle, SendHandle, Source, Status, Tag, Transit, UseKind,
 };
+pub use uses::at_site;

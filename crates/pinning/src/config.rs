@@ -149,7 +149,8 @@ impl Config {
             peers_total: geometry.buckets_in(self.m),
             total,
             max_extent: geometry.buckets_in(self.max_extent).max(1),
-            amortised: if self.widening {
+            // What is predicted is what was used, and not what lies beside it.
+            amortised: if self.widening && self.strategy != Strategy::Foresight {
                 amortised(self.cost, geometry)
             } else {
                 1

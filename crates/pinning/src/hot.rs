@@ -244,6 +244,21 @@ impl Hot {
         })
     }
 
+    /// Whether own memory is registered at this moment, which may be over at once. Holds nothing.
+    pub fn is_registered(&self, local: u64, len: u64) -> bool {
+        let Some((first, last)) = len.checked_sub(1).and_then(|_| self.span(local, len)) else {
+            return false;
+        };
+        let mut bucket = first;
+        while bucket <= last {
+            match self.local.end_of(bucket) {
+                Some(end) => bucket = end,
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Gives a hit back after its transfer. `true`: somebody waits for that, and
     /// [`Engine::released`](crate::Engine::released) is due.
     #[inline(always)]

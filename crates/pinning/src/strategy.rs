@@ -37,11 +37,14 @@ pub enum Strategy {
     Paging,
     /// Firehoses, or a copy, whichever costs less by what was measured and seen.
     Auto,
+    /// A helper thread gives memory up after its use and registers it again just before the next,
+    /// which it predicts; what it did not foresee is registered on demand (Li §3).
+    Foresight,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 12] = [
+    pub const ALL: [Strategy; 13] = [
         Strategy::PinEverything,
         Strategy::Bounce,
         Strategy::Rendezvous { unpin: true },
@@ -58,6 +61,7 @@ impl Strategy {
         Strategy::Firehose,
         Strategy::Paging,
         Strategy::Auto,
+        Strategy::Foresight,
     ];
 
     /// The name by which users choose it.
@@ -79,6 +83,7 @@ impl Strategy {
             Strategy::Firehose => "firehose",
             Strategy::Paging => "paging",
             Strategy::Auto => "auto",
+            Strategy::Foresight => "foresight",
         }
     }
 
@@ -103,7 +108,9 @@ impl Strategy {
             },
             Strategy::Rendezvous { unpin: true } => handshake(After::Unpin),
             Strategy::Rendezvous { unpin: false } => handshake(After::Keep),
-            Strategy::OnDemand { leave_pinned: true } | Strategy::PinDown => {
+            // Each side's helper looks after its own memory. What peers held beyond the operation, no
+            // helper could give up.
+            Strategy::OnDemand { leave_pinned: true } | Strategy::PinDown | Strategy::Foresight => {
                 handshake(After::Release)
             }
             Strategy::OnDemand {

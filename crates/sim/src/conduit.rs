@@ -18,6 +18,7 @@ use crate::{
     memory::{PAGE, Place, take},
     onesided,
     registry::Extent,
+    seats,
     time::duration,
     transfer::{OneSided, Payload, Transfer},
     turns::News,
@@ -398,6 +399,10 @@ impl Clock for Sim {
         let mut call = self.call();
         call.charge(self.world.fixed.profile.host().poll.0);
         call.sync();
+    }
+
+    fn take_part(&self) {
+        let _ = seats::actor(&self.world, self.rank.index());
     }
 
     fn copied(&self, bytes: usize) {

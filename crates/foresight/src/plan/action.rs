@@ -1,6 +1,8 @@
 //! What a plan asks for, and what it counts.
 
 use crate::communication::Region;
+use crate::predictor::Forecast;
+use crate::time::Time;
 
 /// Which thread of the application.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,4 +51,20 @@ pub struct Stats {
     pub postponed: u64,
     /// Registrations of the helper's that failed.
     pub failed: u64,
+    /// Predictions in force when the use came, by their error as a part of the period: up to each of
+    /// [`ERRORS`], and above.
+    pub errors: [u64; ERRORS.len() + 1],
+}
+
+/// Errors of predictions that [`Stats::errors`] tells apart, in thousandths of the period.
+pub const ERRORS: [u64; 4] = [5, 10, 50, 200];
+
+impl Stats {
+    /// A use came that was expected.
+    pub(super) fn count_error(&mut self, forecast: &Forecast, came: Time) {
+        let off_ns = forecast.expected.0.abs_diff(came.0);
+        let off = off_ns.saturating_mul(1000) / forecast.period_ns.max(1);
+        let at = ERRORS.iter().position(|most| off <= *most);
+        self.errors[at.unwrap_or(ERRORS.len())] += 1;
+    }
 }

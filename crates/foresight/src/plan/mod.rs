@@ -43,7 +43,7 @@ use crate::predictor::{Observation, Predictor, Update};
 use crate::signature::{Context, Signature};
 use crate::time::Time;
 
-pub use action::{Action, RegionId, Stats, ThreadId};
+pub use action::{Action, ERRORS, RegionId, Stats, ThreadId};
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
 use region::{Regions, State};
@@ -213,7 +213,11 @@ impl Plan {
         id: RegionId,
         communication: &Communication,
     ) {
-        let was_expected = self.regions.is_expected(id, thread, signature);
+        let expected = self.regions.expected(id, thread, signature);
+        if let Some(forecast) = expected {
+            self.stats.count_error(&forecast, communication.begun);
+        }
+        let was_expected = expected.is_some();
         let region = self.regions.at_mut(id);
         region.last_used = region.last_used.max(communication.begun);
         region.is_held = false;
@@ -225,6 +229,11 @@ impl Plan {
                 self.stats.found += 1;
                 self.stats.ahead += u64::from(region.is_ahead);
                 region.is_ahead = false;
+                // Somebody else registered it, of which no record was left.
+                if region.state == State::Absent {
+                    region.state = State::Registered;
+                    self.registered_bytes = self.registered_bytes.saturating_add(region.bytes());
+                }
             }
             Way::OnDemand => {
                 self.stats.on_demand += 1;

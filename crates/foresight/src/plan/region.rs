@@ -161,6 +161,11 @@ impl Regions {
             .expect("a region with something to do is not forgotten")
     }
 
+    /// A region, if it is not forgotten.
+    pub(super) fn get(&self, id: RegionId) -> Option<&Known> {
+        self.all.get(&id)
+    }
+
     /// A region that is there, to change it.
     pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Known {
         self.all
@@ -230,11 +235,15 @@ impl Regions {
         self.sites.get(&(thread, signature)).copied()
     }
 
-    /// Whether a use of a region is expected.
-    pub(super) fn is_expected(&self, id: RegionId, thread: ThreadId, signature: Signature) -> bool {
+    /// When a use of a region is expected, if it is.
+    pub(super) fn expected(
+        &self,
+        id: RegionId,
+        thread: ThreadId,
+        signature: Signature,
+    ) -> Option<Forecast> {
         let is_it = |it: &&Use| (it.thread, it.signature) == (thread, signature);
-        let known = self.at(id).uses.iter().find(is_it);
-        known.is_some_and(|it| it.forecast.is_some())
+        self.at(id).uses.iter().find(is_it)?.forecast
     }
 
     /// Says when a use of a region is expected. Gives the region that it was of before, if that is

@@ -1,7 +1,8 @@
 //! What became of what the plan asked for.
 
 use super::region::State;
-use super::{Plan, RegionId};
+use super::{Action, Plan, RegionId};
+use crate::time::Time;
 
 impl Plan {
     /// A region was registered, or found to be.
@@ -79,6 +80,22 @@ impl Plan {
         region.state = State::Registered;
         region.is_held = true;
         self.requeue(id);
+    }
+
+    /// A region that was [still used](Self::still_used) may be free by now: what is to be done about that. Nothing,
+    /// if its next record came before.
+    pub fn try_again(&mut self, id: RegionId, now: Time) -> Option<Action> {
+        if !self.is_in_use(id) {
+            return None;
+        }
+        self.regions.at_mut(id).is_held = false;
+        self.requeue(id);
+        self.reconsider(id, now)
+    }
+
+    /// Whether a region was still used when it was to be deregistered, and nothing came of it since.
+    pub fn is_in_use(&self, id: RegionId) -> bool {
+        (self.regions.get(id)).is_some_and(|it| it.state == State::Registered && it.is_held)
     }
 
     /// There may be room by now for what the limit put off.

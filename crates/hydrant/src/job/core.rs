@@ -11,6 +11,7 @@ use crate::{
     Error, Result, Settings, Team,
     atomics::{ByMessage, Way},
     collective,
+    foresight::Foreseeing,
     memory::{Locks, Reach, Registry},
     message::Messages,
     progress::{Progress, kind},
@@ -26,6 +27,8 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) progress: Arc<Progress>,
     pub(crate) transfer: Arc<Transfer>,
+    /// What foresees which memory is used, by that strategy.
+    pub(crate) foreseeing: Option<Arc<Foreseeing>>,
     /// The same, as the handles of memory use it, which do not keep it.
     _handed_out: StripedArc<Transfer>,
     weak: StripedWeak<Transfer>,
@@ -79,6 +82,8 @@ impl Core {
         );
         let world = Team::world(&progress)?;
         leaving.start_service(&settings)?;
+        let foreseeing = Foreseeing::start(&transfer);
+        leaving.end_foreseeing(foreseeing.clone());
         Ok(Arc::new(Self {
             world,
             leaving: Mutex::new(Some(leaving)),
@@ -86,6 +91,7 @@ impl Core {
             weak: handed_out.downgrade(),
             _handed_out: handed_out,
             transfer,
+            foreseeing,
             messages,
             two_sided,
             memory,

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Result, Settings,
+    foresight::Foreseeing,
     memory::Registry,
     message::Messages,
     progress::{self, Progress},
@@ -39,6 +40,7 @@ pub(super) struct Leaving {
     two_sided: Arc<TwoSided>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
+    foreseeing: Option<Arc<Foreseeing>>,
     /// Whether to print the counters.
     counters: bool,
 }
@@ -62,6 +64,7 @@ impl Leaving {
             two_sided: Arc::clone(two_sided),
             bootstrap: Arc::clone(bootstrap),
             service: None,
+            foreseeing: None,
             counters: settings.counters,
         }
     }
@@ -74,6 +77,11 @@ impl Leaving {
         Ok(())
     }
 
+    /// What is to be ended with the job, if it foresees.
+    pub(super) fn end_foreseeing(&mut self, foreseeing: Option<Arc<Foreseeing>>) {
+        self.foreseeing = foreseeing;
+    }
+
     /// Tells the peers and the launcher, stops the service thread, and makes every handle that
     /// is left useless.
     pub(super) fn leave(self, end: End) {
@@ -83,6 +91,9 @@ impl Leaving {
             && service.join().is_err()
         {
             tracing::error!(rank = %progress.rank, "the service thread panicked");
+        }
+        if let Some(foreseeing) = &self.foreseeing {
+            foreseeing.stop();
         }
         progress.drop_tasks();
         self.messages.close();

@@ -236,6 +236,29 @@ impl Job {
         (self.core.transfer.registration()).map(crate::registration::Registration::stats)
     }
 
+    /// What was foreseen of the uses of memory, by the strategy [`Foresight`](crate::Strategy::Foresight).
+    pub fn foresight(&self) -> Option<crate::Foresight> {
+        let foreseeing = self.core.foreseeing.as_ref();
+        foreseeing.map(|it| it.stats())
+    }
+
+    /// Keeps from now on how many bytes of this rank are registered when, for
+    /// [`registered_series`](Self::registered_series): a moment's work and a few bytes of memory with each
+    /// registration.
+    pub fn keep_registered_series(&self) {
+        if let Some(registration) = self.core.transfer.registration() {
+            registration.keep_series();
+        }
+    }
+
+    /// How many bytes of this rank were registered, and from when on, since that [is
+    /// kept](Self::keep_registered_series); what was registered before is not counted. Times are those
+    /// of [`now`](Self::now).
+    pub fn registered_series(&self) -> Vec<(std::time::Duration, u64)> {
+        let registration = self.core.transfer.registration();
+        registration.map_or_else(Vec::new, |it| it.series())
+    }
+
     /// What the conduit under the job can do, and what registering costs there.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
         self.core.progress.conduit().caps()

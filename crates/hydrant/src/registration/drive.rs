@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Verdict,
+    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Run, Verdict,
     wire::{Move, Place},
 };
 
@@ -125,15 +125,24 @@ impl Registration {
                 preferred,
             } => {
                 let result = self.register(need, preferred);
+                if let Ok(got) = &result {
+                    self.changed_by(self.bytes_of(got.run));
+                }
+                if self.uses().is_some() {
+                    // In virtual time a helper registers beside the application, which must not find
+                    // it done before it is.
+                    self.progress.conduit().poll_memory();
+                }
                 self.tell(todo, |engine, out| {
                     engine.registered(id, result, out);
                 });
             }
-            Action::Deregister { id, key, .. } => {
+            Action::Deregister { id, key, run } => {
                 self.progress.tally.one(Count::Deregistrations);
                 if let Err(cause) = self.progress.conduit().deregister(Key(key)) {
                     tracing::error!(%cause, "memory was not deregistered");
                 }
+                self.changed_by(-self.bytes_of(run));
                 self.tell(todo, |engine, out| engine.deregistered(id, out));
             }
             Action::Transfer {
@@ -196,6 +205,11 @@ impl Registration {
         }
     }
 
+    /// The bytes of a run.
+    fn bytes_of(&self, run: Run) -> i64 {
+        i64::try_from(run.count.saturating_mul(self.geometry.bucket())).unwrap_or(i64::MAX)
+    }
+
     /// The last message with data of a put was sent, or the NIC has taken its data along.
     pub(super) fn left(&self, op: u64) {
         if let Some(carrier) = self.carrier() {
@@ -242,6 +256,7 @@ impl Registration {
                 None => judge(self, from, &message),
                 Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
+            let served = self.served(from, &message, verdict);
             self.step(data, |engine, out| {
                 // Memory that goes is taken off first and then taken back by the engine: either that
                 // is seen here, or the engine takes back what is granted here.
@@ -251,6 +266,9 @@ impl Registration {
                 }
                 outcome = engine.message(from.0, message, verdict, out);
             });
+            if let (Some(served), Some(uses), None) = (served, self.uses(), &unanswered) {
+                uses.used(&served);
+            }
         }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
             self.progress.malformed(delivery.from, what.as_str());

@@ -13,6 +13,7 @@
 
 mod block;
 mod drive;
+mod foreseen;
 mod lasting;
 mod lent;
 mod limits;
@@ -41,12 +42,14 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use block::Record;
 pub(crate) use drive::{Carrier, Piece, failed};
+pub(crate) use foreseen::Foreseen;
 pub(crate) use loan::Lease;
 pub(crate) use own::{PATIENCE, not_registered};
 
 use crate::{
     Error, Rank, Result, Settings,
     progress::{Outcome, Progress},
+    uses::Uses,
 };
 use outbox::Outbox;
 use segments::Segments;
@@ -74,6 +77,10 @@ pub(crate) struct Registration {
     pinned: Mutex<FxHashMap<u64, Result<Vec<Grant>, hydrant_pinning::Error>>>,
     /// Revocations that are over, by their ids, until that is asked for.
     revoked: Mutex<FxHashMap<u64, ()>>,
+    /// Who is told of uses of own memory; set once, where somebody predicts them.
+    uses: OnceLock<Arc<dyn Uses>>,
+    /// How many bytes were registered when, where that is kept.
+    series: OnceLock<foreseen::Series>,
     /// The next id of an operation, a pin or a revocation.
     next: AtomicU64,
     /// Ranks that are known to have ended, and how often standings had changed then.
@@ -162,6 +169,8 @@ impl Registration {
             segments: Segments::new(progress.size, rank, setup.segment.0, bootstrap),
             pinned: Mutex::default(),
             revoked: Mutex::default(),
+            uses: OnceLock::new(),
+            series: OnceLock::new(),
             next: AtomicU64::new(1),
             ended: Mutex::default(),
             strategy: setup.strategy,

@@ -19,6 +19,7 @@ use crate::{Error, Rank, Result, counters::Count, transfer::Transfer};
 ///
 /// # Errors
 /// As there.
+#[track_caller]
 pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
     let progress = &transfer.progress;
     (progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, data.len() as u64)]);
@@ -34,6 +35,7 @@ pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]
 ///
 /// # Errors
 /// As there.
+#[track_caller]
 pub(crate) unsafe fn get(
     transfer: &Transfer,
     rank: Rank,

@@ -17,6 +17,7 @@ impl<T: Pod> Symmetric<T> {
     /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`], [`Error::Overlap`] if `data` is
     /// where it is to be put, [`Error::Freed`], [`Error::JobOver`], [`Error::PeerLost`].
     #[inline(always)] // it is a store and its checks; all else is out of line
+    #[track_caller]
     pub fn put(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(data);
         if let Some((mapped, offset)) = self.reach(rank, index, data.len())
@@ -34,6 +35,7 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`put`](Self::put).
     #[inline(always)]
+    #[track_caller]
     pub fn get(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
         if let Some((mapped, offset)) = self.reach(rank, index, data.len()) {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
@@ -52,6 +54,7 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`put`](Self::put).
     #[inline(always)]
+    #[track_caller]
     pub fn put_value(&self, rank: Rank, index: usize, value: T) -> Result<()> {
         if let Some((mapped, offset)) = self.reach(rank, index, 1)
             && self.block().tally.try_put(size_of::<T>())
@@ -67,6 +70,7 @@ impl<T: Pod> Symmetric<T> {
     /// # Errors
     /// As [`get`](Self::get).
     #[inline(always)]
+    #[track_caller]
     pub fn get_value(&self, rank: Rank, index: usize) -> Result<T> {
         if let Some((mapped, offset)) = self.reach(rank, index, 1)
             && self.block().tally.try_get(size_of::<T>())
@@ -97,6 +101,7 @@ impl<T: Pod> Symmetric<T> {
 
     /// Every other put: the checks once more, for what they find, and all ways to put.
     #[inline(never)]
+    #[track_caller]
     fn put_slow(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
         let block = self.block();
         let part = block.part(rank)?;
@@ -118,6 +123,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     #[inline(never)]
+    #[track_caller]
     fn get_slow(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
         let block = self.block();
         let part = block.part(rank)?;
@@ -139,6 +145,7 @@ impl<T: Pod> Symmetric<T> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn get_value_slow(&self, rank: Rank, index: usize) -> Result<T> {
         let mut value = T::zeroed();
         self.get_slow(rank, index, std::slice::from_mut(&mut value))?;
@@ -149,6 +156,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[track_caller]
     pub fn fill(&self, rank: Rank, range: std::ops::Range<usize>, value: T) -> Result<()> {
         let block = self.block();
         let part = block.part(rank)?;

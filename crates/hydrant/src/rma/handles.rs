@@ -54,6 +54,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[track_caller]
     pub fn put_nb(&self, rank: Rank, index: usize, data: Vec<T>) -> Result<PutHandle<T>> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
@@ -74,6 +75,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[track_caller]
     pub fn get_nb(&self, rank: Rank, index: usize, count: usize) -> Result<GetHandle<T>> {
         // Before memory is asked for.
         self.block().part(rank)?;
@@ -86,6 +88,7 @@ impl<T: Pod> Symmetric<T> {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[track_caller]
     pub fn get_nb_into(
         &self,
         rank: Rank,
@@ -112,6 +115,7 @@ impl<T: Pod> Symmetric<T> {
 ///
 /// # Errors
 /// As [`Job::put_to_nb`](crate::Job::put_to_nb).
+#[track_caller]
 pub(crate) fn put_to<T: Pod>(
     transfer: &Arc<Transfer>,
     memory: &Registry,
@@ -135,6 +139,7 @@ pub(crate) fn put_to<T: Pod>(
 ///
 /// # Errors
 /// As [`Job::get_from_nb`](crate::Job::get_from_nb).
+#[track_caller]
 pub(crate) fn get_from<T: Pod>(
     transfer: &Arc<Transfer>,
     memory: &Registry,

@@ -23,6 +23,7 @@ pub(crate) enum Resolved<T> {
 ///
 /// # Errors
 /// As [`Job::put_to`](crate::Job::put_to).
+#[track_caller]
 pub(crate) fn put<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,
@@ -46,6 +47,7 @@ pub(crate) fn put<T: Pod>(
 ///
 /// # Errors
 /// As [`Job::get_from`](crate::Job::get_from).
+#[track_caller]
 pub(crate) fn get<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,

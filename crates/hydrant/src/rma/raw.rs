@@ -78,6 +78,7 @@ impl<T: Pod> Symmetric<T> {
     ///    locally complete, by [`RawOperation::wait_local`] or one of those that say it is complete, or
     ///    until [`Job::quiet`](crate::Job::quiet) has returned.
     /// 2. Nobody writes to it until then.
+    #[track_caller]
     pub unsafe fn put_raw_nb(
         &self,
         rank: Rank,
@@ -113,6 +114,7 @@ impl<T: Pod> Symmetric<T> {
     /// 1. `destination` is aligned and writable for `count` elements, which are initialized, until the
     ///    operation is known to be complete, or [`Job::quiet`](crate::Job::quiet) has returned.
     /// 2. Nobody reads or writes it until then.
+    #[track_caller]
     pub unsafe fn get_raw_nb(
         &self,
         rank: Rank,

@@ -133,6 +133,7 @@ impl<'scope> Scope<'scope, '_> {
     /// # Errors
     /// As [`Symmetric::put`]; [`Error::ForeignHandle`](crate::Error::ForeignHandle) for memory of
     /// another job than the scope's.
+    #[track_caller]
     pub fn put<T: Pod>(
         &'scope self,
         memory: &Symmetric<T>,
@@ -160,6 +161,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Symmetric::get`], and as [`put`](Self::put).
+    #[track_caller]
     pub fn get<T: Pod>(
         &'scope self,
         memory: &Symmetric<T>,
@@ -186,6 +188,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Job::put_to`](crate::Job::put_to).
+    #[track_caller]
     pub fn put_to<T: Pod>(
         &'scope self,
         to: GlobalPtr<T>,
@@ -208,6 +211,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Job::get_from`](crate::Job::get_from).
+    #[track_caller]
     pub fn get_from<T: Pod>(
         &'scope self,
         from: GlobalPtr<T>,

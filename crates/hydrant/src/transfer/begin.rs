@@ -26,12 +26,14 @@ pub(super) enum Begun {
 }
 
 /// The put of `data`, whose own side is not registered yet.
+#[track_caller]
 pub(crate) fn put(peer: Rank, to: Remote, data: &[u8]) -> Access {
     let local = Local::unregistered(data.as_ptr().cast_mut());
     Access::put(peer, to, local, data.len())
 }
 
 /// The get into `data`, whose own side is not registered yet.
+#[track_caller]
 pub(crate) fn get(peer: Rank, from: Remote, data: &mut [u8]) -> Access {
     let local = Local::unregistered(data.as_mut_ptr());
     Access::get(peer, from, local, data.len())
@@ -42,6 +44,7 @@ impl Transfer {
     ///
     /// # Errors
     /// [`Error::InHandler`], and what befalls the operation.
+    #[track_caller]
     pub(crate) fn write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
         let access = put(peer, to, data).waiting();
@@ -54,6 +57,7 @@ impl Transfer {
     ///
     /// # Errors
     /// As [`write`](Self::write).
+    #[track_caller]
     pub(crate) fn read(&self, peer: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
         let access = get(peer, from, data).waiting();

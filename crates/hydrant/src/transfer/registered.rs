@@ -9,6 +9,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
+    uses::{Stood, Use, UseKind, site_or},
 };
 
 /// The keys of memory that needs no registration.
@@ -132,7 +133,36 @@ impl Transfer {
             own: own.stands,
             copied: copied || ask == Ask::Copy,
         };
-        self.miss(registration, operation, own.bounced, lease)
+        match registration.uses() {
+            None => self.miss(registration, operation, own.bounced, lease),
+            Some(uses) => {
+                let used = self.used(registration, access, &own);
+                let begun = self.miss(registration, operation, own.bounced, lease);
+                uses.used(&used);
+                begun
+            }
+        }
+    }
+
+    /// The use of own memory that an operation is.
+    #[cold]
+    fn used(&self, registration: &Registration, access: &Access, own: &OwnSide) -> Use {
+        let (addr, len) = (access.local.addr.addr() as u64, access.len as u64);
+        let stays = own.stands == Own::Persistent && own.bounced.is_none();
+        Use {
+            kind: match direction(access) {
+                Direction::Put => UseKind::Put,
+                Direction::Get => UseKind::Get,
+            },
+            addr,
+            len,
+            stood: match stays {
+                true => registration.stood(addr, len),
+                false => Stood::Elsewhere,
+            },
+            begun: self.progress.conduit().now(),
+            site: site_or(access.site),
+        }
     }
 
     /// Posts an access whose both sides are there.

@@ -39,7 +39,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use initiator::TimedHit;
-pub use local::LocalStats;
+pub use local::{GivenUp, LocalStats};
 pub use operation::{Operation, Own, Verdict};
 pub use stats::Stats;
 
@@ -381,6 +381,47 @@ impl Engine {
         self.pump(out);
     }
 
+    /// Registers own memory that is expected to be needed soon, as far as it is not; [`Action::Pinned`]
+    /// tells when that is done, or that there is no room. Nothing holds it then: it is a victim until
+    /// somebody uses it.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn foresee(
+        &mut self,
+        id: u64,
+        addr: u64,
+        len: u64,
+        out: &mut Decisions,
+    ) -> Result<(), Error> {
+        let run = self.limits().geometry.span(addr, len)?;
+        self.local.foresee(id, run, out);
+        self.pump(out);
+        Ok(())
+    }
+
+    /// Gives up what is registered of own memory and not expected to be needed soon: the extents that
+    /// lie in it, but for those in use. What reaches beyond it was registered for others, and stays.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn give_up(&mut self, addr: u64, len: u64, out: &mut Decisions) -> Result<GivenUp, Error> {
+        let run = self.limits().geometry.span(addr, len)?;
+        let given_up = self.local.give_up_unused(run, out);
+        self.pump(out);
+        Ok(given_up)
+    }
+
+    /// The own memory that is registered together with some bytes: the bounds of the extents that
+    /// have a bucket of theirs, and of these buckets. `None` if it is not registered as a whole.
+    pub fn registered_with(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
+        let geometry = self.limits().geometry;
+        let run = geometry.span(addr, len).ok()?;
+        let reach = self.local.covered(run)?;
+        let start = geometry.address_of(reach.first);
+        Some((start, geometry.address_of(reach.end()) - start))
+    }
+
     /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Decisions) {
@@ -442,6 +483,7 @@ impl Engine {
                     Requester::Pin(id) => cx.local.pinned(id, request, cx.out),
                     Requester::Keep(id) => cx.local.kept(id, request, cx.out),
                     Requester::Own(id) => cx.local.own_held(id, request, cx.out),
+                    Requester::Foreseen(id) => cx.local.was_foreseen(id, request, cx.out),
                 }
             }
         }

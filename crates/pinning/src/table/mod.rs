@@ -138,6 +138,16 @@ impl Table {
         })
     }
 
+    /// One past the last bucket of the extent that has a bucket, if one has. Nothing is held.
+    pub(crate) fn end_of(&self, bucket: u64) -> Option<u64> {
+        self.index.find(bucket, |slot| {
+            let record = self.slab.record(slot)?;
+            let is_live = word::is_live(record.word.load(Ordering::Relaxed), bucket);
+            // Another extent's by now, if anything: never one that ends before the bucket.
+            is_live.then(|| record.found(slot).end.max(bucket + 1))
+        })
+    }
+
     /// Gives a reference back, and says whether it was the last and the editor waits
     /// for that: then [`Editor::requeue`] is due.
     ///

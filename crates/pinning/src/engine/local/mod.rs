@@ -12,6 +12,7 @@
 
 mod audit;
 mod cover;
+mod foreseen;
 mod pin;
 mod register;
 mod room;
@@ -32,6 +33,8 @@ use crate::{
 /// Buckets set aside for own requests, at most.
 const RESERVE: u64 = 4;
 
+pub use foreseen::GivenUp;
+
 /// For whom memory is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Requester {
@@ -51,6 +54,8 @@ pub(super) enum Requester {
     Keep(u64),
     /// Memory that the own NIC changes for this rank.
     Own(u64),
+    /// Memory that is expected to be needed soon.
+    Foreseen(u64),
 }
 
 impl Requester {

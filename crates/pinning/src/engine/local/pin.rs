@@ -81,7 +81,7 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    fn no_room(&self, run: Run, why: Refusal) -> Error {
+    pub(super) fn no_room(&self, run: Run, why: Refusal) -> Error {
         let bytes = |buckets: u64| buckets * self.limits.geometry.bucket();
         match why {
             Refusal::Limit => Error::PastLimit {

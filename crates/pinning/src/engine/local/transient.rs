@@ -22,7 +22,11 @@ impl Local {
                 !self.transient.contains_key(&base)
             }
             Requester::Transient(_) => self.limits.geometry.pages() == 1,
-            Requester::Piece(_) | Requester::Pull(_) | Requester::Ahead | Requester::Own(_) => true,
+            Requester::Piece(_)
+            | Requester::Pull(_)
+            | Requester::Ahead
+            | Requester::Own(_)
+            | Requester::Foreseen(_) => true,
         }
     }
 

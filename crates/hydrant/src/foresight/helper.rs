@@ -1,0 +1,236 @@
+//! The helper thread: the loop of the plan's documentation, with a real clock, a real NIC and a real engine.
+
+use std::sync::{Arc, atomic::Ordering::SeqCst};
+
+use hydrant_foresight::{
+    Communication, Region, Time, Way,
+    plan::{Action, Config, Plan, RegionId, ThreadId},
+    queue::Reader,
+};
+use hydrant_pinning::GivenUp;
+
+use super::{Foreseeing, Recorder};
+use crate::{
+    registration::{Foreseen, Registration},
+    transfer::Transfer,
+};
+
+/// After so many nanoseconds the helper looks again whether memory is still in use; each time after twice as
+/// many, and no more when these are so many.
+const FIRST_LOOK: u64 = 4_000;
+const LAST_LOOK: u64 = 1 << 30;
+
+/// The helper, on its thread.
+pub(super) struct Helper {
+    foreseeing: Arc<Foreseeing>,
+    recorder: Arc<Recorder>,
+    transfer: Arc<Transfer>,
+    plan: Option<Plan>,
+    config: Config,
+    readers: Vec<(ThreadId, Reader)>,
+    /// Whose queue comes next.
+    turn: usize,
+    /// What did not end at once.
+    unfinished: Vec<Unfinished>,
+}
+
+/// Something to be looked at again.
+#[derive(Clone, Copy)]
+struct Unfinished {
+    region: RegionId,
+    what: What,
+    at: Time,
+    /// How long it is waited for the next time.
+    pause_ns: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Another thread registers it, under this number.
+    Registering(u64),
+    /// It was to be given up, and was in use.
+    InUse,
+}
+
+impl Helper {
+    pub(super) fn new(
+        foreseeing: &Arc<Foreseeing>,
+        transfer: &Arc<Transfer>,
+        config: Config,
+    ) -> Self {
+        Self {
+            foreseeing: Arc::clone(foreseeing),
+            recorder: Arc::clone(&foreseeing.recorder),
+            transfer: Arc::clone(transfer),
+            plan: None,
+            config,
+            readers: Vec::new(),
+            turn: 0,
+            unfinished: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        struct Over(Arc<Recorder>);
+        impl Drop for Over {
+            fn drop(&mut self) {
+                self.0.ended();
+            }
+        }
+        let _over = Over(Arc::clone(&self.recorder));
+        self.recorder.begin();
+        let mut plan = match Plan::new(self.config) {
+            Ok(plan) => plan,
+            Err(cause) => {
+                tracing::error!(%cause, "nothing is foreseen");
+                return;
+            }
+        };
+        let transfer = Arc::clone(&self.transfer);
+        let Some(registration) = transfer.registration() else {
+            return;
+        };
+        while !self.recorder.ends() {
+            for reader in self.recorder.take_fresh() {
+                self.readers.push((plan.add_thread(), reader));
+            }
+            // Both queues take turns, so that neither waits for all of the other.
+            let read = self.read(registration, &mut plan);
+            let looked = self.look(registration, &mut plan);
+            let again = self.look_again(registration, &mut plan);
+            *self.foreseeing.said.lock() = plan.stats();
+            if !(read || looked || again) {
+                let readers = &self.readers;
+                let has_records = || readers.iter().any(|it| !it.1.is_empty());
+                let first = self.unfinished.iter().map(|it| it.at).min();
+                let until = first.into_iter().chain(plan.wake()).min();
+                self.recorder.sleep(until, &has_records);
+            }
+        }
+        self.plan = Some(plan);
+    }
+
+    /// Takes one item off the deregistration queues; whether there was one.
+    fn read(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+        let count = self.readers.len();
+        for offset in 0..count {
+            let at = (self.turn + offset) % count;
+            let (thread, reader) = &mut self.readers[at];
+            let Some(communication) = reader.read() else {
+                continue;
+            };
+            let thread = *thread;
+            self.turn = at + 1;
+            let lost = self.readers.iter().map(|it| it.1.overwritten()).sum();
+            self.foreseeing.overwritten.store(lost, SeqCst);
+            let communication = self.located(registration, communication);
+            let now = self.recorder.now();
+            if let Some(action) = plan.used(thread, &communication, now) {
+                self.carry_out(action, registration, plan);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Says which region served a use. That is known only now, because it may have been registered for it.
+    fn located(&self, registration: &Registration, it: Communication) -> Communication {
+        let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
+        if it.way == Way::Copied {
+            return Communication {
+                region: whole,
+                ..it
+            };
+        }
+        let region = match registration.registered_with(it.addr, it.bytes) {
+            Some((addr, bytes)) => Region { addr, bytes },
+            None => whole,
+        };
+        Communication { region, ..it }
+    }
+
+    /// Takes one item off the registration queue, if it is due.
+    fn look(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+        let now = self.recorder.now();
+        match plan.look(now) {
+            Some(action) => {
+                self.carry_out(action, registration, plan);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn carry_out(&mut self, action: Action, registration: &Registration, plan: &mut Plan) {
+        match action {
+            Action::Register { id, region } => {
+                self.foreseeing.registered_ahead.fetch_add(1, SeqCst);
+                match registration.foresee(region.addr, region.bytes) {
+                    Foreseen::Registered => plan.registered(id),
+                    Foreseen::Refused => plan.not_registered(id),
+                    Foreseen::UnderWay(number) => self.later(id, What::Registering(number)),
+                }
+            }
+            Action::Deregister { id, region } => {
+                match registration.give_up(region.addr, region.bytes) {
+                    GivenUp::All => {
+                        self.foreseeing.given_up.fetch_add(1, SeqCst);
+                        plan.deregistered(id);
+                    }
+                    // It went for want of room, or because its memory went.
+                    GivenUp::Nothing => _ = plan.deregistered(id),
+                    GivenUp::InUse => {
+                        plan.still_used(id);
+                        self.later(id, What::InUse);
+                    }
+                }
+            }
+        }
+    }
+
+    fn later(&mut self, region: RegionId, what: What) {
+        let known = self.unfinished.iter_mut().find(|it| it.region == region);
+        let now = self.recorder.now();
+        match known {
+            Some(it) if it.what == what => it.at = now.after(it.pause_ns),
+            _ => self.unfinished.push(Unfinished {
+                region,
+                what,
+                at: now.after(FIRST_LOOK),
+                pause_ns: 2 * FIRST_LOOK,
+            }),
+        }
+    }
+
+    /// Looks at one thing that did not end at once, if it is time for that.
+    fn look_again(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+        let now = self.recorder.now();
+        let Some(at) = self.unfinished.iter().position(|it| it.at <= now) else {
+            return false;
+        };
+        let mut it = self.unfinished.swap_remove(at);
+        it.at = now.after(it.pause_ns);
+        it.pause_ns *= 2;
+        match it.what {
+            What::Registering(number) => match registration.is_foreseen(number) {
+                Some(true) => plan.registered(it.region),
+                Some(false) => plan.not_registered(it.region),
+                None => self.unfinished.push(it),
+            },
+            What::InUse => {
+                let action = plan.try_again(it.region, now);
+                if action.is_some() && it.pause_ns < LAST_LOOK {
+                    // If it is in use still, the next look is after twice as long.
+                    self.unfinished.push(it);
+                }
+                if let Some(action) = action {
+                    self.carry_out(action, registration, plan);
+                    let is_over = !plan.is_in_use(it.region);
+                    self.unfinished
+                        .retain(|other| other.region != it.region || !is_over);
+                }
+            }
+        }
+        true
+    }
+}

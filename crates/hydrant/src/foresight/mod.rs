@@ -1,0 +1,173 @@
+//! The strategy `foresight`: a helper thread gives buffers up after their use and registers them again just
+//! before the next, which it predicts (Li and others 2011, §3 and §4).
+//!
+//! What decides is [`hydrant_foresight`], and who owns what is registered is the engine behind
+//! [`registration`](crate::registration). Here are the threads: those of the application [write down](record)
+//! each use, and the [helper](helper) reads that, asks the plan what to do and has the engine do it. Without a
+//! helper everything is registered on demand, and stays until room is short.
+//!
+//! In virtual time the helper is one more thread of the rank, on a core of its own: it has turns as all have.
+
+mod helper;
+mod record;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+};
+
+use hydrant_conduit::Sleeper;
+use hydrant_foresight::{
+    Costs, LinearCost,
+    plan::{Config, Stats},
+};
+use hydrant_pinning::Strategy;
+use parking_lot::Mutex;
+
+use crate::{progress::Progress, transfer::Transfer};
+use helper::Helper;
+use record::Recorder;
+
+/// Shorter uses are not worth a registration of their own (Li §2): they stay registered until room is short.
+const WORTH_IT: u64 = 16 << 10;
+
+/// What the helper did, and how well it foresaw what the application would use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Foresight {
+    /// Whether there is a helper. Without one all is registered on demand.
+    pub is_helped: bool,
+    /// Uses that found their buffer registered.
+    pub found: u64,
+    /// Those of them for which the helper had registered it.
+    pub ahead: u64,
+    /// Uses that had to register it themselves.
+    pub on_demand: u64,
+    /// Those of them that were expected: the helper was late.
+    pub late: u64,
+    /// Registrations of the helper's that nobody used in time: they were early, or the use never came.
+    pub early: u64,
+    /// Registrations of the helper's.
+    pub registered_ahead: u64,
+    /// Deregistrations of the helper's.
+    pub given_up: u64,
+    /// Registrations of the helper's that failed, or for which there was no room.
+    pub failed: u64,
+    /// Uses of which the helper never heard, because it was behind.
+    pub overwritten: u64,
+    /// Predictions by their error as a part of the period: up to 0.5 %, 1 %, 5 %, 20 %, and above.
+    pub errors: [u64; 5],
+}
+
+/// The foresight of a rank.
+pub(crate) struct Foreseeing {
+    progress: Arc<Progress>,
+    recorder: Arc<Recorder>,
+    /// What the helper last said of itself.
+    said: Mutex<Stats>,
+    registered_ahead: AtomicU64,
+    given_up: AtomicU64,
+    overwritten: AtomicU64,
+    is_helped: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Foreseeing {
+    /// Begins to foresee, if that is the strategy: a helper that cannot be started is a warning.
+    pub(crate) fn start(transfer: &Arc<Transfer>) -> Option<Arc<Self>> {
+        let registration = transfer.registration()?;
+        if registration.strategy() != Strategy::Foresight {
+            return None;
+        }
+        let progress = &transfer.progress;
+        let recorder = Arc::new(Recorder::new(progress));
+        let this = Arc::new(Self {
+            progress: Arc::clone(progress),
+            recorder: Arc::clone(&recorder),
+            said: Mutex::default(),
+            registered_ahead: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            overwritten: AtomicU64::new(0),
+            is_helped: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        });
+        let helper = Helper::new(&this, transfer, config(transfer)?);
+        let started = thread::Builder::new()
+            .name(format!("hydrant-foresee-{}", progress.rank))
+            .spawn(move || helper.run());
+        match started {
+            Ok(thread) => {
+                // In virtual time it takes part from now on, wherever it got a core.
+                recorder.await_helper();
+                this.is_helped.store(true, SeqCst);
+                *this.thread.lock() = Some(thread);
+                registration.tell_uses_to(recorder);
+            }
+            Err(cause) => tracing::warn!(
+                rank = %progress.rank, %cause,
+                "the thread that foresees what is used could not be started: all is registered on demand"
+            ),
+        }
+        Some(this)
+    }
+
+    /// What the helper did so far.
+    pub(crate) fn stats(&self) -> Foresight {
+        let said = *self.said.lock();
+        Foresight {
+            is_helped: self.is_helped.load(SeqCst),
+            found: said.found,
+            ahead: said.ahead,
+            on_demand: said.on_demand,
+            late: said.late,
+            early: said.unused,
+            registered_ahead: self.registered_ahead.load(SeqCst),
+            given_up: self.given_up.load(SeqCst),
+            failed: said.failed,
+            overwritten: self.overwritten.load(SeqCst),
+            errors: said.errors,
+        }
+    }
+
+    /// Ends the helper, when the job is over here.
+    pub(crate) fn stop(&self) {
+        let Some(thread) = self.thread.lock().take() else {
+            return;
+        };
+        self.recorder.end();
+        if self.progress.virtual_time {
+            // Its last turn comes before this thread's next.
+            let over = || self.recorder.is_over();
+            while !over() {
+                (self.progress.conduit()).wait(Sleeper::Nap, None, &mut || over());
+            }
+        }
+        if thread.join().is_err() {
+            tracing::error!(rank = %self.progress.rank, "the thread that foresees what is used panicked");
+        }
+    }
+}
+
+/// How the helper plans, by what the conduit measured or models. None where nothing is registered.
+fn config(transfer: &Transfer) -> Option<Config> {
+    let caps = transfer.progress.conduit().caps();
+    let costs = caps.registration.as_ref()?;
+    let limits = transfer.registration()?.limits();
+    let line = |it: hydrant_conduit::Cost| LinearCost {
+        per_page_ns: it.per_page_ns,
+        per_operation_ns: it.per_op_ns,
+    };
+    Some(Config {
+        costs: Costs {
+            register: line(costs.register),
+            deregister: line(costs.deregister),
+            ..Costs::TYPICAL
+        },
+        page_bytes: limits.geometry.bucket(),
+        limit_bytes: limits.total.saturating_mul(limits.geometry.bucket()),
+        ..Config::DEFAULT
+    })
+}

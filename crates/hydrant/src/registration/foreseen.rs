@@ -1,0 +1,155 @@
+//! Own memory that is registered before it is needed, and given up after it was: what a helper asks of the
+//! engine, under the engine's rules.
+
+use std::{sync::Arc, time::Duration};
+
+use hydrant_pinning::{GivenUp, Message, Verdict, wire::Move};
+use parking_lot::Mutex;
+
+use super::Registration;
+use crate::{
+    Rank,
+    uses::{Stood, Use, UseKind, Uses, site_or_peer},
+};
+
+/// What became of memory that was to be registered ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Foreseen {
+    Registered,
+    /// There is no room, or it is not there to be registered.
+    Refused,
+    /// Another thread is about it; to be [asked for](Registration::is_foreseen) under this number.
+    UnderWay(u64),
+}
+
+/// How many bytes were registered, and from when on.
+#[derive(Default)]
+pub(super) struct Series(Mutex<Vec<(Duration, u64)>>);
+
+impl Registration {
+    /// Has all uses of own memory told from now on. Called once at most, when the job is composed.
+    pub(crate) fn tell_uses_to(&self, uses: Arc<dyn Uses>) {
+        let set = self.uses.set(uses);
+        debug_assert!(set.is_ok(), "uses are told to two");
+    }
+
+    /// Who is told of uses, if anybody is.
+    #[inline]
+    pub(crate) fn uses(&self) -> Option<&dyn Uses> {
+        self.uses.get().map(|it| &**it)
+    }
+
+    /// How own memory stands that an operation is going to use.
+    pub(crate) fn stood(&self, addr: u64, len: u64) -> Stood {
+        match self.hot.is_registered(addr, len) {
+            true => Stood::Registered,
+            false => Stood::Absent,
+        }
+    }
+
+    /// The use of own memory that a peer's message asks for, if uses are told.
+    pub(super) fn served(&self, peer: Rank, message: &Message, verdict: Verdict) -> Option<Use> {
+        self.uses()?;
+        let geometry = self.geometry;
+        let (kind, addr, len) = match message {
+            Message::Move(Move { write, needs, .. }) => {
+                let (first, last) = (needs.first()?, needs.last()?);
+                let start = geometry.address_of(first.run.first);
+                let kind = if *write {
+                    UseKind::Written
+                } else {
+                    UseKind::Read
+                };
+                let end = geometry.address_of(last.run.end());
+                (kind, start, end.saturating_sub(start))
+            }
+            Message::Pull { from, to, .. } => {
+                let len = to
+                    .iter()
+                    .fold(0_u64, |sum, place| sum.saturating_add(place.len));
+                (UseKind::Read, *from, len)
+            }
+            _ => return None,
+        };
+        let stood = match verdict {
+            Verdict::Fine => self.stood(addr, len),
+            Verdict::Copy | Verdict::Refused(_) => Stood::Elsewhere,
+        };
+        Some(Use {
+            kind,
+            addr,
+            len,
+            stood,
+            begun: self.progress.conduit().now(),
+            site: site_or_peer(peer),
+        })
+    }
+
+    /// Registers own memory that is expected to be needed soon.
+    pub(crate) fn foresee(&self, addr: u64, len: u64) -> Foreseen {
+        let judged = self.lent.ends();
+        let lasts =
+            |run: hydrant_pinning::Run| self.lent.lasts_until(self.geometry, run) == run.end();
+        // Memory that may go unseen is not kept registered beyond its use.
+        if !self.geometry.span(addr, len).is_ok_and(lasts) {
+            return Foreseen::Refused;
+        }
+        let id = self.name();
+        let mut begun = false;
+        self.step(&[], |engine, out| {
+            // As with what peers ask for: memory that goes is taken off first and then taken back by the
+            // engine, so that either is seen.
+            if self.lent.ends() == judged {
+                begun = engine.foresee(id, addr, len, out).is_ok();
+            }
+        });
+        if !begun {
+            return Foreseen::Refused;
+        }
+        match self.is_foreseen(id) {
+            Some(true) => Foreseen::Registered,
+            Some(false) => Foreseen::Refused,
+            None => Foreseen::UnderWay(id),
+        }
+    }
+
+    /// Whether what was under way has been registered by now; said once.
+    pub(crate) fn is_foreseen(&self, id: u64) -> Option<bool> {
+        self.pinned.lock().remove(&id).map(|it| it.is_ok())
+    }
+
+    /// Gives up what is registered of own memory, unless it is in use.
+    pub(crate) fn give_up(&self, addr: u64, len: u64) -> GivenUp {
+        let mut outcome = GivenUp::Nothing;
+        self.step(&[], |engine, out| {
+            outcome = engine.give_up(addr, len, out).unwrap_or(GivenUp::Nothing);
+        });
+        outcome
+    }
+
+    /// The bounds of what is registered together with own memory, if all of that is.
+    pub(crate) fn registered_with(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
+        self.engine.lock().registered_with(addr, len)
+    }
+
+    /// Notes from now on how many bytes are registered.
+    pub(crate) fn keep_series(&self) {
+        let _ = self.series.set(Series::default());
+    }
+
+    /// How many bytes were registered so far, and from when on; empty if that was not kept.
+    pub(crate) fn series(&self) -> Vec<(Duration, u64)> {
+        let series = self.series.get();
+        series.map_or_else(Vec::new, |it| it.0.lock().clone())
+    }
+
+    /// So many bytes more are registered, or less.
+    pub(super) fn changed_by(&self, bytes: i64) {
+        if let Some(series) = self.series.get() {
+            let now = self.progress.conduit().now();
+            let mut points = series.0.lock();
+            let before = points.last().map_or(0, |it| it.1);
+            points.push((now, before.saturating_add_signed(bytes)));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The strategy that foresees which memory is used: what it registers ahead and gives up, in virtual time
+//! exactly, and on memory that is really pinned.
+
+use std::time::Duration;
+
+use hydrant::{Counters, Foresight, Job, Rank, RegistrationStats, Result, Strategy};
+
+const LEN: usize = 256 << 10;
+const PAGE: usize = 4096;
+const ROUNDS: u8 = 30;
+/// What is computed between two uses: by the profile 1.4 operations take a nanosecond.
+const OPERATIONS: u64 = 3_000_000;
+
+/// What a rank saw.
+#[derive(Clone, PartialEq, Debug)]
+struct Seen {
+    foresight: Option<Foresight>,
+    registration: RegistrationStats,
+    counters: Counters,
+    took: Duration,
+    series: Vec<(Duration, u64)>,
+}
+
+impl Seen {
+    fn of(job: &Job) -> Self {
+        Self {
+            foresight: job.foresight(),
+            registration: job.registration().expect("memory is registered here"),
+            counters: job.counters(),
+            took: job.now(),
+            series: job.registered_series(),
+        }
+    }
+
+    fn foresight(&self) -> Foresight {
+        self.foresight.expect("it is the strategy")
+    }
+
+    /// The mean of the bytes registered, over time.
+    fn mean(&self) -> u64 {
+        let (mut area, mut last) = (0_u128, (Duration::ZERO, 0_u64));
+        for point in self.series.iter().chain([&(self.took, 0)]) {
+            area += u128::from(last.1) * (point.0 - last.0).as_nanos();
+            last = *point;
+        }
+        (area / self.took.as_nanos().max(1)) as u64
+    }
+}
+
+fn simulated(strategy: Strategy, ranks: u32, body: fn(&Job) -> Result<Seen>) -> Vec<Seen> {
+    let builder = Job::builder().expect("settings are right");
+    let kind = "sim:connectx".parse().expect("it is a conduit");
+    let ends = builder
+        .conduit(kind)
+        .registration(strategy)
+        .run_local(ranks, body);
+    ends.into_iter()
+        .map(|it| it.expect("a rank failed"))
+        .collect()
+}
+
+/// A buffer from its first page on. Which pages are shared must not hang on where memory lies.
+fn pages(buffer: &mut [u8]) -> &mut [u8] {
+    let start = buffer.as_ptr().align_offset(PAGE);
+    &mut buffer[start..]
+}
+
+/// Rank 0 puts to rank 1 from two buffers in turn, to two places, and computes between.
+fn two_buffers(job: &Job) -> Result<Seen> {
+    job.keep_registered_series();
+    let memory = job.alloc::<u8>(2 * LEN)?;
+    let mut sources = vec![0_u8; 2 * LEN + PAGE];
+    let sources = pages(&mut sources);
+    for round in 0..ROUNDS {
+        for (which, source) in sources.chunks_mut(LEN).enumerate().take(2) {
+            if job.rank() == Rank(0) {
+                source.fill(2 * round + which as u8);
+                memory.put(Rank(1), which * LEN, source)?;
+            }
+            job.barrier()?;
+            let mut got = vec![0; LEN];
+            if job.rank() == Rank(1) {
+                memory.get(Rank(1), which * LEN, &mut got)?;
+                assert!(got.iter().all(|it| *it == 2 * round + which as u8));
+            }
+            job.compute(OPERATIONS);
+        }
+    }
+    job.barrier()?;
+    Ok(Seen::of(job))
+}
+
+#[test]
+fn both_sides_are_registered_ahead_and_given_up() {
+    let seen = simulated(Strategy::Foresight, 2, two_buffers);
+    let pinned = simulated(Strategy::OnDemand { leave_pinned: true }, 2, two_buffers);
+    for (rank, (seen, pinned)) in seen.iter().zip(&pinned).enumerate() {
+        let foresight = seen.foresight();
+        assert!(foresight.is_helped);
+        let uses = 2 * u64::from(ROUNDS);
+        assert_eq!(
+            foresight.found + foresight.on_demand,
+            uses,
+            "rank {rank}: {foresight:?}"
+        );
+        // All but those by which it learns.
+        assert!(foresight.ahead >= uses - 12, "rank {rank}: {foresight:?}");
+        assert_eq!(foresight.overwritten, 0);
+        // Only one buffer at a time is registered, and that not for long.
+        assert!(seen.registration.local.peak < pinned.registration.local.peak);
+        assert!(
+            seen.mean() < pinned.mean() / 4,
+            "{} of {}",
+            seen.mean(),
+            pinned.mean()
+        );
+    }
+}
+
+#[test]
+fn a_run_in_virtual_time_is_repeated_exactly() {
+    let first = simulated(Strategy::Foresight, 2, two_buffers);
+    let second = simulated(Strategy::Foresight, 2, two_buffers);
+    assert_eq!(first, second);
+}
+
+/// A buffer that is used once from each of many places.
+fn fresh_buffers(job: &Job) -> Result<Seen> {
+    job.keep_registered_series();
+    let memory = job.alloc::<u8>(LEN)?;
+    let mut sources = vec![1_u8; 20 * LEN + PAGE];
+    for source in pages(&mut sources).chunks(LEN).take(20) {
+        if job.rank() == Rank(0) {
+            memory.put(Rank(1), 0, source)?;
+        }
+        job.barrier()?;
+        job.compute(OPERATIONS);
+    }
+    Ok(Seen::of(job))
+}
+
+#[test]
+fn what_is_used_for_the_first_time_is_given_up() {
+    let seen = simulated(Strategy::Foresight, 2, fresh_buffers);
+    let pages = LEN as u64 / 4096;
+    let first = &seen[0];
+    assert_eq!(first.foresight().on_demand, 20);
+    assert!(
+        first.registration.local.peak <= pages,
+        "{:?}",
+        first.registration
+    );
+    assert_eq!(first.registration.local.registered, 0);
+}
+
+/// A buffer that is freed while the helper has it registered, or is about to register it again.
+fn freed_buffers(job: &Job) -> Result<Seen> {
+    let memory = job.alloc::<u8>(LEN)?;
+    for round in 0..8_u8 {
+        let lent = job.alloc::<u8>(LEN)?;
+        for again in 0..4_u8 {
+            let value = 4 * round + again;
+            if job.rank() == Rank(0) {
+                lent.put(Rank(1), 0, &vec![value; LEN])?;
+                let mut got = vec![0; LEN];
+                lent.get(Rank(1), 0, &mut got)?;
+                assert!(got.iter().all(|it| *it == value));
+            }
+            job.barrier()?;
+            job.compute(OPERATIONS);
+        }
+        job.free(lent)?;
+        job.compute(OPERATIONS);
+    }
+    job.free(memory)?;
+    Ok(Seen::of(job))
+}
+
+#[test]
+fn memory_that_is_freed_is_not_registered_ahead() {
+    for seen in simulated(Strategy::Foresight, 2, freed_buffers) {
+        assert!(seen.foresight().found > 0);
+    }
+}
+
+/// The same on memory that is really pinned, by real threads: rank 1 has its memory registered ahead of what
+/// rank 0 puts there.
+fn pinned(job: &Job) -> Result<Seen> {
+    let before = job.registration().map_or(0, |it| it.local.registered);
+    let memory = job.alloc::<u8>(2 * LEN)?;
+    for round in 0..ROUNDS {
+        for which in 0..2 {
+            let value = 2 * round + which as u8;
+            if job.rank() == Rank(0) {
+                memory.put(Rank(1), which * LEN, &vec![value; LEN])?;
+            }
+            job.barrier()?;
+            if job.rank() == Rank(1) {
+                let mut got = vec![0; LEN];
+                memory.get(Rank(1), which * LEN, &mut got)?;
+                assert!(got.iter().all(|it| *it == value));
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+    job.barrier()?;
+    // What was used last is given up as soon as nobody is expected, and what is registered for nobody when that
+    // was in vain.
+    let registered = || job.registration().map_or(0, |it| it.local.registered);
+    for _ in 0..20_000 {
+        let heard = job.foresight().map_or(0, |it| it.found + it.on_demand);
+        let told = match job.rank() {
+            // Its sources come and go unseen, and are registered for each put alone.
+            Rank(0) => 0,
+            _ => 2 * u64::from(ROUNDS),
+        };
+        if registered() <= before && heard == told {
+            return Ok(Seen::of(job));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!(
+        "{} pages stay registered: {:?}",
+        registered(),
+        job.foresight()
+    )
+}
+
+#[test]
+fn memory_that_is_really_pinned_is_given_up_and_pinned_ahead() {
+    let builder = Job::builder().expect("settings are right");
+    let ends = builder
+        .conduit("smp+pin".parse().expect("it is a conduit"))
+        .registration(Strategy::Foresight)
+        .run_local(2, pinned);
+    let seen: Vec<_> = ends
+        .into_iter()
+        .map(|it| it.expect("a rank failed"))
+        .collect();
+    let foresight = seen[1].foresight();
+    assert!(foresight.is_helped);
+    assert!(foresight.given_up > 0, "{foresight:?}");
+}
+
+#[test]
+fn other_strategies_have_no_helper() {
+    for seen in simulated(Strategy::Firehose, 2, fresh_buffers) {
+        assert_eq!(seen.foresight, None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Memory that somebody predicts to be needed soon, or not soon (Li §3.2): registered ahead of its use,
+//! and given up after it. Neither holds anything, so that the rules of victims go on: what is in use
+//! stays, and what nobody uses goes where room is short.
+
+use super::{Local, Requester, only};
+use crate::engine::impossible::impossible;
+use crate::{Action, Decisions, Run, Use};
+
+/// What became of memory that was to be given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GivenUp {
+    /// All of it that was registered is being deregistered.
+    All,
+    /// Somebody uses it, or a part of it, or it is being registered.
+    InUse,
+    /// Nothing of it was registered by itself.
+    Nothing,
+}
+
+impl Local {
+    /// Registers memory as far as it is not, if there is room for it now.
+    pub(in crate::engine) fn foresee(&mut self, id: u64, run: Run, out: &mut Decisions) {
+        self.request(Requester::Foreseen(id), vec![only(run)], Use::Read, out);
+    }
+
+    /// What was foreseen is registered, or was refused. Nothing holds it from now on.
+    pub(in crate::engine) fn was_foreseen(&mut self, id: u64, request: u64, out: &mut Decisions) {
+        let Some(it) = self.get(request) else {
+            return impossible("memory was foreseen for a request that is over");
+        };
+        let result = match it.refused.first() {
+            None => Ok(it.holds.iter().map(super::Hold::grant).collect()),
+            Some((run, why)) => Err(self.no_room(*run, *why)),
+        };
+        // Part of it would be of no use.
+        self.end(request, result.is_err(), out);
+        out.actions.push(Action::Pinned { id, result });
+    }
+
+    /// Gives up the extents that lie in a run and that nobody uses.
+    pub(in crate::engine) fn give_up_unused(&mut self, run: Run, out: &mut Decisions) -> GivenUp {
+        let inside = |extent: &Run| run.contains(*extent);
+        let extents: Vec<Run> = self.editor.extents_in(run);
+        let mut outcome = GivenUp::Nothing;
+        for extent in extents.iter().filter(|it| inside(it)) {
+            let Some(slot) = self.editor.get(extent.first) else {
+                continue;
+            };
+            outcome = match (self.evict(slot, out), outcome) {
+                (true, GivenUp::Nothing | GivenUp::All) => GivenUp::All,
+                _ => GivenUp::InUse,
+            };
+        }
+        if outcome != GivenUp::Nothing {
+            self.retry(out);
+        } else if self.is_changing(run) {
+            // Somebody is about to use it.
+            outcome = GivenUp::InUse;
+        }
+        outcome
+    }
+
+    /// The extents that have a bucket of a run, and it, if all of it is registered.
+    pub(in crate::engine) fn covered(&self, run: Run) -> Option<Run> {
+        let mut bucket = run.first;
+        while bucket < run.end() {
+            bucket = self.editor.extent(self.editor.get(bucket)?).end;
+        }
+        Some(self.reach(run))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Engine, Error, Registered, Strategy};
+
+    const PAGE: u64 = 4096;
+
+    fn engine(victims: u64) -> Engine {
+        Engine::new(Config {
+            strategy: Strategy::Foresight,
+            m: PAGE,
+            maxvictim: victims * PAGE,
+            adaptive_victims: true,
+            ..Config::firehose_paper(0, 2)
+        })
+        .unwrap()
+    }
+
+    /// Does what the engine says, until it says nothing more: what was pinned, and how many registrations
+    /// and deregistrations it took.
+    fn perform(engine: &mut Engine, mut out: Decisions) -> (Vec<Result<(), Error>>, [usize; 2]) {
+        let (mut pinned, mut counts) = (Vec::new(), [0; 2]);
+        while !out.actions.is_empty() {
+            for action in std::mem::take(&mut out.actions) {
+                match action {
+                    Action::Register { id, preferred, .. } => {
+                        counts[0] += 1;
+                        let key = id + 100;
+                        let got = Registered {
+                            run: preferred,
+                            key,
+                            writable: true,
+                        };
+                        engine.registered(id, Ok(got), &mut out);
+                    }
+                    Action::Deregister { id, .. } => {
+                        counts[1] += 1;
+                        engine.deregistered(id, &mut out);
+                    }
+                    Action::Pinned { result, .. } => pinned.push(result.map(drop)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        (pinned, counts)
+    }
+
+    fn foresee(engine: &mut Engine, page: u64, pages: u64) -> (Vec<Result<(), Error>>, [usize; 2]) {
+        let mut out = Decisions::default();
+        engine
+            .foresee(7, page * PAGE, pages * PAGE, &mut out)
+            .unwrap();
+        perform(engine, out)
+    }
+
+    fn give_up(engine: &mut Engine, page: u64, pages: u64) -> GivenUp {
+        let mut out = Decisions::default();
+        let outcome = engine.give_up(page * PAGE, pages * PAGE, &mut out).unwrap();
+        perform(engine, out);
+        outcome
+    }
+
+    #[test]
+    fn what_is_foreseen_is_registered_once_and_given_up_as_a_whole() {
+        let mut engine = engine(16);
+        assert_eq!(foresee(&mut engine, 2, 4), (vec![Ok(())], [1, 0]));
+        assert_eq!(foresee(&mut engine, 3, 2), (vec![Ok(())], [0, 0]));
+        assert_eq!(
+            engine.registered_with(3 * PAGE + 5, 1),
+            Some((2 * PAGE, 4 * PAGE))
+        );
+        assert_eq!(engine.registered_with(5 * PAGE, 2 * PAGE), None);
+        // A part of it is somebody else's.
+        assert_eq!(give_up(&mut engine, 3, 2), GivenUp::Nothing);
+        assert_eq!(engine.stats().local.registered, 4);
+        assert_eq!(give_up(&mut engine, 1, 6), GivenUp::All);
+        assert_eq!(engine.stats().local.registered, 0);
+        assert_eq!(give_up(&mut engine, 2, 4), GivenUp::Nothing);
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_given_up() {
+        let mut engine = engine(16);
+        foresee(&mut engine, 0, 2);
+        let mut out = Decisions::default();
+        engine.hold_own(1, PAGE, 8, &mut out).unwrap();
+        perform(&mut engine, out);
+        assert_eq!(give_up(&mut engine, 0, 2), GivenUp::InUse);
+        let mut out = Decisions::default();
+        engine.release_own(1, &mut out);
+        perform(&mut engine, out);
+        assert_eq!(give_up(&mut engine, 0, 2), GivenUp::All);
+    }
+
+    #[test]
+    fn the_limit_holds_for_what_is_foreseen() {
+        let mut engine = engine(7);
+        foresee(&mut engine, 0, 4);
+        // Nobody uses it, so that it makes room; an extent has as many pages as there may be victims.
+        assert_eq!(foresee(&mut engine, 10, 8), (vec![Ok(())], [2, 1]));
+        let (pinned, _) = foresee(&mut engine, 30, 9);
+        assert!(
+            matches!(pinned[..], [Err(Error::PastLimit { .. })]),
+            "{pinned:?}"
+        );
+        assert!(engine.stats().local.peak <= 8);
+    }
+}
