@@ -18,6 +18,7 @@
 mod calm;
 mod costs;
 mod meter;
+mod places;
 mod pulled;
 mod rents;
 mod reuse;

@@ -1,36 +1,44 @@
 //! Which memory of a peer that is pulled is still registered there, as far as can be told from here:
 //! the peer keeps what it registered for pulls as victims, and gives up the oldest for new ones.
 
-/// Entries of the table.
+use super::places::Places;
+
+/// Most places that are known of.
 const ENTRIES: usize = 1 << 11;
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Entry {
-    /// One more than the first bucket; nothing in an entry that is free.
-    place: u64,
     count: u64,
     /// Buckets that had been registered when it was pulled last.
     when: u64,
 }
 
 /// What was pulled from a peer.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(in crate::engine) struct Pulled {
-    /// By a hash of the first bucket; made at the first pull.
-    entries: Vec<Entry>,
+    /// By the first bucket.
+    places: Places<u64, Entry>,
     /// Buckets that the peer has registered for pulls.
     registered: u64,
     /// Buckets that it said it can register yet and give nothing up, less those registered since.
     room: u64,
 }
 
+impl Default for Pulled {
+    fn default() -> Self {
+        Self {
+            places: Places::new(ENTRIES),
+            registered: 0,
+            room: 0,
+        }
+    }
+}
+
 impl Pulled {
     /// Whether a run is likely registered at a peer that keeps so many buckets.
     pub(in crate::engine) fn is_near(&self, first: u64, count: u64, kept: u64) -> bool {
-        (self.entries.get(slot(first))).is_some_and(|entry| {
-            let is_it = entry.place == first + 1 && entry.count >= count;
-            is_it && self.registered - entry.when <= kept
-        })
+        (self.places.get(first))
+            .is_some_and(|entry| entry.count >= count && self.registered - entry.when <= kept)
     }
 
     /// Whether the peer can register so many and give nothing up.
@@ -55,23 +63,19 @@ impl Pulled {
 
     /// A run is pulled; if it was not `near`, it is registered for that.
     pub(in crate::engine) fn note(&mut self, first: u64, count: u64, near: bool) {
-        if self.entries.is_empty() {
-            self.entries = vec![Entry::default(); ENTRIES];
-        }
         if !near {
             self.registered += count;
             self.room = self.room.saturating_sub(count);
         }
-        self.entries[slot(first)] = Entry {
-            place: first + 1,
+        let entry = Entry {
             count,
             when: self.registered,
         };
+        match self.places.get_mut(first) {
+            Some(known) => *known = entry,
+            None => self.places.add(first, entry, |_| true),
+        }
     }
-}
-
-fn slot(first: u64) -> usize {
-    (first.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % ENTRIES
 }
 
 #[cfg(test)]

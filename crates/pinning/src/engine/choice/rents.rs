@@ -1,8 +1,9 @@
-//! What buckets that are not attached have cost lately, in a table of a fixed size.
+//! What buckets that are not attached have cost lately, of a bounded number of them.
 
+use super::places::Places;
 use crate::Run;
 
-/// Entries of the table.
+/// Most places that are known of.
 const ENTRIES: usize = 1 << 12;
 /// After so many payments each counts half: a few times as many as there are firehoses, within these
 /// bounds.
@@ -10,8 +11,7 @@ const TIMES: u64 = 4;
 const HALF_LIFE: [u64; 2] = [256, ENTRIES as u64];
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Entry {
-    place: (u32, u64),
+struct Rent {
     paid: u64,
     /// Half-lives over when it was last looked at.
     when: u64,
@@ -20,8 +20,7 @@ struct Entry {
 /// Who paid how much.
 #[derive(Debug)]
 pub(super) struct Rents {
-    /// By a hash of the place; made at the first payment.
-    entries: Vec<Entry>,
+    places: Places<(u32, u64), Rent>,
     payments: u64,
     half_life: u64,
 }
@@ -29,7 +28,7 @@ pub(super) struct Rents {
 impl Rents {
     pub(super) fn new(firehoses: u64) -> Self {
         Self {
-            entries: Vec::new(),
+            places: Places::new(ENTRIES),
             payments: 0,
             half_life: (TIMES * firehoses).clamp(HALF_LIFE[0], HALF_LIFE[1]),
         }
@@ -37,72 +36,51 @@ impl Rents {
 
     /// What was paid for a place lately.
     pub(super) fn of(&self, place: (u32, u64)) -> u64 {
-        match self.entries.get(slot(place)) {
-            Some(entry) if entry.place == place => self.left(entry),
-            _ => 0,
-        }
+        (self.places.get(place)).map_or(0, |rent| rent.left(self.over()))
     }
 
     /// So much was paid for a place, once more.
     pub(super) fn pay(&mut self, place: (u32, u64), nanos: u64) {
-        if self.entries.is_empty() {
-            self.entries = vec![Entry::default(); ENTRIES];
-        }
         self.payments += 1;
-        let when = self.payments / self.half_life;
-        let entry = self.entries[slot(place)];
-        let left = self.left(&entry);
-        self.entries[slot(place)] = match entry.place == place {
-            true => Entry {
-                place,
-                paid: left.saturating_add(nanos),
-                when,
-            },
+        let when = self.over();
+        if let Some(rent) = self.places.get_mut(place) {
+            let paid = rent.left(when).saturating_add(nanos);
+            *rent = Rent { paid, when };
+            return;
+        }
+        let rent = Rent { paid: nanos, when };
+        self.places.add(place, rent, |other| {
             // Who has paid more stays, and does so for a while only.
-            false if left > nanos => Entry {
-                paid: left - nanos,
+            let left = other.left(when);
+            *other = Rent {
+                paid: left.saturating_sub(nanos),
                 when,
-                ..entry
-            },
-            false => Entry {
-                place,
-                paid: nanos,
-                when,
-            },
-        };
+            };
+            left <= nanos
+        });
     }
 
     /// A peer takes buckets back: what comes to lie there has paid nothing.
     pub(super) fn forget(&mut self, peer: u32, run: Run) {
-        let last = run.first.saturating_add(run.count);
-        if self.entries.is_empty() {
-            return;
-        }
+        let buckets = run.first..run.first.saturating_add(run.count);
         if run.count < ENTRIES as u64 {
-            for bucket in run.first..last {
-                let entry = &mut self.entries[slot((peer, bucket))];
-                if entry.place == (peer, bucket) {
-                    *entry = Entry::default();
-                }
-            }
+            buckets.for_each(|bucket| self.places.forget((peer, bucket)));
             return;
         }
-        for entry in &mut self.entries {
-            if entry.place.0 == peer && (run.first..last).contains(&entry.place.1) {
-                *entry = Entry::default();
-            }
-        }
+        (self.places).forget_those(|(of, bucket)| of == peer && buckets.contains(&bucket));
     }
 
-    fn left(&self, entry: &Entry) -> u64 {
-        let over = self.payments / self.half_life - entry.when;
-        entry.paid.checked_shr(over as u32).unwrap_or(0)
+    /// Half-lives that are over.
+    fn over(&self) -> u64 {
+        self.payments / self.half_life
     }
 }
 
-fn slot((peer, bucket): (u32, u64)) -> usize {
-    let mixed = (bucket ^ (u64::from(peer) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize % ENTRIES
+impl Rent {
+    fn left(&self, over: u64) -> u64 {
+        let halves = (over - self.when) as u32;
+        self.paid.checked_shr(halves).unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +114,30 @@ mod tests {
     fn the_table_does_not_grow() {
         let mut rents = Rents::new(250);
         (0..1 << 16).for_each(|bucket| rents.pay((3, bucket), 1));
-        assert_eq!(rents.entries.len(), ENTRIES);
+        assert_eq!(rents.places.len(), ENTRIES);
+    }
+
+    /// The same payments for memory that lies elsewhere come to the same.
+    #[test]
+    fn where_memory_lies_makes_no_difference() {
+        let paid = |from: u64| {
+            let mut rents = Rents::new(250);
+            let mut drawn = 1_u64;
+            let places = (0..30_000).map(|_| {
+                drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (1 + (drawn >> 62) as u32, from + (drawn >> 40) % 3000)
+            });
+            let told = places.map(|place| {
+                rents.pay(place, u64::from(place.0) * (place.1 - from));
+                rents.of(place)
+            });
+            told.collect::<Vec<_>>()
+        };
+        let here = paid(0);
+        assert!(
+            [77, 1 << 20, 0x7f12_3456_7890]
+                .into_iter()
+                .all(|from| paid(from) == here)
+        );
     }
 }
