@@ -19,7 +19,8 @@ pub(crate) enum Kind {
 }
 
 /// The strategies of every NIC. `paging` is for those that page, which are simulated.
-const STRATEGIES: [&str; 10] = [
+const STRATEGIES: [&str; 11] = [
+    "auto",
     "firehose",
     "bounce",
     "rendezvous-unpin",
