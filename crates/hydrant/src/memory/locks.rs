@@ -112,9 +112,8 @@ impl Locks {
     }
 
     #[inline]
-    fn take<'a>(&self, area: &'a Area, stretch: usize) -> Result<Held<'a>> {
-        let at = stretch % (LOCKS / LINE) * LINE;
-        let word = area.locks.atomic_u64(at);
+    fn take<'a>(&self, area: &'a Area, lock: usize) -> Result<Held<'a>> {
+        let word = area.locks.atomic_u64(lock * LINE);
         let word = word.map_err(|_| Error::other("a lock outside the locks"))?;
         match word.compare_exchange(0, self.own, Acquire, Relaxed) {
             Ok(_) => Ok(Held(word)),
@@ -157,15 +156,40 @@ impl Adder<'_> {
     pub(crate) fn add(&mut self, mut at: usize, mut data: &[u8], factor: &Factor) -> Result<()> {
         let size = factor.number().size();
         while !data.is_empty() {
-            // To the end of the element: its size is a power of two, and a division takes as long as
-            // adding to a short run.
-            let left = (self.left(at) + size - 1) & !(size - 1);
+            // The size is a power of two, and a division takes as long as adding to a short run.
+            let whole = match self.left(at) {
+                left if left < data.len() => left & !(size - 1),
+                _ => data.len(),
+            };
+            if whole == 0 {
+                let (one, rest) = data.split_at(size.min(data.len()));
+                self.add_astride(at, one, factor)?;
+                (at, data) = (at + one.len(), rest);
+                continue;
+            }
             self.hold(at)?;
-            let (now, rest) = data.split_at(left.min(data.len()));
+            let (now, rest) = data.split_at(whole);
             (self.window.accumulate(at, now, factor)).map_err(outside)?;
             (at, data) = (at + now.len(), rest);
         }
         Ok(())
+    }
+
+    /// Adds to an element that begins in a stretch and ends in the next: under both locks, so that it is
+    /// one step to whoever adds to bytes of it under either.
+    #[cold]
+    #[inline(never)]
+    fn add_astride(&mut self, at: usize, one: &[u8], factor: &Factor) -> Result<()> {
+        // Nobody waits for a lock who has one that is behind it in the order of the locks.
+        self.held = None;
+        let stretch = self.place(at) / STRETCH;
+        let (mut first, mut second) = (lock_of(stretch), lock_of(stretch + 1));
+        if second < first {
+            (first, second) = (second, first);
+        }
+        let _first = self.locks.take(self.area, first)?;
+        let _second = self.locks.take(self.area, second)?;
+        self.window.accumulate(at, one, factor).map_err(outside)
     }
 
     /// As [`add`](Self::add), of runs, the first from `src` to byte `at`. As many as are under one lock
@@ -331,17 +355,24 @@ impl Adder<'_> {
         (self.window.addr().wrapping_add(at)).wrapping_sub(self.area.segment)
     }
 
-    /// Takes the lock of a byte, which is that of an element that begins there, unless this has it.
+    /// Takes the lock of a byte, unless this has it.
     #[inline]
     fn hold(&mut self, at: usize) -> Result<()> {
         let stretch = self.place(at) / STRETCH;
         if self.held.as_ref().is_none_or(|(held, _)| *held != stretch) {
-            // Never two at once, or those who take them in another order wait for each other.
+            // Those who take two at once take them in order.
             self.held = None;
-            self.held = Some((stretch, self.locks.take(self.area, stretch)?));
+            let lock = self.locks.take(self.area, lock_of(stretch))?;
+            self.held = Some((stretch, lock));
         }
         Ok(())
     }
+}
+
+/// Which lock is that of a stretch.
+#[inline]
+fn lock_of(stretch: usize) -> usize {
+    stretch % (LOCKS / LINE)
 }
 
 #[cold]
@@ -354,6 +385,42 @@ mod tests {
     use hydrant_conduit::memory::Number;
 
     use super::*;
+
+    /// A lock that another has, who is gone: of an element that lies in two stretches both are taken, and
+    /// nothing is added to it while somebody has one of them.
+    #[test]
+    fn an_element_in_two_stretches_has_both_locks() {
+        let window = Window::private(2 * LOCKS + STRETCH);
+        let locks = Locks {
+            ranks: Box::new([Some(Area {
+                locks: window.part(0, LOCKS).unwrap(),
+                segment: window.addr(),
+            })]),
+            own: 1,
+            progress: Weak::new(),
+        };
+        let one = [1.0_f64, 0.0];
+        let factor = Factor::from_bytes(Number::C64, bytemuck::bytes_of(&one)).unwrap();
+        let astride = STRETCH - 8;
+        let mut adder = locks.adder(Rank(0), &window).unwrap();
+        for lock in [0, 1] {
+            window.atomic_u64(lock * LINE).unwrap().store(2, Relaxed);
+            for data in [&[[1.0_f64; 2]; 1][..], &[[1.0; 2]; 3]] {
+                let added = adder.add(astride, bytemuck::cast_slice(data), &factor);
+                assert!(matches!(added, Err(Error::JobOver)), "{added:?}");
+            }
+            assert_eq!(window.load::<[f64; 4]>(astride), Ok([0.0; 4]));
+            window.atomic_u64(lock * LINE).unwrap().store(0, Relaxed);
+        }
+        let data = [[1.0_f64; 2]; 4];
+        adder
+            .add(astride - 16, bytemuck::cast_slice(&data), &factor)
+            .unwrap();
+        assert_eq!(window.load::<[f64; 8]>(astride - 16), Ok([1.0; 8]));
+        drop(adder);
+        let free = (0..LOCKS / LINE).all(|lock| window.load::<u64>(lock * LINE) == Ok(0));
+        assert!(free, "a lock was kept");
+    }
 
     /// Threads that add to one place, of several stretches, by one run and by many, some of which reach
     /// from one stretch into the next: nothing is lost.
