@@ -4,7 +4,7 @@ use std::{mem, sync::Arc};
 
 use hydrant::{Mutexes, Rank};
 
-use crate::{Armci, Error, Result, error::count};
+use crate::{Armci, Error, Result, error::count, transfer::is_too_early};
 
 impl Armci {
     /// Makes mutexes, `count` of this process; others may make another number. Collective. ARMCI's
@@ -55,17 +55,23 @@ impl Armci {
     /// `Unlock`.
     ///
     /// # Errors
-    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if this process has not locked it.
+    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if this process has not locked it. What befell
+    /// an operation is told when the mutex is free.
     #[inline]
     pub fn unlock(&self, mutex: i32, proc: i32) -> Result<()> {
         let number = self.memory.process(proc)?;
-        self.fence(proc)?;
+        let fenced = self.fence(proc);
+        if is_too_early(&fenced) {
+            return fenced;
+        }
         let mutexes = self.mutexes.read();
         let Some(all) = &*mutexes else {
             return Err(Error::NoMutexes);
         };
         let mutex = count(mutex.into(), 0, "the number of a mutex")?;
-        Ok(all.unlock(Rank(number as u32), mutex)?)
+        // What befell an operation is no reason to have others wait for the mutex for ever.
+        all.unlock(Rank(number as u32), mutex)?;
+        fenced
     }
 
     fn mutexes(&self) -> Result<Arc<Mutexes>> {

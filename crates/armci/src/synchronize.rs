@@ -40,7 +40,10 @@ impl Armci {
     /// # Errors
     /// As [`all_fence`](Self::all_fence), and [`Error::Hydrant`](crate::Error::Hydrant).
     pub fn barrier(&self) -> Result<()> {
-        self.all_fence()?;
-        Ok(self.job.barrier()?)
+        // Others come, and would wait for who stays away for what befell an operation of its own.
+        let fenced = self.all_fence();
+        let met = self.job.barrier();
+        fenced?;
+        Ok(met?)
     }
 }

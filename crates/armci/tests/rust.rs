@@ -5,14 +5,15 @@
 use std::{
     panic::resume_unwind,
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
 };
 
 use armci::{Armci, Error, Handle, Result};
-use hydrant::{ConduitKind, Job, Rank};
+use hydrant::{ConduitKind, Job, Rank, Strategy};
+use parking_lot::Mutex;
 
 /// Runs two processes that reach each other's memory only where it is pinned.
 fn two(body: impl Fn(&Job) -> Result<()> + Sync) {
@@ -295,6 +296,84 @@ fn values_outlive_who_took_them_along() {
         }
         Ok(job.barrier()?)
     });
+}
+
+/// Operations of a thread that fail while another thread waits for them, or sends what was gathered: both
+/// are told, and who began them once.
+#[test]
+fn a_fence_of_another_thread_leaves_each_its_errors() {
+    const BYTES: usize = 1 << 20;
+    let told = Mutex::new(Vec::new());
+    let is_lost = |ended: Result<()>| {
+        matches!(
+            ended,
+            Err(Error::Hydrant(hydrant::Error::PeerLost(Rank(1))))
+        )
+    };
+    let begun = AtomicBool::new(false);
+    let builder = Job::builder().expect("the settings are valid");
+    let builder = (builder.heap(64 << 20)).conduit(ConduitKind::Pinned);
+    // What is got comes in messages, and nobody sends them while process 1 does not poll.
+    let builder = builder.service(false).registration(Strategy::Bounce);
+    builder.run_local(2, |job| {
+        let begins = |job: &Job| -> Result<()> {
+            let armci = Armci::new(job, None)?;
+            let all = armci.malloc(4 * BYTES as i64)?;
+            armci.barrier()?;
+            if armci.me() == 1 {
+                while !begun.load(SeqCst) {
+                    thread::yield_now();
+                }
+                return Ok(());
+            }
+            let start = all[1].addr();
+            let (theirs, fenced) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                let (armci, theirs, fenced) = (&armci, &theirs, &fenced);
+                let owner = scope.spawn(move || -> Result<[bool; 7]> {
+                    let mut back = vec![0_u8; 3 * BYTES];
+                    let mut own = Handle::default();
+                    let mut gathers = Handle {
+                        is_aggregate: 1,
+                        ..own
+                    };
+                    let handles = [None, Some(&mut own), Some(&mut gathers)];
+                    for (part, handle) in handles.into_iter().enumerate() {
+                        let from = std::ptr::with_exposed_provenance_mut(start + part * BYTES);
+                        let to = back[part * BYTES..].as_mut_ptr();
+                        // SAFETY: ARMCI allocated it; all is waited for before the buffer goes.
+                        unsafe { armci.get_nb(from, to, BYTES as i32, 1, handle)? };
+                    }
+                    theirs.wait();
+                    fenced.wait();
+                    Ok([
+                        is_lost(armci.wait(Some(&mut own))),
+                        is_lost(armci.wait(Some(&mut gathers))),
+                        is_lost(armci.wait(None)),
+                        armci.wait(None).is_ok(),
+                        armci.fence(1).is_ok(),
+                        armci.test(&mut own).is_ok(),
+                        armci.all_fence().is_ok(),
+                    ])
+                });
+                theirs.wait();
+                begun.store(true, SeqCst);
+                let ended = is_lost(armci.fence(1));
+                let again = armci.fence(1).is_ok();
+                fenced.wait();
+                let owner = owner.join().expect("it does not panic")?;
+                told.lock().push((ended, again, owner));
+                Ok(())
+            })
+        };
+        let ended = begins(job);
+        assert!(ended.is_ok(), "{ended:?}");
+        match job.rank() {
+            Rank(1) => Err(hydrant::Error::other("it ends in the middle")),
+            _ => Ok(()),
+        }
+    });
+    assert_eq!(told.into_inner(), [(true, true, [true; 7])]);
 }
 
 /// All there is, on a network in virtual time, where no service thread answers.

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Direction, Handle,
+    missed::{Asker, Whose},
     outstanding::{each, touch, turn},
 };
 use crate::{Armci, Error, Result, memory::Memory};
@@ -27,6 +28,7 @@ pub(crate) struct Gathered {
     pub(super) offset: usize,
     pub(super) bytes: usize,
     pub(super) local: Local,
+    pub(super) whose: Whose,
 }
 
 impl Gathered {
@@ -132,11 +134,12 @@ impl Armci {
 
     fn send_those(&self, which: impl Fn(i32, usize, &Range<usize>) -> bool) -> Result<()> {
         let numbers = self.handles.gathered.of(which);
-        each(numbers.into_iter().map(|number| self.send_gathered(number)))
+        each((numbers.into_iter()).map(|number| self.send_gathered(number, Asker::OfAll)))
     }
 
-    /// Sends what a handle gathered: all of that is done when this returns, whoever sends it.
-    pub(super) fn send_gathered(&self, number: i32) -> Result<()> {
+    /// Sends what a handle gathered: all of that is done when this returns, whoever sends it. What befell
+    /// what is not for who asks is kept for whom it is for, too.
+    pub(super) fn send_gathered(&self, number: i32, asker: Asker) -> Result<()> {
         let lists = &self.handles.gathered;
         let Some(whose) = lists.turn(number) else {
             return Ok(());
@@ -153,6 +156,16 @@ impl Armci {
             if is_too_early(&one) {
                 outcome = outcome.and(one);
                 break;
+            }
+            if let Err(cause) = &one {
+                let others = some.iter().filter(|it| !it.whose.is(asker));
+                for owners in others
+                    .collect::<Vec<_>>()
+                    .chunk_by(|a, b| a.whose == b.whose)
+                {
+                    let whose = owners[0].whose;
+                    self.outstanding.keep(some[0].proc, whose, cause);
+                }
             }
             outcome = outcome.and(one);
             self.outstanding.gathered(some[0].proc, some.len());
@@ -230,7 +243,7 @@ impl Armci {
 }
 
 /// Whether nobody can wait here, as in a handler: nothing was done.
-pub(super) fn is_too_early(outcome: &Result<()>) -> bool {
+pub(crate) fn is_too_early(outcome: &Result<()>) -> bool {
     matches!(
         outcome,
         Err(Error::Hydrant(hydrant::Error::InHandler { .. }))

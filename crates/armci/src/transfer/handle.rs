@@ -12,6 +12,7 @@ use std::{
 use super::{
     Direction,
     gathered::{Gathered, Lists, Local, is_too_early},
+    missed::{Asker, Whose},
     outstanding::{Elements, IMPLICIT, Kind, Operation},
     packed::Work,
 };
@@ -94,6 +95,7 @@ impl Armci {
                 offset,
                 bytes,
                 local,
+                whose: Whose::begun(number),
             };
             self.handles.gathered.add(number, one);
             return Ok(());
@@ -131,7 +133,7 @@ impl Armci {
         if handle.number == 0 {
             return Ok(());
         }
-        let sent = self.send_gathered(handle.number);
+        let sent = self.send_gathered(handle.number, Asker::OfHandle(handle.number));
         let outcome = sent.and(self.outstanding.wait(handle.number));
         if !is_too_early(&outcome) {
             handle.number = 0;
@@ -156,7 +158,7 @@ impl Armci {
         if handle.number == 0 {
             return Ok(true);
         }
-        self.send_gathered(handle.number)?;
+        self.send_gathered(handle.number, Asker::OfHandle(handle.number))?;
         let done = self.outstanding.test(handle.number)?;
         if done {
             handle.number = 0;
@@ -170,7 +172,7 @@ impl Armci {
     /// What befell one of them.
     pub fn stop_gathering(&self, handle: &mut Handle) -> Result<()> {
         handle.is_aggregate = 0;
-        self.send_gathered(handle.number)
+        self.send_gathered(handle.number, Asker::OfHandle(handle.number))
     }
 
     /// Waits until what was begun before and touches any of these bytes is done, and sends of that what

@@ -8,6 +8,7 @@ mod accumulate;
 mod contiguous;
 mod gathered;
 mod handle;
+mod missed;
 mod outstanding;
 mod packed;
 mod strided;
@@ -15,6 +16,7 @@ mod value;
 mod vector;
 
 pub use accumulate::Scale;
+pub(crate) use gathered::is_too_early;
 pub use handle::Handle;
 pub(crate) use handle::Handles;
 pub(crate) use outstanding::Outstanding;

@@ -19,7 +19,10 @@ use std::{
 use hydrant::Number;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::packed::Work;
+use super::{
+    missed::{Asker, Missed, Whose},
+    packed::Work,
+};
 use crate::{Error, Result};
 
 /// So many may be outstanding to a process; then the oldest is waited for.
@@ -33,18 +36,19 @@ pub(crate) struct Outstanding(Box<[Queue]>);
 
 #[derive(Default)]
 struct Queue {
-    /// As many as there are in the list, and as many as handles gather, for whoever wants to know if
-    /// there are any.
+    /// As many as there are in the list, as handles gather, and as errors are kept, for whoever wants to
+    /// know if there are any.
     count: AtomicUsize,
     /// The oldest first. It is locked to look at it and never while anything is waited for: who waits runs
     /// handlers, which may look, too.
     list: Mutex<Vec<Arc<Operation>>>,
+    /// What befell some, until those are told whose they were.
+    missed: Mutex<Missed>,
 }
 
 /// An operation under way.
 pub(crate) struct Operation {
-    /// Its handle's number.
-    handle: i32,
+    whose: Whose,
     kind: Kind,
     /// The bytes of the process's arena that it is about.
     bytes: Range<usize>,
@@ -129,7 +133,7 @@ impl Operation {
         kept: Option<Box<[u8]>>,
     ) -> Self {
         Self {
-            handle,
+            whose: Whose::begun(handle),
             kind,
             bytes,
             keeps_order: work.keeps_order(),
@@ -147,8 +151,9 @@ impl Operation {
     }
 
     /// Waits for it: how that went, unless somebody was told before, and whether it is over. Where nobody
-    /// can wait, as in a handler, it is under way still.
-    fn wait(&self, until: Until) -> (Result<()>, bool) {
+    /// can wait, as in a handler, it is under way still. What befell it is noted before anybody else
+    /// sees that it is over.
+    fn wait(&self, until: Until, note: impl FnOnce(&Error)) -> (Result<()>, bool) {
         let mut running = match turn(&self.running, "waiting for an operation") {
             Ok(running) => running,
             Err(cause) => return (Err(cause), false),
@@ -159,7 +164,11 @@ impl Operation {
             Until::Local => running.work.wait_local(),
             Until::Done => running.work.wait(),
         };
-        (ended.map_err(Error::from), running.work.is_complete())
+        let (ended, is_over) = (ended.map_err(Error::from), running.work.is_complete());
+        if let (Err(cause), true) = (&ended, is_over) {
+            note(cause);
+        }
+        (ended, is_over)
     }
 
     /// Whether it is over, without waiting: not as far as is known while somebody waits for it.
@@ -207,7 +216,7 @@ impl Outstanding {
             queue.count.fetch_add(1, Release);
             oldest
         };
-        match oldest.map(|it| queue.wait(&it, Until::Done)) {
+        match oldest.map(|it| queue.wait(&it, Until::Done, Asker::OfAll)) {
             // Where nobody can wait there are more.
             None | Some(Err(Error::Hydrant(hydrant::Error::InHandler { .. }))) => Ok(()),
             Some(ended) => ended,
@@ -236,7 +245,7 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| it.in_the_way(bytes))
+        self.end(proc, |it| it.in_the_way(bytes), Asker::OfAll)
     }
 
     /// As [`settle`](Self::settle), for an accumulate to such elements.
@@ -249,10 +258,11 @@ impl Outstanding {
         bytes: &Range<usize>,
         elements: Elements,
     ) -> Result<()> {
-        self.end(proc, |it| match it.kind {
+        let until = |it: &Operation| match it.kind {
             Kind::Adds(others) if others.commute(elements) => Until::Now,
             Kind::Adds(_) | Kind::Moves => it.in_the_way(bytes),
-        })
+        };
+        self.end(proc, until, Asker::OfAll)
     }
 
     /// Waits for all about any of these bytes.
@@ -260,17 +270,20 @@ impl Outstanding {
     /// # Errors
     /// What befell the first that failed.
     pub(crate) fn settle_all(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| touch(&it.bytes, bytes).into())
+        self.end(proc, |it| touch(&it.bytes, bytes).into(), Asker::OfAll)
     }
 
     /// Waits for all to a process.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// What befell the first that failed, or one of this thread's that others waited for.
     pub(crate) fn fence(&self, proc: usize) -> Result<()> {
         match self.is_idle(proc) {
             true => Ok(()),
-            false => self.end(proc, |_| Until::Done),
+            false => {
+                let ended = self.end(proc, |_| Until::Done, Asker::OfAll);
+                ended.and(self.0[proc].told(Asker::OfAll))
+            }
         }
     }
 
@@ -297,7 +310,11 @@ impl Outstanding {
     pub(crate) fn wait_at(&self, proc: usize, handle: i32) -> Result<()> {
         match self.is_idle(proc) {
             true => Ok(()),
-            false => self.end(proc, |it| (it.handle == handle).into()),
+            false => {
+                let asker = Asker::OfHandle(handle);
+                let ended = self.end(proc, |it| (it.whose.handle() == handle).into(), asker);
+                ended.and(self.0[proc].told(asker))
+            }
         }
     }
 
@@ -309,7 +326,7 @@ impl Outstanding {
         let mut done = true;
         let mut outcome = Ok(());
         for queue in &self.0 {
-            for operation in queue.those(|it| (it.handle == handle).then_some(())) {
+            for operation in queue.those(|it| (it.whose.handle() == handle).then_some(())) {
                 let (tested, is_over) = operation.0.test();
                 keep_first(&mut outcome, tested);
                 if is_over {
@@ -317,18 +334,24 @@ impl Outstanding {
                 }
                 done &= is_over;
             }
+            keep_first(&mut outcome, queue.told(Asker::OfHandle(handle)));
         }
         outcome?;
         Ok(done)
     }
 
-    fn end(&self, proc: usize, until: impl Fn(&Operation) -> Until) -> Result<()> {
+    /// What befell something of this process's that another thread waited for is kept for whom it is for.
+    pub(super) fn keep(&self, proc: usize, whose: Whose, cause: &Error) {
+        self.0[proc].keep(whose, cause);
+    }
+
+    fn end(&self, proc: usize, until: impl Fn(&Operation) -> Until, asker: Asker) -> Result<()> {
         let queue = &self.0[proc];
         let those = queue.those(|it| match until(it) {
             Until::Now => None,
             until => Some(until),
         });
-        each((those.iter()).map(|(operation, until)| queue.wait(operation, *until)))
+        each((those.iter()).map(|(operation, until)| queue.wait(operation, *until, asker)))
     }
 }
 
@@ -346,12 +369,32 @@ impl Queue {
     }
 
     /// Waits for one, and takes it out if it is over.
-    fn wait(&self, operation: &Arc<Operation>, until: Until) -> Result<()> {
-        let (ended, is_over) = operation.wait(until);
+    fn wait(&self, operation: &Arc<Operation>, until: Until, asker: Asker) -> Result<()> {
+        let whose = operation.whose;
+        let (ended, is_over) = operation.wait(until, |cause| {
+            if !whose.is(asker) {
+                self.keep(whose, cause);
+            }
+        });
         if is_over {
             self.take_out(operation);
         }
         ended
+    }
+
+    fn keep(&self, whose: Whose, cause: &Error) {
+        let more = self.missed.lock().keep(whose, cause);
+        self.count.fetch_add(usize::from(more), Release);
+    }
+
+    /// What befell those of who asks while another waited for them, the first of it.
+    fn told(&self, asker: Asker) -> Result<()> {
+        if self.count.load(Acquire) == 0 {
+            return Ok(());
+        }
+        let (told, first) = self.missed.lock().take(asker);
+        self.count.fetch_sub(told, Release);
+        first.map_or(Ok(()), Err)
     }
 
     /// Takes one out, unless somebody else did.
