@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_double, c_int, c_long, c_ulong, c_void};
 
-use super::process::{self, armci, code, messages, or_die};
+use super::process::{self, armci, call, code, found, messages, or_die};
 use crate::{
     Armci, Error, Group, Handle, Result, Strides, Vector,
     error::{count, not_null},
@@ -191,59 +191,48 @@ pub unsafe extern "C" fn ARMCI_Cleanup() {}
 /// Waits until all processes have come, and all that they did is done. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Barrier() {
-    let act = || -> Result<_> { armci()?.barrier() };
-    or_die("ARMCI_Barrier", act());
+    found("ARMCI_Barrier", |armci| armci.barrier());
 }
 
 /// Waits until all that this process did to the memory of a process is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Fence(proc: c_int) {
-    let act = || -> Result<_> { armci()?.fence(proc) };
-    or_die("ARMCI_Fence", act());
+    found("ARMCI_Fence", |armci| armci.fence(proc));
 }
 
 /// As ARMCI_Fence, of all processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_AllFence() {
-    let act = || -> Result<_> { armci()?.all_fence() };
-    or_die("ARMCI_AllFence", act());
+    found("ARMCI_AllFence", |armci| armci.all_fence());
 }
 
 /// As ARMCI_Fence, of the processes of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GroupFence(group: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            for proc in armci.members(group_at(group)?)?.iter() {
-                armci.fence(*proc as c_int)?;
-            }
-            Ok(())
-        }
-    };
-    or_die("ARMCI_GroupFence", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_GroupFence", |armci| unsafe {
+        let members = armci.members(group_at(group)?)?;
+        let fenced = members.iter().map(|proc| armci.fence(*proc as c_int));
+        // All of them, whatever befell what was done to one.
+        fenced.fold(Ok(()), Result::and)
+    });
 }
 
 /// Allocates memory of all processes, and lists where it is. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let addresses = armci()?.malloc_wanted(listed(ptr_arr, bytes))?;
-            fill(ptr_arr, &addresses);
-            Ok(())
-        }
-    };
-    code("ARMCI_Malloc", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Malloc", |armci| unsafe {
+        let addresses = armci.malloc_wanted(listed(ptr_arr, bytes))?;
+        fill(ptr_arr, &addresses);
+        Ok(())
+    })
 }
 
 /// Frees memory of ARMCI_Malloc, of which this process's part is given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free(ptr: *mut c_void) -> c_int {
-    let act = || -> Result<()> { armci()?.free(ptr.cast()) };
-    code("ARMCI_Free", act())
+    call("ARMCI_Free", |armci| armci.free(ptr.cast()))
 }
 
 /// Allocates memory of this process; null if there is no more.
@@ -261,8 +250,7 @@ pub unsafe extern "C" fn ARMCI_Malloc_local(bytes: armci_size_t) -> *mut c_void 
 /// Frees memory of ARMCI_Malloc_local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free_local(ptr: *mut c_void) -> c_int {
-    let act = || -> Result<()> { armci()?.free(ptr.cast()) };
-    code("ARMCI_Free_local", act())
+    call("ARMCI_Free_local", |armci| armci.free(ptr.cast()))
 }
 
 /// As ARMCI_Malloc, of the members of a group.
@@ -272,60 +260,49 @@ pub unsafe extern "C" fn ARMCI_Malloc_group(
     bytes: armci_size_t,
     group: *mut ARMCI_Group,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let wanted = listed(ptr_arr, bytes);
-            let addresses = armci()?.malloc_group_wanted(wanted, group_at(group)?)?;
-            fill(ptr_arr, &addresses);
-            Ok(())
-        }
-    };
-    code("ARMCI_Malloc_group", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Malloc_group", |armci| unsafe {
+        let wanted = listed(ptr_arr, bytes);
+        let addresses = armci.malloc_group_wanted(wanted, group_at(group)?)?;
+        fill(ptr_arr, &addresses);
+        Ok(())
+    })
 }
 
 /// Frees memory of ARMCI_Malloc_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free_group(ptr: *mut c_void, _group: *mut ARMCI_Group) -> c_int {
-    let act = || -> Result<()> { armci()?.free(ptr.cast()) };
-    code("ARMCI_Free_group", act())
+    call("ARMCI_Free_group", |armci| armci.free(ptr.cast()))
 }
 
 /// Allocates memory of this process that others are told of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_t, _memflg: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(meminfo, "the description of memory")?;
-            let armci = armci()?;
-            let at = armci.malloc_local(bytes.try_into().unwrap_or(c_long::MAX))?;
-            *meminfo = armci_meminfo_t {
-                armci_addr: at.cast(),
-                addr: at.cast(),
-                size: bytes,
-                cpid: armci.me(),
-                idlist: [0; 128],
-            };
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Memget", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Memget", |armci| unsafe {
+        not_null(meminfo, "the description of memory")?;
+        let at = armci.malloc_local(bytes.try_into().unwrap_or(c_long::MAX))?;
+        *meminfo = armci_meminfo_t {
+            armci_addr: at.cast(),
+            addr: at.cast(),
+            size: bytes,
+            cpid: armci.me(),
+            idlist: [0; 128],
+        };
+        Ok(())
+    });
 }
 
 /// Where this process finds memory of ARMCI_Memget, so many bytes from its start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memat(meminfo: *mut armci_meminfo_t, offset: c_long) -> *mut c_void {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(meminfo, "the description of memory")?;
-            let known = &*meminfo;
-            let at = armci()?.attach(known.addr.cast(), known.size, known.cpid)?;
-            Ok(at.wrapping_offset(offset as isize).cast())
-        }
-    };
-    or_die("ARMCI_Memat", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Memat", |armci| unsafe {
+        not_null(meminfo, "the description of memory")?;
+        let known = &*meminfo;
+        let at = armci.attach(known.addr.cast(), known.size, known.cpid)?;
+        Ok(at.wrapping_offset(offset as isize).cast())
+    })
 }
 
 /// Ends the use of memory that another process has; nothing need be done for it.
@@ -335,18 +312,15 @@ pub unsafe extern "C" fn ARMCI_Memdt(_meminfo: *mut armci_meminfo_t, _offset: c_
 /// Frees memory of ARMCI_Memget, at the process that has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(meminfo, "the description of memory")?;
-            let (armci, known) = (armci()?, &*meminfo);
-            if known.cpid == armci.me() {
-                armci.free(known.addr.cast())?;
-            }
-            Ok(())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Memctl", |armci| unsafe {
+        not_null(meminfo, "the description of memory")?;
+        let known = &*meminfo;
+        if known.cpid == armci.me() {
+            armci.free(known.addr.cast())?;
         }
-    };
-    or_die("ARMCI_Memctl", act());
+        Ok(())
+    });
 }
 
 /// Sets how many bytes a process may allocate at most. Before ARMCI_Init.
@@ -365,44 +339,36 @@ pub unsafe extern "C" fn ARMCI_Uses_shm() -> c_int {
 /// Whether memory of other members of a group is mapped here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Uses_shm_grp(group: *mut ARMCI_Group) -> c_int {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let members = armci.members(group_at(group)?)?;
-            let near = |proc: &&usize| armci.is_mapped(**proc as c_int).unwrap_or(false);
-            Ok(c_int::from(members.iter().filter(near).count() > 1))
-        }
-    };
-    or_die("ARMCI_Uses_shm_grp", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Uses_shm_grp", |armci| unsafe {
+        let members = armci.members(group_at(group)?)?;
+        let near = |proc: &&usize| armci.is_mapped(**proc as c_int).unwrap_or(false);
+        Ok(c_int::from(members.iter().filter(near).count() > 1))
+    })
 }
 
 /// Makes mutexes, so many of this process. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Create_mutexes(num: c_int) -> c_int {
-    let act = || -> Result<()> { armci()?.create_mutexes(num) };
-    code("ARMCI_Create_mutexes", act())
+    call("ARMCI_Create_mutexes", |armci| armci.create_mutexes(num))
 }
 
 /// Does away with the mutexes. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Destroy_mutexes() -> c_int {
-    let act = || -> Result<()> { armci()?.destroy_mutexes() };
-    code("ARMCI_Destroy_mutexes", act())
+    call("ARMCI_Destroy_mutexes", |armci| armci.destroy_mutexes())
 }
 
 /// Locks a mutex of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Lock(mutex: c_int, proc: c_int) {
-    let act = || -> Result<_> { armci()?.lock(mutex, proc) };
-    or_die("ARMCI_Lock", act());
+    found("ARMCI_Lock", |armci| armci.lock(mutex, proc));
 }
 
 /// Unlocks a mutex of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Unlock(mutex: c_int, proc: c_int) {
-    let act = || -> Result<_> { armci()?.unlock(mutex, proc) };
-    or_die("ARMCI_Unlock", act());
+    found("ARMCI_Unlock", |armci| armci.unlock(mutex, proc));
 }
 
 /// Whether a process is on this one's node.
@@ -494,19 +460,15 @@ pub unsafe extern "C" fn ARMCI_Group_create(
     pid_list: *mut c_int,
     group_out: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let len = count(n.into(), 1, "the number of members")?;
-            not_null(pid_list, "the list of members")?;
-            not_null(group_out, "where a group goes")?;
-            let list = std::slice::from_raw_parts(pid_list, len);
-            *group_out = armci.group_of(list, armci.default_group())?.0;
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Group_create", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_create", |armci| unsafe {
+        let len = count(n.into(), 1, "the number of members")?;
+        not_null(pid_list, "the list of members")?;
+        not_null(group_out, "where a group goes")?;
+        let list = std::slice::from_raw_parts(pid_list, len);
+        *group_out = armci.group_of(list, armci.default_group())?.0;
+        Ok(())
+    });
 }
 
 /// Makes a group of members of another. Collective over those.
@@ -517,29 +479,24 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
     group_out: *mut ARMCI_Group,
     group_parent: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let len = count(n.into(), 1, "the number of members")?;
-            not_null(pid_list, "the list of members")?;
-            not_null(group_out, "where a group goes")?;
-            let list = std::slice::from_raw_parts(pid_list, len);
-            *group_out = armci.group_of(list, group_at(group_parent)?)?.0;
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Group_create_child", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_create_child", |armci| unsafe {
+        let len = count(n.into(), 1, "the number of members")?;
+        not_null(pid_list, "the list of members")?;
+        not_null(group_out, "where a group goes")?;
+        let list = std::slice::from_raw_parts(pid_list, len);
+        *group_out = armci.group_of(list, group_at(group_parent)?)?.0;
+        Ok(())
+    });
 }
 
 /// Forgets a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.group_free(group_at(group)?) }
-    };
-    or_die("ARMCI_Group_free", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_free", |armci| unsafe {
+        armci.group_free(group_at(group)?)
+    });
 }
 
 /// This process's number in a group; -1, and not 0 returned, if it is no member.
@@ -563,73 +520,59 @@ pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_
 /// How many members a group has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_size(group: *mut ARMCI_Group, size: *mut c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(size, "where a number goes")?;
-            *size = armci()?.members(group_at(group)?)?.len() as c_int;
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Group_size", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_size", |armci| unsafe {
+        not_null(size, "where a number goes")?;
+        *size = armci.members(group_at(group)?)?.len() as c_int;
+        Ok(())
+    });
 }
 
 /// Sets the group that new ones are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_set_default(group: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.set_default_group(group_at(group)?) }
-    };
-    or_die("ARMCI_Group_set_default", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_set_default", |armci| unsafe {
+        armci.set_default_group(group_at(group)?)
+    });
 }
 
 /// The group that new ones are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_default(group_out: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(group_out, "where a group goes")?;
-            *group_out = armci()?.default_group().0;
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Group_get_default", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_get_default", |armci| unsafe {
+        not_null(group_out, "where a group goes")?;
+        *group_out = armci.default_group().0;
+        Ok(())
+    });
 }
 
 /// The group of all processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_world(group_out: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            not_null(group_out, "where a group goes")?;
-            armci()?;
-            *group_out = 0;
-            Ok(())
-        }
-    };
-    or_die("ARMCI_Group_get_world", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_get_world", |_| unsafe {
+        not_null(group_out, "where a group goes")?;
+        *group_out = 0;
+        Ok(())
+    });
 }
 
 /// The process that is a member of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Absolute_id(group: *mut ARMCI_Group, group_rank: c_int) -> c_int {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let members = armci()?.members(group_at(group)?)?;
-            let found = usize::try_from(group_rank)
-                .ok()
-                .and_then(|at| members.get(at));
-            found.map(|proc| *proc as c_int).ok_or(Error::NoProcess {
-                proc: group_rank,
-                processes: members.len(),
-            })
-        }
-    };
-    or_die("ARMCI_Absolute_id", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Absolute_id", |armci| unsafe {
+        let members = armci.members(group_at(group)?)?;
+        let found = usize::try_from(group_rank)
+            .ok()
+            .and_then(|at| members.get(at));
+        found.map(|proc| *proc as c_int).ok_or(Error::NoProcess {
+            proc: group_rank,
+            processes: members.len(),
+        })
+    })
 }
 
 /// Says that a condition does not hold that a program asserts, and ends the job.

@@ -4,9 +4,22 @@ use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 
 use super::{
     armci::{armci_giov_t, armci_hdl_t, handle, strides, vectors},
-    process::{armci, code, or_die},
+    process::{armci, call, code, found, or_die},
 };
-use crate::{Armci, Error, Result};
+use crate::{Armci, Error, Handle, Result};
+
+/// What a function begins, or ends, with the handle that C has.
+#[inline]
+unsafe fn begin(
+    function: &str,
+    nb_handle: *mut armci_hdl_t,
+    act: impl FnOnce(&Armci, Option<&mut Handle>) -> Result<()>,
+) -> c_int {
+    // SAFETY: null or a handle, says the caller.
+    call(function, |armci| unsafe {
+        handle(nb_handle, |handle| act(armci, handle))
+    })
+}
 
 /// Begins ARMCI_Put.
 #[unsafe(no_mangle)]
@@ -17,16 +30,12 @@ pub unsafe extern "C" fn ARMCI_NbPut(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_nb(src.cast(), dst.cast(), bytes, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPut", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPut", nb_handle, |armci, handle| {
+            armci.put_nb(src.cast(), dst.cast(), bytes, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_Get.
@@ -38,16 +47,12 @@ pub unsafe extern "C" fn ARMCI_NbGet(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.get_nb(src.cast(), dst.cast(), bytes, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbGet", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbGet", nb_handle, |armci, handle| {
+            armci.get_nb(src.cast(), dst.cast(), bytes, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_PutS.
@@ -62,17 +67,13 @@ pub unsafe extern "C" fn ARMCI_NbPutS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutS", nb_handle, |armci, handle| {
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutS", act())
+            armci.put_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_GetS.
@@ -87,17 +88,13 @@ pub unsafe extern "C" fn ARMCI_NbGetS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbGetS", nb_handle, |armci, handle| {
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.get_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbGetS", act())
+            armci.get_strided_nb(src_ptr.cast(), dst_ptr.cast(), strides, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_PutV.
@@ -108,17 +105,13 @@ pub unsafe extern "C" fn ARMCI_NbPutV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutV", nb_handle, |armci, handle| {
             let vectors = vectors(darr, len)?;
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_vector_nb(&vectors, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutV", act())
+            armci.put_vector_nb(&vectors, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_GetV.
@@ -129,17 +122,13 @@ pub unsafe extern "C" fn ARMCI_NbGetV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbGetV", nb_handle, |armci, handle| {
             let vectors = vectors(darr, len)?;
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.get_vector_nb(&vectors, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbGetV", act())
+            armci.get_vector_nb(&vectors, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_AccS.
@@ -156,19 +145,15 @@ pub unsafe extern "C" fn ARMCI_NbAccS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbAccS", nb_handle, |armci, handle| {
             let scale = Armci::scale(optype, scale.cast())?;
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
             let (src, dst) = (src_ptr.cast(), dst_ptr.cast());
-            handle(nb_handle, |handle| {
-                armci.accumulate_strided_nb(&scale, src, dst, strides, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbAccS", act())
+            armci.accumulate_strided_nb(&scale, src, dst, strides, proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_AccV.
@@ -181,31 +166,23 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbAccV", nb_handle, |armci, handle| {
             let scale = Armci::scale(op, scale.cast())?;
             let vectors = vectors(darr, len)?;
-            handle(nb_handle, |handle| {
-                armci.accumulate_vector_nb(&scale, &vectors, proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbAccV", act())
+            armci.accumulate_vector_nb(&scale, &vectors, proc, handle)
+        })
+    }
 }
 
 /// Waits for what was begun with a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Wait(nb_handle: *mut armci_hdl_t) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| armci.wait(handle))
-        }
-    };
-    code("ARMCI_Wait", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Wait", |armci| unsafe {
+        handle(nb_handle, |handle| armci.wait(handle))
+    })
 }
 
 /// Whether what was begun with a handle is under way: 0 if it is complete, 1 if not.
@@ -231,15 +208,13 @@ pub unsafe extern "C" fn ARMCI_Test(nb_handle: *mut armci_hdl_t) -> c_int {
 /// Waits for what was begun with implicit handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_WaitAll() -> c_int {
-    let act = || -> Result<()> { armci()?.wait(None) };
-    code("ARMCI_WaitAll", act())
+    call("ARMCI_WaitAll", |armci| armci.wait(None))
 }
 
 /// Waits for what was begun with implicit handles, to one process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_WaitProc(proc: c_int) -> c_int {
-    let act = || -> Result<()> { armci()?.wait_process(proc) };
-    code("ARMCI_WaitProc", act())
+    call("ARMCI_WaitProc", |armci| armci.wait_process(proc))
 }
 
 /// Makes a handle gather what is begun with it.
@@ -260,16 +235,12 @@ pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t)
 /// Sends what a handle gathered, and stops it from gathering.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.stop_gathering(handle.ok_or(Error::Null { what: "a handle" })?)
-            })
-        }
-    };
-    or_die("ARMCI_UNSET_AGGREGATE_HANDLE", act());
+    // SAFETY: what C's caller promises.
+    found("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| unsafe {
+        handle(nb_handle, |handle| {
+            armci.stop_gathering(handle.ok_or(Error::Null { what: "a handle" })?)
+        })
+    });
 }
 
 /// Begins ARMCI_PutValueInt.
@@ -280,16 +251,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueInt(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_value_nb(src, dst.cast(), proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutValueInt", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutValueInt", nb_handle, |armci, handle| {
+            armci.put_value_nb(src, dst.cast(), proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_PutValueLong.
@@ -300,16 +267,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueLong(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_value_nb(src, dst.cast(), proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutValueLong", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutValueLong", nb_handle, |armci, handle| {
+            armci.put_value_nb(src, dst.cast(), proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_PutValueFloat.
@@ -320,16 +283,12 @@ pub unsafe extern "C" fn ARMCI_NbPutValueFloat(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_value_nb(src, dst.cast(), proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutValueFloat", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutValueFloat", nb_handle, |armci, handle| {
+            armci.put_value_nb(src, dst.cast(), proc, handle)
+        })
+    }
 }
 
 /// Begins ARMCI_PutValueDouble.
@@ -340,14 +299,10 @@ pub unsafe extern "C" fn ARMCI_NbPutValueDouble(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            handle(nb_handle, |handle| {
-                armci.put_value_nb(src, dst.cast(), proc, handle)
-            })
-        }
-    };
-    code("ARMCI_NbPutValueDouble", act())
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbPutValueDouble", nb_handle, |armci, handle| {
+            armci.put_value_nb(src, dst.cast(), proc, handle)
+        })
+    }
 }

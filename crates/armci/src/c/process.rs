@@ -134,6 +134,18 @@ pub(super) fn set_limit(bytes: usize) {
     BEGUN.lock().limit = Some(bytes);
 }
 
+/// What a function does with ARMCI, as [`code`] tells it.
+#[inline]
+pub(super) fn call(function: &str, act: impl FnOnce(&'static Armci) -> Result<()>) -> c_int {
+    code(function, armci().and_then(act))
+}
+
+/// What a function finds with ARMCI, as [`or_die`] tells it.
+#[inline]
+pub(super) fn found<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
+    or_die(function, armci().and_then(act))
+}
+
 /// ARMCI's number for how a function ended, which says the reason of an error.
 #[inline]
 pub(super) fn code(function: &str, outcome: Result<()>) -> c_int {

@@ -4,7 +4,7 @@ use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 
 use super::{
     armci::{armci_giov_t, strides, vectors},
-    process::{armci, code, or_die},
+    process::{armci, call, code, found, or_die},
 };
 use crate::{
     Armci, Error, Result, Rmw,
@@ -28,11 +28,10 @@ pub unsafe extern "C" fn ARMCI_Put(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put(src.cast(), dst.cast(), bytes, proc) }
-    };
-    code("ARMCI_Put", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Put", |armci| unsafe {
+        armci.put(src.cast(), dst.cast(), bytes, proc)
+    })
 }
 
 /// Gets bytes of a process.
@@ -43,11 +42,10 @@ pub unsafe extern "C" fn ARMCI_Get(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get(src.cast(), dst.cast(), bytes, proc) }
-    };
-    code("ARMCI_Get", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Get", |armci| unsafe {
+        armci.get(src.cast(), dst.cast(), bytes, proc)
+    })
 }
 
 /// Puts bytes to a process, then a number into a flag there.
@@ -60,11 +58,10 @@ pub unsafe extern "C" fn ARMCI_Put_flag(
     v: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_flag((src.cast(), dst.cast()), bytes, (f, v), proc) }
-    };
-    code("ARMCI_Put_flag", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Put_flag", |armci| unsafe {
+        armci.put_flag((src.cast(), dst.cast()), bytes, (f, v), proc)
+    })
 }
 
 /// Adds a scale's multiple of elements to those of a process.
@@ -77,19 +74,16 @@ pub unsafe extern "C" fn ARMCI_Acc(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            armci()?.accumulate(
-                &Armci::scale(optype, scale.cast())?,
-                src.cast(),
-                dst.cast(),
-                bytes,
-                proc,
-            )
-        }
-    };
-    code("ARMCI_Acc", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Acc", |armci| unsafe {
+        armci.accumulate(
+            &Armci::scale(optype, scale.cast())?,
+            src.cast(),
+            dst.cast(),
+            bytes,
+            proc,
+        )
+    })
 }
 
 /// Puts a section of an array to a process.
@@ -103,14 +97,11 @@ pub unsafe extern "C" fn ARMCI_PutS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci()?.put_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
-        }
-    };
-    code("ARMCI_PutS", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutS", |armci| unsafe {
+        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
+        armci.put_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    })
 }
 
 /// Gets a section of an array of a process.
@@ -124,14 +115,11 @@ pub unsafe extern "C" fn ARMCI_GetS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci()?.get_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
-        }
-    };
-    code("ARMCI_GetS", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_GetS", |armci| unsafe {
+        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
+        armci.get_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    })
 }
 
 /// Adds a scale's multiple of a section of an array to one of a process.
@@ -147,16 +135,12 @@ pub unsafe extern "C" fn ARMCI_AccS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let scale = Armci::scale(optype, scale.cast())?;
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.accumulate_strided(&scale, src_ptr.cast(), dst_ptr.cast(), strides, proc)
-        }
-    };
-    code("ARMCI_AccS", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_AccS", |armci| unsafe {
+        let scale = Armci::scale(optype, scale.cast())?;
+        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
+        armci.accumulate_strided(&scale, src_ptr.cast(), dst_ptr.cast(), strides, proc)
+    })
 }
 
 /// Puts a section of an array to a process, then a number into a flag there.
@@ -172,15 +156,11 @@ pub unsafe extern "C" fn ARMCI_PutS_flag(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
-        }
-    };
-    code("ARMCI_PutS_flag", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutS_flag", |armci| unsafe {
+        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
+        armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+    })
 }
 
 /// Puts a section of an array to a process, then a number into a flag there.
@@ -196,35 +176,29 @@ pub unsafe extern "C" fn ARMCI_PutS_flag_dir(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
-            armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
-        }
-    };
-    code("ARMCI_PutS_flag_dir", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutS_flag_dir", |armci| unsafe {
+        let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
+        armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
+    })
 }
 
 /// Puts runs of bytes to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_vector(&vectors(darr, len)?, proc) }
-    };
-    code("ARMCI_PutV", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutV", |armci| unsafe {
+        armci.put_vector(&vectors(darr, len)?, proc)
+    })
 }
 
 /// Gets runs of bytes of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get_vector(&vectors(darr, len)?, proc) }
-    };
-    code("ARMCI_GetV", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_GetV", |armci| unsafe {
+        armci.get_vector(&vectors(darr, len)?, proc)
+    })
 }
 
 /// Adds a scale's multiple of runs of elements to those of a process.
@@ -236,74 +210,65 @@ pub unsafe extern "C" fn ARMCI_AccV(
     len: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let scale = Armci::scale(op, scale.cast())?;
-            armci()?.accumulate_vector(&scale, &vectors(darr, len)?, proc)
-        }
-    };
-    code("ARMCI_AccV", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_AccV", |armci| unsafe {
+        let scale = Armci::scale(op, scale.cast())?;
+        armci.accumulate_vector(&scale, &vectors(darr, len)?, proc)
+    })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueInt(src: c_int, dst: *mut c_void, proc: c_int) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_value(src, dst.cast(), proc) }
-    };
-    code("ARMCI_PutValueInt", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutValueInt", |armci| unsafe {
+        armci.put_value(src, dst.cast(), proc)
+    })
 }
 
 /// Gets a value of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueInt(src: *mut c_void, proc: c_int) -> c_int {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get_value(src.cast::<c_int>(), proc) }
-    };
-    or_die("ARMCI_GetValueInt", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_GetValueInt", |armci| unsafe {
+        armci.get_value(src.cast::<c_int>(), proc)
+    })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueLong(src: c_long, dst: *mut c_void, proc: c_int) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_value(src, dst.cast(), proc) }
-    };
-    code("ARMCI_PutValueLong", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutValueLong", |armci| unsafe {
+        armci.put_value(src, dst.cast(), proc)
+    })
 }
 
 /// Gets a value of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueLong(src: *mut c_void, proc: c_int) -> c_long {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get_value(src.cast::<c_long>(), proc) }
-    };
-    or_die("ARMCI_GetValueLong", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_GetValueLong", |armci| unsafe {
+        armci.get_value(src.cast::<c_long>(), proc)
+    })
 }
 
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueFloat(src: c_float, dst: *mut c_void, proc: c_int) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_value(src, dst.cast(), proc) }
-    };
-    code("ARMCI_PutValueFloat", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutValueFloat", |armci| unsafe {
+        armci.put_value(src, dst.cast(), proc)
+    })
 }
 
 /// Gets a value of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueFloat(src: *mut c_void, proc: c_int) -> c_float {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get_value(src.cast::<c_float>(), proc) }
-    };
-    or_die("ARMCI_GetValueFloat", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_GetValueFloat", |armci| unsafe {
+        armci.get_value(src.cast::<c_float>(), proc)
+    })
 }
 
 /// Puts a value to a process.
@@ -313,21 +278,19 @@ pub unsafe extern "C" fn ARMCI_PutValueDouble(
     dst: *mut c_void,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.put_value(src, dst.cast(), proc) }
-    };
-    code("ARMCI_PutValueDouble", act())
+    // SAFETY: what C's caller promises.
+    call("ARMCI_PutValueDouble", |armci| unsafe {
+        armci.put_value(src, dst.cast(), proc)
+    })
 }
 
 /// Gets a value of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueDouble(src: *mut c_void, proc: c_int) -> c_double {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { armci()?.get_value(src.cast::<c_double>(), proc) }
-    };
-    or_die("ARMCI_GetValueDouble", act())
+    // SAFETY: what C's caller promises.
+    found("ARMCI_GetValueDouble", |armci| unsafe {
+        armci.get_value(src.cast::<c_double>(), proc)
+    })
 }
 
 /// Changes a word of a process at once, and stores what it was.
@@ -339,36 +302,32 @@ pub unsafe extern "C" fn ARMCI_Rmw(
     extra: c_int,
     proc: c_int,
 ) -> c_int {
-    let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = armci()?;
-            not_null(ploc, "the own word")?;
-            let (own, own_long) = (ploc.cast::<c_int>(), ploc.cast::<c_long>());
-            let (word, long) = (prem.cast(), prem.cast());
-            match op {
-                ARMCI_SWAP => *own = armci.read_modify_write(Rmw::Swap, word, *own, proc)?,
-                ARMCI_FETCH_AND_ADD => {
-                    *own = armci.read_modify_write(Rmw::FetchAndAdd, word, extra, proc)?;
-                }
-                ARMCI_SWAP_LONG => {
-                    *own_long = armci.read_modify_write(Rmw::Swap, long, *own_long, proc)?;
-                }
-                ARMCI_FETCH_AND_ADD_LONG => {
-                    let extra = extra.into();
-                    *own_long = armci.read_modify_write(Rmw::FetchAndAdd, long, extra, proc)?;
-                }
-                code => {
-                    return Err(Error::Code {
-                        what: "a read-modify-write",
-                        code,
-                    });
-                }
+    // SAFETY: what C's caller promises.
+    call("ARMCI_Rmw", |armci| unsafe {
+        not_null(ploc, "the own word")?;
+        let (own, own_long) = (ploc.cast::<c_int>(), ploc.cast::<c_long>());
+        let (word, long) = (prem.cast(), prem.cast());
+        match op {
+            ARMCI_SWAP => *own = armci.read_modify_write(Rmw::Swap, word, *own, proc)?,
+            ARMCI_FETCH_AND_ADD => {
+                *own = armci.read_modify_write(Rmw::FetchAndAdd, word, extra, proc)?;
             }
-            Ok(())
+            ARMCI_SWAP_LONG => {
+                *own_long = armci.read_modify_write(Rmw::Swap, long, *own_long, proc)?;
+            }
+            ARMCI_FETCH_AND_ADD_LONG => {
+                let extra = extra.into();
+                *own_long = armci.read_modify_write(Rmw::FetchAndAdd, long, extra, proc)?;
+            }
+            code => {
+                return Err(Error::Code {
+                    what: "a read-modify-write",
+                    code,
+                });
+            }
         }
-    };
-    code("ARMCI_Rmw", act())
+        Ok(())
+    })
 }
 
 /// Copies bytes of this process.
@@ -390,8 +349,7 @@ pub unsafe extern "C" fn ARMCI_Copy(src: *mut c_void, dst: *mut c_void, n: c_int
 /// Notifies a process, after all that this one put there: how often it did.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_notify(proc: c_int) -> c_int {
-    let act = || -> Result<_> { armci()?.notify(proc) };
-    or_die("armci_notify", act())
+    found("armci_notify", |armci| armci.notify(proc))
 }
 
 /// Waits for the next notification of a process; how many there were.
