@@ -161,6 +161,12 @@ impl Registration {
             tracing::warn!("an exposed buffer was taken back in a handler: it is leaked");
             return false;
         }
+        self.finish_unlending(key, (start, len))
+    }
+
+    /// Waits for the end of a loan that has [begun to end](Self::begin_to_unlend), of memory that lies
+    /// there.
+    pub(crate) fn finish_unlending(&self, key: Key, (start, len): Place) -> bool {
         let over = (self.progress).wait(On::Nobody, For::Message, || self.is_unlent(key));
         over.is_ok() && self.take_back(start, len)
     }

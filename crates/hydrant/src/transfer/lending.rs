@@ -100,6 +100,14 @@ impl Transfer {
         });
     }
 
+    /// Waits for the end of a loan that began to end [later](Self::unlend_later), of memory that lies
+    /// there, when the tasks of the job were dropped: whether it has ended, as it has outside handlers.
+    #[must_use = "the buffer may still be in use"]
+    pub(crate) fn finish_unlending(&self, key: Key, place: (u64, u64)) -> bool {
+        (self.registration.as_ref())
+            .is_none_or(|registration| registration.finish_unlending(key, place))
+    }
+
     async fn until_taken_back(self: &Arc<Self>, id: u64) {
         let registration = self.registration.as_ref();
         let over = || registration.is_none_or(|it| it.is_taken_back(id));

@@ -1,10 +1,10 @@
 //! Peers that have ended, and the end of the job: everything that waits for them ends.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
-use hydrant_conduit::Standing;
+use hydrant_conduit::{Key, Standing};
 
-use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected};
+use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
 use crate::{Error, Rank};
 
 /// What ended, to be told when nothing is locked.
@@ -81,18 +81,22 @@ impl TwoSided {
                 requests.push(request);
             }
         }
-        let receives: Vec<_> = state.receives.drain().map(|(_, it)| it).collect();
+        let receives: Vec<u64> = state.receives.keys().copied().collect();
+        let receives = receives.into_iter().filter_map(|it| state.part_with(it));
+        let unlent = receives.filter(|it| it.key.is_none());
+        requests.extend(unlent.map(|it| it.request).collect::<Vec<_>>());
+        let unlending: Vec<_> = state.unlending.drain().collect();
         drop(state);
         for request in requests {
             request.end(&self.progress, Err(Error::JobOver));
         }
-        for receiving in receives {
-            // This thread may wait: it is the one that leaves.
-            let over = receiving.key.is_none_or(|key| self.transfer.unlend(key));
+        for (key, Unlending { place, request }) in unlending {
+            // This thread may wait: it is the one that leaves. Whoever was to end the loan may have begun.
+            let key = Key(key);
+            let over = self.transfer.unlend(key) && self.transfer.finish_unlending(key, place);
             debug_assert!(over, "a job is left outside handlers");
-            receiving.request.end(&self.progress, Err(Error::JobOver));
+            request.end(&self.progress, Err(Error::JobOver));
         }
-        self.probing.store(0, Relaxed);
     }
 }
 
@@ -116,8 +120,12 @@ impl State {
                 gone.requests.extend(waiting);
             }
         }
-        let receives = (self.receives).extract_if(|_, it| ended.contains(&it.from));
-        gone.receives.extend(receives.map(|(_, it)| it));
+        let receives = self.receives.iter();
+        let receives: Vec<u64> = receives
+            .filter(|(_, it)| ended.contains(&it.from))
+            .map(|(receive, _)| *receive)
+            .collect();
+        (gone.receives).extend(receives.into_iter().filter_map(|it| self.part_with(it)));
         let in_vain = |posted: &Posted| match posted.source {
             Some(source) => ended.contains(&Rank(source)),
             None => lost.is_some(),

@@ -228,6 +228,10 @@ impl TwoSided {
                 Some(at) => _ = self.withdraw(at),
                 None => self.detach(&lent.request),
             }
+            if lent.request.has_left() {
+                // What is still to come, if anything, is that the message is received.
+                return Ok(());
+            }
         }
         self.wait_over(&lent.request);
         match lent.request.is_told() {

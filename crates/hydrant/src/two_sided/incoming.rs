@@ -75,7 +75,7 @@ impl TwoSided {
                     if !receiving.is_some_and(|it| it.from == from && it.may_be_whole()) {
                         return Err("the end of a message that was not asked for");
                     }
-                    state.receives.remove(&receive)
+                    state.part_with(receive)
                 };
                 if let Some(receiving) = receiving {
                     self.written(receiving);

@@ -4,12 +4,17 @@
 //! because there is no room for another loan or to register memory, is copied in parts, so that a
 //! message that was matched arrives.
 
-use std::{collections::VecDeque, future::poll_fn, ops::Range, sync::Arc};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use hydrant_conduit::{Key, Posted, Remote};
 
 use super::{
-    Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, protocol::Long,
+    Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, Unlending, protocol::Long,
     receive::status, request::Ending, send::bytes_of, watch::UseKind, wire::Said,
 };
 use crate::{
@@ -81,11 +86,26 @@ impl TwoSided {
             key,
             request: posted.request,
         };
-        let receive = {
+        let noted = {
             let mut state = self.state.lock();
-            let receive = state.number();
-            state.receives.insert(receive, receiving);
-            receive
+            match state.closed {
+                true => Err(receiving),
+                false => {
+                    let receive = state.number();
+                    state.receives.insert(receive, receiving);
+                    Ok(receive)
+                }
+            }
+        };
+        let receive = match noted {
+            Ok(receive) => receive,
+            // Nobody would end the receive later; nobody was told the key.
+            Err(Receiving { key, request, .. }) => {
+                if let Some(key) = key {
+                    self.transfer.unlend_later(key, || {});
+                }
+                return request.end(&self.progress, Err(Error::JobOver));
+            }
         };
         let key = key.map(|key| key.0);
         self.say(from, Said::Clear { send, receive, key }, &[]);
@@ -102,12 +122,26 @@ impl TwoSided {
         self.end_receive(receiving, Ok(status(envelope, len)));
     }
 
-    /// Ends a receive whose message was on its way, when nobody writes to its buffer any more.
+    /// Ends a receive that was [parted with](super::State::part_with), when nobody writes to its buffer any more.
     pub(super) fn end_receive(&self, receiving: Receiving, end: Result<super::Status>) {
-        let ending = Ending::new(receiving.request, &self.progress);
-        match receiving.key {
-            Some(key) => self.transfer.unlend_later(key, move || ending.end(end)),
-            None => ending.end(end),
+        let Receiving { key, request, .. } = receiving;
+        let Some(key) = key else {
+            return request.end(&self.progress, end);
+        };
+        // If the job ends before the loan does, what is to follow is dropped, and `close` sees to it.
+        let me = Weak::clone(&self.me);
+        self.transfer.unlend_later(key, move || {
+            if let Some(this) = me.upgrade() {
+                this.unlent(key, end);
+            }
+        });
+    }
+
+    /// Nobody writes to the buffer of a receive any more, which ends.
+    fn unlent(&self, key: Key, end: Result<super::Status>) {
+        let unlending = self.state.lock().unlending.remove(&key.0);
+        if let Some(Unlending { request, .. }) = unlending {
+            request.end(&self.progress, end);
         }
     }
 

@@ -83,6 +83,8 @@ struct State {
     sends: FxHashMap<u64, Sending>,
     /// Receives of announced messages that are on their way, by number.
     receives: FxHashMap<u64, Receiving>,
+    /// Receives that end once nobody writes to their buffers any more, by the key of the loan.
+    unlending: FxHashMap<u64, Unlending>,
     peers: FxHashMap<u32, Peer>,
     /// The number of the last send or receive that has one.
     last: u64,
@@ -155,6 +157,13 @@ struct Receiving {
     request: Arc<Request>,
 }
 
+/// A receive whose buffer is lent no more, but may still be written to.
+struct Unlending {
+    /// Where the buffer is, and how much of it was lent.
+    place: (u64, u64),
+    request: Arc<Request>,
+}
+
 impl Unexpected {
     fn len(&self) -> u64 {
         match self {
@@ -168,6 +177,21 @@ impl State {
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
+    }
+
+    /// Takes out a receive that is to end. It is noted where [`close`](TwoSided::close) finds it, in the
+    /// same step, for as long as its buffer may still be written to.
+    fn part_with(&mut self, receive: u64) -> Option<Receiving> {
+        let receiving = self.receives.remove(&receive)?;
+        if let Some(key) = receiving.key {
+            let start = receiving.buffer.at.expose_provenance() as u64;
+            let unlending = Unlending {
+                place: (start, receiving.len as u64),
+                request: Arc::clone(&receiving.request),
+            };
+            self.unlending.insert(key.0, unlending);
+        }
+        Some(receiving)
     }
 
     fn peer(&mut self, rank: Rank) -> &mut Peer {
@@ -188,6 +212,7 @@ impl TwoSided {
                 matching: Matching::new(),
                 sends: FxHashMap::default(),
                 receives: FxHashMap::default(),
+                unlending: FxHashMap::default(),
                 peers: FxHashMap::default(),
                 last: 0,
                 closed: false,

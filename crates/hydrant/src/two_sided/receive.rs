@@ -51,7 +51,11 @@ impl TwoSided {
         }
         let at = state.matching.post(pattern, posted);
         drop(state);
-        self.look_for_change();
+        if self.progress.conduit().changes() != 0 {
+            // What a rank sent before its end may not be handled yet.
+            self.progress.drain();
+            self.look_for_ended();
+        }
         Ok((request, Some(at)))
     }
 

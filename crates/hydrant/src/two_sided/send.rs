@@ -257,8 +257,8 @@ impl TwoSided {
     /// A send whose scope ends before it was asked for: the data is copied, so that it may be sent all the
     /// same when its source is gone.
     pub(super) fn detach(&self, request: &Arc<Request>) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         let announced = state
             .sends
             .values_mut()
@@ -276,6 +276,8 @@ impl TwoSided {
         own.keep(&self.progress, Box::new(data));
         let theirs = mem::replace(&mut outgoing.request, own);
         let status = self.sent(outgoing.tag, outgoing.buffer.len);
+        // That wakes who waits, by the program's code.
+        drop(guard);
         theirs.end(&self.progress, Ok(status));
     }
 }

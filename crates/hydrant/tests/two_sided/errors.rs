@@ -167,3 +167,84 @@ fn what_nobody_answered_ends_with_the_job() {
         Ok(())
     });
 }
+
+#[test]
+fn a_scope_that_fails_waits_for_no_receiver() {
+    by_each(all(), 2, |job| {
+        let (short, long) = (vec![1_u8; 8], vec![2_u8; 200_000]);
+        // To this rank itself, too, which cannot receive meanwhile.
+        for to in job.ranks() {
+            let end: hydrant::Result<()> = job.scope(|scope| {
+                scope.send(to, 1, &short)?;
+                scope.send(to, 2, &long)?;
+                scope.send(to, 3, &[0_u8; 0])?;
+                Err(Error::other("the body fails"))
+            });
+            assert!(end.is_err());
+        }
+        drop((short, long));
+        job.barrier()?;
+        for from in job.ranks() {
+            let short: Vec<u8> = job.probe_matched(from, 1)?.receive_vec()?;
+            assert_eq!(short, [1_u8; 8]);
+            let long: Vec<u8> = job.probe_matched(from, 2)?.receive_vec()?;
+            assert!(long.len() == 200_000 && long.iter().all(|byte| *byte == 2));
+            assert_eq!(job.receive(from, 3, &mut [0_u8; 4])?.bytes(), 0);
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn what_was_matched_is_not_received_once_the_job_is_over() {
+    by_each(all(), 2, |job| {
+        let send = job.send_nb(job.right(), 1, vec![1_u8; 200_000])?;
+        let mut matched = job.probe_matched(job.left(), 1)?;
+        job.barrier()?;
+        job.finalize()?;
+        let mut buffer = vec![0_u8; 200_000];
+        // What went at once is here, as far as anybody may know.
+        match matched.receive(&mut buffer) {
+            Err(cause) => assert!(is_end(&cause), "{cause}"),
+            Ok(status) => assert_eq!(status.bytes(), 200_000),
+        }
+        if let Err(cause) = send.wait() {
+            assert!(is_end(&cause), "{cause}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_ends_amid_messages() {
+    by_each(all(), 3, |job| {
+        let (to, from) = (job.right(), job.left());
+        let mut receives = Vec::new();
+        let mut sends = Vec::new();
+        for tag in 0..6 {
+            receives.push(job.receive_nb(from, tag, vec![0_u32; 100_000])?);
+            sends.push(job.send_nb(to, tag, numbers(job, tag, 100_000))?);
+        }
+        // Some of them nobody waits for, and of some not even the end is seen.
+        drop((sends.pop(), receives.pop()));
+        std::mem::forget((sends.pop(), receives.pop()));
+        job.finalize()?;
+        for (tag, receive) in receives.into_iter().enumerate() {
+            match receive.wait() {
+                Ok((data, _)) => assert!(data == numbers_of(from, tag as u64, 100_000)),
+                Err(cause) => assert!(is_end(&cause), "{cause}"),
+            }
+        }
+        for send in sends {
+            if let Err(cause) = send.wait() {
+                assert!(is_end(&cause), "{cause}");
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Of the job, or of a peer that has left before this rank did.
+fn is_end(cause: &Error) -> bool {
+    matches!(cause, Error::JobOver | Error::PeerLost(_))
+}
