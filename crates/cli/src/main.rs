@@ -6,6 +6,7 @@ mod format;
 mod info;
 mod machine;
 mod plot;
+mod replay;
 mod reproduce;
 mod run;
 mod table;
@@ -35,6 +36,8 @@ enum Command {
     BenchRank(bench::RankArgs),
     /// Run the papers' experiments again, and write a page with what they found beside it
     Reproduce(reproduce::ReproduceArgs),
+    /// Do again what a program communicated, as a trace of it says
+    Replay(replay::ReplayArgs),
     /// Show this machine's conduits and limits, and every setting with its origin
     Info(info::InfoArgs),
     /// Print a script that lets a shell complete this command
@@ -51,6 +54,10 @@ fn main() -> ExitCode {
         }
         Command::Reproduce(arguments) => match hydrant::log_to_stderr() {
             Ok(()) => status(reproduce::run(&arguments)),
+            refused => status(refused),
+        },
+        Command::Replay(arguments) => match hydrant::log_to_stderr() {
+            Ok(()) => status(replay::run(&arguments)),
             refused => status(refused),
         },
         Command::Info(arguments) => status(info::run(&arguments)),

@@ -19,6 +19,10 @@ pub(crate) enum UseKind {
     Written = 3,
     /// A peer reads it.
     Read = 4,
+    /// A message of it is to be sent.
+    Send = 5,
+    /// A message is to be received there.
+    Receive = 6,
 }
 
 /// How the memory of a use stood when it began.

@@ -93,6 +93,9 @@ impl Transfer {
             let unlent = || (transfer.registration.as_ref()).is_none_or(|it| it.is_unlent(key));
             transfer.progress.until(unlent).await;
             let registration = transfer.registration.as_ref();
+            // Who was let use it has ended that. What lasts without the loan may stay registered, as it
+            // would have been before.
+            let registration = registration.filter(|it| !it.lasts(start, len));
             if let Some(id) = registration.and_then(|it| it.begin_to_take_back(start, len)) {
                 transfer.until_taken_back(id).await;
             }

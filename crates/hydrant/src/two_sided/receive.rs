@@ -9,7 +9,7 @@ use super::{
     request::Status,
     wire::Said,
 };
-use crate::{Error, Rank, Result, progress};
+use crate::{Error, Rank, Result, progress, uses};
 
 impl TwoSided {
     /// Begins to receive the first message that fits, and where the receive waits if it does.
@@ -27,6 +27,7 @@ impl TwoSided {
     ) -> Result<(Arc<Request>, Option<PostedAt>)> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
+        self.begins(uses::UseKind::Receive, buffer, site);
         let request = Arc::new(Request::new());
         let posted = Posted {
             source: pattern.source,

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     progress::{self, kind},
+    uses,
 };
 
 /// What is to be said to a receiver.
@@ -49,6 +50,7 @@ impl TwoSided {
     ) -> Result<Arc<Request>> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
+        self.begins(uses::UseKind::Send, buffer, site);
         let request = Arc::new(Request::new());
         if to == self.progress.rank {
             // SAFETY: the caller's promise.

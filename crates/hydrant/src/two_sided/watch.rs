@@ -4,7 +4,10 @@
 use std::panic::{self, AssertUnwindSafe, Location};
 
 use super::{Buffer, TwoSided};
-use crate::{Error, Rank, Result};
+use crate::{
+    Error, Rank, Result,
+    uses::{self, Stood, Use, site_or},
+};
 
 /// What a buffer is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,27 @@ impl TwoSided {
             what: "watch_buffers",
             why: "another function is told of the uses already",
         })
+    }
+
+    /// A message is to be sent or received. Its buffer is not registered for that yet, and may never be; but
+    /// what comes next may follow from it.
+    pub(super) fn begins(
+        &self,
+        kind: uses::UseKind,
+        buffer: Buffer,
+        site: &'static Location<'static>,
+    ) {
+        let registration = self.transfer.registration();
+        if let Some(foresight) = registration.and_then(|it| it.uses()) {
+            foresight.used(&Use {
+                kind,
+                addr: buffer.at.addr() as u64,
+                len: buffer.len as u64,
+                stood: Stood::Elsewhere,
+                begun: self.progress.conduit().now(),
+                site: site_or(site),
+            });
+        }
     }
 
     /// A buffer is to be used so.

@@ -1,0 +1,261 @@
+//! The memory of a rank of a trace: blocks that are laid out as the trace's are, page by page.
+
+#![allow(unsafe_code)] // lends parts of blocks to messages under way, which borrows cannot follow; see each block
+
+use std::collections::{HashMap, HashSet};
+
+use super::schedule::{End, Place, Step};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// A stretch of the traced program's memory.
+struct Block {
+    /// Where it began there, at the start of a page.
+    start: u64,
+    /// Its bytes, a page more, and where its first page begins.
+    bytes: *mut u8,
+    /// Frees them; nobody reaches them by it.
+    _owner: Vec<u8>,
+    len: u64,
+}
+
+/// All memory that a rank's steps name, and what of it is lent to messages under way.
+pub(super) struct Memory {
+    /// In order, with a page's gap or more between.
+    blocks: Vec<Block>,
+    scratch: Block,
+    /// By the number of the loan: from where to where, and whether it is written to.
+    lent: Vec<(u64, u64, u64, bool)>,
+    next: u64,
+}
+
+/// Looks whether the messages of a rank use memory as MPI allows: nothing is received where another message under
+/// way is. Says which messages are sent from bytes that another message under way is sent from, or from none of
+/// the program's.
+pub(super) fn check(steps: &[Step]) -> Result<HashSet<u64>, InUse> {
+    let mut memory = Memory::of(steps);
+    let (mut requests, mut shared) = (HashMap::new(), HashSet::new());
+    for step in steps {
+        let (sends, receives) = match step {
+            Step::Send(end) | Step::BeginSend(_, end) => (Some(end), None),
+            Step::Receive(end) | Step::BeginReceive(_, end) => (None, Some(end)),
+            Step::SendReceive(to, from) => (Some(to), Some(from)),
+            Step::Complete(request) => {
+                if let Some(loan) = requests.remove(request) {
+                    memory.end(loan);
+                }
+                continue;
+            }
+            Step::Call { .. } | Step::Copy { .. } => continue,
+        };
+        let mut loans = Vec::new();
+        if let Some(end) = sends {
+            // Tokens say nothing.
+            if matches!(end.place, Place::Scratch { .. }) || !memory.is_free(end.place) {
+                shared.insert(end.tag);
+            }
+            loans.push(memory.take(end.place, false)?.2);
+        }
+        if let Some(end) = receives {
+            loans.push(memory.take(end.place, true)?.2);
+        }
+        match step {
+            Step::BeginSend(request, _) | Step::BeginReceive(request, _) => {
+                requests.extend(loans.pop().map(|loan| (*request, loan)));
+            }
+            _ => loans.into_iter().for_each(|loan| memory.end(loan)),
+        }
+    }
+    Ok(shared)
+}
+
+/// Two messages under way that use the same bytes, one of which is received there.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{bytes} bytes at {addr:#x} are used by a message while another is received there: no correct program \
+     does that"
+)]
+pub(crate) struct InUse {
+    addr: u64,
+    bytes: u64,
+}
+
+impl Memory {
+    /// The memory that the steps name.
+    pub(super) fn of(steps: &[Step]) -> Self {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let mut scratch = PAGE;
+        let mut see = |end: &End| match end.place {
+            Place::Traced { addr, bytes } if bytes > 0 => {
+                let last = addr.saturating_add(bytes - 1) / PAGE;
+                ranges.push((addr / PAGE, last.saturating_add(1)));
+            }
+            Place::Traced { .. } => {}
+            Place::Scratch { bytes } => scratch = scratch.max(bytes),
+        };
+        for step in steps {
+            match step {
+                Step::Send(end)
+                | Step::Receive(end)
+                | Step::BeginSend(_, end)
+                | Step::BeginReceive(_, end) => see(end),
+                Step::SendReceive(to, from) => {
+                    see(to);
+                    see(from);
+                }
+                Step::Call { .. } | Step::Complete(_) | Step::Copy { .. } => {}
+            }
+        }
+        ranges.sort_unstable();
+        let mut blocks: Vec<(u64, u64)> = Vec::new();
+        for (first, end) in ranges {
+            match blocks.last_mut() {
+                Some(last) if first <= last.1 => last.1 = last.1.max(end),
+                _ => blocks.push((first, end)),
+            }
+        }
+        let block = |(first, end): (u64, u64)| Block::new(first * PAGE, (end - first) * PAGE);
+        Self {
+            blocks: blocks.into_iter().map(block).collect(),
+            scratch: Block::new(0, 2 * scratch),
+            lent: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Bytes of all blocks.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|it| it.len).sum()
+    }
+
+    /// The bytes of a message that is sent, and the number of their loan, until that [ends](Self::end).
+    ///
+    /// # Safety
+    /// The memory lives, and the loan does not end, as long as the slice is used.
+    pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), InUse> {
+        let (at, len, loan) = self.take(place, false)?;
+        // SAFETY: `take` found the bytes in a block, which lives as long, says the caller; nobody writes to
+        //         them before the loan ends.
+        Ok((unsafe { std::slice::from_raw_parts(at, len) }, loan))
+    }
+
+    /// As [`lend`](Self::lend), of a message that is received.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn lend_mut<'a>(
+        &mut self,
+        place: Place,
+    ) -> Result<(&'a mut [u8], u64), InUse> {
+        let (at, len, loan) = self.take(place, true)?;
+        // SAFETY: as in `lend`; nobody else has a part of these bytes before the loan ends.
+        Ok((unsafe { std::slice::from_raw_parts_mut(at, len) }, loan))
+    }
+
+    /// A message does not use its bytes any more.
+    pub(super) fn end(&mut self, loan: u64) {
+        self.lent.retain(|it| it.0 != loan);
+    }
+
+    /// Whether no message under way uses the bytes there.
+    pub(super) fn is_free(&mut self, place: Place) -> bool {
+        let taken = self.take(place, true);
+        taken.map(|(.., loan)| self.end(loan)).is_ok()
+    }
+
+    fn take(&mut self, place: Place, writes: bool) -> Result<(*mut u8, usize, u64), InUse> {
+        let bytes = place.bytes();
+        let at = match place {
+            _ if bytes == 0 => std::ptr::NonNull::dangling().as_ptr(),
+            Place::Traced { addr, .. } => self.find(addr, bytes),
+            // What is received goes into the second half, and nothing is checked there.
+            Place::Scratch { .. } if writes => self
+                .scratch
+                .bytes
+                .wrapping_add(self.scratch.len as usize / 2),
+            Place::Scratch { .. } => self.scratch.bytes,
+        };
+        let start = at.addr() as u64;
+        let end = start + bytes;
+        let overlaps = |it: &&(u64, u64, u64, bool)| it.1 < end && start < it.2 && (it.3 || writes);
+        if bytes > 0 && self.lent.iter().any(|it| overlaps(&it)) {
+            let addr = match place {
+                Place::Traced { addr, .. } => addr,
+                Place::Scratch { .. } => 0,
+            };
+            return Err(InUse { addr, bytes });
+        }
+        self.next += 1;
+        self.lent.push((self.next, start, end, writes));
+        Ok((at, bytes as usize, self.next))
+    }
+
+    fn find(&self, addr: u64, bytes: u64) -> *mut u8 {
+        let after = self.blocks.partition_point(|it| it.start <= addr);
+        let block = &self.blocks[after - 1];
+        let offset = addr - block.start;
+        assert!(
+            offset + bytes <= block.len,
+            "the blocks hold all that the steps name"
+        );
+        block.bytes.wrapping_add(offset as usize)
+    }
+}
+
+impl Block {
+    fn new(start: u64, len: u64) -> Self {
+        // Zeroed memory is mapped when it is touched.
+        let mut owner = vec![0; (len + PAGE) as usize];
+        let bytes = owner.as_mut_ptr();
+        let bytes = bytes.wrapping_add(bytes.align_offset(PAGE as usize));
+        Self {
+            start,
+            bytes,
+            _owner: owner,
+            len,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(addr: u64, bytes: u64) -> Place {
+        Place::Traced { addr, bytes }
+    }
+
+    #[test]
+    fn places_lie_as_they_lay() {
+        let end = |addr, bytes| End {
+            peer: 1,
+            tag: 0,
+            place: traced(addr, bytes),
+        };
+        let steps = [
+            Step::Send(end(0x7000_0ff8, 16)),
+            Step::Receive(end(0x7000_2000, 4096)),
+            Step::Send(end(0x9000_0000, 8)),
+            Step::Send(end(0x9000_0004, 0)),
+        ];
+        let mut memory = Memory::of(&steps);
+        assert_eq!(memory.bytes(), 4 * 4096);
+        // SAFETY: the memory outlives both, which are not used after their loans.
+        let (first, one) = unsafe { memory.lend(traced(0x7000_0ff8, 16)) }.unwrap();
+        // SAFETY: as above.
+        let (second, two) = unsafe { memory.lend_mut(traced(0x7000_2000, 4096)) }.unwrap();
+        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 0x1008);
+        assert_eq!(second.as_ptr().addr() % 4096, 0);
+        // SAFETY: as above.
+        assert!(unsafe { memory.lend(traced(0x7000_2ff0, 16)) }.is_err());
+        // SAFETY: as above.
+        let again = unsafe { memory.lend(traced(0x7000_0ff8, 8)) };
+        memory.end(again.unwrap().1);
+        memory.end(one);
+        memory.end(two);
+        // SAFETY: as above.
+        assert!(unsafe { memory.lend(traced(0x7000_2ff0, 16)) }.is_ok());
+    }
+}

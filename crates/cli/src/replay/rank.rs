@@ -1,0 +1,300 @@
+//! A rank of a job that does what a rank of a trace did.
+
+#![allow(unsafe_code)] // uses memory that is lent to messages under way; see each block
+
+use std::{
+    collections::{HashMap, HashSet},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant::{Counters, Foresight, Job, Rank, RegistrationStats, Result, Scope, Transit, at_site};
+
+use super::{
+    memory::Memory,
+    schedule::{End, Step},
+};
+
+/// A computation shorter than this is not slept through: to wake takes as long.
+const NAP: Duration = Duration::from_micros(100);
+
+/// What a replay does beside the communication.
+#[derive(Debug)]
+pub(super) struct Options {
+    /// Messages whose data is looked at, by their numbers: none, or all but these.
+    pub(super) unchecked: Option<HashSet<u64>>,
+}
+
+/// What a rank did.
+#[derive(Clone, Debug)]
+pub(super) struct Played {
+    /// From the first step to the last.
+    pub(super) took: Duration,
+    /// Of this, within communication.
+    pub(super) communicating: Duration,
+    /// Bytes that were registered, and from when on; the time is that since the first step.
+    pub(super) series: Vec<(Duration, u64)>,
+    pub(super) registration: Option<RegistrationStats>,
+    pub(super) foresight: Option<Foresight>,
+    pub(super) counters: Counters,
+    /// Messages whose data was looked at.
+    pub(super) checked: u64,
+}
+
+/// Does the steps of this rank. `done` is told of steps as they are done.
+pub(super) fn play(
+    job: &Job,
+    steps: &[Step],
+    options: &Options,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<Played> {
+    let mut memory = Memory::of(steps);
+    let pace = Pace::of(job);
+    job.barrier()?;
+    job.keep_registered_series();
+    let begun = job.now();
+    let (communicating, checked) = job.scope(|scope| {
+        let mut player = Player {
+            job,
+            scope,
+            memory: &mut memory,
+            options,
+            site: 0,
+            under_way: HashMap::new(),
+            communicating: Duration::ZERO,
+            checked: 0,
+        };
+        for some in steps.chunks(64) {
+            for step in some {
+                player.step(step, &pace)?;
+            }
+            done(some.len() as u64);
+        }
+        Ok((player.communicating, player.checked))
+    })?;
+    let took = job.now().saturating_sub(begun);
+    let since = |(at, bytes): (Duration, u64)| (at.saturating_sub(begun), bytes);
+    let played = Played {
+        took,
+        communicating,
+        series: job.registered_series().into_iter().map(since).collect(),
+        registration: job.registration(),
+        foresight: job.foresight(),
+        counters: job.counters(),
+        checked,
+    };
+    job.barrier()?;
+    Ok(played)
+}
+
+/// How long computing takes.
+struct Pace {
+    /// Operations in a nanosecond, where they are what takes time.
+    per_ns: Option<f64>,
+}
+
+impl Pace {
+    /// Measures, in virtual time, what a million operations take; in real time they take none.
+    fn of(job: &Job) -> Self {
+        if !job.settings().conduit.is_virtual() {
+            return Self { per_ns: None };
+        }
+        const OPERATIONS: u64 = 1_000_000;
+        let begun = job.now();
+        job.compute(OPERATIONS);
+        let took = job.now().saturating_sub(begun).as_nanos().max(1);
+        Self {
+            per_ns: Some(OPERATIONS as f64 / took as f64),
+        }
+    }
+
+    fn wait_out(&self, job: &Job, computed_ns: u64) {
+        if let Some(per_ns) = self.per_ns {
+            job.compute((computed_ns as f64 * per_ns) as u64);
+            return;
+        }
+        // The cores may be fewer than the ranks, which none of them is to feel.
+        let until = Instant::now() + Duration::from_nanos(computed_ns);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match left {
+                Duration::ZERO => return,
+                left if left > NAP => thread::sleep(left - NAP),
+                _ => thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// A message under way.
+struct UnderWay<'scope> {
+    transit: Transit<'scope>,
+    loan: u64,
+    /// If it is received here.
+    received: Option<End>,
+}
+
+struct Player<'scope, 'env, 'a> {
+    job: &'a Job,
+    scope: &'scope Scope<'scope, 'env>,
+    memory: &'a mut Memory,
+    options: &'a Options,
+    /// Where in the traced program the rank is.
+    site: u64,
+    /// By the number of the request.
+    under_way: HashMap<u64, UnderWay<'scope>>,
+    communicating: Duration,
+    checked: u64,
+}
+
+impl Player<'_, '_, '_> {
+    fn step(&mut self, step: &Step, pace: &Pace) -> Result<()> {
+        if let Step::Call { site, computed_ns } = step {
+            self.site = *site;
+            pace.wait_out(self.job, *computed_ns);
+            return Ok(());
+        }
+        let begun = self.job.now();
+        let outcome = at_site(self.site, || self.communicate(step));
+        self.communicating += self.job.now().saturating_sub(begun);
+        outcome
+    }
+
+    fn communicate(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Call { .. } => {}
+            Step::Copy { bytes } => {
+                // What a library copies takes what copying takes; no bytes are the program's to see.
+                let operations = bytes / 8;
+                if self.job.settings().conduit.is_virtual() {
+                    self.job.compute(operations);
+                }
+            }
+            Step::Send(end) => {
+                self.stamp(end);
+                // SAFETY: the memory outlives this, and the loan ends when the message was sent.
+                let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
+                self.job.send(Rank(end.peer), end.tag, data)?;
+                self.memory.end(loan);
+            }
+            Step::Receive(end) => {
+                // SAFETY: as above.
+                let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
+                self.job.receive(Rank(end.peer), end.tag, data)?;
+                self.memory.end(loan);
+                self.look(end)?;
+            }
+            Step::SendReceive(to, from) => {
+                self.stamp(to);
+                // SAFETY: as above.
+                let (data, sent) = raised(unsafe { self.memory.lend(to.place) })?;
+                // SAFETY: as above.
+                let (buffer, received) = raised(unsafe { self.memory.lend_mut(from.place) })?;
+                (self.job).send_receive(
+                    (Rank(to.peer), to.tag, data),
+                    (Rank(from.peer), from.tag, buffer),
+                )?;
+                self.memory.end(sent);
+                self.memory.end(received);
+                self.look(from)?;
+            }
+            Step::BeginSend(request, end) => {
+                self.stamp(end);
+                // SAFETY: the memory outlives the scope, which ends all that was begun; the loan ends
+                //         with the message.
+                let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
+                let transit = self.scope.send(Rank(end.peer), end.tag, data)?;
+                let received = None;
+                let it = UnderWay {
+                    transit,
+                    loan,
+                    received,
+                };
+                self.under_way.insert(*request, it);
+            }
+            Step::BeginReceive(request, end) => {
+                // SAFETY: as above.
+                let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
+                let transit = self.scope.receive(Rank(end.peer), end.tag, data)?;
+                let received = Some(*end);
+                let it = UnderWay {
+                    transit,
+                    loan,
+                    received,
+                };
+                self.under_way.insert(*request, it);
+            }
+            Step::Complete(request) => {
+                if let Some(mut it) = self.under_way.remove(request) {
+                    it.transit.wait()?;
+                    self.memory.end(it.loan);
+                    if let Some(end) = it.received {
+                        self.look(&end)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the data of a message is looked at.
+    fn is_checked(&self, end: &End) -> bool {
+        let unchecked = self.options.unchecked.as_ref();
+        unchecked.is_some_and(|it| !it.contains(&end.tag)) && end.place.bytes() > 0
+    }
+
+    /// Writes down in a message which one it is.
+    fn stamp(&mut self, end: &End) {
+        if !self.is_checked(end) {
+            return;
+        }
+        // SAFETY: the loan ends here, and the slice is used no more.
+        if let Ok((data, loan)) = unsafe { self.memory.lend_mut(end.place) } {
+            write_stamp(data, end.tag);
+            self.memory.end(loan);
+        }
+    }
+
+    /// Looks whether a message that was received is the right one.
+    fn look(&mut self, end: &End) -> Result<()> {
+        if !self.is_checked(end) {
+            return Ok(());
+        }
+        // SAFETY: as in `stamp`. What was received into scratch memory lies where the next is received.
+        let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
+        let is_right = has_stamp(data, end.tag);
+        self.memory.end(loan);
+        if !is_right {
+            let text = format!(
+                "rank {} received other data than rank {} sent it as message {}",
+                self.job.rank(),
+                end.peer,
+                end.tag
+            );
+            return Err(hydrant::Error::other(text));
+        }
+        self.checked += 1;
+        Ok(())
+    }
+}
+
+/// The steps were checked before, so that this is no error of the program's.
+fn raised<T>(outcome: std::result::Result<T, super::memory::InUse>) -> Result<T> {
+    outcome.map_err(hydrant::Error::other)
+}
+
+fn stamp_of(tag: u64) -> [u8; 8] {
+    // Never zero, which is what memory begins with.
+    (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101).to_le_bytes()
+}
+
+/// At the beginning: a message may be shorter than the buffer it is received into.
+fn write_stamp(data: &mut [u8], tag: u64) {
+    let len = data.len().min(8);
+    data[..len].copy_from_slice(&stamp_of(tag)[..len]);
+}
+
+fn has_stamp(data: &[u8], tag: u64) -> bool {
+    let len = data.len().min(8);
+    data[..len] == stamp_of(tag)[..len]
+}

@@ -1,0 +1,96 @@
+//! Reading traces: archives and folders of a file for each rank.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use hydrant_foresight::trace::{self, RankTrace, Trace};
+
+/// Why there is no trace.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// It cannot be opened, or unpacked.
+    #[error("{path}: {why}", path = .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system, or the unpacker, says.
+        why: String,
+    },
+    /// It holds no traces of ranks.
+    #[error("{} holds no .pmt file; a trace is one for each rank", .0.display())]
+    Nothing(PathBuf),
+    /// A file of it is wrong.
+    #[error(transparent)]
+    Trace(#[from] trace::Error),
+}
+
+/// Reads a trace: a folder of `.pmt` files, or an archive of them, `.tar` or `.tar.zst`.
+pub(crate) fn read(path: &Path) -> Result<Trace, ReadError> {
+    let wrong = |why: io::Error| failed(path, &why);
+    let meta = fs::metadata(path).map_err(wrong)?;
+    let files = match meta.is_dir() {
+        true => of_folder(path)?,
+        false => of_archive(path)?,
+    };
+    if files.is_empty() {
+        return Err(ReadError::Nothing(path.to_owned()));
+    }
+    Ok(Trace::new(files)?)
+}
+
+fn failed(path: &Path, why: &dyn std::fmt::Display) -> ReadError {
+    ReadError::File {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+fn of_folder(folder: &Path) -> Result<Vec<RankTrace>, ReadError> {
+    let wrong = |why: io::Error| failed(folder, &why);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if is_rank(&path) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let parse = |path: &PathBuf| {
+        let bytes = fs::read(path).map_err(|why| failed(path, &why))?;
+        Ok(RankTrace::parse(&path.display().to_string(), &bytes)?)
+    };
+    paths.iter().map(parse).collect()
+}
+
+fn of_archive(path: &Path) -> Result<Vec<RankTrace>, ReadError> {
+    let wrong = |why: io::Error| failed(path, &why);
+    let packed = io::BufReader::new(fs::File::open(path).map_err(wrong)?);
+    if path.extension().is_some_and(|it| it == "zst") {
+        let unpacked = ruzstd::decoding::StreamingDecoder::new(packed);
+        return of_tar(path, unpacked.map_err(|why| failed(path, &why))?);
+    }
+    of_tar(path, packed)
+}
+
+fn of_tar(path: &Path, tar: impl Read) -> Result<Vec<RankTrace>, ReadError> {
+    let wrong = |why: io::Error| failed(path, &why);
+    let mut files = Vec::new();
+    for entry in tar::Archive::new(tar).entries().map_err(wrong)? {
+        let mut entry = entry.map_err(wrong)?;
+        let name = entry.path().map_err(wrong)?.into_owned();
+        if !entry.header().entry_type().is_file() || !is_rank(&name) {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).map_err(wrong)?;
+        files.push(RankTrace::parse(&name.display().to_string(), &bytes)?);
+    }
+    Ok(files)
+}
+
+fn is_rank(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "pmt")
+}
