@@ -73,6 +73,19 @@ pub fn at_site<R>(site: u64, body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// Has uses of own memory not be told that `body` begins, because somebody else tells of them.
+pub(crate) fn untold<R>(body: impl FnOnce() -> R) -> R {
+    at_site(UNTOLD, body)
+}
+
+/// Whether the uses that the thread begins are not told.
+pub(crate) fn are_untold() -> bool {
+    SITE.get() == UNTOLD
+}
+
+/// The number of the place in a program whose uses are not told.
+const UNTOLD: u64 = u64::MAX;
+
 /// The number of what the thread does; else that of a place in the program.
 pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
     match SITE.get() {
@@ -85,7 +98,7 @@ pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
 pub(crate) fn site_or_peer(peer: hydrant_conduit::Rank) -> u64 {
     match SITE.get() {
         // No place in a program lies there.
-        0 => u64::MAX - u64::from(peer.0),
+        0 => UNTOLD - 1 - u64::from(peer.0),
         site => site,
     }
 }

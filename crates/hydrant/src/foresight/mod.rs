@@ -31,8 +31,8 @@ use crate::{progress::Progress, transfer::Transfer};
 use helper::Helper;
 use record::Recorder;
 
-/// Shorter uses are not worth a registration of their own (Li §2): they stay registered until room is short.
-const WORTH_IT: u64 = 16 << 10;
+/// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2): they stay registered until room is short.
+const WORTH_IT: u64 = 8 << 10;
 
 /// What the helper did, and how well it foresaw what the application would use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]

@@ -76,6 +76,9 @@ impl Recorder {
         let (began, waiting) = &self.began;
         *began.lock().unwrap_or_else(|it| it.into_inner()) = true;
         waiting.notify_all();
+        // Its first turn comes before it looks at anything: from here on others see what it does in the
+        // order of virtual time.
+        let _ = self.now();
     }
 
     /// Waits until the helper has begun.

@@ -50,6 +50,13 @@ impl Registration {
     /// The use of own memory that a peer's message asks for, if uses are told.
     pub(super) fn served(&self, peer: Rank, message: &Message, verdict: Verdict) -> Option<Use> {
         self.uses()?;
+        let region = match message {
+            Message::Move(Move { region, .. }) | Message::Pull { region, .. } => region.0,
+            _ => return None,
+        };
+        if self.lent.is_quiet(region) {
+            return None;
+        }
         let geometry = self.geometry;
         let (kind, addr, len) = match message {
             Message::Move(Move { write, needs, .. }) => {
@@ -83,6 +90,13 @@ impl Registration {
             begun: self.progress.conduit().now(),
             site: site_or_peer(peer),
         })
+    }
+
+    /// Does not tell of uses of a loan, because somebody else does.
+    pub(crate) fn say_nothing_of(&self, key: hydrant_conduit::Key) {
+        if self.uses().is_some() {
+            self.lent.quieten(key.0);
+        }
     }
 
     /// Registers own memory that is expected to be needed soon.

@@ -45,6 +45,8 @@ struct State {
     steady: FxHashMap<u64, Place>,
     /// Loans that end, by key.
     ending: FxHashMap<u64, Ending>,
+    /// Loans whose uses are told by somebody else, by key.
+    quiet: FxHashSet<u64>,
     /// The last key that was given out: none is given twice.
     last: u64,
 }
@@ -143,6 +145,20 @@ impl Lent {
         })
     }
 
+    /// Somebody else tells of the uses of a loan, as long as that lasts.
+    pub(super) fn quieten(&self, key: u64) {
+        self.change(|state| {
+            if state.exposed.contains_key(&key) {
+                state.quiet.insert(key);
+            }
+        });
+    }
+
+    /// Whether somebody else tells of the uses of a loan.
+    pub(super) fn is_quiet(&self, key: u64) -> bool {
+        self.state().quiet.contains(&key)
+    }
+
     /// Lends memory to peers that name it by its address: its key.
     pub(super) fn lend_steady(&self, place: Place) -> u64 {
         self.change(|state| {
@@ -182,6 +198,7 @@ impl Lent {
     pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
         self.withdraw(|state| {
             let Loan { lease, informed } = state.exposed.remove(&key)?;
+            state.quiet.remove(&key);
             state.lasting.remove(lease.place());
             let informed: FxHashSet<Rank> =
                 informed.into_iter().filter(|rank| present(*rank)).collect();

@@ -9,7 +9,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
-    uses::{Stood, Use, UseKind, site_or},
+    uses::{Stood, Use, UseKind, are_untold, site_or},
 };
 
 /// The keys of memory that needs no registration.
@@ -133,7 +133,7 @@ impl Transfer {
             own: own.stands,
             copied: copied || ask == Ask::Copy,
         };
-        match registration.uses() {
+        match registration.uses().filter(|_| !are_untold()) {
             None => self.miss(registration, operation, own.bounced, lease),
             Some(uses) => {
                 let used = self.used(registration, access, &own);

@@ -243,6 +243,7 @@ impl TwoSided {
     /// Waits until a request is over, and tells how it ended.
     pub(super) fn finish(&self, request: &Request) -> Result<Status> {
         self.wait_over(request);
+        self.ends(request);
         request.tell()
     }
 
@@ -267,6 +268,9 @@ impl TwoSided {
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
+        if request.is_over() {
+            self.ends(request);
+        }
         match request.is_over() {
             true if request.is_good() || request.is_told() => Ok(true),
             true => request.tell().map(|_| true),
@@ -285,6 +289,7 @@ impl TwoSided {
             self.progress.look_round();
         }
         if !request.wake_at_end(&self.progress, context.waker()) {
+            self.ends(request);
             return Poll::Ready(request.tell());
         }
         if !self.progress.is_looked_after() {

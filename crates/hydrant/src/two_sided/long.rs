@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     transfer::{self, Transfer},
+    uses,
 };
 
 /// Chunks of the pipeline protocol that are under way at once.
@@ -65,6 +66,10 @@ impl TwoSided {
         let lent = unsafe { self.transfer.lend_at_once(posted.buffer.at, len) };
         if let Err(cause) = &lent {
             tracing::debug!(%cause, "a message is copied: its buffer could not be lent");
+        }
+        // The receiver says itself what it uses.
+        if let (Ok(key), Some(registration)) = (&lent, self.transfer.registration()) {
+            registration.say_nothing_of(*key);
         }
         lent.ok()
     }
@@ -232,7 +237,7 @@ impl Carried {
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         let access = transfer::put(self.to, Remote { key, offset }, &data[part]);
         // SAFETY: as above: the source stays until the write is over.
-        match unsafe { transfer.begin(&access)? } {
+        match uses::untold(|| unsafe { transfer.begin(&access) })? {
             Posted::Done => {}
             posted => self.under_way.push_back(posted),
         }

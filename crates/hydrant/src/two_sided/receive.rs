@@ -27,8 +27,8 @@ impl TwoSided {
     ) -> Result<(Arc<Request>, Option<PostedAt>)> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
-        self.begins(uses::UseKind::Receive, buffer, site);
         let request = Arc::new(Request::new());
+        self.begins(uses::UseKind::Receive, buffer, &request, site);
         let posted = Posted {
             source: pattern.source,
             buffer,

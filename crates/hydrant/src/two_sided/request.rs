@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     Error, Rank, Result,
     progress::{Progress, taken},
+    uses::Use,
 };
 
 /// What is known of a message: who sent it, its tag and its bytes.
@@ -63,6 +64,8 @@ struct State {
     asker: Option<Waker>,
     /// The buffer, if nobody else keeps it.
     kept: Option<Box<dyn Any + Send>>,
+    /// The use of memory that it is, to be told at its end.
+    used: Option<Use>,
 }
 
 enum End {
@@ -78,7 +81,20 @@ impl Request {
             end: End::Open,
             asker: None,
             kept: None,
+            used: None,
         }))
+    }
+
+    /// It is a use of memory that is told at its end.
+    pub(super) fn uses(&self, used: Use) {
+        self.0.lock().used = Some(used);
+    }
+
+    /// The use of memory that it was, once, if it went well.
+    pub(super) fn take_use(&self) -> Option<Use> {
+        let mut state = self.0.lock();
+        let used = state.used.take();
+        used.filter(|_| matches!(state.end, End::Ended(Ok(_))))
     }
 
     /// The source of a send may be used again.

@@ -50,8 +50,8 @@ impl TwoSided {
     ) -> Result<Arc<Request>> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
-        self.begins(uses::UseKind::Send, buffer, site);
         let request = Arc::new(Request::new());
+        self.begins(uses::UseKind::Send, buffer, &request, site);
         if to == self.progress.rank {
             // SAFETY: the caller's promise.
             unsafe { self.send_to_itself(tag, buffer, &request, delivered) };

@@ -3,7 +3,7 @@
 
 use std::panic::{self, AssertUnwindSafe, Location};
 
-use super::{Buffer, TwoSided};
+use super::{Buffer, Request, TwoSided};
 use crate::{
     Error, Rank, Result,
     uses::{self, Stood, Use, site_or},
@@ -51,24 +51,52 @@ impl TwoSided {
         })
     }
 
-    /// A message is to be sent or received. Its buffer is not registered for that yet, and may never be; but
-    /// what comes next may follow from it.
+    /// A message is to be sent or received. Where that is foreseen, it is told twice: that it begins, which says
+    /// what comes next, and at its end what it used, if the network reached that by itself. Ends are told
+    /// in the order in which the program asks for them, which is the same in every round, as that
+    /// of the messages themselves is not.
     pub(super) fn begins(
         &self,
         kind: uses::UseKind,
         buffer: Buffer,
+        request: &Request,
         site: &'static Location<'static>,
     ) {
-        let registration = self.transfer.registration();
-        if let Some(foresight) = registration.and_then(|it| it.uses()) {
-            foresight.used(&Use {
-                kind,
-                addr: buffer.at.addr() as u64,
-                len: buffer.len as u64,
-                stood: Stood::Elsewhere,
-                begun: self.progress.conduit().now(),
-                site: site_or(site),
+        let Some(registration) = self.transfer.registration() else {
+            return;
+        };
+        let Some(foresight) = registration.uses() else {
+            return;
+        };
+        let (addr, len) = (buffer.at.addr() as u64, buffer.len as u64);
+        let begins = Use {
+            kind,
+            addr,
+            len,
+            stood: Stood::Elsewhere,
+            begun: self.progress.conduit().now(),
+            site: site_or(site),
+        };
+        foresight.used(&begins);
+        if !self.protocols.is_eager(buffer.len) && registration.lasts(addr, len) {
+            request.uses(Use {
+                kind: match kind {
+                    uses::UseKind::Send => uses::UseKind::Put,
+                    _ => uses::UseKind::Written,
+                },
+                stood: registration.stood(addr, len),
+                ..begins
             });
+        }
+    }
+
+    /// The end of a send or a receive was asked for.
+    pub(super) fn ends(&self, request: &Request) {
+        let foresight = self.transfer.registration().and_then(|it| it.uses());
+        if let Some(foresight) = foresight
+            && let Some(used) = request.take_use()
+        {
+            foresight.used(&used);
         }
     }
 
