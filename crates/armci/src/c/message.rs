@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_longlong, c_voi
 
 use super::{
     armci::{ARMCI_Group, group_at},
-    process::{self, messages, or_die},
+    process::{self, or_die, talk},
 };
 use crate::{
     Element, Reduction, Result, Scope,
@@ -60,15 +60,13 @@ pub unsafe extern "C" fn armci_msg_abort(code: c_int) {
 /// This process's number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_me() -> c_int {
-    let act = || -> Result<_> { Ok(messages()?.me()) };
-    or_die("armci_msg_me", act())
+    talk("armci_msg_me", |armci| Ok(armci.me()))
 }
 
 /// How many processes there are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_nproc() -> c_int {
-    let act = || -> Result<_> { Ok(messages()?.processes()) };
-    or_die("armci_msg_nproc", act())
+    talk("armci_msg_nproc", |armci| Ok(armci.processes()))
 }
 
 /// Seconds since some time.
@@ -86,21 +84,17 @@ pub unsafe extern "C" fn armci_timer() -> c_double {
 /// Waits for all processes. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_barrier() {
-    let act = || -> Result<_> { Ok(messages()?.job().barrier()?) };
-    or_die("armci_msg_barrier", act());
+    talk("armci_msg_barrier", |armci| Ok(armci.job().barrier()?));
 }
 
 /// Sends bytes to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_snd(tag: c_int, buffer: *mut c_void, len: c_int, to: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.send(tag, bytes(buffer, len)?, to)
-        }
-    };
-    or_die("armci_msg_snd", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_snd", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.send(tag, bytes(buffer, len)?, to)
+    });
 }
 
 /// Waits for a message of a process.
@@ -112,18 +106,15 @@ pub unsafe extern "C" fn armci_msg_rcv(
     msglen: *mut c_int,
     from: c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let room = count(buflen.into(), 0, "the number of bytes")?;
-            let (from, len) = messages()?.receive(tag, bytes(buffer, room)?, Some(from))?;
-            if let Some(msglen) = msglen.as_mut() {
-                *msglen = len as c_int;
-            }
-            Ok(from)
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_rcv", |armci| unsafe {
+        let room = count(buflen.into(), 0, "the number of bytes")?;
+        let (from, len) = armci.receive(tag, bytes(buffer, room)?, Some(from))?;
+        if let Some(msglen) = msglen.as_mut() {
+            *msglen = len as c_int;
         }
-    };
-    or_die("armci_msg_rcv", act());
+        Ok(from)
+    });
 }
 
 /// Waits for a message of any process: whose it is.
@@ -134,44 +125,35 @@ pub unsafe extern "C" fn armci_msg_rcvany(
     buflen: c_int,
     msglen: *mut c_int,
 ) -> c_int {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let room = count(buflen.into(), 0, "the number of bytes")?;
-            let (from, len) = messages()?.receive(tag, bytes(buffer, room)?, None)?;
-            if let Some(msglen) = msglen.as_mut() {
-                *msglen = len as c_int;
-            }
-            Ok(from)
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_rcvany", |armci| unsafe {
+        let room = count(buflen.into(), 0, "the number of bytes")?;
+        let (from, len) = armci.receive(tag, bytes(buffer, room)?, None)?;
+        if let Some(msglen) = msglen.as_mut() {
+            *msglen = len as c_int;
         }
-    };
-    or_die("armci_msg_rcvany", act())
+        Ok(from)
+    })
 }
 
 /// Brings bytes of a process to all. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_bcast(buffer: *mut c_void, len: c_int, root: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.broadcast(Scope::All, bytes(buffer, len)?, root)
-        }
-    };
-    or_die("armci_msg_bcast", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_bcast", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.broadcast(Scope::All, bytes(buffer, len)?, root)
+    });
 }
 
 /// Brings bytes of a process to all. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_brdcst(buffer: *mut c_void, len: c_int, root: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.broadcast(Scope::All, bytes(buffer, len)?, root)
-        }
-    };
-    or_die("armci_msg_brdcst", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_brdcst", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.broadcast(Scope::All, bytes(buffer, len)?, root)
+    });
 }
 
 /// Brings bytes of a process to all of a scope. Collective over it.
@@ -182,42 +164,32 @@ pub unsafe extern "C" fn armci_msg_bcast_scope(
     len: c_int,
     root: c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.broadcast(Scope::of_code(scope)?, bytes(buffer, len)?, root)
-        }
-    };
-    or_die("armci_msg_bcast_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_bcast_scope", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.broadcast(Scope::of_code(scope)?, bytes(buffer, len)?, root)
+    });
 }
 
 /// Brings bytes of a node's first process to all of the node. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_brdcst(buf: *mut c_void, len: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let armci = messages()?;
-            let root = armci.processes_of(-1)?[0] as c_int;
-            let len = count(len.into(), 0, "the number of bytes")?;
-            armci.broadcast(Scope::Node, bytes(buf, len)?, root)
-        }
-    };
-    or_die("armci_msg_clus_brdcst", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_brdcst", |armci| unsafe {
+        let root = armci.processes_of(-1)?[0] as c_int;
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.broadcast(Scope::Node, bytes(buf, len)?, root)
+    });
 }
 
 /// Combines elements of all processes, at the first. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_reduce(x: *mut c_void, n: c_int, op: *mut c_char, type_: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-            messages()?.reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_reduce", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_reduce", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+        armci.reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all of a scope, at the first. Collective over it.
@@ -229,14 +201,11 @@ pub unsafe extern "C" fn armci_msg_reduce_scope(
     op: *mut c_char,
     type_: c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-            messages()?.reduce(Scope::of_code(scope)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_reduce_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_reduce_scope", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+        armci.reduce(Scope::of_code(scope)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all of a scope, at each. Collective over it.
@@ -248,40 +217,31 @@ pub unsafe extern "C" fn armci_msg_gop_scope(
     op: *mut c_char,
     type_: c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
-            messages()?.all_reduce(Scope::of_code(scope)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_gop_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_gop_scope", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
+        armci.all_reduce(Scope::of_code(scope)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes, at each. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-            messages()?.all_reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_igop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_igop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+        armci.all_reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes of a node, at each. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_clus_igop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_igop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+        armci.all_reduce(Scope::Node, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -292,40 +252,31 @@ pub unsafe extern "C" fn armci_msg_group_igop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_igop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_igop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes, at each. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-            messages()?.all_reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_lgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_lgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+        armci.all_reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes of a node, at each. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_clus_lgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_lgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+        armci.all_reduce(Scope::Node, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -336,40 +287,31 @@ pub unsafe extern "C" fn armci_msg_group_lgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_lgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_lgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes, at each. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-            messages()?.all_reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_llgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_llgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+        armci.all_reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes of a node, at each. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_clus_llgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_llgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+        armci.all_reduce(Scope::Node, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -380,40 +322,31 @@ pub unsafe extern "C" fn armci_msg_group_llgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_llgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_llgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes, at each. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-            messages()?.all_reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_fgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_fgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+        armci.all_reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes of a node, at each. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_clus_fgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_fgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+        armci.all_reduce(Scope::Node, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -424,40 +357,31 @@ pub unsafe extern "C" fn armci_msg_group_fgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_fgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_fgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes, at each. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-            messages()?.all_reduce(Scope::All, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_dgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_dgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+        armci.all_reduce(Scope::All, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all processes of a node, at each. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-            messages()?.all_reduce(Scope::Node, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_clus_dgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_clus_dgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+        armci.all_reduce(Scope::Node, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -468,14 +392,11 @@ pub unsafe extern "C" fn armci_msg_group_dgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_dgop", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_dgop", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Combines elements of all members of a group, at each. Collective over it.
@@ -488,14 +409,11 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
     type_: c_int,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (bytes, reduction, element) = elements(x, n, op, type_)?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, reduction, element)
-        }
-    };
-    or_die("armci_msg_group_gop_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_gop_scope", |armci| unsafe {
+        let (bytes, reduction, element) = elements(x, n, op, type_)?;
+        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+    });
 }
 
 /// Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
@@ -508,30 +426,24 @@ pub unsafe extern "C" fn armci_msg_sel_scope(
     type_: c_int,
     contribute: c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let (_, reduction, element) = elements(x, 0, op, type_)?;
-            let len = count(n.into(), 0, "the number of bytes")?;
-            let scope = Scope::of_code(scope)?;
-            messages()?.select(scope, bytes(x, len)?, reduction, element, contribute != 0)
-        }
-    };
-    or_die("armci_msg_sel_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_sel_scope", |armci| unsafe {
+        let (_, reduction, element) = elements(x, 0, op, type_)?;
+        let len = count(n.into(), 0, "the number of bytes")?;
+        let scope = Scope::of_code(scope)?;
+        armci.select(scope, bytes(x, len)?, reduction, element, contribute != 0)
+    });
 }
 
 /// Adds up addresses, of which each process has its own and nulls. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_exchange_address(ptr_ar: *mut *mut c_void, n: c_int) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(n.into(), 0, "the number of addresses")?;
-            let bytes = bytes(ptr_ar.cast(), len * size_of::<*mut c_void>())?;
-            messages()?.all_reduce(Scope::All, bytes, Reduction::Sum, Element::Long)
-        }
-    };
-    or_die("armci_exchange_address", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_exchange_address", |armci| unsafe {
+        let len = count(n.into(), 0, "the number of addresses")?;
+        let bytes = bytes(ptr_ar.cast(), len * size_of::<*mut c_void>())?;
+        armci.all_reduce(Scope::All, bytes, Reduction::Sum, Element::Long)
+    });
 }
 
 /// As armci_exchange_address, of the members of a group. Collective over it.
@@ -541,25 +453,21 @@ pub unsafe extern "C" fn armci_exchange_address_grp(
     n: c_int,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(n.into(), 0, "the number of addresses")?;
-            let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
-            messages()?.group_all_reduce(group_at(group)?, bytes, Reduction::Sum, Element::Long)
-        }
-    };
-    or_die("armci_exchange_address_grp", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_exchange_address_grp", |armci| unsafe {
+        let len = count(n.into(), 0, "the number of addresses")?;
+        let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
+        armci.group_all_reduce(group_at(group)?, bytes, Reduction::Sum, Element::Long)
+    });
 }
 
 /// Waits for all members of a group. Collective over it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_barrier(group: *mut ARMCI_Group) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe { messages()?.group_barrier(group_at(group)?) }
-    };
-    or_die("armci_msg_group_barrier", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_barrier", |armci| unsafe {
+        armci.group_barrier(group_at(group)?)
+    });
 }
 
 /// Brings bytes of a member of a group, by its number there, to all of them. Collective over it.
@@ -571,14 +479,11 @@ pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     root: c_int,
     group: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.group_broadcast(group_at(group)?, bytes(buf, len)?, root)
-        }
-    };
-    or_die("armci_msg_group_bcast_scope", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_group_bcast_scope", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.group_broadcast(group_at(group)?, bytes(buf, len)?, root)
+    });
 }
 
 /// Brings bytes of the first member of a group to all of them. Collective over it.
@@ -590,14 +495,11 @@ pub unsafe extern "C" fn armci_grp_clus_brdcst(
     _grp_clus_nproc: c_int,
     mastergroup: *mut ARMCI_Group,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let len = count(len.into(), 0, "the number of bytes")?;
-            messages()?.group_broadcast(group_at(mastergroup)?, bytes(buf, len)?, grp_master)
-        }
-    };
-    or_die("armci_grp_clus_brdcst", act());
+    // SAFETY: what C's caller promises.
+    talk("armci_grp_clus_brdcst", |armci| unsafe {
+        let len = count(len.into(), 0, "the number of bytes")?;
+        armci.group_broadcast(group_at(mastergroup)?, bytes(buf, len)?, grp_master)
+    });
 }
 
 /// This process's place in a binary tree of a scope; -1 where there is none.
@@ -609,21 +511,18 @@ pub unsafe extern "C" fn armci_msg_bintree(
     Left: *mut c_int,
     Right: *mut c_int,
 ) {
-    let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
-        unsafe {
-            let tree = messages()?.tree(Scope::of_code(scope)?);
-            for (at, value) in [
-                (Root, tree.root),
-                (Up, tree.up),
-                (Left, tree.left),
-                (Right, tree.right),
-            ] {
-                not_null(at, "where a number goes")?;
-                *at = value;
-            }
-            Ok(())
+    // SAFETY: what C's caller promises.
+    talk("armci_msg_bintree", |armci| unsafe {
+        let tree = armci.tree(Scope::of_code(scope)?);
+        for (at, value) in [
+            (Root, tree.root),
+            (Up, tree.up),
+            (Left, tree.left),
+            (Right, tree.right),
+        ] {
+            not_null(at, "where a number goes")?;
+            *at = value;
         }
-    };
-    or_die("armci_msg_bintree", act());
+        Ok(())
+    });
 }

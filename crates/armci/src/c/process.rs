@@ -146,6 +146,12 @@ pub(super) fn found<T>(function: &str, act: impl FnOnce(&'static Armci) -> Resul
     or_die(function, armci().and_then(act))
 }
 
+/// What a function finds by what processes talk by, as [`or_die`] tells it.
+#[inline]
+pub(super) fn talk<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
+    or_die(function, messages().and_then(act))
+}
+
 /// ARMCI's number for how a function ended, which says the reason of an error.
 #[inline]
 pub(super) fn code(function: &str, outcome: Result<()>) -> c_int {
