@@ -362,9 +362,11 @@ impl Queue {
             return Vec::new();
         }
         let list = self.list.lock();
-        let those = list
-            .iter()
-            .filter_map(|it| Some((Arc::clone(it), which(it)?)));
+        // Most are looked at and left alone.
+        let those = list.iter().filter_map(|it| {
+            let said = which(it)?;
+            Some((Arc::clone(it), said))
+        });
         those.collect()
     }
 
