@@ -10,7 +10,10 @@ mod firehoses;
 mod piece;
 mod reach;
 mod revoke;
+mod sides;
 mod timed;
+mod transfer;
+mod tried;
 
 use std::sync::Arc;
 

@@ -1,23 +1,15 @@
 //! Operations and their pieces.
 
 use super::{
-    super::{
-        choice::{Choice, Class, Way},
-        local::Requester,
-        operation::Own,
-    },
-    Context, Initiator, Operation, Transfer,
-    firehoses::RemoteSide,
+    super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
+    sides::LocalSide, transfer::ANY, tried::Tried,
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Direction, Error, Message, Refusal, Region, Run, Violation,
-    strategy::{After, Local as LocalPolicy, Remote},
-    wire::{MAX_LIST, Need, Place},
+    Action, Direction, Error, Refusal, Region,
+    strategy::{Local as LocalPolicy, Remote},
+    wire::MAX_LIST,
 };
-
-/// The key of memory that a paging NIC reaches without registration.
-const ANY: u64 = u64::MAX;
 
 /// Bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
@@ -64,7 +56,7 @@ pub(super) struct Piece {
     /// Bytes.
     pub(super) len: u64,
     /// How the own memory stands.
-    own: Own,
+    pub(super) own: Own,
     /// Whether it is copied through messages, whatever is registered.
     copied: bool,
     /// How far the own memory is registered for it.
@@ -79,31 +71,6 @@ pub(super) struct Piece {
     pub(super) copy: super::copy::Copy,
     /// Why it failed, if it did.
     pub(super) failed: Option<Error>,
-}
-
-/// Which way `auto` sent a piece, to find out what that takes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
-    pub(super) class: Class,
-    /// None as long as it is not known, or if it went several.
-    pub(super) way: Option<Way>,
-    /// When it began, if it is timed.
-    begun: Option<u64>,
-    /// How many of its class it stands for: what is copied is not cut.
-    parts: u64,
-    /// How busy moves had kept the peer by then.
-    began: u32,
-}
-
-/// How a piece stands with its own memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LocalSide {
-    /// Nothing is needed, or not yet.
-    Unasked,
-    Requested(u64),
-    Ready(u64),
-    /// It goes along with the operation.
-    Inline,
 }
 
 impl Initiator {
@@ -176,23 +143,6 @@ impl Initiator {
         true
     }
 
-    /// Begins to time a piece, if it is to be timed.
-    fn try_piece(&mut self, peer: u32, direction: Direction, len: u64, own: Own) -> Option<Tried> {
-        let choice = self.choice.as_mut()?;
-        let class = Choice::class(direction, len, own == Own::Transient);
-        let tables = &self.tables;
-        // A peer that registers memory answers late.
-        let table = tables.get(&peer);
-        let is_free = || table.is_none_or(|table| table.asked.is_empty() && table.calm.is_free());
-        Some(Tried {
-            class,
-            way: None,
-            begun: choice.begin(class, is_free),
-            parts: 1,
-            began: table.map_or(0, |table| table.calm.now()),
-        })
-    }
-
     /// A piece that is to be copied takes what was not cut off yet along. What is registered has to be
     /// cut; messages take all of it, and the copying is begun only once.
     pub(super) fn take_rest(&mut self, id: u64) {
@@ -212,56 +162,6 @@ impl Initiator {
             tried.parts = 1 + left.div_ceil(piece.len.max(1));
         }
         piece.len += left;
-    }
-
-    /// Notes which way a piece goes.
-    pub(super) fn goes(&mut self, id: u64, way: Way) {
-        self.with_piece(id, |piece| {
-            if let Some(tried) = &mut piece.tried {
-                tried.way = Some(way);
-            }
-        });
-    }
-
-    /// The peer had to register what it was thought to have registered: that is no hit.
-    fn was_far(&mut self, id: u64, cx: &Context<'_>) {
-        let Some(piece) = self.pieces.get_mut(&id) else {
-            return;
-        };
-        if let Some(tried) = &mut piece.tried
-            && tried.way == Some(Way::Hit)
-        {
-            tried.way = None;
-            let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
-            if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
-                let kept = table.kept(cx.limits().total, cx.config().ranks);
-                table.pulled.missed(run.first, run.count, kept);
-            }
-        }
-    }
-
-    /// A piece is over, or went another way than was tried.
-    pub(super) fn tried(&mut self, id: u64, is_fine: bool) {
-        let (Some(choice), Some(piece)) = (&mut self.choice, self.pieces.get_mut(&id)) else {
-            return;
-        };
-        let Some(tried) = piece.tried.take() else {
-            return;
-        };
-        let took = choice.stop(tried.begun);
-        let table = self.tables.get_mut(&piece.peer);
-        let is_undisturbed = table.is_none_or(|table| table.calm.settles(tried.began));
-        let Some(way) = tried.way.filter(|_| is_fine) else {
-            return;
-        };
-        // What a move is part of takes what the move takes.
-        if !is_undisturbed && way != Way::Far {
-            return;
-        }
-        if let Some(nanos) = took {
-            // Zero is what was not tried.
-            choice.took(tried.class, way, (nanos / tried.parts).max(1));
-        }
     }
 
     fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
@@ -288,326 +188,6 @@ impl Initiator {
             Remote::Handshake(_) => self.shake_hands(id, cx),
             Remote::Static => self.reach_static(id, cx),
             Remote::Paged => self.start_copy(id, cx),
-        }
-    }
-
-    /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
-    pub(super) fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
-        self.request_local(id, cx);
-        let Some(piece) = self.pieces.get(&id) else {
-            return;
-        };
-        // The pull itself goes at once where nothing need be registered here.
-        if let LocalSide::Requested(request) = piece.local_side
-            && cx.local.is_open(request)
-        {
-            let message = Message::Ahead {
-                region: piece.region,
-                from: piece.remote,
-                len: piece.len,
-            };
-            cx.send(piece.peer, message);
-        }
-    }
-
-    /// Wants the own memory of a piece registered, or has it so already.
-    pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
-        let Some(piece) = self.pieces.get(&id) else {
-            return impossible("own memory is wanted for a piece that is over");
-        };
-        let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
-            return impossible("an operation was begun that leaves the address space");
-        };
-        let used = piece.direction.local();
-        let (requester, need) = match (piece.own, cx.policy().local) {
-            (Own::Inline, _) => {
-                self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
-                self.both_sides(id, cx);
-                return;
-            }
-            // More than is needed would only be deregistered again.
-            (Own::Transient, _) => (
-                Requester::Transient(id),
-                Need {
-                    run,
-                    preferred: run,
-                },
-            ),
-            (_, LocalPolicy::PerOperation) => (
-                Requester::Piece(id),
-                Need {
-                    run,
-                    preferred: run,
-                },
-            ),
-            _ => (Requester::Piece(id), cx.local.need_for(run)),
-        };
-        let request = cx.local.request(requester, vec![need], used, cx.out);
-        let waits = cx.local.is_pending(request);
-        if let Some(piece) = self.pieces.get_mut(&id) {
-            // A hit that has to register own memory first is none.
-            if let Some(tried) = &mut piece.tried
-                && waits
-                && !tried.class.transient
-                && tried.way == Some(Way::Hit)
-            {
-                tried.way = None;
-            }
-            piece.local_side = LocalSide::Requested(request);
-        }
-    }
-
-    /// The own memory of a piece is registered, or was refused.
-    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut Context<'_>) {
-        if let Some(piece) = self.pieces.get_mut(&id)
-            && let LocalSide::Requested(request) = piece.local_side
-        {
-            piece.local_side = LocalSide::Ready(request);
-            self.both_sides(id, cx);
-        }
-    }
-
-    /// Transfers, if both sides are there.
-    pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
-        let Some(piece) = self.pieces.get(&id) else {
-            return impossible("both sides of a piece are there after its end");
-        };
-        let request = match piece.local_side {
-            LocalSide::Ready(request) => Some(request),
-            LocalSide::Inline => None,
-            LocalSide::Unasked | LocalSide::Requested(_) => return,
-        };
-        if piece.remote_side.pending > 0 {
-            return;
-        }
-        let is_refused = |request| {
-            let request = cx.local.get(request);
-            request.is_none_or(|request| !request.refused.is_empty())
-        };
-        let local_refused = request.is_some_and(is_refused);
-        match piece.remote_side.refused {
-            // Buckets are refused that are not mapped, or not writable, in a page that nobody
-            // asked for: whether the bytes themselves can be reached, copying finds out.
-            Some(_) => self.copy_instead(id, cx),
-            None if local_refused => self.copy_instead(id, cx),
-            None => match request {
-                Some(request) if cx.config().pulls(piece.direction) => self.pull(id, request, cx),
-                request => self.transfer_all(id, request, cx),
-            },
-        }
-    }
-
-    /// Starts a transfer for each stretch that lies in one extent on both sides; on the remote one
-    /// alone where there is no request on the local one.
-    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut Context<'_>) {
-        let geometry = cx.limits().geometry;
-        let Some(piece) = self.pieces.get(&id) else {
-            return impossible("transfers start for a piece that is over");
-        };
-        let (local, remote, len) = (piece.local, piece.remote, piece.len);
-        let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
-        let local_parts: Vec<_> = match request {
-            None => vec![(len, ANY)],
-            Some(request) => (cx.local.get(request).into_iter())
-                .flat_map(|request| &request.holds)
-                .map(|hold| (seam(hold.run, local), hold.key))
-                .collect(),
-        };
-        let remote_parts: Vec<_> = (piece.remote_side.holds.iter())
-            .map(|hold| (seam(hold.run, remote), hold.key))
-            .collect();
-        let (mut local_parts, mut remote_parts) = (
-            local_parts.into_iter().peekable(),
-            remote_parts.into_iter().peekable(),
-        );
-        let mut at = 0;
-        // One more, so that none of them ends the piece before all have begun.
-        self.with_piece(id, |piece| piece.transfers += 1);
-        while at < len
-            && let (Some((local_end, local_key)), Some((remote_end, remote_key))) =
-                (local_parts.peek().copied(), remote_parts.peek().copied())
-        {
-            let end = local_end.min(remote_end).min(len);
-            if end > at {
-                self.transfer(
-                    id,
-                    (local + at, local_key),
-                    (remote + at, remote_key),
-                    end - at,
-                    cx,
-                );
-                at = end;
-            }
-            if local_end <= end {
-                local_parts.next();
-            }
-            if remote_end <= end {
-                remote_parts.next();
-            }
-        }
-        if at < len {
-            // What was held did not cover it: never so, but never silently so either.
-            self.with_piece(id, |piece| {
-                piece.failed = Some(Error::Unreachable {
-                    rank: piece.peer,
-                    addr: remote + at,
-                    len: len - at,
-                    why: Refusal::NotMapped,
-                });
-            });
-        }
-        self.transfer_done(id, Ok(()), cx);
-    }
-
-    fn transfer(
-        &mut self,
-        id: u64,
-        (local, local_key): (u64, u64),
-        (remote, remote_key): (u64, u64),
-        len: u64,
-        cx: &mut Context<'_>,
-    ) {
-        let transfer = cx.name();
-        let is_last = |piece: &Piece| {
-            let end = piece.local + piece.len;
-            matches!(piece.local_side, LocalSide::Inline)
-                && local + len == end
-                && (self.ops.get(&piece.op)).is_some_and(Op::is_last_piece)
-        };
-        let last_of = (self.pieces.get(&id)).and_then(|it| is_last(it).then_some(it.op));
-        let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a transfer starts for a piece that is over");
-        };
-        piece.transfers += 1;
-        self.transfers.insert(transfer, Transfer::OneSided(id));
-        self.one_sided += 1;
-        cx.out.actions.push(Action::Transfer {
-            id: transfer,
-            peer: piece.peer,
-            direction: piece.direction,
-            local,
-            local_key,
-            remote,
-            remote_key,
-            len,
-            last_of,
-        });
-    }
-
-    /// Asks the peer to write to the own memory.
-    fn pull(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
-        let geometry = cx.limits().geometry;
-        let transfer = cx.name();
-        let (Some(piece), Some(request)) = (self.pieces.get_mut(&id), cx.local.get(request)) else {
-            return impossible("a pull starts for a piece that is over, or holds no own memory");
-        };
-        let mut at = piece.local;
-        let places = (request.holds.iter())
-            .map(|hold| {
-                let end = geometry
-                    .address_of(hold.run.end())
-                    .min(piece.local + piece.len);
-                let place = Place {
-                    key: hold.key,
-                    addr: at,
-                    len: end - at,
-                };
-                at = end;
-                place
-            })
-            .collect();
-        piece.transfers += 1;
-        let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
-        self.transfers.insert(transfer, Transfer::Pull(id));
-        let message = Message::Pull {
-            id: transfer,
-            region,
-            from: remote,
-            to: places,
-        };
-        cx.send(peer, message);
-    }
-
-    pub(in crate::engine) fn pulled(
-        &mut self,
-        from: u32,
-        transfer: u64,
-        refused: Option<Refusal>,
-        registered: bool,
-        cx: &mut Context<'_>,
-    ) -> Result<(), Violation> {
-        let id = match self.transfer_of(from, transfer) {
-            Some(Transfer::Pull(id)) => id,
-            _ => return Err(Violation::PulledUnasked),
-        };
-        self.transfers.remove(&transfer);
-        if registered {
-            self.was_far(id, cx);
-        }
-        match refused {
-            None => self.transfer_done(id, Ok(()), cx),
-            Some(why) if why.can_copy() => {
-                self.with_piece(id, |piece| piece.transfers -= 1);
-                self.copy_instead(id, cx);
-            }
-            Some(why) => self.fail_piece(id, why, cx),
-        }
-        Ok(())
-    }
-
-    /// The transfer that a peer's message names, if it is of a piece with that peer.
-    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<Transfer> {
-        let transfer = *self.transfers.get(&transfer)?;
-        let piece = self.pieces.get(&transfer.piece())?;
-        (piece.peer == from).then_some(transfer)
-    }
-
-    pub(in crate::engine) fn transfer_done(
-        &mut self,
-        id: u64,
-        result: Result<(), Error>,
-        cx: &mut Context<'_>,
-    ) {
-        let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a transfer outlives its piece");
-        };
-        piece.transfers -= 1;
-        if let Err(error) = result {
-            piece.failed.get_or_insert(error);
-        }
-        if piece.transfers == 0 {
-            self.end_piece(id, cx);
-        }
-    }
-
-    /// Gives back what a piece holds on both sides.
-    pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
-        let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a piece that is over gives something back");
-        };
-        let (peer, local_side) = (piece.peer, piece.local_side);
-        let holds = std::mem::take(&mut piece.remote_side.holds);
-        piece.local_side = LocalSide::Unasked;
-        if let LocalSide::Requested(request) | LocalSide::Ready(request) = local_side {
-            let unpin = cx.policy().local == LocalPolicy::PerOperation;
-            cx.local.end(request, unpin, cx.out);
-        }
-        if holds.is_empty() {
-            return;
-        }
-        match cx.policy().remote {
-            Remote::Handshake(after) => {
-                for holds in holds.chunks(MAX_LIST).filter(|_| after != After::Keep) {
-                    let runs = holds.iter().map(|hold| hold.run).collect();
-                    let unpin = after == After::Unpin;
-                    cx.send(peer, Message::Release { runs, unpin });
-                }
-                self.answer_revocations(peer, cx);
-            }
-            _ => {
-                self.table_of(peer).drop_holds(&holds);
-                self.firehoses_free(peer, cx);
-            }
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{
     Context, Data, Initiator,
     firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
-    piece::LocalSide,
+    sides::LocalSide,
 };
 use crate::engine::impossible::impossible;
 use crate::{

@@ -1,0 +1,133 @@
+//! Both sides of a piece: its own memory, which is registered for it, and what is given back when it is
+//! over.
+
+use super::{
+    super::{choice::Way, local::Requester, operation::Own},
+    Context, Initiator,
+};
+use crate::engine::impossible::impossible;
+use crate::{
+    Message,
+    strategy::{After, Local as LocalPolicy, Remote},
+    wire::{MAX_LIST, Need},
+};
+
+/// How a piece stands with its own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LocalSide {
+    /// Nothing is needed, or not yet.
+    Unasked,
+    Requested(u64),
+    Ready(u64),
+    /// It goes along with the operation.
+    Inline,
+}
+
+impl Initiator {
+    /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
+    pub(super) fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
+        self.request_local(id, cx);
+        let Some(piece) = self.pieces.get(&id) else {
+            return;
+        };
+        // The pull itself goes at once where nothing need be registered here.
+        if let LocalSide::Requested(request) = piece.local_side
+            && cx.local.is_open(request)
+        {
+            let message = Message::Ahead {
+                region: piece.region,
+                from: piece.remote,
+                len: piece.len,
+            };
+            cx.send(piece.peer, message);
+        }
+    }
+
+    /// Wants the own memory of a piece registered, or has it so already.
+    pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
+        let Some(piece) = self.pieces.get(&id) else {
+            return impossible("own memory is wanted for a piece that is over");
+        };
+        let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
+            return impossible("an operation was begun that leaves the address space");
+        };
+        let used = piece.direction.local();
+        let (requester, need) = match (piece.own, cx.policy().local) {
+            (Own::Inline, _) => {
+                self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
+                self.both_sides(id, cx);
+                return;
+            }
+            // More than is needed would only be deregistered again.
+            (Own::Transient, _) => (
+                Requester::Transient(id),
+                Need {
+                    run,
+                    preferred: run,
+                },
+            ),
+            (_, LocalPolicy::PerOperation) => (
+                Requester::Piece(id),
+                Need {
+                    run,
+                    preferred: run,
+                },
+            ),
+            _ => (Requester::Piece(id), cx.local.need_for(run)),
+        };
+        let request = cx.local.request(requester, vec![need], used, cx.out);
+        let waits = cx.local.is_pending(request);
+        if let Some(piece) = self.pieces.get_mut(&id) {
+            // A hit that has to register own memory first is none.
+            if let Some(tried) = &mut piece.tried
+                && waits
+                && !tried.class.transient
+                && tried.way == Some(Way::Hit)
+            {
+                tried.way = None;
+            }
+            piece.local_side = LocalSide::Requested(request);
+        }
+    }
+
+    /// The own memory of a piece is registered, or was refused.
+    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut Context<'_>) {
+        if let Some(piece) = self.pieces.get_mut(&id)
+            && let LocalSide::Requested(request) = piece.local_side
+        {
+            piece.local_side = LocalSide::Ready(request);
+            self.both_sides(id, cx);
+        }
+    }
+
+    /// Gives back what a piece holds on both sides.
+    pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
+        let Some(piece) = self.pieces.get_mut(&id) else {
+            return impossible("a piece that is over gives something back");
+        };
+        let (peer, local_side) = (piece.peer, piece.local_side);
+        let holds = std::mem::take(&mut piece.remote_side.holds);
+        piece.local_side = LocalSide::Unasked;
+        if let LocalSide::Requested(request) | LocalSide::Ready(request) = local_side {
+            let unpin = cx.policy().local == LocalPolicy::PerOperation;
+            cx.local.end(request, unpin, cx.out);
+        }
+        if holds.is_empty() {
+            return;
+        }
+        match cx.policy().remote {
+            Remote::Handshake(after) => {
+                for holds in holds.chunks(MAX_LIST).filter(|_| after != After::Keep) {
+                    let runs = holds.iter().map(|hold| hold.run).collect();
+                    let unpin = after == After::Unpin;
+                    cx.send(peer, Message::Release { runs, unpin });
+                }
+                self.answer_revocations(peer, cx);
+            }
+            _ => {
+                self.table_of(peer).drop_holds(&holds);
+                self.firehoses_free(peer, cx);
+            }
+        }
+    }
+}
