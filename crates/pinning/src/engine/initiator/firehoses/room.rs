@@ -1,0 +1,224 @@
+//! Room for more firehoses: how many there may be, and which are taken off their buckets for others.
+
+use super::FirehoseTable;
+use crate::{
+    Run,
+    table::Extent,
+    wire::{Grant, Need},
+};
+
+/// Misses for which it is believed that a peer has no more room.
+const FULL_FOR: u64 = 1 << 10;
+
+/// Extents that came by and are remembered.
+const MAX_PASSING: usize = 64;
+
+impl FirehoseTable {
+    pub(in crate::engine) fn lend(&mut self, count: u64) {
+        self.credit = self.credit.saturating_add(count);
+    }
+
+    /// Firehoses borrowed.
+    pub(in crate::engine) fn borrowed(&self) -> u64 {
+        self.credit - self.share
+    }
+
+    /// Sets firehoses aside for the gaps, widened as the pattern of misses suggests; unused ones
+    /// are taken off their buckets as far as needed and left in `owed`. `None` if too many are
+    /// in use.
+    pub(in crate::engine) fn set_aside(
+        &mut self,
+        gaps: &[Run],
+        amortised: u64,
+        max_extent: u64,
+    ) -> Option<Vec<Need>> {
+        if gaps.is_empty() {
+            return Some(Vec::new());
+        }
+        let least: u64 = gaps.iter().map(|gap| gap.count).sum();
+        if !self.free_up(least) {
+            return None;
+        }
+        let mut needs: Vec<Need> = (gaps.iter())
+            .map(|run| Need {
+                run: *run,
+                preferred: *run,
+            })
+            .collect();
+        let mut total = least;
+        if let Some(need) = needs.last_mut() {
+            let most = (self.credit / 4).min(max_extent);
+            let width = self.pattern.width(need.run, amortised.min(most));
+            if width > need.run.count {
+                let preferred = self.gap(need.run.first, need.run.first + width);
+                let more = preferred.count.max(need.run.count) - need.run.count;
+                if self.free_up(least + more) {
+                    need.preferred.count += more;
+                    total += more;
+                }
+            }
+        }
+        self.used += total;
+        Some(needs)
+    }
+
+    /// Sets firehoses aside for the gaps, `width` buckets from the first of the last gap on;
+    /// `None` if too many are in use.
+    pub(in crate::engine) fn set_aside_wide(
+        &mut self,
+        gaps: &[Run],
+        width: u64,
+    ) -> Option<Vec<Need>> {
+        let least: u64 = gaps.iter().map(|gap| gap.count).sum();
+        if !self.free_up(least) {
+            return None;
+        }
+        let mut needs: Vec<Need> = (gaps.iter())
+            .map(|run| Need {
+                run: *run,
+                preferred: *run,
+            })
+            .collect();
+        let mut total = least;
+        if let Some(need) = needs.last_mut()
+            && width > need.run.count
+        {
+            let preferred = self.gap(need.run.first, need.run.first.saturating_add(width));
+            let more = preferred.count.max(need.run.count) - need.run.count;
+            if self.free_up(least + more) {
+                need.preferred.count += more;
+                total += more;
+            }
+        }
+        self.used += total;
+        Some(needs)
+    }
+
+    /// Whether some must be taken off their buckets for so many more.
+    pub(in crate::engine) fn is_short(&self, count: u64) -> bool {
+        self.used + count > self.most()
+    }
+
+    /// So many more as need none taken off their buckets.
+    pub(in crate::engine) fn unattached(&self) -> u64 {
+        self.most().saturating_sub(self.used)
+    }
+
+    /// The peer had no room for so many more than are attached now.
+    pub(in crate::engine) fn note_full(&mut self, count: u64) {
+        self.full_at = (self.used + count).saturating_sub(1).max(1);
+        self.misses_since = 0;
+    }
+
+    /// A miss was seen: after some, the peer may have room again.
+    pub(in crate::engine) fn note_miss(&mut self) {
+        self.misses_since += 1;
+        if self.misses_since > FULL_FOR {
+            self.full_at = u64::MAX;
+        }
+    }
+
+    /// Looks at what is given up next: whether nobody has used it for as long as it took to look at
+    /// all others.
+    pub(in crate::engine) fn is_next_unused(&mut self) -> bool {
+        self.editor.look_at_first()
+    }
+
+    /// How many buckets from one that is missing on are missing, at most so many.
+    pub(in crate::engine) fn missing(&self, first: u64, most: u64) -> u64 {
+        self.gap(first, first.saturating_add(most)).count
+    }
+
+    /// Buckets missed in sequence up to a miss, with it.
+    pub(in crate::engine) fn streak(&self, need: Run) -> u64 {
+        self.pattern.streak(need)
+    }
+
+    /// A miss was seen, for which so many buckets from its first on are attached or copied.
+    pub(in crate::engine) fn follow(&mut self, need: Run, width: u64) {
+        self.pattern.follow(need, width);
+    }
+
+    /// Most buckets of one extent beside what else is attached.
+    pub(in crate::engine) fn widest(&self, max_extent: u64) -> u64 {
+        (self.credit / 4).min(max_extent).max(1)
+    }
+
+    /// Of the buckets that the peer may have registered: those that firehoses leave, in equal parts.
+    pub(in crate::engine) fn kept(&self, total: u64, ranks: u32) -> u64 {
+        total.saturating_sub(self.used) / u64::from(ranks - 1).max(1)
+    }
+
+    /// What landed is the next to be given up.
+    pub(in crate::engine) fn let_pass(&mut self, grant: &Grant) {
+        if self.passing.len() == MAX_PASSING {
+            self.passing.pop_front();
+        }
+        self.passing.push_back(grant.run.first);
+    }
+
+    /// Makes room for so many firehoses by taking unused ones off.
+    pub(in crate::engine) fn free_up(&mut self, count: u64) -> bool {
+        while self.used + count > self.most() {
+            if let Some(extent) = self.take_passing() {
+                self.taken_off(extent);
+                continue;
+            }
+            let Some(extent) = self.editor.take_victim() else {
+                return false;
+            };
+            self.taken_off(extent);
+        }
+        true
+    }
+
+    /// As far as borrowed firehoses are asked back, unused ones are taken off.
+    pub(in crate::engine) fn recall(&mut self, count: u64) {
+        self.credit -= count.min(self.borrowed());
+        self.shrink();
+    }
+
+    /// Takes unused firehoses off while there are more than owned.
+    pub(in crate::engine) fn shrink(&mut self) {
+        while self.used > self.credit {
+            match self.editor.take_victim() {
+                Some(extent) => self.taken_off(extent),
+                None => return,
+            }
+        }
+    }
+
+    /// Most firehoses that may be attached: those owned and borrowed, but no more than the peer had
+    /// room for.
+    fn most(&self) -> u64 {
+        self.credit.min(self.full_at)
+    }
+
+    /// Takes the oldest of those off that came by, if there is one that nobody uses.
+    fn take_passing(&mut self) -> Option<Extent> {
+        for _ in 0..self.passing.len() {
+            let first = self.passing.pop_front()?;
+            let Some(slot) = self.editor.get(first) else {
+                continue;
+            };
+            // Another may be there by now, or this one be taken back by its owner.
+            if self.editor.extent(slot).base != first || !self.editor.is_queued(slot) {
+                continue;
+            }
+            match self.editor.remove(slot) {
+                Some(extent) => return Some(extent),
+                None => self.passing.push_back(first),
+            }
+        }
+        None
+    }
+
+    fn taken_off(&mut self, extent: Extent) {
+        let run = Run {
+            first: extent.base,
+            count: extent.end - extent.base,
+        };
+        self.used -= run.count;
+        self.owed.push(run);
+    }
+}
