@@ -24,8 +24,9 @@ pub trait Clock {
     fn poll_memory(&self) {}
 
     /// The calling thread takes part in what this rank does from now on. In virtual time it has a clock
-    /// from then on, which shows what the rank's shows, and waits for its turns with its next
-    /// call. Does nothing in real time.
+    /// from then on, which shows what the rank's shows, and its first turn comes at that time, whenever
+    /// it makes its first call: what others do later waits for that. To be called while another
+    /// thread of the rank is about something and waits for it. Does nothing in real time.
     fn take_part(&self) {}
 
     /// The layer above copied so many bytes in memory, beside what messages carry: those are

@@ -63,6 +63,20 @@ impl World {
     }
 }
 
+impl World {
+    /// The calling thread takes part as one of a rank from now on: it is in the queue for the turn, which
+    /// its next call waits for.
+    pub(crate) fn take_part(&self, rank: Rank) {
+        let (me, _) = seats::actor(self, rank.index());
+        let mut state = self.lock();
+        let actor = &state.turns.actors[me];
+        if actor.phase == Phase::Away {
+            let clock = actor.clock;
+            state.turns.make_ready(me, clock);
+        }
+    }
+}
+
 impl Call<'_> {
     pub(crate) fn actor(&mut self) -> &mut Actor {
         let me = self.me;
@@ -181,6 +195,10 @@ impl Call<'_> {
     fn take_turn(&mut self) {
         self.turns.calls += 1;
         if self.turns.running == Some(self.me) {
+            if !std::mem::replace(&mut self.actor().seated, true) {
+                // It was given the turn outside: whoever gave it says so, or is about to.
+                self.seat.wait();
+            }
             return;
         }
         if let Some(other) = self.turns.running

@@ -18,7 +18,6 @@ use crate::{
     memory::{PAGE, Place, take},
     onesided,
     registry::Extent,
-    seats,
     time::duration,
     transfer::{OneSided, Payload, Transfer},
     turns::News,
@@ -402,7 +401,7 @@ impl Clock for Sim {
     }
 
     fn take_part(&self) {
-        let _ = seats::actor(&self.world, self.rank.index());
+        self.world.take_part(self.rank);
     }
 
     fn copied(&self, bytes: usize) {

@@ -78,7 +78,9 @@ impl Helper {
             }
         }
         let _over = Over(Arc::clone(&self.recorder));
-        self.recorder.begin();
+        if !self.recorder.begin() {
+            return;
+        }
         let mut plan = match Plan::new(self.config) {
             Ok(plan) => plan,
             Err(cause) => {

@@ -100,8 +100,6 @@ impl Foreseeing {
             .spawn(move || helper.run());
         match started {
             Ok(thread) => {
-                // In virtual time it takes part from now on, wherever it got a core.
-                recorder.await_helper();
                 this.is_helped.store(true, SeqCst);
                 *this.thread.lock() = Some(thread);
                 registration.tell_uses_to(recorder);
@@ -137,8 +135,8 @@ impl Foreseeing {
         let Some(thread) = self.thread.lock().take() else {
             return;
         };
-        self.recorder.end();
-        if self.progress.virtual_time {
+        let takes_part = self.recorder.end();
+        if takes_part {
             // Its last turn comes before this thread's next.
             let over = || self.recorder.is_over();
             while !over() {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Condvar as Waiting, Mutex as Latch, OnceLock,
+        Arc, OnceLock,
         atomic::{
             AtomicBool,
             Ordering::{Relaxed, SeqCst},
@@ -17,7 +17,7 @@ use hydrant_foresight::{
     Communication, FRAMES, Kind, Region, Time, Way,
     queue::{self, Reader, Writer},
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::WORTH_IT;
 use crate::{
@@ -44,8 +44,20 @@ pub(super) struct Recorder {
     /// The helper is to end; it has ended.
     ends: AtomicBool,
     over: AtomicBool,
-    /// The helper takes part.
-    began: (Latch<bool>, Waiting),
+    /// Whether the helper takes part, in virtual time; and who hears of that.
+    stage: (Mutex<Stage>, Condvar),
+    is_idle: AtomicBool,
+}
+
+/// How far a helper is, in virtual time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    /// Somebody waits for it to begin.
+    Wanted,
+    Began,
+    /// It has ended, or is to end without having begun.
+    Over,
 }
 
 impl Recorder {
@@ -59,7 +71,8 @@ impl Recorder {
             helper: OnceLock::new(),
             ends: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            began: Default::default(),
+            stage: (Mutex::new(Stage::Idle), Condvar::new()),
+            is_idle: AtomicBool::new(progress.virtual_time),
         }
     }
 
@@ -69,24 +82,42 @@ impl Recorder {
         Time(u64::try_from(now).unwrap_or(u64::MAX))
     }
 
-    /// The calling thread is the helper.
-    pub(super) fn begin(&self) {
-        self.progress.conduit().take_part();
+    /// The calling thread is the helper; whether it has anything to do before its end. In virtual time it takes
+    /// part from the first use on, while the thread of that use waits for it: so it has its turns from the
+    /// same time on in every run.
+    pub(super) fn begin(&self) -> bool {
         let _ = self.helper.set(thread::current());
-        let (began, waiting) = &self.began;
-        *began.lock().unwrap_or_else(|it| it.into_inner()) = true;
-        waiting.notify_all();
-        // Its first turn comes before it looks at anything: from here on others see what it does in the
-        // order of virtual time.
+        if !self.progress.virtual_time {
+            return true;
+        }
+        let (stage, changed) = &self.stage;
+        let mut stage = stage.lock();
+        while *stage == Stage::Idle {
+            changed.wait(&mut stage);
+        }
+        if *stage == Stage::Over {
+            return false;
+        }
+        self.progress.conduit().take_part();
+        *stage = Stage::Began;
+        changed.notify_all();
+        drop(stage);
+        // Its first turn comes before it looks at anything.
         let _ = self.now();
+        true
     }
 
-    /// Waits until the helper has begun.
-    pub(super) fn await_helper(&self) {
-        let (began, waiting) = &self.began;
-        let mut has = began.lock().unwrap_or_else(|it| it.into_inner());
-        while !*has {
-            has = waiting.wait(has).unwrap_or_else(|it| it.into_inner());
+    /// Has the helper begin, in virtual time.
+    #[cold]
+    fn let_begin(&self) {
+        let (stage, changed) = &self.stage;
+        let mut stage = stage.lock();
+        if *stage == Stage::Idle {
+            *stage = Stage::Wanted;
+            changed.notify_all();
+        }
+        while *stage == Stage::Wanted {
+            changed.wait(&mut stage);
         }
     }
 
@@ -122,10 +153,21 @@ impl Recorder {
         }
     }
 
-    /// Has the helper end.
-    pub(super) fn end(&self) {
+    /// Has the helper end; whether it takes part in virtual time until then.
+    pub(super) fn end(&self) -> bool {
         self.ends.store(true, SeqCst);
-        self.wake();
+        let (stage, changed) = &self.stage;
+        let mut stage = stage.lock();
+        let began = *stage == Stage::Began;
+        if !began {
+            *stage = Stage::Over;
+            changed.notify_all();
+        }
+        drop(stage);
+        if began || !self.progress.virtual_time {
+            self.wake();
+        }
+        began
     }
 
     pub(super) fn ends(&self) -> bool {
@@ -135,7 +177,10 @@ impl Recorder {
     /// The helper has ended, however that came.
     pub(super) fn ended(&self) {
         self.over.store(true, SeqCst);
-        if self.progress.virtual_time {
+        let (stage, changed) = &self.stage;
+        let before = std::mem::replace(&mut *stage.lock(), Stage::Over);
+        changed.notify_all();
+        if before == Stage::Began {
             self.wake();
         }
     }
@@ -156,6 +201,9 @@ impl Recorder {
 
 impl Uses for Recorder {
     fn used(&self, it: &Use) {
+        if self.is_idle.load(Relaxed) && self.is_idle.swap(false, SeqCst) {
+            self.let_begin();
+        }
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
         let way = match it.stood {
