@@ -166,7 +166,10 @@ impl Helper {
     fn carry_out(&mut self, action: Action, registration: &Registration, plan: &mut Plan) {
         match action {
             Action::Register { id, region } => {
-                self.foreseeing.registered_ahead.fetch_add(1, SeqCst);
+                // Neighbours may have registered all of it.
+                let is_there = (registration.registered_with(region.addr, region.bytes)).is_some();
+                let counted = &self.foreseeing.registered_ahead;
+                counted.fetch_add(u64::from(!is_there), SeqCst);
                 match registration.foresee(region.addr, region.bytes) {
                     Foreseen::Registered => plan.registered(id),
                     Foreseen::Refused => plan.not_registered(id),
