@@ -20,9 +20,9 @@ pub(crate) enum UseKind {
     /// A peer reads it.
     Read = 4,
     /// A message of it is to be sent.
-    Send = 5,
+    Sent = 5,
     /// A message is to be received there.
-    Receive = 6,
+    Received = 6,
 }
 
 /// How the memory of a use stood when it began.

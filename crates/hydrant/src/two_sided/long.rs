@@ -39,7 +39,7 @@ impl TwoSided {
         if copied {
             return self.ask_for(envelope, (send, len), posted, None);
         }
-        let used = (posted.site, UseKind::Receive);
+        let used = (posted.site, UseKind::Received);
         self.uses(used, posted.buffer, len, from);
         if self.transfer.registration().is_none() {
             let key = self.lend(&posted, len);
@@ -196,7 +196,7 @@ impl Carried {
         let Some(key) = key else {
             return self.copy(receive).await;
         };
-        let used = (self.outgoing.site, UseKind::Send);
+        let used = (self.outgoing.site, UseKind::Sent);
         let (buffer, to) = (self.outgoing.buffer, self.to);
         self.two_sided.uses(used, buffer, buffer.len, to);
         let written = self.write(Key(key), chunk).await;

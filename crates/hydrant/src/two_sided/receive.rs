@@ -28,7 +28,7 @@ impl TwoSided {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
         let request = Arc::new(Request::new());
-        self.begins(uses::UseKind::Receive, buffer, &request, site);
+        self.begins(uses::UseKind::Received, buffer, &request, site);
         let posted = Posted {
             source: pattern.source,
             buffer,

@@ -51,7 +51,7 @@ impl TwoSided {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
         let request = Arc::new(Request::new());
-        self.begins(uses::UseKind::Send, buffer, &request, site);
+        self.begins(uses::UseKind::Sent, buffer, &request, site);
         if to == self.progress.rank {
             // SAFETY: the caller's promise.
             unsafe { self.send_to_itself(tag, buffer, &request, delivered) };

@@ -14,9 +14,9 @@ use crate::{
 #[non_exhaustive]
 pub enum UseKind {
     /// A message is written from it.
-    Send,
+    Sent,
     /// A message is written into it.
-    Receive,
+    Received,
 }
 
 /// A use of a buffer that the network reaches by itself, so that it is registered where the network
@@ -81,7 +81,7 @@ impl TwoSided {
         if !self.protocols.is_eager(buffer.len) && registration.lasts(addr, len) {
             request.uses(Use {
                 kind: match kind {
-                    uses::UseKind::Send => uses::UseKind::Put,
+                    uses::UseKind::Sent => uses::UseKind::Put,
                     _ => uses::UseKind::Written,
                 },
                 stood: registration.stood(addr, len),

@@ -214,7 +214,7 @@ fn who_watches_is_told_of_each_buffer_that_the_network_reaches() {
         let line = line!() + 1;
         job.send_receive((job.right(), 1, &data[..]), (job.left(), 1, &mut got[..]))?;
         let mut seen = seen.lock().expect("no panic inside").clone();
-        seen.sort_by_key(|it| it.kind == UseKind::Receive);
+        seen.sort_by_key(|it| it.kind == UseKind::Received);
         let of = |index: usize| (seen[index].addr, seen[index].bytes, seen[index].peer);
         assert_eq!(seen.len(), 2);
         assert_eq!(of(0), (data.as_ptr().addr(), 12_000, job.right()));
