@@ -6,7 +6,8 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MessageProtocol {
-    /// Short ones at once, long ones by rendezvous, by what copying and registering cost.
+    /// Short ones at once, long ones by rendezvous, by what copying and registering cost; all in copies where
+    /// nothing is registered.
     #[default]
     Auto,
     /// Copied through the network's own buffers: long ones in parts, when they were asked for.

@@ -4,9 +4,6 @@ use hydrant_conduit::{Caps, Registration};
 
 use crate::settings::{MessageProtocol, Settings};
 
-/// Where the network needs no registered memory: above this one copy by the system costs less than
-/// two through a ring, with the round trip that it takes.
-const UNREGISTERED: usize = 8 << 10;
 /// Bytes of a chunk of the pipeline protocol, which is registered while those before it go.
 const CHUNK: usize = 128 << 10;
 
@@ -37,7 +34,7 @@ impl Protocols {
             MessageProtocol::Eager => (most, Long::Copied),
             MessageProtocol::Rendezvous => (0, Long::Written(usize::MAX)),
             MessageProtocol::Pipeline => (0, Long::Written(CHUNK)),
-            MessageProtocol::Auto => (by_costs(caps), Long::Written(usize::MAX)),
+            MessageProtocol::Auto => by_costs(caps),
         };
         Self {
             eager: settings.messages_eager.unwrap_or(eager).min(most),
@@ -52,11 +49,16 @@ impl Protocols {
     }
 }
 
-/// Most bytes whose copies cost less than what they save.
-fn by_costs(caps: &Caps) -> usize {
+/// Most bytes that are sent at once because their copies cost less than what they save, and how longer ones go.
+fn by_costs(caps: &Caps) -> (usize, Long) {
     match &caps.registration {
-        Some(registration) => worth_copying(registration, caps.max_payload),
-        None => UNREGISTERED.min(caps.max_payload),
+        Some(registration) => (
+            worth_copying(registration, caps.max_payload),
+            Long::Written(usize::MAX),
+        ),
+        // Two copies through shared memory, made at both ranks at the same time, take less than the
+        // system's one, which looks up each page, and than the round trip before it.
+        None => (caps.max_payload, Long::Copied),
     }
 }
 

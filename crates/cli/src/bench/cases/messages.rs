@@ -3,7 +3,6 @@
 
 use super::super::ensemble::{Ensemble, PARTNER, timed};
 use super::super::row::Row;
-use super::round_trip;
 
 /// The longest message.
 const MOST: u64 = 4 << 20;
@@ -17,18 +16,16 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let protocol = e.job.settings().messages;
     for bytes in e.sizes(8, MOST) {
         let case = format!("ping-pong, {protocol}");
-        let mut turn = 0;
         let medians = e.together(
             &format!("{case}, {bytes} bytes"),
             [
-                &mut |count| round_trip(e, &mut turn, 8, count),
                 &mut |count| ping_pong(e, bytes as usize, count),
                 &mut |count| stream(e, bytes as usize, count),
             ],
         )?;
-        if let Some([bare, there_and_back, each]) = medians {
+        if let Some([there_and_back, each]) = medians {
             let half = Row::new("messages", case, "ns", there_and_back / 2.0);
-            e.row(half.bytes(bytes).against(bare / 2.0))?;
+            e.row(half.bytes(bytes))?;
             let rate = bytes as f64 / (each / 1e9) / 1e6;
             let case = format!("stream, {protocol}");
             e.row(Row::new("messages", case, "MB/s", rate).bytes(bytes))?;
