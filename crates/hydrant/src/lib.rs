@@ -112,7 +112,7 @@ pub use settings::{
 };
 pub use team_rank::TeamRank;
 pub use two_sided::{
-    AnySource, AnyTag, BufferUse, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend,
-    ReceiveHandle, SendHandle, Source, Status, Tag, Transit, UseKind,
+    AnySource, AnyTag, MAX_TAG, MatchedMessage, PersistentReceive, PersistentSend, ReceiveHandle,
+    SendHandle, Source, Status, Tag, Transit,
 };
 pub use uses::at_site;

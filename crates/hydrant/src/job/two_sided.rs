@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::Job;
 use crate::{
-    BufferUse, MatchedMessage, PersistentReceive, PersistentSend, Pod, Rank, ReceiveHandle, Result,
+    MatchedMessage, PersistentReceive, PersistentSend, Pod, Rank, ReceiveHandle, Result,
     SendHandle, Source, Status, Tag,
 };
 
@@ -177,17 +177,5 @@ impl Job {
     ) -> Result<Option<MatchedMessage>> {
         let two_sided = &self.core().two_sided;
         two_sided.try_probe_matched(source.into(), tag.into())
-    }
-
-    /// Has `watcher` called just before the network reaches a buffer by itself for a two-sided message:
-    /// for who predicts when buffers are needed again. It runs as a handler, in whichever thread.
-    ///
-    /// # Errors
-    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) if this was called before.
-    pub fn watch_buffers(
-        &self,
-        watcher: impl Fn(&BufferUse) + Send + Sync + 'static,
-    ) -> Result<()> {
-        self.active()?.two_sided.watch(Box::new(watcher))
     }
 }

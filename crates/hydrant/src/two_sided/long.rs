@@ -15,7 +15,7 @@ use hydrant_conduit::{Key, Posted, Remote};
 
 use super::{
     Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, Unlending, protocol::Long,
-    receive::status, request::Ending, send::bytes_of, watch::UseKind, wire::Said,
+    receive::status, request::Ending, send::bytes_of, wire::Said,
 };
 use crate::{
     Error, Rank, Result,
@@ -35,12 +35,9 @@ impl TwoSided {
         (send, len, copied): (u64, usize, bool),
         posted: PostedReceive,
     ) {
-        let from = Rank(envelope.source);
         if copied {
             return self.ask_for(envelope, (send, len), posted, None);
         }
-        let used = (posted.site, UseKind::Received);
-        self.uses(used, posted.buffer, len, from);
         if self.transfer.registration().is_none() {
             let key = self.lend(&posted, len);
             return self.ask_for(envelope, (send, len), posted, key);
@@ -196,9 +193,6 @@ impl Carried {
         let Some(key) = key else {
             return self.copy(receive).await;
         };
-        let used = (self.outgoing.site, UseKind::Sent);
-        let (buffer, to) = (self.outgoing.buffer, self.to);
-        self.two_sided.uses(used, buffer, buffer.len, to);
         let written = self.write(Key(key), chunk).await;
         self.finish();
         match written {

@@ -27,13 +27,12 @@ mod protocol;
 mod receive;
 mod request;
 mod send;
-mod watch;
+mod told;
 mod wire;
 
 use std::{
     collections::VecDeque,
-    panic::Location,
-    sync::{Arc, OnceLock, Weak, atomic::AtomicU32},
+    sync::{Arc, Weak, atomic::AtomicU32},
 };
 
 use hydrant_conduit::{Key, Message};
@@ -46,7 +45,6 @@ pub use pattern::{AnySource, AnyTag, Source, Tag};
 pub use persistent::{PersistentReceive, PersistentSend};
 pub use probe::MatchedMessage;
 pub use request::Status;
-pub use watch::{BufferUse, UseKind};
 
 use crate::{
     Error, Rank, Result, Settings,
@@ -71,8 +69,6 @@ pub(crate) struct TwoSided {
     state: Mutex<State>,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
-    /// Who wants to know which buffers the network reaches.
-    watcher: OnceLock<Box<watch::Watcher>>,
     me: Weak<Self>,
 }
 
@@ -110,7 +106,6 @@ struct Outgoing {
     request: Arc<Request>,
     /// Its end is that it was received, not that it has left.
     delivered: bool,
-    site: &'static Location<'static>,
 }
 
 /// A send that waits for what its receiver says.
@@ -127,7 +122,6 @@ struct Posted {
     source: Option<u32>,
     buffer: Buffer,
     request: Arc<Request>,
-    site: &'static Location<'static>,
 }
 
 /// A message that nobody has asked for.
@@ -218,7 +212,6 @@ impl TwoSided {
                 closed: false,
             }),
             probing: AtomicU32::new(0),
-            watcher: OnceLock::new(),
             me: Weak::clone(me),
         });
         let route = incoming::Incoming(Arc::downgrade(&this));

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     progress::{self, For, On},
+    uses::UseKind,
 };
 
 /// A message that was taken out and is to be received here: no other receive gets it. If this is dropped
@@ -183,9 +184,9 @@ impl MatchedMessage {
             source: Some(taken.envelope.source),
             buffer: room,
             request: Arc::clone(&request),
-            site,
         };
         let two_sided = &self.two_sided;
+        two_sided.begins(UseKind::Received, room, &request, site);
         two_sided.progress.to_the_end(|| {
             // SAFETY: `buffer` is borrowed mutably until the request is over.
             unsafe { two_sided.deliver(taken, posted) };

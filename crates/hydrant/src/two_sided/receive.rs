@@ -9,7 +9,7 @@ use super::{
     request::Status,
     wire::Said,
 };
-use crate::{Error, Rank, Result, progress, uses};
+use crate::{Error, Rank, Result, progress, uses::UseKind};
 
 impl TwoSided {
     /// Begins to receive the first message that fits, and where the receive waits if it does.
@@ -28,12 +28,11 @@ impl TwoSided {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
         let request = Arc::new(Request::new());
-        self.begins(uses::UseKind::Received, buffer, &request, site);
+        self.begins(UseKind::Received, buffer, &request, site);
         let posted = Posted {
             source: pattern.source,
             buffer,
             request: Arc::clone(&request),
-            site,
         };
         let mut state = self.state.lock();
         if state.closed {

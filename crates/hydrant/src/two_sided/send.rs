@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     progress::{self, kind},
-    uses,
+    uses::UseKind,
 };
 
 /// What is to be said to a receiver.
@@ -51,7 +51,7 @@ impl TwoSided {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
         let request = Arc::new(Request::new());
-        self.begins(uses::UseKind::Sent, buffer, &request, site);
+        self.begins(UseKind::Sent, buffer, &request, site);
         if to == self.progress.rank {
             // SAFETY: the caller's promise.
             unsafe { self.send_to_itself(tag, buffer, &request, delivered) };
@@ -65,7 +65,6 @@ impl TwoSided {
             buffer,
             request: Arc::clone(&request),
             delivered,
-            site,
         };
         let ready = {
             let mut state = self.state.lock();

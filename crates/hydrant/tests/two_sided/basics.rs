@@ -1,10 +1,8 @@
 //! What is sent is received, in order, by whatever call and of whatever length.
 
-use std::sync::{Arc, Mutex};
+use hydrant::{AnySource, AnyTag, Rank, Result};
 
-use hydrant::{AnySource, AnyTag, Rank, Result, UseKind};
-
-use super::{all, builder, by_each, good, local, numbers, numbers_of};
+use super::{all, by_each, local, numbers, numbers_of};
 
 /// Elements of messages, from none to what no active message carries.
 const COUNTS: [usize; 8] = [0, 1, 15, 1000, 1024, 4097, 20_000, 50_000];
@@ -199,28 +197,4 @@ fn delivered_is_more_than_left() {
         }
         job.barrier()
     });
-}
-
-#[test]
-fn who_watches_is_told_of_each_buffer_that_the_network_reaches() {
-    let builder = builder().messages(hydrant::MessageProtocol::Rendezvous);
-    good(builder.run_local(2, |job| {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let watcher = Arc::clone(&seen);
-        job.watch_buffers(move |it| watcher.lock().expect("no panic inside").push(*it))?;
-        assert!(job.watch_buffers(|_| {}).is_err(), "one is told");
-        let data = numbers(job, 1, 3000);
-        let mut got = vec![0_u32; 4000];
-        let line = line!() + 1;
-        job.send_receive((job.right(), 1, &data[..]), (job.left(), 1, &mut got[..]))?;
-        let mut seen = seen.lock().expect("no panic inside").clone();
-        seen.sort_by_key(|it| it.kind == UseKind::Received);
-        let of = |index: usize| (seen[index].addr, seen[index].bytes, seen[index].peer);
-        assert_eq!(seen.len(), 2);
-        assert_eq!(of(0), (data.as_ptr().addr(), 12_000, job.right()));
-        assert_eq!(of(1), (got.as_ptr().addr(), 12_000, job.left()));
-        assert!(seen.iter().all(|it| it.site.line() == line));
-        assert!(seen[0].site.file().ends_with("basics.rs"));
-        job.barrier()
-    }));
 }
