@@ -35,31 +35,10 @@ impl FirehoseTable {
         if gaps.is_empty() {
             return Some(Vec::new());
         }
-        let least: u64 = gaps.iter().map(|gap| gap.count).sum();
-        if !self.free_up(least) {
-            return None;
-        }
-        let mut needs: Vec<Need> = (gaps.iter())
-            .map(|run| Need {
-                run: *run,
-                preferred: *run,
-            })
-            .collect();
-        let mut total = least;
-        if let Some(need) = needs.last_mut() {
-            let most = (self.credit / 4).min(max_extent);
-            let width = self.pattern.width(need.run, amortised.min(most));
-            if width > need.run.count {
-                let preferred = self.gap(need.run.first, need.run.first + width);
-                let more = preferred.count.max(need.run.count) - need.run.count;
-                if self.free_up(least + more) {
-                    need.preferred.count += more;
-                    total += more;
-                }
-            }
-        }
-        self.used += total;
-        Some(needs)
+        self.set_aside_by(gaps, |table, last| {
+            let most = (table.credit / 4).min(max_extent);
+            table.pattern.width(last, amortised.min(most))
+        })
     }
 
     /// Sets firehoses aside for the gaps, `width` buckets from the first of the last gap on;
@@ -68,6 +47,15 @@ impl FirehoseTable {
         &mut self,
         gaps: &[Run],
         width: u64,
+    ) -> Option<Vec<Need>> {
+        self.set_aside_by(gaps, |_, _| width)
+    }
+
+    /// The same, of so many buckets as `width` says, which is asked when there are enough for the gaps.
+    fn set_aside_by(
+        &mut self,
+        gaps: &[Run],
+        width: impl FnOnce(&mut Self, Run) -> u64,
     ) -> Option<Vec<Need>> {
         let least: u64 = gaps.iter().map(|gap| gap.count).sum();
         if !self.free_up(least) {
@@ -80,8 +68,9 @@ impl FirehoseTable {
             })
             .collect();
         let mut total = least;
-        if let Some(need) = needs.last_mut()
-            && width > need.run.count
+        let last = gaps.last().map(|last| (*last, width(self, *last)));
+        if let (Some(need), Some((last, width))) = (needs.last_mut(), last)
+            && width > last.count
         {
             let preferred = self.gap(need.run.first, need.run.first.saturating_add(width));
             let more = preferred.count.max(need.run.count) - need.run.count;
