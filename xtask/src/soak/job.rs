@@ -57,9 +57,15 @@ impl Trial {
         self.kind == Kind::Sim
     }
 
+    /// What kills and leaks go by: each strategy comes at another place each time, however many there are.
+    fn turn(&self) -> u64 {
+        let strategies = self.kind.strategies().len() as u64;
+        (self.seed / strategies).wrapping_add(self.seed % strategies)
+    }
+
     /// When a rank is killed, if one is: from before it is started until long after.
     fn kill(&self) -> Option<(u64, Duration)> {
-        let kills = self.kind != Kind::Sim && self.seed % KILLS == KILLS - 1;
+        let kills = self.kind != Kind::Sim && self.turn() % KILLS == KILLS - 1;
         let drawn = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         // Half of them during the start.
         let most = if drawn & 1 == 0 { 120 } else { 1500 };
@@ -77,7 +83,7 @@ impl Trial {
     }
 
     fn leaks(&self) -> bool {
-        self.seed.is_multiple_of(LEAKS)
+        self.turn().is_multiple_of(LEAKS)
     }
 
     fn command(&self) -> Command {
@@ -381,7 +387,30 @@ fn read(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+
+    #[test]
+    fn every_strategy_is_tried_with_and_without_kills_and_leaks() {
+        for kind in Kind::all() {
+            let mut seen: BTreeMap<&str, BTreeSet<(bool, bool)>> = BTreeMap::new();
+            for seed in 0..1000 {
+                let trial = Trial::draw(kind, seed);
+                let what = (trial.kill().is_some(), trial.leaks());
+                seen.entry(trial.strategy).or_default().insert(what);
+            }
+            let wanted = if kind == Kind::Sim { 2 } else { 4 };
+            for (strategy, seen) in &seen {
+                assert_eq!(seen.len(), wanted, "{kind:?} by {strategy}: {seen:?}");
+            }
+            // Where memory is registered, by a helper that foresees, too.
+            assert!(
+                kind == Kind::Smp || seen.contains_key("foresight"),
+                "{kind:?}"
+            );
+        }
+    }
 
     fn judged(said: &str, victim: Option<u64>) -> Vec<String> {
         let mut outcome = Outcome::default();

@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 /// The strategies of every NIC. `paging` is for those that page, which are simulated.
-const STRATEGIES: [&str; 11] = [
+const STRATEGIES: [&str; 12] = [
     "auto",
     "firehose",
     "bounce",
@@ -31,6 +31,7 @@ const STRATEGIES: [&str; 11] = [
     "pipeline-leave-pinned",
     "pin-down",
     "pin-everything",
+    "foresight",
 ];
 const PAGING: &str = "paging";
 
