@@ -241,3 +241,74 @@ fn what_is_no_archive_is_refused() {
     assert!(refused(&archive).contains("nothing.tar.zst"));
     assert!(refused(&folder.0.join("there-is-none")).contains("there-is-none"));
 }
+
+/// A record of a trace: the kind of the call, the peer, and where and how long its buffer is.
+type Record = (u16, i32, u64, u64);
+
+/// Writes a trace of these calls, and so much computing before the last, of each rank.
+fn written(name: &str, computed_ns: u64, ranks: &[&[Record]]) -> Folder {
+    const INIT: Record = (1, -1, 0, 0);
+    const FINALIZE: Record = (2, -1, 0, 0);
+    let folder = Folder::new(name);
+    for (rank, records) in ranks.iter().enumerate() {
+        let head = [0x3254_4d50, 72, rank as u64, ranks.len() as u64, 0, 1, 0, 0];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let all: Vec<_> = [&[INIT], *records, &[FINALIZE]].concat();
+        for (number, (kind, peer, addr, len)) in all.iter().enumerate() {
+            let at = 1000 * number as u64;
+            for word in [at, 10, *addr, *len, number as u64 + 1, 0] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(peer.to_le_bytes());
+            bytes.extend(0_i32.to_le_bytes());
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(0_u16.to_le_bytes());
+            bytes.extend((number as u32).to_le_bytes());
+            let is_last = number + 1 == all.len();
+            bytes.extend(if is_last { computed_ns } else { 0 }.to_le_bytes());
+        }
+        fs::write(folder.file(rank as u32), bytes).expect("it can be written");
+    }
+    folder
+}
+
+const SEND: u16 = 3;
+const RECEIVE: u16 = 4;
+const REDUCE: u16 = 11;
+
+#[test]
+fn lengths_and_times_that_no_machine_has_are_refused() {
+    for bytes in [1 << 50, u64::MAX - 8] {
+        let sent: &[Record] = &[(SEND, 1, 8, bytes)];
+        let folder = written("replay-huge", 0, &[sent, &[(RECEIVE, 0, 8, bytes)]]);
+        let told = refused(&folder.0);
+        assert!(
+            told.contains("rank 0") && told.contains("no room"),
+            "{told}"
+        );
+        let all: &[Record] = &[(REDUCE, 0, 8, bytes)];
+        let told = refused(&written("replay-huge-all", 0, &[all, all]).0);
+        assert!(told.contains("no room"), "{told}");
+    }
+    let folder = written("replay-long", u64::MAX, &[&[], &[]]);
+    let told = refused(&folder.0);
+    assert!(
+        told.contains("rank0.pmt") && told.contains("days"),
+        "{told}"
+    );
+}
+
+#[test]
+fn messages_may_be_shorter_than_their_buffers() {
+    for bytes in [0, 3, 8, 4000] {
+        let sent: &[Record] = &[(SEND, 1, 1 << 16, bytes)];
+        let received: &[Record] = &[(RECEIVE, 0, 1 << 16, 4096)];
+        let folder = written("replay-short", 0, &[sent, received]);
+        let rows = rows(&folder.0, &["--check"]);
+        assert_eq!(
+            number(&rows[0], "checked"),
+            u64::from(bytes > 0),
+            "{rows:?}"
+        );
+    }
+}

@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code)] // lends parts of blocks to messages under way, which borrows cannot follow; see each block
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    collections::HashMap,
+    ptr::NonNull,
+};
 
 use super::schedule::{End, Place, Step};
 
@@ -13,11 +17,9 @@ const PAGE: u64 = 4096;
 struct Block {
     /// Where it began there, at the start of a page.
     start: u64,
-    /// Its bytes, a page more, and where its first page begins.
-    bytes: *mut u8,
-    /// Frees them; nobody reaches them by it.
-    _owner: Vec<u8>,
-    len: u64,
+    /// Its bytes, from a page's first on.
+    bytes: NonNull<u8>,
+    layout: Layout,
 }
 
 /// All memory that a rank's steps name, and what of it is lent to messages under way.
@@ -30,12 +32,13 @@ pub(super) struct Memory {
     next: u64,
 }
 
-/// Looks whether the messages of a rank use memory as MPI allows: nothing is received where another message under
-/// way is. Says which messages are sent from bytes that another message under way is sent from, or from none of
-/// the program's.
-pub(super) fn check(steps: &[Step]) -> Result<HashSet<u64>, InUse> {
-    let mut memory = Memory::of(steps);
-    let (mut requests, mut shared) = (HashMap::new(), HashSet::new());
+/// Looks whether there is room for the memory of a rank, and whether its messages use that as MPI allows: nothing
+/// is received where another message under way is. Says of which messages fewer than [`STAMP`] bytes can be told
+/// from others, and how many of each: those that are shorter, and none of those that are sent from bytes that another
+/// message under way is sent from, or from none of the program's.
+pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> {
+    let mut memory = Memory::of(steps)?;
+    let (mut requests, mut short) = (HashMap::new(), HashMap::new());
     for step in steps {
         let (sends, receives) = match step {
             Step::Send(end) | Step::BeginSend(_, end) => (Some(end), None),
@@ -53,7 +56,9 @@ pub(super) fn check(steps: &[Step]) -> Result<HashSet<u64>, InUse> {
         if let Some(end) = sends {
             // Tokens say nothing.
             if matches!(end.place, Place::Scratch { .. }) || !memory.is_free(end.place) {
-                shared.insert(end.tag);
+                short.insert(end.tag, 0);
+            } else if end.place.bytes() < STAMP as u64 {
+                short.insert(end.tag, end.place.bytes() as usize);
             }
             loans.push(memory.take(end.place, false)?.2);
         }
@@ -67,23 +72,29 @@ pub(super) fn check(steps: &[Step]) -> Result<HashSet<u64>, InUse> {
             _ => loans.into_iter().for_each(|loan| memory.end(loan)),
         }
     }
-    Ok(shared)
+    Ok(short)
 }
 
-/// Two messages under way that use the same bytes, one of which is received there.
+/// Bytes of a message that say which it is.
+pub(super) const STAMP: usize = 8;
+
+/// Why the messages of a rank have no memory.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{bytes} bytes at {addr:#x} are used by a message while another is received there: no correct program \
-     does that"
-)]
-pub(crate) struct InUse {
-    addr: u64,
-    bytes: u64,
+pub(crate) enum MemoryError {
+    /// Two messages under way use the same bytes, one of which is received there.
+    #[error(
+        "{bytes} bytes at {addr:#x} are used by a message while another is received there: no correct program \
+         does that"
+    )]
+    InUse { addr: u64, bytes: u64 },
+    /// There is not so much.
+    #[error("its messages use {bytes} bytes in one piece, for which there is no room here")]
+    NoRoom { bytes: u64 },
 }
 
 impl Memory {
     /// The memory that the steps name.
-    pub(super) fn of(steps: &[Step]) -> Self {
+    pub(super) fn of(steps: &[Step]) -> Result<Self, MemoryError> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut scratch = PAGE;
         let mut see = |end: &End| match end.place {
@@ -115,26 +126,29 @@ impl Memory {
                 _ => blocks.push((first, end)),
             }
         }
-        let block = |(first, end): (u64, u64)| Block::new(first * PAGE, (end - first) * PAGE);
-        Self {
-            blocks: blocks.into_iter().map(block).collect(),
-            scratch: Block::new(0, 2 * scratch),
+        let block = |(first, end): (u64, u64)| {
+            // All of an address space is a byte more than can be said.
+            Block::new(first * PAGE, (end - first).saturating_mul(PAGE))
+        };
+        Ok(Self {
+            blocks: blocks.into_iter().map(block).collect::<Result<_, _>>()?,
+            scratch: Block::new(0, scratch.saturating_mul(2))?,
             lent: Vec::new(),
             next: 0,
-        }
+        })
     }
 
     /// Bytes of all blocks.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|it| it.len).sum()
+        self.blocks.iter().map(Block::len).sum()
     }
 
     /// The bytes of a message that is sent, and the number of their loan, until that [ends](Self::end).
     ///
     /// # Safety
     /// The memory lives, and the loan does not end, as long as the slice is used.
-    pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), InUse> {
+    pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, false)?;
         // SAFETY: `take` found the bytes in a block, which lives as long, says the caller; nobody writes to
         //         them before the loan ends.
@@ -148,7 +162,7 @@ impl Memory {
     pub(super) unsafe fn lend_mut<'a>(
         &mut self,
         place: Place,
-    ) -> Result<(&'a mut [u8], u64), InUse> {
+    ) -> Result<(&'a mut [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, true)?;
         // SAFETY: as in `lend`; nobody else has a part of these bytes before the loan ends.
         Ok((unsafe { std::slice::from_raw_parts_mut(at, len) }, loan))
@@ -165,17 +179,17 @@ impl Memory {
         taken.map(|(.., loan)| self.end(loan)).is_ok()
     }
 
-    fn take(&mut self, place: Place, writes: bool) -> Result<(*mut u8, usize, u64), InUse> {
+    fn take(&mut self, place: Place, writes: bool) -> Result<(*mut u8, usize, u64), MemoryError> {
         let bytes = place.bytes();
         let at = match place {
-            _ if bytes == 0 => std::ptr::NonNull::dangling().as_ptr(),
+            _ if bytes == 0 => NonNull::dangling().as_ptr(),
             Place::Traced { addr, .. } => self.find(addr, bytes),
             // What is received goes into the second half, and nothing is checked there.
-            Place::Scratch { .. } if writes => self
-                .scratch
-                .bytes
-                .wrapping_add(self.scratch.len as usize / 2),
-            Place::Scratch { .. } => self.scratch.bytes,
+            Place::Scratch { .. } if writes => {
+                let half = self.scratch.layout.size() / 2;
+                self.scratch.bytes.as_ptr().wrapping_add(half)
+            }
+            Place::Scratch { .. } => self.scratch.bytes.as_ptr(),
         };
         let start = at.addr() as u64;
         let end = start + bytes;
@@ -185,7 +199,7 @@ impl Memory {
                 Place::Traced { addr, .. } => addr,
                 Place::Scratch { .. } => 0,
             };
-            return Err(InUse { addr, bytes });
+            return Err(MemoryError::InUse { addr, bytes });
         }
         self.next += 1;
         self.lent.push((self.next, start, end, writes));
@@ -197,25 +211,39 @@ impl Memory {
         let block = &self.blocks[after - 1];
         let offset = addr - block.start;
         assert!(
-            offset + bytes <= block.len,
+            offset + bytes <= block.len(),
             "the blocks hold all that the steps name"
         );
-        block.bytes.wrapping_add(offset as usize)
+        block.bytes.as_ptr().wrapping_add(offset as usize)
     }
 }
 
 impl Block {
-    fn new(start: u64, len: u64) -> Self {
-        // Zeroed memory is mapped when it is touched.
-        let mut owner = vec![0; (len + PAGE) as usize];
-        let bytes = owner.as_mut_ptr();
-        let bytes = bytes.wrapping_add(bytes.align_offset(PAGE as usize));
-        Self {
+    fn new(start: u64, len: u64) -> Result<Self, MemoryError> {
+        let no_room = MemoryError::NoRoom { bytes: len };
+        let size = usize::try_from(len).unwrap_or(usize::MAX);
+        let Ok(layout) = Layout::from_size_align(size, PAGE as usize) else {
+            return Err(no_room);
+        };
+        // SAFETY: the layout is of a page or more: ranges and the scratch memory are. Zeroed memory is mapped when
+        //         it is touched.
+        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_room)?;
+        Ok(Self {
             start,
             bytes,
-            _owner: owner,
-            len,
-        }
+            layout,
+        })
+    }
+
+    fn len(&self) -> u64 {
+        self.layout.size() as u64
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated so in `new`; loans end before the memory does, say those who take them.
+        unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
     }
 }
 
@@ -240,7 +268,7 @@ mod tests {
             Step::Send(end(0x9000_0000, 8)),
             Step::Send(end(0x9000_0004, 0)),
         ];
-        let mut memory = Memory::of(&steps);
+        let mut memory = Memory::of(&steps).unwrap();
         assert_eq!(memory.bytes(), 4 * 4096);
         // SAFETY: the memory outlives both, which are not used after their loans.
         let (first, one) = unsafe { memory.lend(traced(0x7000_0ff8, 16)) }.unwrap();
@@ -257,5 +285,33 @@ mod tests {
         memory.end(two);
         // SAFETY: as above.
         assert!(unsafe { memory.lend(traced(0x7000_2ff0, 16)) }.is_ok());
+    }
+    #[test]
+    fn memory_that_no_machine_has_is_refused() {
+        let end = |addr, bytes| End {
+            peer: 1,
+            tag: 0,
+            place: traced(addr, bytes),
+        };
+        for bytes in [1 << 50, (1 << 63) + 8, u64::MAX] {
+            let steps = [Step::Send(end(0, bytes))];
+            let refused = Memory::of(&steps).map(drop);
+            assert!(
+                matches!(refused, Err(MemoryError::NoRoom { .. })),
+                "{refused:?}"
+            );
+            let scratch = End {
+                place: Place::Scratch { bytes },
+                ..end(0, 0)
+            };
+            let refused = Memory::of(&[Step::Receive(scratch)]).map(drop);
+            assert!(
+                matches!(refused, Err(MemoryError::NoRoom { .. })),
+                "{refused:?}"
+            );
+        }
+        // The last bytes that there are.
+        let last = [Step::Send(end(u64::MAX - 8, 8))];
+        assert_eq!(Memory::of(&last).unwrap().bytes(), PAGE);
     }
 }

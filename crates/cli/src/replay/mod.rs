@@ -13,7 +13,7 @@ mod report;
 mod schedule;
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io::{self, Write},
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
@@ -66,13 +66,13 @@ pub(crate) enum ReplayError {
     /// It cannot be replayed.
     #[error(transparent)]
     Unplayable(#[from] schedule::Unplayable),
-    /// Messages of it overlap.
+    /// Messages of it overlap, or there is no room for them.
     #[error("rank {rank}: {why}")]
-    InUse {
+    Memory {
         /// Whose.
         rank: usize,
         /// Which bytes.
-        why: memory::InUse,
+        why: memory::MemoryError,
     },
     /// The job failed.
     #[error("{strategy} on {conduit}: {why}")]
@@ -101,16 +101,20 @@ pub(crate) enum ReplayError {
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let trace = read::read(&arguments.trace)?;
     let schedules = schedule::schedules(&trace)?;
-    let mut shared = HashSet::new();
+    let mut short = HashMap::new();
     for (rank, steps) in schedules.iter().enumerate() {
         let checked = memory::check(steps);
-        shared.extend(checked.map_err(|why| ReplayError::InUse { rank, why })?);
+        for (tag, bytes) in checked.map_err(|why| ReplayError::Memory { rank, why })? {
+            // The messages of a collective have one number.
+            let least = short.entry(tag).or_insert(bytes);
+            *least = bytes.min(*least);
+        }
     }
     if let Some(picture) = &arguments.plot {
         picture.reserve().map_err(|why| undrawn(picture, &why))?;
     }
     let options = Options {
-        unchecked: arguments.check.then_some(shared),
+        checks: arguments.check.then_some(short),
     };
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
     for (number, strategy) in arguments.registration.iter().enumerate() {

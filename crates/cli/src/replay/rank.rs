@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // uses memory that is lent to messages under way; see each block
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use std::{
 use hydrant::{Counters, Foresight, Job, Rank, RegistrationStats, Result, Scope, Transit, at_site};
 
 use super::{
-    memory::Memory,
+    memory::{Memory, MemoryError, STAMP},
     schedule::{End, Step},
 };
 
@@ -21,8 +21,8 @@ const NAP: Duration = Duration::from_micros(100);
 /// What a replay does beside the communication.
 #[derive(Debug)]
 pub(super) struct Options {
-    /// Messages whose data is looked at, by their numbers: none, or all but these.
-    pub(super) unchecked: Option<HashSet<u64>>,
+    /// If data is looked at: of which messages fewer than [`STAMP`] bytes, and how many, by their numbers.
+    pub(super) checks: Option<HashMap<u64, usize>>,
 }
 
 /// What a rank did.
@@ -48,7 +48,7 @@ pub(super) fn play(
     options: &Options,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<Played> {
-    let mut memory = Memory::of(steps);
+    let mut memory = raised(Memory::of(steps))?;
     let pace = Pace::of(job);
     job.barrier()?;
     job.keep_registered_series();
@@ -237,32 +237,37 @@ impl Player<'_, '_, '_> {
         Ok(())
     }
 
-    /// Whether the data of a message is looked at.
-    fn is_checked(&self, end: &End) -> bool {
-        let unchecked = self.options.unchecked.as_ref();
-        unchecked.is_some_and(|it| !it.contains(&end.tag)) && end.place.bytes() > 0
+    /// How many bytes of a message are looked at.
+    fn checked_bytes(&self, end: &End) -> usize {
+        let checked = |short: &HashMap<u64, usize>| short.get(&end.tag).copied().unwrap_or(STAMP);
+        self.options.checks.as_ref().map_or(0, checked)
     }
 
     /// Writes down in a message which one it is.
     fn stamp(&mut self, end: &End) {
-        if !self.is_checked(end) {
+        let bytes = self.checked_bytes(end);
+        if bytes == 0 {
             return;
         }
         // SAFETY: the loan ends here, and the slice is used no more.
         if let Ok((data, loan)) = unsafe { self.memory.lend_mut(end.place) } {
-            write_stamp(data, end.tag);
+            let bytes = bytes.min(data.len());
+            data[..bytes].copy_from_slice(&stamp_of(end.tag)[..bytes]);
             self.memory.end(loan);
         }
     }
 
     /// Looks whether a message that was received is the right one.
     fn look(&mut self, end: &End) -> Result<()> {
-        if !self.is_checked(end) {
+        let bytes = self.checked_bytes(end);
+        if bytes == 0 {
             return Ok(());
         }
         // SAFETY: as in `stamp`. What was received into scratch memory lies where the next is received.
         let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-        let is_right = has_stamp(data, end.tag);
+        // The message may be shorter than the buffer, which it was found to fit.
+        let bytes = bytes.min(data.len());
+        let is_right = data[..bytes] == stamp_of(end.tag)[..bytes];
         self.memory.end(loan);
         if !is_right {
             let text = format!(
@@ -279,22 +284,11 @@ impl Player<'_, '_, '_> {
 }
 
 /// The steps were checked before, so that this is no error of the program's.
-fn raised<T>(outcome: std::result::Result<T, super::memory::InUse>) -> Result<T> {
+fn raised<T>(outcome: std::result::Result<T, MemoryError>) -> Result<T> {
     outcome.map_err(hydrant::Error::other)
 }
 
-fn stamp_of(tag: u64) -> [u8; 8] {
+fn stamp_of(tag: u64) -> [u8; STAMP] {
     // Never zero, which is what memory begins with.
     (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101).to_le_bytes()
-}
-
-/// At the beginning: a message may be shorter than the buffer it is received into.
-fn write_stamp(data: &mut [u8], tag: u64) {
-    let len = data.len().min(8);
-    data[..len].copy_from_slice(&stamp_of(tag)[..len]);
-}
-
-fn has_stamp(data: &[u8], tag: u64) -> bool {
-    let len = data.len().min(8);
-    data[..len] == stamp_of(tag)[..len]
 }

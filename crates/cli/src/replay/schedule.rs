@@ -79,11 +79,27 @@ pub(crate) enum Unplayable {
         /// On which communicator, by the rank's count.
         comm: u16,
     },
+    /// It would be beyond the end of virtual time.
+    #[error("{file}: rank {rank} computes for {days} days; 100 can be replayed")]
+    Long {
+        /// The file.
+        file: String,
+        /// Whose.
+        rank: u32,
+        /// For how long, without the rest.
+        days: u64,
+    },
 }
+
+/// Nanoseconds of a day.
+const DAY: u64 = 86_400_000_000_000;
+/// Days that a rank may compute: virtual time ends after twice as many.
+const MOST_DAYS: u64 = 100;
 
 /// The steps of each rank, by rank.
 pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<Step>>, Unplayable> {
     check_members(trace)?;
+    check_computing(trace)?;
     let numbers = Numbers::of(trace);
     let ranks = trace.ranks().len() as u32;
     let of = |rank: &RankTrace| Schedule::new(rank, ranks, &numbers).steps();
@@ -130,6 +146,21 @@ fn check_members(trace: &Trace) -> Result<(), Unplayable> {
                     comm: record.comm,
                 });
             }
+        }
+    }
+    Ok(())
+}
+
+fn check_computing(trace: &Trace) -> Result<(), Unplayable> {
+    for rank in trace.ranks() {
+        let computed = rank.records().last().map_or(0, |it| it.computed.0);
+        let days = computed / DAY;
+        if days >= MOST_DAYS {
+            return Err(Unplayable::Long {
+                file: rank.file().to_owned(),
+                rank: rank.rank(),
+                days,
+            });
         }
     }
     Ok(())
