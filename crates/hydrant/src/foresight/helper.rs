@@ -3,22 +3,20 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
-    Communication, Region, Time, Way,
+    Communication, Region, Way,
     plan::{Action, Config, Plan, RegionId, ThreadId},
     queue::Reader,
 };
 use hydrant_pinning::GivenUp;
 
-use super::{Foreseeing, Recorder};
+use super::{
+    Foreseeing, Recorder,
+    unfinished::{AllUnfinished, What},
+};
 use crate::{
     registration::{Foreseen, Registration},
     transfer::Transfer,
 };
-
-/// After so many nanoseconds the helper looks again whether memory is still in use; each time after twice as
-/// many, and no more when these are so many.
-const FIRST_LOOK: u64 = 4_000;
-const LAST_LOOK: u64 = 1 << 30;
 
 /// The helper, on its thread.
 pub(super) struct Helper {
@@ -31,25 +29,7 @@ pub(super) struct Helper {
     /// Whose queue comes next.
     turn: usize,
     /// What did not end at once.
-    unfinished: Vec<Unfinished>,
-}
-
-/// Something to be looked at again.
-#[derive(Clone, Copy)]
-struct Unfinished {
-    region: RegionId,
-    what: What,
-    at: Time,
-    /// How long it is waited for the next time.
-    pause_ns: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// Another thread registers it, under this number.
-    Registering(u64),
-    /// It was to be given up, and was in use.
-    InUse,
+    unfinished: AllUnfinished,
 }
 
 impl Helper {
@@ -66,7 +46,7 @@ impl Helper {
             config,
             readers: Vec::new(),
             turn: 0,
-            unfinished: Vec::new(),
+            unfinished: AllUnfinished::default(),
         }
     }
 
@@ -104,8 +84,9 @@ impl Helper {
             if !(read || looked || again) {
                 let readers = &self.readers;
                 let has_records = || readers.iter().any(|it| !it.1.is_empty());
-                let first = self.unfinished.iter().map(|it| it.at).min();
-                let until = first.into_iter().chain(plan.wake()).min();
+                let until = (self.unfinished.first().into_iter())
+                    .chain(plan.wake())
+                    .min();
                 self.recorder.sleep(until, &has_records);
             }
         }
@@ -177,64 +158,61 @@ impl Helper {
                 }
             }
             Action::Deregister { id, region } => {
-                match registration.give_up(region.addr, region.bytes) {
-                    GivenUp::All => {
-                        self.foreseeing.given_up.fetch_add(1, SeqCst);
-                        plan.deregistered(id);
-                    }
-                    // It went for want of room, or because its memory went.
-                    GivenUp::Nothing => _ = plan.deregistered(id),
-                    GivenUp::InUse => {
-                        plan.still_used(id);
-                        self.later(id, What::InUse);
-                    }
+                if !self.give_up((id, region), registration, plan) {
+                    self.later(id, What::InUse);
                 }
             }
         }
     }
 
-    fn later(&mut self, region: RegionId, what: What) {
-        let known = self.unfinished.iter_mut().find(|it| it.region == region);
-        let now = self.recorder.now();
-        match known {
-            Some(it) if it.what == what => it.at = now.after(it.pause_ns),
-            _ => self.unfinished.push(Unfinished {
-                region,
-                what,
-                at: now.after(FIRST_LOOK),
-                pause_ns: 2 * FIRST_LOOK,
-            }),
+    /// Whether a region is given up, which it is not where it is in use.
+    fn give_up(
+        &self,
+        (id, region): (RegionId, Region),
+        registration: &Registration,
+        plan: &mut Plan,
+    ) -> bool {
+        match registration.give_up(region.addr, region.bytes) {
+            GivenUp::All => {
+                self.foreseeing.given_up.fetch_add(1, SeqCst);
+                plan.deregistered(id);
+            }
+            // It went for want of room, or because its memory went.
+            GivenUp::Nothing => _ = plan.deregistered(id),
+            GivenUp::InUse => {
+                plan.still_used(id);
+                return false;
+            }
         }
+        true
+    }
+
+    fn later(&mut self, region: RegionId, what: What) {
+        let now = self.recorder.now();
+        self.unfinished.add(region, what, now);
     }
 
     /// Looks at one thing that did not end at once, if it is time for that.
     fn look_again(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
         let now = self.recorder.now();
-        let Some(at) = self.unfinished.iter().position(|it| it.at <= now) else {
+        let Some(it) = self.unfinished.take_due(now) else {
             return false;
         };
-        let mut it = self.unfinished.swap_remove(at);
-        it.at = now.after(it.pause_ns);
-        it.pause_ns *= 2;
         match it.what {
             What::Registering(number) => match registration.is_foreseen(number) {
                 Some(true) => plan.registered(it.region),
                 Some(false) => plan.not_registered(it.region),
-                None => self.unfinished.push(it),
+                None => self.unfinished.put_back(it, now),
             },
-            What::InUse => {
-                let action = plan.try_again(it.region, now);
-                if action.is_some() && it.pause_ns < LAST_LOOK {
-                    // If it is in use still, the next look is after twice as long.
-                    self.unfinished.push(it);
+            What::InUse => match plan.try_again(it.region, now) {
+                Some(Action::Deregister { id, region }) => {
+                    if !self.give_up((id, region), registration, plan) {
+                        self.unfinished.put_back(it, now);
+                    }
                 }
-                if let Some(action) = action {
-                    self.carry_out(action, registration, plan);
-                    let is_over = !plan.is_in_use(it.region);
-                    self.unfinished
-                        .retain(|other| other.region != it.region || !is_over);
-                }
-            }
+                Some(action) => self.carry_out(action, registration, plan),
+                None => {}
+            },
         }
         true
     }

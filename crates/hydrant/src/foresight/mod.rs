@@ -10,6 +10,7 @@
 
 mod helper;
 mod record;
+mod unfinished;
 
 use std::{
     sync::{
