@@ -206,7 +206,8 @@ impl Helper {
             },
             What::InUse => match plan.try_again(it.region, now) {
                 Some(Action::Deregister { id, region }) => {
-                    if !self.give_up((id, region), registration, plan) {
+                    let is_over = self.give_up((id, region), registration, plan);
+                    if !is_over {
                         self.unfinished.put_back(it, now);
                     }
                 }
