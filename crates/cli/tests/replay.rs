@@ -312,3 +312,11 @@ fn messages_may_be_shorter_than_their_buffers() {
         );
     }
 }
+
+#[test]
+fn ranks_that_wait_for_each_other_for_ever_are_refused() {
+    let ranks = [1, 0].map(|peer| [(RECEIVE, peer, 1 << 16, 8), (SEND, peer, 1 << 20, 8)]);
+    let folder = written("replay-stuck", 0, &[&ranks[0], &ranks[1]]);
+    let told = refused(&folder.0);
+    assert!(told.contains("rank 0 waits for ever"), "{told}");
+}

@@ -6,6 +6,7 @@
 //! the network's and the strategy's affair: a simulated network has the same figures in every run.
 
 mod memory;
+mod order;
 mod pattern;
 mod rank;
 mod read;
@@ -74,6 +75,16 @@ pub(crate) enum ReplayError {
         /// Which bytes.
         why: memory::MemoryError,
     },
+    /// Receives come before what their peers send for them.
+    #[error(
+        "rank {rank} waits for ever for a message of rank {peer}: no program that ran to its end did that"
+    )]
+    Stuck {
+        /// Who waits.
+        rank: u32,
+        /// For whom.
+        peer: u32,
+    },
     /// The job failed.
     #[error("{strategy} on {conduit}: {why}")]
     Job {
@@ -101,6 +112,9 @@ pub(crate) enum ReplayError {
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let trace = read::read(&arguments.trace)?;
     let schedules = schedule::schedules(&trace)?;
+    if let Some((rank, peer)) = order::stuck(&schedules) {
+        return Err(ReplayError::Stuck { rank, peer });
+    }
     let mut short = HashMap::new();
     for (rank, steps) in schedules.iter().enumerate() {
         let checked = memory::check(steps);
