@@ -117,7 +117,9 @@ impl Foreseeing {
     pub(crate) fn stats(&self) -> Foresight {
         let said = *self.said.lock();
         Foresight {
-            is_helped: self.is_helped.load(SeqCst),
+            // It may have ended by a fault of its own.
+            is_helped: self.is_helped.load(SeqCst)
+                && (self.recorder.ends() || !self.recorder.is_over()),
             found: said.found,
             ahead: said.ahead,
             on_demand: said.on_demand,
