@@ -78,6 +78,49 @@ fn the_limit_is_kept_while_everything_is_served() {
 }
 
 #[test]
+fn the_head_of_a_put_or_get_is_copied_while_its_buckets_move() {
+    const WORDS: usize = 8 << 10;
+    const PLACES: usize = 37;
+    const ALL: usize = PLACES * WORDS;
+    let conduit = "sim:connectx".parse().expect("a conduit");
+    let job = gm(Strategy::Auto).conduit(conduit).m(8 << 20);
+    let word = |rank: u32, at: usize| u64::from(rank) << 32 | at as u64;
+    // First one place, often, so that it is known what copies take; then others in no sequence, of which
+    // some begin and end amid pages.
+    let places = || (0..100 + PLACES).map(|turn| turn.saturating_sub(100) * 15 % PLACES);
+    let part = |place: usize| place * WORDS + place..(place + 1) * WORDS - 5;
+    let stats = all(job, 2, |job| {
+        let (peer, own) = (job.right(), job.rank().0);
+        let heads = || job.registration().map_or(0, |stats| stats.heads);
+        let (put, got) = (job.alloc::<u64>(ALL)?, job.alloc(ALL)?);
+        let all: Vec<u64> = (0..ALL).map(|at| word(own, at)).collect();
+        got.local()?.write(0, &all)?;
+        job.barrier()?;
+        for place in places() {
+            put.put(peer, part(place).start, &all[part(place)])?;
+        }
+        let puts = heads();
+        let mut read = vec![0; WORDS];
+        for place in places() {
+            let part = part(place);
+            got.get(peer, part.start, &mut read[..part.len()])?;
+            assert!(part.zip(&read).all(|(at, read)| *read == word(peer.0, at)));
+        }
+        let gets = heads() - puts;
+        job.barrier()?;
+        let mut here = vec![0; ALL];
+        put.local()?.read(0, &mut here)?;
+        for place in places() {
+            assert!(part(place).all(|at| here[at] == word(peer.0, at)));
+        }
+        Ok((puts, gets))
+    });
+    for (puts, gets) in stats {
+        assert!(puts > 0 && gets > 0, "{puts} of puts, {gets} of gets");
+    }
+}
+
+#[test]
 fn what_cannot_be_registered_at_the_start_is_said_by_every_rank() {
     let job = gm(Strategy::PinEverything).m(8 * PAGE).maxvictim(PAGE);
     let ends = job.run_local(2, |job| {

@@ -17,6 +17,8 @@ pub struct Stats {
     pub rides: u64,
     /// Pieces copied through messages.
     pub copies: u64,
+    /// Pieces whose first bytes were copied while the peer registered what they need.
+    pub heads: u64,
     /// Operations cut into more than one piece.
     pub splits: u64,
     /// Pieces that waited for firehoses.

@@ -211,6 +211,7 @@ impl World {
             ("moves", sum(|it| it.moves)),
             ("rides", sum(|it| it.rides)),
             ("copies", sum(|it| it.copies)),
+            ("heads", sum(|it| it.heads)),
             ("splits", sum(|it| it.splits)),
             ("remote stalls", sum(|it| it.stalls)),
             ("local stalls", sum(|it| it.local.stalls)),

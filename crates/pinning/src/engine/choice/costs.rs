@@ -109,6 +109,22 @@ impl Costs {
         }
     }
 
+    /// What a copy takes, or by the next shorter ones that are known is likely to take.
+    pub(super) fn copying(&self, class: Class) -> Option<u64> {
+        let known = |size: usize| {
+            let like = [class.transient, !class.transient].map(|transient| Class {
+                transient,
+                size,
+                ..class
+            });
+            let took = like.map(|like| self.cell(like).took[Way::Copied as usize]);
+            took.into_iter().find(|took| *took > 0)
+        };
+        (0..=class.size)
+            .rev()
+            .find_map(|size| Some(known(size)?.saturating_mul(1 << (class.size - size))))
+    }
+
     /// How much less what is registered there takes than a copy, and how much more what has to be
     /// registered first, if all are known.
     pub(super) fn rent(&self, class: Class) -> Option<(u64, u64)> {

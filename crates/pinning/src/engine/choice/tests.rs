@@ -54,6 +54,31 @@ fn what_is_missed_is_attached_while_firehoses_are_free() {
 }
 
 #[test]
+fn the_head_of_a_miss_takes_no_longer_than_its_move() {
+    let class = put(64 << 10);
+    assert_eq!(choice().head(class, 64 << 10, (16, false)), 0, "not known");
+    let mut known = knowing(class, 100_000, 50_000);
+    for _ in 0..8 {
+        known.moved(16, false, 40_000);
+    }
+    let head = known.head(class, 64 << 10, (16, false));
+    assert!((16 << 10..26 << 10).contains(&head), "{head}");
+    // Of what is four times as long, four times as much takes as long.
+    let longer = known.head(put(256 << 10), 256 << 10, (16, false));
+    assert!(longer.abs_diff(head) < 1024, "{longer}");
+    // What is given up for others is measured first.
+    assert_eq!(known.head(class, 64 << 10, (16, true)), 0);
+    (0..8).for_each(|_| known.moved(16, false, 10_000_000));
+    assert_eq!(known.head(class, 64 << 10, (16, false)), 32 << 10, "half");
+    let copied = knowing(class, 50_000, 100_000);
+    assert_eq!(
+        copied.head(class, 64 << 10, (16, false)),
+        0,
+        "all is copied"
+    );
+}
+
+#[test]
 fn where_a_hit_takes_longer_everything_is_copied() {
     let mut choice = knowing(put(8), 700, 3500);
     assert!((0..10_000).all(|at| !attaches(choice.weigh(&miss(put(8), at, at % 2 == 0)))));

@@ -9,6 +9,10 @@ use super::{
 /// what has paid so many times its price.
 const OFTEN: u64 = 8;
 
+/// The part of a move's time in which something else is copied: were it all of it, what the copies delay the
+/// answer would count as the move's, and lengthen the next ones.
+const HEAD: (u64, u64) = (3, 4);
+
 /// A miss that may be attached.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Miss {
@@ -98,6 +102,25 @@ impl Choice {
             true => Verdict::Attach { passes: evicts },
             false => Verdict::Copy,
         }
+    }
+
+    /// Bytes of a miss that are copied while so many buckets are attached: what is copied in most of that time,
+    /// half of the miss at most. Of a class whose moves are not known, none is, for it hides what they take.
+    pub(in crate::engine) fn head(
+        &self,
+        class: Class,
+        len: u64,
+        (width, evicts): (u64, bool),
+    ) -> u64 {
+        let Some(copy) = self.costs.copying(class) else {
+            return 0;
+        };
+        if self.costs.copies_beat_hits(class) || (evicts && self.costs.needs(class, Way::Far)) {
+            return 0;
+        }
+        let time = self.prices.of(width, evicts, copy) / HEAD.1 * HEAD.0;
+        let copied = u128::from(len) * u128::from(time) / u128::from(copy.max(1));
+        u64::try_from(copied).map_or(len / 2, |copied| copied.min(len / 2))
     }
 
     /// What attaching so many buckets for an operation of a class adds to what it takes, which is `copy` if

@@ -139,6 +139,10 @@ impl Initiator {
         }
         if !piggybacks {
             self.request_local(id, cx);
+            if let Some((wide, evicts, _)) = chosen {
+                let width = missing - look.gaps.last().map_or(0, |last| last.count) + wide;
+                self.copy_head(id, (width, evicts), cx);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod audit;
 mod choose;
 mod copy;
 mod firehoses;
+mod head;
 mod piece;
 mod reach;
 mod revoke;

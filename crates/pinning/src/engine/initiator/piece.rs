@@ -22,7 +22,7 @@ pub(super) struct Op {
     /// Bytes cut into pieces so far.
     cut: u64,
     /// Pieces under way.
-    live: usize,
+    pub(super) live: usize,
     /// The first error of a piece, if one failed.
     result: Result<(), Error>,
 }
@@ -58,7 +58,11 @@ pub(super) struct Piece {
     /// How the own memory stands.
     pub(super) own: Own,
     /// Whether it is copied through messages, whatever is registered.
-    copied: bool,
+    pub(super) copied: bool,
+    /// So many of its first bytes are another piece, its [head](super::head).
+    pub(super) head: u64,
+    /// Whether it is the head of another one.
+    pub(super) is_head: bool,
     /// How far the own memory is registered for it.
     pub(super) local_side: LocalSide,
     /// What it holds of the peer's memory, and waits for.
@@ -122,6 +126,8 @@ impl Initiator {
             len: most.min(len - cut),
             own,
             copied,
+            head: 0,
+            is_head: false,
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
@@ -207,7 +213,10 @@ impl Initiator {
         {
             op.result = Err(error);
         }
-        self.next_piece(piece.op, cx);
+        // A head was one more than there were to be.
+        if !piece.is_head {
+            self.next_piece(piece.op, cx);
+        }
         self.end_op(piece.op, cx);
     }
 

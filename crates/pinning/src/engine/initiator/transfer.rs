@@ -65,7 +65,7 @@ impl Initiator {
             local_parts.into_iter().peekable(),
             remote_parts.into_iter().peekable(),
         );
-        let mut at = 0;
+        let mut at = piece.head;
         // One more, so that none of them ends the piece before all have begun.
         self.with_piece(id, |piece| piece.transfers += 1);
         while at < len

@@ -7,6 +7,7 @@
 
 mod contention;
 mod contiguous;
+mod fresh;
 mod peer;
 mod sections;
 mod synchronization;
@@ -45,6 +46,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         is_virtual: is_virtual(e),
     };
     contiguous::run(&cases)?;
+    fresh::run(&cases)?;
     sections::run(&cases)?;
     vector::run(&cases)?;
     synchronization::run(&cases)?;

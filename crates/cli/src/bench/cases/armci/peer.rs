@@ -103,6 +103,24 @@ impl<'a> Peer<'a> {
         raised(unsafe { self.armci.put(src, self.at(), bytes, self.proc) })
     }
 
+    /// Puts to so many bytes behind its beginning.
+    pub(super) fn put_to(&self, place: usize, from: &[u64]) -> hydrant::Result<()> {
+        let (src, bytes) = (from.as_ptr().cast(), size_of_val(from) as i32);
+        assert!(place + size_of_val(from) <= self.len);
+        let dst = self.at().wrapping_add(place);
+        // SAFETY: as in `put`.
+        raised(unsafe { self.armci.put(src, dst, bytes, self.proc) })
+    }
+
+    /// The first bytes of the own part, which nobody writes to.
+    pub(super) fn local(&self, e: &Ensemble<'_>, bytes: usize) -> &[u64] {
+        assert!(bytes <= self.len);
+        let own = self.parts[e.job.rank().index()];
+        // SAFETY: its words were written when it was allocated; rank 0 alone has operations, and on its
+        // partner's part. It is freed by `free`, which takes this.
+        unsafe { std::slice::from_raw_parts(own.cast(), bytes / WORD) }
+    }
+
     #[inline(always)]
     pub(super) fn get(&self, to: &mut [u64]) -> hydrant::Result<()> {
         let (dst, bytes) = (to.as_mut_ptr().cast(), size_of_val(to) as i32);
