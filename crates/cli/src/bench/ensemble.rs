@@ -33,6 +33,8 @@ pub(crate) struct Ensemble<'j> {
     pub(crate) wait: Wait,
     /// A core for both to share where they have to hand it over.
     pub(crate) core: usize,
+    /// Whether time passes as the network says.
+    pub(crate) is_virtual: bool,
     /// Ranks for each core.
     pub(crate) crowding: f64,
     /// Whether memory must be registered here.
@@ -56,6 +58,22 @@ pub(crate) struct Setup<'s> {
     pub(crate) plan: Plan,
     /// Fewer sizes.
     pub(crate) quick: bool,
+}
+
+/// Says how much time has passed: a network in virtual time has its own.
+pub(crate) enum Watch<'j> {
+    Real(Instant),
+    Virtual(&'j Job, Duration),
+}
+
+impl Watch<'_> {
+    #[inline(always)]
+    pub(crate) fn elapsed(&self) -> Duration {
+        match self {
+            Self::Real(since) => since.elapsed(),
+            Self::Virtual(job, since) => job.now().saturating_sub(*since),
+        }
+    }
 }
 
 impl<'j> Ensemble<'j> {
@@ -89,12 +107,36 @@ impl<'j> Ensemble<'j> {
             },
             core,
             crowding,
+            is_virtual: job.conduit().name == "sim",
             registered: job.conduit().registration.is_some(),
             network: network::connect(job)?,
             plan: setup.plan,
             control,
             sender,
         })
+    }
+
+    /// Runs `op` so often and says how long that took, in virtual time where the network has that.
+    #[inline(always)]
+    pub(crate) fn timed(
+        &self,
+        count: u64,
+        mut op: impl FnMut(u64) -> hydrant::Result<()>,
+    ) -> hydrant::Result<Duration> {
+        let watch = self.watch();
+        for i in 0..count {
+            op(i)?;
+        }
+        Ok(watch.elapsed())
+    }
+
+    /// A watch that begins now.
+    #[inline(always)]
+    pub(crate) fn watch(&self) -> Watch<'j> {
+        match self.is_virtual {
+            true => Watch::Virtual(self.job, self.job.now()),
+            false => Watch::Real(Instant::now()),
+        }
     }
 
     /// Measures what rank 0 does alone, while the others sleep in a barrier.
@@ -230,17 +272,4 @@ fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Res
     control.local()?.read(0, &mut words)?;
     job.barrier()?;
     Ok(words)
-}
-
-/// Runs `op` so often and says how long that took.
-#[inline(always)]
-pub(crate) fn timed(
-    count: u64,
-    mut op: impl FnMut(u64) -> hydrant::Result<()>,
-) -> hydrant::Result<Duration> {
-    let start = Instant::now();
-    for i in 0..count {
-        op(i)?;
-    }
-    Ok(start.elapsed())
 }

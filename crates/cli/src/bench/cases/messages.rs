@@ -1,7 +1,7 @@
 //! Two-sided messages between rank 0 and its partner, by the protocol in force: half a round trip, and
 //! bytes a second of a stream of them.
 
-use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::row::Row;
 
 /// The longest message.
@@ -40,11 +40,11 @@ fn ping_pong(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std:
     let zero = hydrant::Rank(0);
     job.barrier()?;
     match e.rank() {
-        0 => timed(count, |_| {
+        0 => e.timed(count, |_| {
             job.send(PARTNER, THERE, &buffer)?;
             job.receive(PARTNER, BACK, &mut buffer).map(drop)
         }),
-        rank if rank == PARTNER.0 => timed(count, |_| {
+        rank if rank == PARTNER.0 => e.timed(count, |_| {
             job.receive(zero, THERE, &mut buffer)?;
             job.send(zero, BACK, &buffer)
         }),
@@ -62,7 +62,7 @@ fn stream(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::ti
     };
     // What asking for memory takes is no part of it, here or there.
     job.barrier()?;
-    let start = std::time::Instant::now();
+    let watch = e.watch();
     while left > 0 {
         let round = left.min(WINDOW);
         job.scope(|scope| {
@@ -76,5 +76,5 @@ fn stream(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::ti
         })?;
         left -= round;
     }
-    Ok(start.elapsed())
+    Ok(watch.elapsed())
 }

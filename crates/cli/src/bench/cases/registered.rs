@@ -11,7 +11,7 @@ use std::time::Duration;
 use hydrant::{Stride, Symmetric};
 use hydrant_verbs::{Bare, Direction};
 
-use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::measure::{Side, median};
 use super::super::network::LARGEST;
 use super::super::rank::BenchError;
@@ -88,7 +88,8 @@ impl Registered<'_> {
         };
         let mut bare = |count| {
             let bare = &mut *network.borrow_mut();
-            timed(count, |_| Ok(operate(bare).map_err(BenchError::Network)?))
+            self.e
+                .timed(count, |_| Ok(operate(bare).map_err(BenchError::Network)?))
         };
         let medians = self.e.solo(&what, [&mut bare, ours])?;
         Ok(medians.map(|[bare, ours]| (each(ours), Some(each(bare)))))
@@ -104,11 +105,13 @@ impl Registered<'_> {
         let goal = e.network.as_ref().and(e.uncrowded(Goal::AtMostTimes(1.05)));
         let put = self.compare("put, hit", [8, 1], Direction::Write, &mut |count| {
             let from = &one.borrow()[0];
-            timed(count, |_| field.put(PARTNER, 0, black_box(&from[..1])))
+            self.e
+                .timed(count, |_| field.put(PARTNER, 0, black_box(&from[..1])))
         })?;
         let get = self.compare("get, hit", [8, 1], Direction::Read, &mut |count| {
             let into = &mut one.borrow_mut()[0];
-            timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
+            self.e
+                .timed(count, |_| field.get(PARTNER, 0, black_box(&mut into[..1])))
         })?;
         for (case, medians) in [("put, hit", put), ("get, hit", get)] {
             if let Some((ours, bare)) = medians {
@@ -141,11 +144,12 @@ impl Registered<'_> {
             [
                 &mut |count| {
                     let from = &own.borrow()[0][..bytes / size_of::<u64>()];
-                    timed(count, |_| field.put_strided(PARTNER, black_box(rows), from))
+                    self.e
+                        .timed(count, |_| field.put_strided(PARTNER, black_box(rows), from))
                 },
                 &mut |count| {
                     let from = &own.borrow()[0][..ROW];
-                    timed(count, |_| {
+                    self.e.timed(count, |_| {
                         each(&|at| field.put(PARTNER, at, black_box(from)))
                     })
                 },
@@ -156,10 +160,11 @@ impl Registered<'_> {
             [
                 &mut |count| {
                     let into = &mut own.borrow_mut()[0][..bytes / size_of::<u64>()];
-                    timed(count, |_| field.get_strided(PARTNER, black_box(rows), into))
+                    self.e
+                        .timed(count, |_| field.get_strided(PARTNER, black_box(rows), into))
                 },
                 &mut |count| {
-                    timed(count, |_| {
+                    self.e.timed(count, |_| {
                         each(&|at| {
                             let into = &mut own.borrow_mut()[0][..ROW];
                             field.get(PARTNER, at, black_box(into))
@@ -196,7 +201,7 @@ impl Registered<'_> {
         let pieces = RefCell::new(pieces);
         let put = self.compare("put", [bytes, at_once], Direction::Write, &mut |count| {
             let pieces = pieces.borrow();
-            timed(count, |_| {
+            self.e.timed(count, |_| {
                 job.scope(|scope| {
                     for (index, piece) in pieces.iter().enumerate() {
                         scope.put(field, PARTNER, index * words, &piece[..])?;
@@ -207,7 +212,7 @@ impl Registered<'_> {
         })?;
         let get = self.compare("get", [bytes, at_once], Direction::Read, &mut |count| {
             let mut pieces = pieces.borrow_mut();
-            timed(count, |_| {
+            self.e.timed(count, |_| {
                 job.scope(|scope| {
                     for (index, piece) in pieces.iter_mut().enumerate() {
                         scope.get(field, PARTNER, index * words, &mut piece[..words])?;
@@ -266,13 +271,13 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
             }
         };
         let next = || used.replace(used.get() + 1) * STEP % FRESH * bucket;
-        let in_a_row = |count| timed(count, |_| once(next()));
+        let in_a_row = |count| e.timed(count, |_| once(next()));
         // Each is a sample of its own: one that met with the scheduler says nothing of the rest.
         let one_by_one = |count: u64| {
             let mut took = Vec::with_capacity(count as usize);
             for _ in 0..count {
                 let index = next();
-                took.push(timed(1, |_| once(index))?.as_secs_f64());
+                took.push(e.timed(1, |_| once(index))?.as_secs_f64());
                 // This needs what the miss brings, and so waits until the peer has nothing left
                 // to do for it.
                 once(index)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hydrant::{Level, Rank, Section, Signal, Stride, Symmetric};
 
 use super::super::bare::Place;
-use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
 use super::partner_place;
@@ -97,7 +97,7 @@ impl Rma<'_> {
             bytes,
             goal,
             &mut |count| Ok(bare.copy_in(&data, count)),
-            &mut |count| timed(count, |_| field.put(PEER, 0, black_box(&data[..]))),
+            &mut |count| e.timed(count, |_| field.put(PEER, 0, black_box(&data[..]))),
         )?;
         let judged = [64 << 10, 1 << 20].contains(&bytes);
         if let Some([bare, ours]) = medians.filter(|_| judged) {
@@ -116,7 +116,7 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_out(&mut into.borrow_mut(), count)),
             &mut |count| {
                 let into = &mut into.borrow_mut()[..];
-                timed(count, |_| field.get(PEER, 0, black_box(&mut *into)))
+                e.timed(count, |_| field.get(PEER, 0, black_box(&mut *into)))
             },
         )?;
         Ok(())
@@ -129,7 +129,10 @@ impl Rma<'_> {
             8,
             None,
             &mut |count| Ok(bare.store(count)),
-            &mut |count| timed(count, |i| field.put_value(PEER, 0, black_box(i))),
+            &mut |count| {
+                self.e
+                    .timed(count, |i| field.put_value(PEER, 0, black_box(i)))
+            },
         )?;
         self.compare(
             "get_value",
@@ -137,7 +140,7 @@ impl Rma<'_> {
             None,
             &mut |count| Ok(bare.load(count)),
             &mut |count| {
-                timed(count, |_| {
+                self.e.timed(count, |_| {
                     black_box(field.get_value(PEER, 0)?);
                     Ok(())
                 })
@@ -177,7 +180,7 @@ impl Rma<'_> {
             &mut |count| {
                 let into = &mut buffer.borrow_mut()[..];
                 // One buffer cannot be lent twice at a time: a scope for each get.
-                timed(count, |_| {
+                self.e.timed(count, |_| {
                     job.scope(|scope| scope.get(field, PEER, 0, black_box(&mut *into)).map(drop))
                 })
             },
@@ -189,7 +192,7 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_in(&buffer.borrow(), count)),
             &mut |count| {
                 let mut owned = buffer.take();
-                let took = timed(count, |_| {
+                let took = self.e.timed(count, |_| {
                     owned = field.put_nb(PEER, 0, std::mem::take(&mut owned))?.wait()?;
                     Ok(())
                 });
@@ -198,7 +201,7 @@ impl Rma<'_> {
             },
         )?;
         self.compare("put_signal", bytes, None, &mut { copy_in }, &mut |count| {
-            timed(count, |i| {
+            self.e.timed(count, |i| {
                 let from = black_box(&data[..]);
                 field.put_signal(PEER, 0, from, self.signal, 0, Signal::Set(i))
             })
@@ -209,7 +212,10 @@ impl Rma<'_> {
             bytes,
             None,
             &mut |count| Ok(bare.fill(bytes as usize, count)),
-            &mut |count| timed(count, |_| field.fill(PEER, 0..words, black_box(0))),
+            &mut |count| {
+                self.e
+                    .timed(count, |_| field.fill(PEER, 0..words, black_box(0)))
+            },
         )?;
         Ok(())
     }
@@ -232,7 +238,8 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_rows_in(&data.borrow(), ROW, STRIDE, count)),
             &mut |count| {
                 let from = &data.borrow()[..];
-                timed(count, |_| field.put_strided(PEER, black_box(rows), from))
+                self.e
+                    .timed(count, |_| field.put_strided(PEER, black_box(rows), from))
             },
         )?;
         self.compare(
@@ -242,7 +249,8 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_rows_out(&mut data.borrow_mut(), ROW, STRIDE, count)),
             &mut |count| {
                 let into = &mut data.borrow_mut()[..];
-                timed(count, |_| field.get_strided(PEER, black_box(rows), into))
+                self.e
+                    .timed(count, |_| field.get_strided(PEER, black_box(rows), into))
             },
         )?;
         // The same rows as sections of what could be two axes of an array.
@@ -259,7 +267,7 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_rows_in(&data.borrow(), ROW, STRIDE, count)),
             &mut |count| {
                 let from = &data.borrow()[..];
-                timed(count, |_| {
+                self.e.timed(count, |_| {
                     field.put_section(PEER, black_box(&there), from, &here)
                 })
             },
@@ -271,7 +279,7 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_rows_out(&mut data.borrow_mut(), ROW, STRIDE, count)),
             &mut |count| {
                 let into = &mut data.borrow_mut()[..];
-                timed(count, |_| {
+                self.e.timed(count, |_| {
                     field.get_section(PEER, black_box(&there), into, &here)
                 })
             },

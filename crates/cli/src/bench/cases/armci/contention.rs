@@ -9,7 +9,7 @@ use armci::Armci;
 use super::super::super::ensemble::{Ensemble, PARTNER};
 use super::super::super::row::{Goal, Row};
 use super::super::round_trip;
-use super::{against, is_virtual, raised, timed};
+use super::{against, raised};
 
 /// How long the ranks contend.
 const CONTEND: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ fn mutex(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
     raised(armci.create_mutexes(1))?;
     // One handover of a cache line, or of a core where ranks share one: half of a round trip.
     let (mut turn, mut handover) = (0, None);
-    if !is_virtual(e) {
+    if !e.is_virtual {
         let trip = e.together(&case, [&mut |count| round_trip(e, &mut turn, 8, count)])?;
         handover = trip.map(|[trip]| trip / 2.0);
     }
@@ -82,7 +82,7 @@ fn mutex(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
 /// Puts of a word to so many processes, then a fence of all; beside a put and a fence to each, one
 /// after the other.
 fn fences(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
-    let (ranks, is_virtual) = (e.job.size(), is_virtual(e));
+    let ranks = e.job.size();
     let parts = raised(armci.malloc(i64::from(ranks) * 8))?;
     let word = 1_u64;
     let put = |other: u32| {
@@ -105,15 +105,15 @@ fn fences(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
         let one = e.solo(
             &case,
             [
-                &mut |count| timed(e, is_virtual, count, |i| one_by_one(spoken_to, i)),
-                &mut |count| timed(e, is_virtual, count, |i| all_at_once(spoken_to, i)),
+                &mut |count| e.timed(count, |i| one_by_one(spoken_to, i)),
+                &mut |count| e.timed(count, |i| all_at_once(spoken_to, i)),
             ],
         )?;
         let all = e.together(
             &case,
             [
-                &mut |count| timed(e, is_virtual, count, |i| one_by_one(spoken_to, i)),
-                &mut |count| timed(e, is_virtual, count, |i| all_at_once(spoken_to, i)),
+                &mut |count| e.timed(count, |i| one_by_one(spoken_to, i)),
+                &mut |count| e.timed(count, |i| all_at_once(spoken_to, i)),
             ],
         )?;
         for (who, medians) in [("one calls", one), ("all call", all)] {

@@ -3,7 +3,6 @@
 
 use hydrant_verbs::Direction;
 
-use super::super::super::ensemble::timed;
 use super::super::super::measure::median;
 use super::super::super::rank::BenchError;
 use super::super::super::row::{Goal, Row};
@@ -67,13 +66,13 @@ fn sized(
         for _ in 0..PUTS {
             if let Some(network) = &cases.e.network {
                 let mut network = network.borrow_mut();
-                let took = timed(1, |_| {
+                let took = cases.timed(1, |_| {
                     let done = network.once(Direction::Write, bytes);
                     Ok(done.map_err(BenchError::Network)?)
                 })?;
                 bare.push(took.as_nanos() as f64);
             }
-            let took = super::timed(cases.e, cases.is_virtual, 1, |_| {
+            let took = cases.timed(1, |_| {
                 peer.put_to(*place, own)?;
                 peer.fence()
             })?;

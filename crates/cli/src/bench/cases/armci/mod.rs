@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ::armci::Armci;
 
-use super::super::ensemble::{self, Ensemble};
+use super::super::ensemble::Ensemble;
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
 use peer::Peer;
@@ -40,11 +40,7 @@ const FACTOR: f64 = 0.5;
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let armci = raised(Armci::new(e.job, None))?;
     let peer = Peer::new(e, &armci, FIELD as usize)?;
-    let cases = Cases {
-        e,
-        peer: &peer,
-        is_virtual: is_virtual(e),
-    };
+    let cases = Cases { e, peer: &peer };
     contiguous::run(&cases)?;
     fresh::run(&cases)?;
     sections::run(&cases)?;
@@ -63,7 +59,6 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
 struct Cases<'a> {
     e: &'a Ensemble<'a>,
     peer: &'a Peer<'a>,
-    is_virtual: bool,
 }
 
 impl Cases<'_> {
@@ -98,7 +93,7 @@ impl Cases<'_> {
         count: u64,
         op: impl FnMut(u64) -> hydrant::Result<()>,
     ) -> hydrant::Result<Duration> {
-        timed(self.e, self.is_virtual, count, op)
+        self.e.timed(count, op)
     }
 
     /// Every second size.
@@ -114,26 +109,6 @@ impl Cases<'_> {
         let judged = bytes >= MANY && self.peer.place.is_some();
         self.e.uncrowded(goal).filter(|_| judged)
     }
-}
-
-/// As [`ensemble::timed`], in virtual time where the network is.
-#[inline(always)]
-fn timed(
-    e: &Ensemble<'_>,
-    is_virtual: bool,
-    count: u64,
-    mut op: impl FnMut(u64) -> hydrant::Result<()>,
-) -> hydrant::Result<Duration> {
-    if !is_virtual {
-        return ensemble::timed(count, op);
-    }
-    let start = e.job.now();
-    (0..count).try_for_each(&mut op)?;
-    Ok(e.job.now().saturating_sub(start))
-}
-
-fn is_virtual(e: &Ensemble<'_>) -> bool {
-    e.job.conduit().name == "sim"
 }
 
 fn against(row: Row, bare: Option<f64>) -> Row {

@@ -71,7 +71,7 @@ fn beside(
         0 => cases.timed(count, ours),
         _ => Ok(Duration::ZERO),
     };
-    if cases.is_virtual {
+    if cases.e.is_virtual {
         return cases.compare(case, 8, None, &mut ours, None).map(look);
     }
     let mut turn = 0;
