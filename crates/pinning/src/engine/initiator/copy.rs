@@ -73,6 +73,8 @@ impl Initiator {
         self.goes(id, Way::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| {
+            // Its head is on its way, or there.
+            piece.copy.next = piece.head;
             piece.copy.chunk = chunk(piece.len, most);
             piece.copy.window = window(piece.copy.chunk, piece.len);
         });

@@ -5,7 +5,7 @@
 //! The rest of the piece is as before: all of its buckets are moved, and its own memory is registered
 //! whole, for the next operation that comes here.
 
-use super::{Context, Initiator, Piece};
+use super::{Context, Initiator};
 use crate::engine::impossible::impossible;
 
 impl Initiator {
@@ -18,38 +18,20 @@ impl Initiator {
         let (Some(choice), Some(tried)) = (&self.choice, &mut piece.tried) else {
             return;
         };
-        // What is left begins at a page of the peer's.
+        // What is left begins at a page of the peer's, and less than one is not worth a message.
         let page = cx.config().page as u64;
         let end = piece.remote + choice.head(tried.class, piece.len, moved);
         let head = (end / page * page).saturating_sub(piece.remote);
-        if head == 0 {
+        if head < page {
             return;
         }
         // What it takes is neither what a move takes nor what a copy does.
         tried.way = None;
-        piece.head = head;
-        let first = Piece {
-            op: piece.op,
-            peer: piece.peer,
-            direction: piece.direction,
-            local: piece.local,
-            region: piece.region,
-            remote: piece.remote,
-            len: head,
-            own: piece.own,
-            copied: true,
-            head: 0,
-            is_head: true,
-            local_side: super::sides::LocalSide::Unasked,
-            remote_side: super::firehoses::RemoteSide::default(),
-            transfers: 0,
-            tried: None,
-            copy: super::copy::Copy::default(),
-            failed: None,
-        };
+        let first = piece.split_head(head);
         if let Some(op) = self.ops.get_mut(&first.op) {
-            op.live += 1;
+            op.joined();
         }
+        self.stats.pieces += 1;
         self.stats.heads += 1;
         let name = cx.name();
         self.pieces.insert(name, first);

@@ -22,7 +22,7 @@ pub(super) struct Op {
     /// Bytes cut into pieces so far.
     cut: u64,
     /// Pieces under way.
-    pub(super) live: usize,
+    live: usize,
     /// The first error of a piece, if one failed.
     result: Result<(), Error>,
 }
@@ -30,6 +30,11 @@ pub(super) struct Op {
 impl Op {
     pub(super) fn live(&self) -> usize {
         self.live
+    }
+
+    /// A piece is under way beside those that were cut off.
+    pub(super) fn joined(&mut self) {
+        self.live += 1;
     }
 
     /// Whether one piece is under way and no more will be.
@@ -58,11 +63,11 @@ pub(super) struct Piece {
     /// How the own memory stands.
     pub(super) own: Own,
     /// Whether it is copied through messages, whatever is registered.
-    pub(super) copied: bool,
+    copied: bool,
     /// So many of its first bytes are another piece, its [head](super::head).
     pub(super) head: u64,
     /// Whether it is the head of another one.
-    pub(super) is_head: bool,
+    is_head: bool,
     /// How far the own memory is registered for it.
     pub(super) local_side: LocalSide,
     /// What it holds of the peer's memory, and waits for.
@@ -75,6 +80,26 @@ pub(super) struct Piece {
     pub(super) copy: super::copy::Copy,
     /// Why it failed, if it did.
     pub(super) failed: Option<Error>,
+}
+
+impl Piece {
+    /// So many of its first bytes, as a piece of their own that is copied.
+    pub(super) fn split_head(&mut self, head: u64) -> Piece {
+        self.head = head;
+        Piece {
+            len: head,
+            copied: true,
+            head: 0,
+            is_head: true,
+            local_side: LocalSide::Unasked,
+            remote_side: RemoteSide::default(),
+            transfers: 0,
+            tried: None,
+            copy: super::copy::Copy::default(),
+            failed: None,
+            ..*self
+        }
+    }
 }
 
 impl Initiator {
