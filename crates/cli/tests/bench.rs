@@ -170,6 +170,8 @@ fn bad_requests_are_refused_before_anything_is_measured() {
         (&["weather"], "weather"),
         (&["registration"], "needs no registration"),
         (&["am", "--conduit", "pigeons"], "pigeons"),
+        (&["barrier", "--conduit", "sim:ideal"], "real time"),
+        (&["all", "--conduit", "sim:ideal"], "real time"),
         (
             &["rma", "--plot", "/no/such/folder/a.svg"],
             "/no/such/folder/a.svg",

@@ -273,16 +273,3 @@ fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Res
     job.barrier()?;
     Ok(words)
 }
-
-/// As [`Ensemble::timed`], always in real time: for what stands beside operations that take no virtual time.
-#[inline(always)]
-pub(crate) fn timed(
-    count: u64,
-    mut op: impl FnMut(u64) -> hydrant::Result<()>,
-) -> hydrant::Result<Duration> {
-    let start = Instant::now();
-    for i in 0..count {
-        op(i)?;
-    }
-    Ok(start.elapsed())
-}

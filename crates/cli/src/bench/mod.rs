@@ -66,6 +66,16 @@ pub(crate) enum Bench {
     All,
 }
 
+impl Bench {
+    /// Whether something of it stands beside what the processor does.
+    fn is_of_real_time(self) -> bool {
+        matches!(
+            self,
+            Self::Am | Self::Atomics | Self::Barrier | Self::Collectives | Self::All
+        )
+    }
+}
+
 /// What `hydrant bench` may be told.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -130,6 +140,15 @@ pub(crate) enum RunError {
     /// A job could not be started, or failed.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// What stands beside the measurement takes no virtual time.
+    #[error(
+        "`hydrant bench {bench}` compares with what takes real time, and on a simulated network there is none: \
+         rma, messages, armci and strategies can be measured there"
+    )]
+    RealTime {
+        /// What was to be measured.
+        bench: String,
+    },
     /// The result could not be printed.
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
@@ -145,6 +164,11 @@ pub(crate) enum RunError {
 
 /// Measures, prints and draws.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
+    if args.is_played() && args.bench.is_of_real_time() {
+        let bench = args.bench.to_possible_value();
+        let bench = bench.map_or_else(String::new, |bench| bench.get_name().to_owned());
+        return Err(RunError::RealTime { bench });
+    }
     let machine = Machine::here();
     if let Some(file) = &args.plot {
         (file.reserve()).map_err(|error| cannot_draw(file, error.to_string()))?;

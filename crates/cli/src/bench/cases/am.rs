@@ -4,12 +4,12 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hydrant::{Job, Rank};
 
 use super::super::bare;
-use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::measure::Side;
 use super::super::row::{Goal, Row};
 use super::barrier::HANDOVERS;
@@ -84,7 +84,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     };
     // One round trip after the other; the partner does nothing but handle messages.
     let trips = |count: u64, request: &dyn Fn() -> hydrant::Result<()>| match e.rank() {
-        0 => timed(count, |_| {
+        0 => e.timed(count, |_| {
             let next = answered.count() + 1;
             request()?;
             answered.await_count(job, next);
@@ -154,7 +154,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
             value + 1
         })?
     };
-    let calls = |count| timed(count, |i| job.call(PARTNER, &function, &i).map(look));
+    let calls = |count| e.timed(count, |i| job.call(PARTNER, &function, &i).map(look));
     let mut turn = 0;
     let served = [
         &mut |count| ping_pong(e, &mut turn, count),
@@ -215,12 +215,12 @@ fn floods(e: &Ensemble<'_>) -> hydrant::Result<()> {
         job.handler(move |_, _, _| heard.one())?
     };
     let flood = |to: u32, count: u64| {
-        let start = Instant::now();
+        let watch = e.watch();
         for i in 0..count {
             job.request_short(Rank(to), count_one, &[black_box(i)])?;
         }
         job.am_quiet()?;
-        Ok(start.elapsed())
+        Ok(watch.elapsed())
     };
     let one_way = |from: u32, to: u32, count: u64| match e.rank() {
         rank if rank == from => flood(to, count),
@@ -271,7 +271,7 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let mut turn = 0;
     let case = format!("call the next, {} ranks at once", job.size());
     let sides: [Side<'_>; 2] = [&mut |count| ping_pong(e, &mut turn, count), &mut |count| {
-        timed(count, |i| job.call(next, &function, &i).map(look))
+        e.timed(count, |i| job.call(next, &function, &i).map(look))
     }];
     if let Some([bare, ours]) = e.together(&case, sides)? {
         let goal = (e.crowding > 1.0).then_some(Goal::AtMostTimes(HANDOVERS * e.crowding));

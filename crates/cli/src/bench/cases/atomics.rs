@@ -7,7 +7,7 @@ use std::time::Duration;
 use hydrant::Symmetric;
 
 use super::super::bare;
-use super::super::ensemble::{Ensemble, PARTNER, timed};
+use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::row::{Goal, Row};
 use super::{look, partner_place, round_trip};
 
@@ -34,7 +34,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
             let medians = e.solo(
                 $case,
                 [&mut |count| Ok($bare(word, count)), &mut |count| {
-                    timed(count, &ours)
+                    e.timed(count, &ours)
                 }],
             )?;
             if let Some(medians) = medians {
@@ -111,7 +111,7 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
             [
                 &mut |count| round_trip(e, &mut turn, 8, count),
                 &mut |count| match e.rank() {
-                    0 => timed(count, operation),
+                    0 => e.timed(count, operation),
                     _ => Ok(Duration::ZERO),
                 },
             ],
@@ -154,7 +154,7 @@ fn contended(e: &Ensemble<'_>, words: &Symmetric<u64>, word: &AtomicU64) -> hydr
         [
             &mut |count| Ok(bare::fetch_add(word, count)),
             &mut |count| {
-                timed(count, |_| {
+                e.timed(count, |_| {
                     words.fetch_add(PARTNER, 0, black_box(1)).map(look)
                 })
             },

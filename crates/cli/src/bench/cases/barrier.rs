@@ -1,6 +1,6 @@
 //! Barriers: whole, and split into notify and wait.
 
-use super::super::ensemble::{Ensemble, timed};
+use super::super::ensemble::Ensemble;
 use super::super::row::{Goal, Row};
 use super::round_trip;
 
@@ -20,9 +20,9 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         &case,
         [
             &mut |count| round_trip(e, &mut turn, 8, count),
-            &mut |count| timed(count, |_| job.barrier()),
+            &mut |count| e.timed(count, |_| job.barrier()),
             &mut |count| {
-                timed(count, |_| {
+                e.timed(count, |_| {
                     world.notify(None)?;
                     world.wait(None)
                 })

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use hydrant::{Op, TeamRank};
 
-use super::super::ensemble::{Ensemble, timed};
+use super::super::ensemble::Ensemble;
 use super::super::measure::Side;
 use super::super::row::Row;
 use super::{look, round_trip, written};
@@ -70,13 +70,13 @@ fn compare(
     let mut bare = |count| match bytes <= SHORT {
         true => round_trip(e, &mut turn, bytes, count),
         false if e.network.is_some() => written(e, bytes, count),
-        false => timed(count, |_| {
+        false => e.timed(count, |_| {
             to.copy_from_slice(black_box(&from));
             Ok(())
         }),
     };
     let what = format!("{case}, {bytes} bytes");
-    let sides: [Side<'_>; 2] = [&mut bare, &mut |count| timed(count, &mut operation)];
+    let sides: [Side<'_>; 2] = [&mut bare, &mut |count| e.timed(count, &mut operation)];
     if let Some([bare, ours]) = e.together(&what, sides)? {
         e.row(
             Row::new("collectives", case, "ns", ours)

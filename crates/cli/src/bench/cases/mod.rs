@@ -21,7 +21,7 @@ use hydrant_verbs::Direction;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::bare::{self, Place, Wait};
-use super::ensemble::{Ensemble, PARTNER, timed};
+use super::ensemble::{Ensemble, PARTNER};
 use super::rank::BenchError;
 
 /// Longer than a rank spins before it sleeps.
@@ -41,7 +41,7 @@ pub(super) fn round_trip(
     let (mut network, len) = (network.borrow_mut(), bytes as usize);
     let network = &mut *network;
     match e.rank() {
-        0 => timed(count, |_| {
+        0 => e.timed(count, |_| {
             Ok(network.ping(len).map_err(BenchError::Network)?)
         }),
         rank if rank == PARTNER.0 => {
@@ -67,7 +67,7 @@ fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result
 /// Bare writes of so many bytes from rank 0 to its partner.
 fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration> {
     match &e.network {
-        Some(network) if e.rank() == 0 => timed(count, |_| {
+        Some(network) if e.rank() == 0 => e.timed(count, |_| {
             let written = network.borrow_mut().once(Direction::Write, bytes as usize);
             Ok(written.map_err(BenchError::Network)?)
         }),
