@@ -7,6 +7,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
     process::{Command, ExitCode, Output},
+    thread,
 };
 
 use hydrant::{Error, Job, Rank};
@@ -16,6 +17,10 @@ fn main() -> ExitCode {
     let tests: Vec<(&str, fn())> = vec![
         ("bad_settings_name_themselves", bad_settings),
         ("unknown_settings_are_warned_of", unknown_settings),
+        (
+            "peers_are_served_where_it_is_said",
+            peers_are_served_where_it_is_said,
+        ),
         ("settings_without_effect_are_warned_of", unused_settings),
         ("alone_is_a_job_of_one", alone),
         ("unusable_launchers_name_the_fix", unusable_launchers),
@@ -39,6 +44,10 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
         }),
         "greet_in_threads" => (Job::builder())
             .and_then(|builder| builder.run_local(4, Job::barrier).into_iter().collect()),
+        "serve" => hydrant::run(|job| {
+            println!("rank {} is served on {}", job.rank(), served_on());
+            job.barrier()
+        }),
         "take" => hydrant::run(|job| job.alloc::<u8>(256 << 20).map(drop)),
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
@@ -53,6 +62,28 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// The processors of the service thread, as the kernel tells them.
+fn served_on() -> String {
+    loop {
+        for task in fs::read_dir("/proc/self/task").expect("/proc is there") {
+            let task = task.expect("a thread").path();
+            let line = |file: &str, start: &str| {
+                let text = fs::read_to_string(task.join(file)).unwrap_or_default();
+                let line = text.lines().find_map(|line| line.strip_prefix(start));
+                line.map(|rest| rest.trim().to_owned())
+            };
+            // Once it sleeps, it is where it stays.
+            if line("comm", "hydrant-serve").is_some()
+                && line("status", "State:").is_some_and(|state| state.starts_with('S'))
+                && let Some(cpus) = line("status", "Cpus_allowed_list:")
+            {
+                return cpus;
+            }
+        }
+        thread::yield_now();
+    }
 }
 
 /// Rank 1 fails as told; the others wait for it.
@@ -106,6 +137,9 @@ fn bad_settings() {
         ("HYDRANT_HEAP", "1"),
         ("HYDRANT_SERVICE", "maybe"),
         ("HYDRANT_SPIN", "-1"),
+        ("HYDRANT_SERVICE_CPUS", "3-1"),
+        ("HYDRANT_SERVICE_CPUS", "0,,2"),
+        ("HYDRANT_SERVICE_CPUS", "auto:"),
         ("HYDRANT_JOIN_TIMEOUT", "0"),
         ("HYDRANT_RING_SLOTS", "7"),
         ("HYDRANT_RING_PAYLOAD", "1"),
@@ -118,6 +152,30 @@ fn bad_settings() {
         let output = run(&["greet"], &[(name, value)]);
         assert_says(&output, 1, &[&format!("{name}={value}"), "expected"]);
         assert!(output.stdout.is_empty(), "the job ran with {name}={value}");
+    }
+}
+
+fn peers_are_served_where_it_is_said() {
+    let served = |variables: &[_]| {
+        let output = output(&mut launcher::command(2, &["serve"]), variables);
+        assert_says(&output, 0, &[]);
+        let mut lines: Vec<String> = (String::from_utf8_lossy(&output.stdout).lines())
+            .map(|line| line.rsplit_once("rank ").expect("a rank").1.to_owned())
+            .collect();
+        lines.sort_unstable();
+        lines
+    };
+    let told = served(&[("HYDRANT_SERVICE_CPUS", "0")]);
+    assert_eq!(told, ["0 is served on 0", "1 is served on 0"]);
+    let auto = served(&[("HYDRANT_CONDUIT", "smp")]);
+    // The launcher binds two ranks of two processors to one each.
+    if thread::available_parallelism().is_ok_and(|cores| cores.get() == 2) {
+        let cpus: Vec<&str> = auto
+            .iter()
+            .filter_map(|line| line.split(' ').next_back())
+            .collect();
+        assert_eq!(cpus.len(), 2, "{auto:?}");
+        assert_ne!(cpus[0], cpus[1], "{auto:?}");
     }
 }
 

@@ -331,7 +331,7 @@ impl Sleep for Smp {
             armed,
             timeout,
             room,
-            shared.asymmetric_fence,
+            shared.barrier(sleeper == Sleeper::Service),
             // In this order: what another thread was handing up, with the inbox held, is there
             // for `ready` to see.
             &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),

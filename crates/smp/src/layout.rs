@@ -45,6 +45,8 @@ pub(crate) mod block {
     pub(crate) const ASYMMETRIC: usize = 8;
     /// Looked at after every message and store: alone on its line.
     pub(crate) const NOTIFY: usize = 64;
+    /// On the same line: who wakes the service thread has written to that.
+    pub(crate) const WOKEN_FROM: usize = 68;
     /// A bit for each rank that ever sent to this one.
     pub(crate) const OPENED: usize = 128;
 }

@@ -16,6 +16,11 @@
 //! finds the same, and does not look at the registration. A waker on such a processor may look at the
 //! word before its store can be seen, and then its notification is lost. It is next to never, but
 //! nothing else would end the sleep; so each ends [after a while](LONG) by itself.
+//!
+//! The barrier takes longer than all else that the answer to a message takes, and a rank that computes
+//! sleeps in its service thread after each of them. Whoever wakes that thread has it run on the own core, if
+//! no other is idle, and waits for the core as long as it runs. So it sleeps at once where it was woken
+//! from its core, [shortly](RETURN) and without the barrier, and only then as described.
 
 use std::{
     num::NonZeroU32,
@@ -29,7 +34,7 @@ use std::{
 
 use hydrant_conduit::WakeWord;
 use rustix::{
-    thread::{MembarrierCommand, futex, membarrier},
+    thread::{MembarrierCommand, futex, membarrier, sched_getcpu},
     time::{ClockId, Timespec, clock_gettime},
 };
 
@@ -55,6 +60,9 @@ const WAKE: u32 = SLEEPERS + 1;
 /// Which sleepers a wake is for, when it is for all.
 const EVERYONE: u32 = u32::MAX;
 
+/// A sleep of the service thread without a barrier ends after this, though all but surely nothing was missed: for
+/// longer than a tick of the system, which costs no timer of its own.
+const RETURN: Duration = Duration::from_millis(5);
 /// Sleeps end after this where nobody can be sure to be woken.
 const SHORT: Duration = Duration::from_millis(1);
 /// Sleeps end after this where that is all but sure: so seldom that an idle rank costs nothing that
@@ -74,21 +82,37 @@ pub(crate) enum Armed {
     Nothing,
 }
 
+/// What a sleeper does about notifications by processors that have not executed a fence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Barrier {
+    /// It has all of them execute one.
+    Now,
+    /// It looks again soon.
+    Later,
+    /// Not every rank has [`enroll`]ed.
+    Never,
+}
+
 /// Takes part in the asymmetric fence; whether that worked.
 pub(crate) fn enroll() -> bool {
     membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// Called after a message was published: wakes whoever sleeps for it.
+/// Called after a message was published: wakes whoever sleeps for it. `from`: where the service
+/// thread finds [from which core](woken_here) it was woken.
 #[inline]
-pub(crate) fn message(word: &AtomicU32) {
-    notify(word, SLEEPERS);
+pub(crate) fn message<'a>(word: &AtomicU32, from: impl FnOnce() -> &'a AtomicU32) {
+    if asks(word, SLEEPERS) {
+        message_armed(word, from());
+    }
 }
 
 /// Called after a store that somebody may wait for: wakes application threads.
 #[inline]
 pub(crate) fn store(word: &AtomicU32) {
-    notify(word, APPLICATION);
+    if asks(word, APPLICATION) {
+        store_armed(word);
+    }
 }
 
 /// Called after messages were taken from a ring: wakes whoever sleeps for the room, which may be
@@ -112,25 +136,43 @@ fn room_armed(word: &AtomicU32) {
     }
 }
 
+/// Whether somebody sleeps who asks for it by one of these bits.
 #[inline]
-fn notify(word: &AtomicU32, bits: u32) {
+fn asks(word: &AtomicU32, bits: u32) -> bool {
     // The processor may still reorder; the sleeper's membarrier sees to that.
     compiler_fence(SeqCst);
-    if word.load(Relaxed) & bits != 0 {
-        notify_armed(word);
+    word.load(Relaxed) & bits != 0
+}
+
+#[cold]
+fn message_armed(word: &AtomicU32, from: &AtomicU32) {
+    if !woke_application(word) && word.load(SeqCst) & SERVICE != 0 {
+        from.store(core(), Relaxed);
+        wake_service(word);
     }
 }
 
 #[cold]
-fn notify_armed(word: &AtomicU32) {
-    let armed = word.load(SeqCst);
-    // The bit may be of a thread that went back to work: then the service is next.
-    if armed & APPLICATION != 0 && wake_application(word) > 0 {
-        return;
-    }
-    if armed & SERVICE != 0 {
+fn store_armed(word: &AtomicU32) {
+    if !woke_application(word) && word.load(SeqCst) & SERVICE != 0 {
         wake_service(word);
     }
+}
+
+/// Whether application threads slept. The bit may be of one that went back to work: then the service is
+/// next.
+fn woke_application(word: &AtomicU32) -> bool {
+    word.load(SeqCst) & APPLICATION != 0 && wake_application(word) > 0
+}
+
+/// The core of the calling thread, counted from 1.
+fn core() -> u32 {
+    sched_getcpu() as u32 + 1
+}
+
+/// Whether the service thread, which calls, was woken from the core that it runs on, since it asked last.
+pub(crate) fn woken_here(from: &AtomicU32) -> bool {
+    from.load(Relaxed) != 0 && from.swap(0, Relaxed) == core()
 }
 
 /// How many slept.
@@ -165,13 +207,12 @@ fn wake_bits(word: &AtomicU32, bits: u32) -> usize {
 
 /// Sleeps until notified, until `timeout`, or not at all if `ready` says so once the word is
 /// armed. May end early. `room`: also notified when a peer takes messages out of a ring.
-/// `asymmetric`: every rank has [`enroll`]ed.
 pub(crate) fn sleep(
     word: &AtomicU32,
     armed: Armed,
     timeout: Option<Duration>,
     room: bool,
-    asymmetric: bool,
+    barrier: Barrier,
     ready: &mut dyn FnMut() -> bool,
 ) {
     let (bits, class) = match armed {
@@ -186,18 +227,18 @@ pub(crate) fn sleep(
         _ => bits,
     };
     let expected = word.fetch_or(bits, SeqCst) | bits;
-    let fenced = asymmetric && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+    let most = match barrier {
+        // Only `wake` ends a nap, and it needs no fence of the sleeper.
+        _ if bits == 0 => None,
+        Barrier::Later => Some(RETURN),
+        Barrier::Now if membarrier(MembarrierCommand::GlobalExpedited).is_ok() => Some(LONG),
+        Barrier::Now | Barrier::Never => Some(SHORT),
+    };
     fence(SeqCst);
     // A bit that stays set after "ready" only costs the next who notifies a needless wake.
     if ready() {
         return;
     }
-    // Only `wake` ends a nap, and it needs no fence of the sleeper.
-    let most = match (bits, fenced) {
-        (0, _) => None,
-        (_, true) => Some(LONG),
-        (_, false) => Some(SHORT),
-    };
     let timeout = match (timeout, most) {
         (Some(timeout), Some(most)) => Some(timeout.min(most)),
         (timeout, most) => timeout.or(most),
@@ -223,10 +264,20 @@ mod tests {
 
     use super::*;
 
+    /// Where the service thread does not look.
+    static NOBODY: AtomicU32 = AtomicU32::new(0);
+
+    fn enrolled() -> Barrier {
+        match enroll() {
+            true => Barrier::Now,
+            false => Barrier::Never,
+        }
+    }
+
     /// Hands a token back and forth through sleeps; a lost wake would hang it.
     #[test]
     fn no_wake_is_lost() {
-        let asymmetric = enroll();
+        let barrier = enrolled();
         let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let turns = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         const ROUNDS: u32 = 20_000;
@@ -243,12 +294,12 @@ mod tests {
                                 Armed::Application,
                                 None,
                                 false,
-                                asymmetric,
+                                barrier,
                                 &mut arrived,
                             );
                         }
                         turns[1 - me].store(round, Relaxed);
-                        message(&words[1 - me]);
+                        message(&words[1 - me], || &NOBODY);
                     }
                 });
             }
@@ -259,9 +310,9 @@ mod tests {
     #[test]
     fn nobody_sleeps_for_ever() {
         let word = AtomicU32::new(0);
-        let asymmetric = enroll();
+        let barrier = enrolled();
         for armed in [Armed::Service, Armed::Application, Armed::Memory] {
-            sleep(&word, armed, None, false, asymmetric, &mut || false);
+            sleep(&word, armed, None, false, barrier, &mut || false);
         }
     }
 
@@ -275,18 +326,32 @@ mod tests {
                 }
                 thread::sleep(Duration::from_millis(10));
                 let long = Some(Duration::from_millis(200));
-                sleep(&word, Armed::Service, long, false, true, &mut || false);
+                sleep(
+                    &word,
+                    Armed::Service,
+                    long,
+                    false,
+                    Barrier::Now,
+                    &mut || false,
+                );
             });
-            sleep(&word, Armed::Application, None, false, true, &mut || {
-                scope.spawn(|| {
-                    while word.load(SeqCst) & SERVICE == 0 {
-                        thread::yield_now();
-                    }
-                    thread::sleep(Duration::from_millis(20));
-                    message(&word);
-                });
-                false
-            });
+            sleep(
+                &word,
+                Armed::Application,
+                None,
+                false,
+                Barrier::Now,
+                &mut || {
+                    scope.spawn(|| {
+                        while word.load(SeqCst) & SERVICE == 0 {
+                            thread::yield_now();
+                        }
+                        thread::sleep(Duration::from_millis(20));
+                        message(&word, || &NOBODY);
+                    });
+                    false
+                },
+            );
         });
         word.load(SeqCst) & SERVICE != 0
     }
@@ -301,7 +366,7 @@ mod tests {
     /// are woken by messages, and may wait for room themselves.
     #[test]
     fn the_service_is_told_of_room_whoever_is_woken_meanwhile() {
-        let asymmetric = enroll();
+        let barrier = enrolled();
         for application in [false, true] {
             let word = AtomicU32::new(0);
             let room = AtomicU32::new(0);
@@ -309,7 +374,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut there = || room.load(SeqCst) != 0;
                     while !there() {
-                        sleep(&word, Armed::Service, None, true, asymmetric, &mut there);
+                        sleep(&word, Armed::Service, None, true, barrier, &mut there);
                     }
                 });
                 let arm_of = |bit| {
@@ -324,14 +389,14 @@ mod tests {
                         Armed::Application,
                         None,
                         application,
-                        asymmetric,
+                        barrier,
                         &mut || false,
                     );
                 });
                 arm_of(APPLICATION);
                 // Until it is the application that is woken, and it alone.
                 thread::sleep(Duration::from_millis(20));
-                message(&word);
+                message(&word, || &NOBODY);
                 room.store(1, SeqCst);
                 super::room(&word);
             });

@@ -19,7 +19,7 @@ use crate::{
     latch::{self, Latch},
     layout::{RingKind, Shape, block, header},
     mapping::{MappedRing, MappedWords, Mapping},
-    notify,
+    notify::{self, Barrier},
     ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
     transfer::Transfers,
     wake_word,
@@ -50,6 +50,9 @@ pub(crate) struct Shared {
     pub(crate) windows: Vec<Window>,
     /// The notify words, by rank.
     pub(crate) notify_words: Vec<WakeWord>,
+    /// From which core each rank's service thread was woken by a message; by who does that, and
+    /// cleared by the thread.
+    woken_from: Vec<Word32>,
     /// The wake words of the conduit on top, by rank; none where there is none.
     pub(crate) wake_words: Vec<Word32>,
     /// The blocks in the shared file, by rank.
@@ -120,6 +123,9 @@ impl Shared {
                         bits: word(rank, block::NOTIFY)?,
                     })
                 })
+                .collect::<Result<_, Error>>()?,
+            woken_from: (0..ranks)
+                .map(|rank| word(rank, block::WOKEN_FROM))
                 .collect::<Result<_, Error>>()?,
             wake_words: (0..ranks)
                 .filter(|_| shape.extra.rank_bytes != 0)
@@ -347,9 +353,24 @@ impl Shared {
         notify::room(&self.notify_words[peer.index()].bits);
     }
 
+    /// How a sleeper makes sure that no notification is lost. `service`: it is this rank's service
+    /// thread, which waits for messages.
+    pub(crate) fn barrier(&self, service: bool) -> Barrier {
+        match self.asymmetric_fence {
+            false => Barrier::Never,
+            true if service && notify::woken_here(&self.woken_from[self.rank.index()]) => {
+                Barrier::Later
+            }
+            true => Barrier::Now,
+        }
+    }
+
+    /// Called after a message was published.
     #[inline]
     pub(crate) fn notify(&self, peer: Rank) {
-        notify::message(&self.notify_words[peer.index()].bits);
+        notify::message(&self.notify_words[peer.index()].bits, || {
+            &self.woken_from[peer.index()]
+        });
     }
 
     pub(crate) fn by_kernel(&self, peer: Rank) -> bool {

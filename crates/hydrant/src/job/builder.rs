@@ -190,6 +190,15 @@ impl JobBuilder {
         self
     }
 
+    /// The processors on which that thread may run (`HYDRANT_SERVICE_CPUS`); none: those of the
+    /// thread that joins. Those of ranks that wait for answers, where no others are idle, spare each
+    /// answer the way to another core.
+    pub fn service_cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
+        self.settings.service_cpus = cpus.into_iter().collect();
+        self.settings.built("HYDRANT_SERVICE_CPUS");
+        self
+    }
+
     /// How long a waiting thread spins before it yields and sleeps (`HYDRANT_SPIN`).
     pub fn spin(mut self, time: Duration) -> Self {
         self.settings.spin = time;

@@ -72,7 +72,7 @@ impl Leaving {
     /// Starts the service thread, where there is to be one.
     pub(super) fn start_service(&mut self, settings: &Settings) -> Result<()> {
         if settings.service && !self.progress.virtual_time {
-            self.service = Some(progress::start_service(&self.progress)?);
+            self.service = Some(progress::start_service(&self.progress, settings)?);
         }
         Ok(())
     }

@@ -74,6 +74,9 @@ pub(crate) struct Progress {
     spin: Duration,
     /// More ranks than cores: whoever spins takes the core from the one it waits for.
     crowded: bool,
+    /// Fewer than two cores for each rank: a thread that spins may have the core that a peer's service
+    /// thread needs to answer it.
+    shares_cores: bool,
     conduit: Box<dyn Conduit>,
     /// Memory that the conduit knows of; dropped after it.
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -150,6 +153,7 @@ impl Progress {
             virtual_time: settings.conduit.is_virtual(),
             spin: settings.spin,
             crowded: ranks_here > cores,
+            shares_cores: settings.service && 2 * ranks_here > cores,
             conduit,
             kept: OnceLock::new(),
             routes: [const { OnceLock::new() }; Message::KINDS as usize],

@@ -9,9 +9,10 @@ use std::{
 };
 
 use hydrant_conduit::Sleeper;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Progress;
-use crate::{Result, counters::Count};
+use crate::{Result, Settings, counters::Count};
 
 /// How long the application may leave messages alone before the service thread takes over, if it
 /// did so lately. A peer that waits for an answer does not wait so long: it
@@ -25,14 +26,39 @@ const LONGEST_NAP: Duration = Duration::from_millis(32);
 const BRIEF: Duration = Duration::from_micros(20);
 
 /// Starts the service thread of a rank.
-pub(crate) fn start_service(progress: &Arc<Progress>) -> Result<JoinHandle<()>> {
+pub(crate) fn start_service(
+    progress: &Arc<Progress>,
+    settings: &Settings,
+) -> Result<JoinHandle<()>> {
     let progress = Arc::clone(progress);
+    let cpus = match settings.service_cpus.is_empty() && progress.shares_cores {
+        true => settings.service_beside.clone(),
+        false => settings.service_cpus.clone(),
+    };
     thread::Builder::new()
         .name(format!("hydrant-serve-{}", progress.rank))
-        .spawn(move || serve(&progress))
+        .spawn(move || {
+            stay_on(&cpus);
+            serve(&progress);
+        })
         .map_err(|cause| {
             hydrant_conduit::Error::system("starting the service thread", cause).into()
         })
+}
+
+/// Keeps the calling thread on some processors, unless there are none; where they are not to be had it
+/// stays where it was, and is only slower.
+fn stay_on(cpus: &[usize]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    if let Err(cause) = sched_setaffinity(None, &set) {
+        tracing::warn!(%cause, ?cpus, "the service thread stays on the processors of its rank");
+    }
 }
 
 fn serve(progress: &Progress) {
@@ -111,7 +137,7 @@ fn watch_over(progress: &Progress) {
             continue;
         }
         let quiet = quiet_since.get_or_insert_with(Instant::now).elapsed();
-        if quiet < BRIEF && !progress.crowded {
+        if quiet < BRIEF && !progress.shares_cores {
             hint::spin_loop();
         } else {
             let sleeper = match (progress.has_backlog(), progress.has_tasks()) {

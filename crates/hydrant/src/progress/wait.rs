@@ -320,6 +320,8 @@ struct Patience {
     /// Rests once the spins are over; in a crowd, from the start.
     backoff: Backoff,
     crowded: bool,
+    /// Between spins, lets those run that may have to answer.
+    shares_cores: bool,
     virtual_time: bool,
     /// How long to spin where there is no crowd.
     spin: Duration,
@@ -337,6 +339,7 @@ impl Patience {
                 false => Backoff::new(0, YIELDS),
             },
             crowded: progress.crowded,
+            shares_cores: progress.shares_cores,
             virtual_time: progress.virtual_time,
             spin: progress.spin,
             rounds: 0,
@@ -346,7 +349,10 @@ impl Patience {
 
     /// Polls before anything else is thought of.
     fn polls(&self) -> u32 {
-        if self.virtual_time { 1 } else { POLLS }
+        match self.virtual_time || self.shares_cores && self.since.is_some() {
+            true => 1,
+            false => POLLS,
+        }
     }
 
     /// Something came, or the thread was woken: begin anew.
@@ -369,7 +375,10 @@ impl Patience {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() < self.spin {
-            return Rest::Spin;
+            return match self.shares_cores {
+                true => Rest::Yield,
+                false => Rest::Spin,
+            };
         }
         self.backoff.rest()
     }

@@ -126,6 +126,11 @@ pub struct Settings {
     /// Whether a service thread answers while the application computes. In virtual time there
     /// is none.
     pub service: bool,
+    /// The processors on which the service thread may run; none: those of the thread that joins, or
+    /// [`beside`](Self::service_beside) it.
+    pub service_cpus: Vec<usize>,
+    /// The processors of other ranks, where each rank has one: by whoever started the ranks.
+    pub service_beside: Vec<usize>,
     /// How long a waiting thread spins before it yields and sleeps.
     pub spin: Duration,
     /// How long to wait for the other ranks at the start.
@@ -171,6 +176,8 @@ impl Settings {
             bootstrap: Kind::Auto,
             heap: table::default_heap(),
             service: true,
+            service_cpus: Vec::new(),
+            service_beside: Vec::new(),
             spin: Duration::from_micros(50),
             join_timeout: Duration::from_secs(60),
             ring_slots: 256,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use hydrant_launch::{HOST_ID, launcher::DEFAULT_SHELL};
+use hydrant_launch::{HOST_ID, SERVICE_CPUS, launcher::DEFAULT_SHELL};
 use hydrant_smp::Foreign;
+use rustix::thread::CpuSet;
 
 use super::{Settings, format_bytes, parse_bytes};
 
@@ -183,6 +184,25 @@ pub(super) const TABLE: &[Setting] = &[
         unit: None,
         set: |s, text| switch(text).map(|on| s.service = on),
         show: |s| shown(s.service),
+    },
+    Setting {
+        name: SERVICE_CPUS,
+        meaning: "processors on which the service thread may run, as 0,4-7; auto is those of the rank, and where `hydrant run` gave each rank of a host one and they share memory, those of the others",
+        unit: None,
+        set: |s, text| {
+            (s.service_cpus, s.service_beside) = match text.strip_prefix("auto:") {
+                Some(beside) => (Vec::new(), cpus(beside)?),
+                None => (cpus(text)?, Vec::new()),
+            };
+            Ok(())
+        },
+        show: |s| match s.service_cpus.is_empty() {
+            true => "auto".to_owned(),
+            false => (s.service_cpus.iter())
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join(","),
+        },
     },
     Setting {
         name: "HYDRANT_SPIN",
@@ -365,6 +385,27 @@ fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
     (text.parse().ok())
         .filter(|number| (least..=most).contains(number))
         .ok_or_else(|| format!("a number from {least} to {most}"))
+}
+
+/// Processors, by number and in ranges; none for `auto`.
+fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    if text == "auto" {
+        return Ok(Vec::new());
+    }
+    let most = CpuSet::MAX_CPU - 1;
+    let expected = || format!("auto, or numbers from 0 to {most}, as 0,4-7");
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let [first, last] = [first, last].map(|cpu| number(cpu.trim(), 0, most));
+        match (first, last) {
+            (Ok(first), Ok(last)) if first <= last => all.extend(first..=last),
+            _ => return Err(expected()),
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 fn switch(text: &str) -> Result<bool, String> {

@@ -1,6 +1,6 @@
 //! Which cores each rank may run on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -16,6 +16,23 @@ pub(super) fn plan(bind: Bind, ranks: u32) -> Vec<Option<CpuSet>> {
     let sets = assign(bind, ranks as usize, &cores);
     sets.into_iter()
         .map(|cpus| cpus.map(|cpus| to_set(&cpus)))
+        .collect()
+}
+
+/// For each rank, the processors on which what serves peers for it may run, if not on its own: where each
+/// rank has one processor, which it computes on, those of the others. One that waits for an answer then
+/// finds it there.
+pub(super) fn beside(plan: &[Option<CpuSet>]) -> Vec<Option<Vec<usize>>> {
+    let sets: Vec<Vec<usize>> = (plan.iter())
+        .map(|set| set.as_ref().map(to_list).unwrap_or_default())
+        .collect();
+    if sets.iter().any(|set| set.len() != 1) {
+        return vec![None; plan.len()];
+    }
+    let all: BTreeSet<usize> = sets.iter().flatten().copied().collect();
+    (sets.iter())
+        .map(|own| all.iter().copied().filter(|cpu| !own.contains(cpu)))
+        .map(|others| Some(others.collect()).filter(|others: &Vec<usize>| !others.is_empty()))
         .collect()
 }
 
@@ -67,6 +84,12 @@ fn to_set(cpus: &[usize]) -> CpuSet {
     set
 }
 
+fn to_list(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +132,26 @@ mod tests {
         assert_eq!(six[5], Some(vec![1, 5]));
         let nine = assign(Bind::Share, 9, &cores);
         assert_eq!(nine[8], nine[0]);
+    }
+
+    #[test]
+    fn peers_are_served_on_the_processors_of_others_where_each_rank_has_one() {
+        let one_each: Vec<Vec<usize>> = [0, 2, 5].map(|cpu| vec![cpu]).to_vec();
+        let plan = |ranks, cores: &[Vec<usize>]| {
+            let sets = assign(Bind::Auto, ranks, cores).into_iter();
+            beside(
+                &sets
+                    .map(|set| set.map(|set| to_set(&set)))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let three = [Some(vec![2, 5]), Some(vec![0, 5]), Some(vec![0, 2])];
+        assert_eq!(plan(3, &one_each), three);
+        // One has two processors, and in the next job none is bound.
+        assert_eq!(plan(2, &one_each), [None, None]);
+        assert!(plan(4, &one_each).iter().all(Option::is_none));
+        assert_eq!(plan(1, &one_each[..1]), [None]);
+        assert_eq!(plan(4, &four_cores_of_two()), [None, None, None, None]);
     }
 
     #[test]

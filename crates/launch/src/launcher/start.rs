@@ -1,5 +1,6 @@
 //! Starting all ranks of a job, or none.
 
+use std::env;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,6 +17,7 @@ use super::group::{BRIEFLY, Group};
 use super::guard::{Charge, Guard, MARK};
 use super::signals::{Ends, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
+use crate::SERVICE_CPUS;
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
@@ -86,8 +88,16 @@ pub(super) fn start(
 
     let mut ranks = Vec::with_capacity(spec.ranks as usize);
     let mut pipes = Pipes::default();
-    for (rank, cpus) in (part.first..).zip(bind::plan(spec.bind, spec.ranks)) {
-        let command = command(spec, program, rank, part, name);
+    let plan = bind::plan(spec.bind, spec.ranks);
+    let beside = bind::beside(&plan);
+    for (rank, (cpus, beside)) in (part.first..).zip(plan.into_iter().zip(beside)) {
+        let mut command = command(spec, program, rank, part, name);
+        if let Some(beside) = beside
+            && env::var_os(SERVICE_CPUS).is_none()
+        {
+            let beside: Vec<String> = beside.iter().map(usize::to_string).collect();
+            command.env(SERVICE_CPUS, format!("auto:{}", beside.join(",")));
+        }
         let begun = Begin {
             command,
             cpus,

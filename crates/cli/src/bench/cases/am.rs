@@ -4,16 +4,19 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hydrant::{Job, Rank};
 
 use super::super::bare;
 use super::super::ensemble::{Ensemble, PARTNER};
-use super::super::measure::Side;
+use super::super::measure::{Side, median};
 use super::super::row::{Goal, Row};
 use super::barrier::HANDOVERS;
 use super::{look, ping_pong, round_trip};
+
+/// Between calls that are apart: longer than a service thread looks on.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Messages this rank has handled, and how many it has waited for.
 #[derive(Default)]
@@ -180,11 +183,11 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     }
     let until = e.window.counter();
     let done = AtomicU64::new(0);
-    let computing = |count| {
+    let computing = |calls: &dyn Fn() -> hydrant::Result<Duration>| {
         let round = done.fetch_add(1, Ordering::Relaxed) + 1;
         let took = match e.rank() {
             0 => {
-                let took = calls(count)?;
+                let took = calls()?;
                 until.store(round, Ordering::Release);
                 took
             }
@@ -199,11 +202,37 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     if e.crowding <= 1.0 {
         until.store(0, Ordering::Release);
         let case = "call, the peer computes";
-        if let Some([ours]) = e.together(case, [&mut |count| computing(count)])? {
+        if let Some([ours]) = e.together(case, [&mut |count| computing(&|| calls(count))])? {
             e.row(Row::new("am", case, "ns", ours))?;
+        }
+        until.store(0, Ordering::Release);
+        done.store(0, Ordering::Relaxed);
+        let case = "call after a pause, the peer computes";
+        // Each is a sample of its own: one that met with the scheduler says nothing of the rest.
+        let after_pauses = |count: u64| {
+            let mut took = Vec::with_capacity(count as usize);
+            for i in 0..count {
+                pause();
+                let watch = e.watch();
+                job.call(PARTNER, &function, &i).map(look)?;
+                took.push(watch.elapsed().as_secs_f64());
+            }
+            Ok(Duration::from_secs_f64(median(&mut took) * count as f64))
+        };
+        if let Some([ours]) = e.together(case, [&mut |count| computing(&|| after_pauses(count))])? {
+            let goal = Goal::AtMost(15_000.0, "ns");
+            e.row(Row::new("am", case, "ns", ours).goal_if(e.uncrowded(goal)))?;
         }
     }
     Ok(())
+}
+
+/// Computes for so long that the service thread of the peer sleeps.
+fn pause() {
+    let begun = Instant::now();
+    while begun.elapsed() < PAUSE {
+        std::hint::spin_loop();
+    }
 }
 
 /// Short messages one after the other, no reply awaited: the time for each until all were handled.
