@@ -21,7 +21,7 @@ use std::{
 };
 
 use clap::Args;
-use hydrant::{ConduitKind, Job, JobBuilder, Strategy};
+use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol, Strategy};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -44,6 +44,9 @@ pub(crate) struct ReplayArgs {
     /// The network
     #[arg(long, default_value = "sim:connectx")]
     conduit: ConduitKind,
+    /// How messages go that are longer than 16 KiB, or than what the network takes at once
+    #[arg(long, default_value_t = MessageProtocol::Rendezvous)]
+    messages: MessageProtocol,
     /// Draw the bytes registered over time, as .svg or .html
     #[arg(long)]
     plot: Option<PictureFile>,
@@ -57,6 +60,9 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     check: bool,
 }
+
+/// Most bytes of a message that is sent at once (Li §2), if the network takes so many.
+const EAGER: usize = 16 << 10;
 
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
@@ -171,6 +177,8 @@ fn replay(
     let builder = limited(builder, arguments.limit)
         .conduit(arguments.conduit.clone())
         .registration(strategy)
+        .messages(arguments.messages)
+        .messages_eager(EAGER)
         .bucket(4096);
     let steps: u64 = schedules.iter().map(|it| it.len() as u64).sum();
     let bar = bar(steps, strategy);

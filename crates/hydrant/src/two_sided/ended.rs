@@ -90,7 +90,8 @@ impl TwoSided {
         for request in requests {
             request.end(&self.progress, Err(Error::JobOver));
         }
-        for (key, Unlending { place, request }) in unlending {
+        for (key, unlending) in unlending {
+            let Unlending { place, request, .. } = unlending;
             // This thread may wait: it is the one that leaves. Whoever was to end the loan may have begun.
             let key = Key(key);
             let over = self.transfer.unlend(key) && self.transfer.finish_unlending(key, place);

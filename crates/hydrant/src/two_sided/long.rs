@@ -2,7 +2,7 @@
 //!
 //! Both sides are registered as for any other access, by the strategy in force. What cannot be written,
 //! because there is no room for another loan or to register memory, is copied in parts, so that a
-//! message that was matched arrives.
+//! message that was matched arrives. So is what is faster that way.
 
 use std::{
     collections::VecDeque,
@@ -14,8 +14,8 @@ use std::{
 use hydrant_conduit::{Key, Posted, Remote};
 
 use super::{
-    Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, Unlending, protocol::Long,
-    receive::status, request::Ending, send::bytes_of, wire::Said,
+    Begun, Envelope, Outgoing, Posted as PostedReceive, Receiving, TwoSided, Unlending,
+    choice::Way, protocol::Long, receive::status, request::Ending, send::bytes_of, wire::Said,
 };
 use crate::{
     Error, Rank, Result,
@@ -35,12 +35,16 @@ impl TwoSided {
         (send, len, copied): (u64, usize, bool),
         posted: PostedReceive,
     ) {
-        if copied {
-            return self.ask_for(envelope, (send, len), posted, None);
+        let begun = match copied {
+            true => None,
+            false => self.begun(envelope, len),
+        };
+        if copied || begun.is_some_and(|it| it.way == Way::Copied) {
+            return self.ask_for(envelope, (send, len), posted, (None, begun));
         }
         if self.transfer.registration().is_none() {
             let key = self.lend(&posted, len);
-            return self.ask_for(envelope, (send, len), posted, key);
+            return self.ask_for(envelope, (send, len), posted, (key, begun));
         }
         let Some(this) = self.me.upgrade() else {
             return;
@@ -50,10 +54,37 @@ impl TwoSided {
             let start = posted.buffer.at.expose_provenance() as u64;
             this.transfer.make_ready(start, len as u64).await;
             let key = this.lend(&posted, len);
-            this.ask_for(envelope, (send, len), posted, key);
+            this.ask_for(envelope, (send, len), posted, (key, begun));
             // From here on it ends with what was noted.
             ending.forget();
         });
+    }
+
+    /// Which way a message comes, where that is chosen.
+    fn begun(&self, envelope: Envelope, len: usize) -> Option<Begun> {
+        if !self.chooses {
+            return None;
+        }
+        let conduit = self.progress.conduit();
+        let mapped = conduit.window(Rank(envelope.source)).is_some();
+        let now = self.now();
+        let mut state = self.state.lock();
+        Some(state.choice.as_mut()?.begin(now, len, mapped))
+    }
+
+    /// A message whose way was chosen has come, or will not.
+    fn came(&self, begun: Option<Begun>, end: &Result<super::Status>) {
+        let Some(begun) = begun else { return };
+        let now = self.now();
+        if let Some(choice) = &mut self.state.lock().choice {
+            choice.end(now, begun, end.is_ok());
+        }
+    }
+
+    /// The time in nanoseconds. In virtual time it may have to be waited for, so not under the lock.
+    fn now(&self) -> u64 {
+        let now = self.progress.conduit().now().as_nanos();
+        u64::try_from(now).unwrap_or(u64::MAX)
     }
 
     /// Lends the buffer of a receive that was matched, if that can be.
@@ -76,9 +107,12 @@ impl TwoSided {
         envelope: Envelope,
         (send, len): (u64, usize),
         posted: PostedReceive,
-        key: Option<Key>,
+        (key, begun): (Option<Key>, Option<Begun>),
     ) {
         let from = Rank(envelope.source);
+        if key.is_none() {
+            posted.request.forget_use();
+        }
         let receiving = Receiving {
             from,
             tag: envelope.tag,
@@ -86,6 +120,7 @@ impl TwoSided {
             len,
             landed: 0,
             key,
+            begun,
             request: posted.request,
         };
         let noted = {
@@ -126,8 +161,14 @@ impl TwoSided {
 
     /// Ends a receive that was [parted with](super::State::part_with), when nobody writes to its buffer any more.
     pub(super) fn end_receive(&self, receiving: Receiving, end: Result<super::Status>) {
-        let Receiving { key, request, .. } = receiving;
+        let Receiving {
+            key,
+            begun,
+            request,
+            ..
+        } = receiving;
         let Some(key) = key else {
+            self.came(begun, &end);
             return request.end(&self.progress, end);
         };
         // If the job ends before the loan does, what is to follow is dropped, and `close` sees to it.
@@ -142,7 +183,8 @@ impl TwoSided {
     /// Nobody writes to the buffer of a receive any more, which ends.
     fn unlent(&self, key: Key, end: Result<super::Status>) {
         let unlending = self.state.lock().unlending.remove(&key.0);
-        if let Some(Unlending { request, .. }) = unlending {
+        if let Some(Unlending { begun, request, .. }) = unlending {
+            self.came(begun, &end);
             request.end(&self.progress, end);
         }
     }
@@ -253,6 +295,7 @@ impl Carried {
     async fn copy(&mut self, receive: u64) -> Result<()> {
         let two_sided = Arc::clone(&self.two_sided);
         let progress = &two_sided.progress;
+        self.outgoing.request.forget_use();
         // SAFETY: as in `write`.
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         for (number, part) in data.chunks(two_sided.protocols.part).enumerate() {

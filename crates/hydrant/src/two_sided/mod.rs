@@ -6,7 +6,8 @@
 //!   asynchronous primitives, Tezuka §2).
 //! - A long one is announced. When a receive was matched, the receiver lends its buffer and tells its
 //!   key, and the sender [writes](long) into it: each side registered by the strategy in force, whole or
-//!   chunk by chunk under the transfer (Li §2 and §6). Where that fails it is copied in parts.
+//!   chunk by chunk under the transfer (Li §2 and §6). Where that fails, or [takes longer](choice), it is
+//!   copied in parts.
 //!
 //! All that is decided is decided behind one lock, which is not held while anything is sent, and only for
 //! a part of a copied message while anything is copied.
@@ -14,6 +15,7 @@
 #![allow(unsafe_code)] // keeps the addresses of buffers that their owners lend until a request ends
 
 mod chains;
+mod choice;
 mod credit;
 mod ended;
 mod handles;
@@ -51,6 +53,7 @@ use crate::{
     progress::{Progress, kind},
     transfer::Transfer,
 };
+use choice::{Begun, Choice};
 use credit::{Account, Allowance};
 use matching::Matching;
 use pattern::Envelope;
@@ -66,6 +69,8 @@ pub(crate) struct TwoSided {
     progress: Arc<Progress>,
     transfer: Arc<Transfer>,
     protocols: Protocols,
+    /// Whether the way of long messages is [chosen](choice) for each.
+    chooses: bool,
     state: Mutex<State>,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
@@ -84,6 +89,8 @@ struct State {
     peers: FxHashMap<u32, Peer>,
     /// The number of the last send or receive that has one.
     last: u64,
+    /// Which way long messages come, where that is chosen.
+    choice: Option<Choice>,
     /// The job is over.
     closed: bool,
 }
@@ -148,6 +155,8 @@ struct Receiving {
     landed: u64,
     /// The loan of the buffer, if the sender writes to it.
     key: Option<Key>,
+    /// Which way was chosen, and when.
+    begun: Option<Begun>,
     request: Arc<Request>,
 }
 
@@ -155,6 +164,7 @@ struct Receiving {
 struct Unlending {
     /// Where the buffer is, and how much of it was lent.
     place: (u64, u64),
+    begun: Option<Begun>,
     request: Arc<Request>,
 }
 
@@ -181,6 +191,7 @@ impl State {
             let start = receiving.buffer.at.expose_provenance() as u64;
             let unlending = Unlending {
                 place: (start, receiving.len as u64),
+                begun: receiving.begun,
                 request: Arc::clone(&receiving.request),
             };
             self.unlending.insert(key.0, unlending);
@@ -197,11 +208,14 @@ impl TwoSided {
     /// Composes the two-sided messages of a rank, and hands them in to the rooms below.
     pub(crate) fn new(transfer: &Arc<Transfer>, settings: &Settings) -> Arc<Self> {
         let progress = &transfer.progress;
-        let protocols = Protocols::choose(settings, progress.conduit().caps());
+        let caps = progress.conduit().caps();
+        let protocols = Protocols::choose(settings, caps);
+        let choice = protocol::copied_first(settings, caps).map(Choice::new);
         let this = Arc::new_cyclic(|me| Self {
             progress: Arc::clone(progress),
             transfer: Arc::clone(transfer),
             protocols,
+            chooses: choice.is_some(),
             state: Mutex::new(State {
                 matching: Matching::new(),
                 sends: FxHashMap::default(),
@@ -209,6 +223,7 @@ impl TwoSided {
                 unlending: FxHashMap::default(),
                 peers: FxHashMap::default(),
                 last: 0,
+                choice,
                 closed: false,
             }),
             probing: AtomicU32::new(0),

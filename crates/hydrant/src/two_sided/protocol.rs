@@ -62,6 +62,14 @@ fn by_costs(caps: &Caps) -> (usize, Long) {
     }
 }
 
+/// Most bytes of a long message that is copied first, if which way those go is [chosen](super::choice) by what they
+/// take. Both ranks copy at the same time, as both register at the same time.
+pub(super) fn copied_first(settings: &Settings, caps: &Caps) -> Option<usize> {
+    let registration = caps.registration.as_ref();
+    let chosen = registration.filter(|_| settings.messages == MessageProtocol::Auto);
+    chosen.map(|registration| worth_copying(registration, usize::MAX))
+}
+
 /// Bytes whose two copies cost less than registering and deregistering both buffers, doubled until
 /// they do not.
 fn worth_copying(registration: &Registration, most: usize) -> usize {

@@ -90,6 +90,11 @@ impl Request {
         self.0.lock().used = Some(used);
     }
 
+    /// It is none after all: its data goes another way.
+    pub(super) fn forget_use(&self) {
+        self.0.lock().used = None;
+    }
+
     /// The use of memory that it was, once, if it went well.
     pub(super) fn take_use(&self) -> Option<Use> {
         let mut state = self.0.lock();
