@@ -79,6 +79,18 @@ counters! {
     Replies replies,
     /// Times that a request found no room and waited.
     Stalls stalls,
+    /// Two-sided messages sent at once, each as the payload of an active message.
+    MessagesEager messages_eager,
+    /// Two-sided messages copied in parts, once they were asked for.
+    MessagesCopied messages_copied,
+    /// Two-sided messages written whole into their receivers' buffers.
+    MessagesRendezvous messages_rendezvous,
+    /// Two-sided messages written there chunk by chunk.
+    MessagesPipeline messages_pipeline,
+    /// Two-sided messages, announced ones among them, that came here before anybody had asked for them.
+    MessagesUnexpected messages_unexpected,
+    /// Times that a two-sided message waited at its sender because its receiver had room for no more.
+    MessagesCreditWaits messages_credit_waits,
     /// Handlers that panicked here.
     Panics panics,
     /// Messages of peers that followed no rule.

@@ -2,7 +2,7 @@
 
 use hydrant_conduit::{Delivery, Error, Message, ReplyPort, Sink};
 
-use crate::{Job, Rank};
+use crate::{Job, Rank, progress::kind, two_sided};
 
 /// How a message comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,17 @@ pub fn deliver(
         Arrival::Request => arrivals.request(delivery, &mut Nowhere),
         Arrival::Reply => arrivals.reply(delivery),
     }
+}
+
+/// Hands what a peer says of two-sided messages to the job as its conduit would. What can be read is said the
+/// same again.
+///
+/// # Panics
+/// If it is not.
+pub fn deliver_two_sided(job: &Job, from: Rank, tag: u16, args: &[u64], payload: &[u8]) {
+    two_sided::check_said(tag, args, payload);
+    let kind = kind::TWO_SIDED;
+    deliver(job, Arrival::Request, from, kind, tag, args, payload);
 }
 
 /// Takes replies and forgets them.

@@ -115,7 +115,7 @@ impl TwoSided {
                 unsafe { self.land(envelope, data, posted) };
                 self.took_out(from, data.len(), send);
             }
-            None => self.tell_probing(),
+            None => self.is_unexpected(),
         }
         self.refuse(envelope, short);
         Ok(())

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Error, Rank, Result,
+    counters::Count,
     transfer::{self, Transfer},
     uses,
 };
@@ -237,8 +238,15 @@ impl Carried {
         };
         let written = self.write(Key(key), chunk).await;
         self.finish();
+        let count = match chunk < self.outgoing.buffer.len {
+            true => Count::MessagesPipeline,
+            false => Count::MessagesRendezvous,
+        };
         match written {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.two_sided.progress.tally.one(count);
+                Ok(())
+            }
             Err(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => Err(cause),
             Err(cause) => {
                 tracing::debug!(%cause, "a message is copied: it could not be written");
@@ -305,7 +313,10 @@ impl Carried {
         }
         let present = hydrant_conduit::Standing::Present;
         match progress.conduit().standing(self.to) == present {
-            true => Ok(()),
+            true => {
+                progress.tally.one(Count::MessagesCopied);
+                Ok(())
+            }
             false => Err(Error::PeerLost(self.to)),
         }
     }

@@ -47,6 +47,8 @@ pub use pattern::{AnySource, AnyTag, Source, Tag};
 pub use persistent::{PersistentReceive, PersistentSend};
 pub use probe::MatchedMessage;
 pub use request::Status;
+#[cfg(feature = "fuzzing")]
+pub(crate) use wire::check_said;
 
 use crate::{
     Error, Rank, Result, Settings,

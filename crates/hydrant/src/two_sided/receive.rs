@@ -9,7 +9,7 @@ use super::{
     request::Status,
     wire::Said,
 };
-use crate::{Error, Rank, Result, progress, uses::UseKind};
+use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 impl TwoSided {
     /// Begins to receive the first message that fits, and where the receive waits if it does.
@@ -121,9 +121,15 @@ impl TwoSided {
                 // any more.
                 unsafe { self.deliver(taken, posted) };
             }
-            _ => self.tell_probing(),
+            _ => self.is_unexpected(),
         }
         self.refuse(envelope, short);
+    }
+
+    /// A message came that nobody has asked for.
+    pub(super) fn is_unexpected(&self) {
+        self.progress.tally.one(Count::MessagesUnexpected);
+        self.tell_probing();
     }
 
     /// Ends receives whose buffers were too short for a message: it, and how long it is.

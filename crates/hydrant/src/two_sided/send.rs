@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, Rank, Result,
+    counters::Count,
     progress::{self, kind},
     uses::UseKind,
 };
@@ -82,7 +83,7 @@ impl TwoSided {
         match ready {
             // SAFETY: the caller's promise; it is this call that reads the buffer.
             Some(ready) => unsafe { self.transmit(to, ready, Patience::Room) },
-            None => self.progress.tally.one(crate::counters::Count::Stalls),
+            None => self.progress.tally.one(Count::MessagesCreditWaits),
         }
         self.look_for_change();
         Ok(request)
@@ -167,6 +168,7 @@ impl TwoSided {
             return;
         }
         if let Some((outgoing, _)) = outgoing {
+            self.progress.tally.one(Count::MessagesEager);
             match outgoing.delivered {
                 true => outgoing.request.leave(),
                 false => {

@@ -86,6 +86,25 @@ impl Said {
     }
 }
 
+/// Reads what a peer may have said, and says it again.
+///
+/// # Panics
+/// If that differs.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check_said(tag: u16, args: &[u64], payload: &[u8]) {
+    let delivery = Delivery {
+        from: hydrant_conduit::Rank(0),
+        kind: crate::progress::kind::TWO_SIDED,
+        tag,
+        args,
+        payload,
+    };
+    if let Some(said) = Said::decode(&delivery) {
+        let (tag_again, args_again, count) = said.encode();
+        assert_eq!((tag_again, &args_again[..count]), (tag, args), "{said:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use hydrant_conduit::Rank;
