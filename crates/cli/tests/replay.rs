@@ -318,5 +318,33 @@ fn ranks_that_wait_for_each_other_for_ever_are_refused() {
     let ranks = [1, 0].map(|peer| [(RECEIVE, peer, 1 << 16, 8), (SEND, peer, 1 << 20, 8)]);
     let folder = written("replay-stuck", 0, &[&ranks[0], &ranks[1]]);
     let told = refused(&folder.0);
-    assert!(told.contains("rank 0 waits for ever"), "{told}");
+    for part in [
+        "rank0.pmt, record 1 at byte 136",
+        "rank 0 waits for ever for a message of rank 1",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn ranks_that_both_send_first_what_the_network_does_not_take_are_refused() {
+    const LONG: u64 = 64 << 10;
+    let sends_first = |peer| [(SEND, peer, 1 << 20, LONG), (RECEIVE, peer, 1 << 22, LONG)];
+    let ranks = [1, 0].map(sends_first);
+    let told = refused(&written("replay-both-send", 0, &[&ranks[0], &ranks[1]]).0);
+    // After the header and the record that begins the trace.
+    for part in [
+        "rank0.pmt, record 1 at byte 136",
+        "rank 0 waits for ever",
+        "65536 bytes",
+        "8192 bytes",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // As long as the network takes them at once, nobody waits.
+    let short = |peer| [(SEND, peer, 1 << 20, 8192), (RECEIVE, peer, 1 << 22, 8192)];
+    let ranks = [1, 0].map(short);
+    let folder = written("replay-both-send-short", 0, &[&ranks[0], &ranks[1]]);
+    let rows = rows(&folder.0, &["--check"]);
+    assert_eq!(number(&rows[0], "checked"), 2);
 }

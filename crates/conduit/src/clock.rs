@@ -13,7 +13,8 @@ pub trait Clock {
     /// The application computes so many operations. In real time that takes what it takes
     /// and this does nothing; in virtual time it is what computing costs, and messages that
     /// arrive meanwhile, and the ends of operations that others
-    /// [wait for](Sink::is_awaited), are delivered as the host attends to them.
+    /// [wait for](Sink::is_awaited), are delivered as the host attends to them. What would end after
+    /// all time that the clock has ends before.
     fn compute(&self, operations: u64, sink: &mut dyn Sink) {
         let _ = (operations, sink);
     }

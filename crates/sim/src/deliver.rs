@@ -8,7 +8,7 @@ use crate::{
     pair::Item,
     profile::Attentiveness,
     state::Fixed,
-    time::Time,
+    time::{LAST, Time},
     turns::{News, Wait},
 };
 
@@ -77,10 +77,13 @@ impl Call<'_> {
         }
     }
 
-    /// The application computes; messages are delivered as the host attends to them.
+    /// The application computes; messages are delivered as the host attends to them. Nobody computes beyond
+    /// [`LAST`].
     pub(crate) fn compute(&mut self, time: Time, sink: &mut dyn Sink) {
         let host = self.world.fixed.profile.host();
-        self.own().computing += time;
+        let time = time.min(LAST.saturating_sub(self.clock()));
+        let computing = &mut self.own().computing;
+        *computing = computing.saturating_add(time);
         if host.attentiveness == Attentiveness::Polling {
             self.charge(time);
             self.sync();

@@ -5,6 +5,10 @@ use std::{fmt, time::Duration};
 /// A moment, in picoseconds since the job started; 2^64 of them are 213 days.
 pub(crate) type Time = u64;
 
+/// The last moment that computing takes a rank to: half of what there is, so that whatever comes after it still
+/// has its time. 106 days.
+pub(crate) const LAST: Time = Time::MAX / 2;
+
 /// A length of time in whole picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Picos(pub(crate) u64);

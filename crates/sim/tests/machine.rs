@@ -313,6 +313,39 @@ fn paging_costs_a_fault_for_each_new_page() {
 }
 
 #[test]
+fn nobody_computes_beyond_the_end_of_time() {
+    // Half of what 64 bits of picoseconds hold.
+    let last = Duration::from_nanos(u64::MAX / 2 / 1000);
+    for profile in ["myrinet-gm", "clan-via", "connectx"] {
+        let world = world(profile, 2, 1, Faults::default());
+        each(&world, |me| {
+            let log = &mut Log::echoing();
+            for operations in [u64::MAX, u64::MAX / 3, u64::MAX, 1] {
+                me.conduit.compute(operations, log);
+                let now = me.conduit.now();
+                let more = now.checked_sub(last);
+                assert!(
+                    more.is_some_and(|it| it < Duration::from_secs(1)),
+                    "{now:?}"
+                );
+            }
+            // What comes after it has its time yet.
+            me.meet();
+            let since = me.conduit.now();
+            if me.rank() == Rank(0) {
+                me.send(log, Rank(1), &[1], &[]);
+            }
+            while log.requests.is_empty() && me.rank() == Rank(1) {
+                me.conduit.wait(Sleeper::Application, None, &mut || false);
+                me.conduit.poll(log);
+            }
+            assert!(me.conduit.now() > since);
+            me.meet();
+        });
+    }
+}
+
+#[test]
 fn computing_takes_time_and_messages_wait_or_interrupt() {
     for (profile, interrupted) in [("myrinet-gm", false), ("clan-via", true)] {
         let world = world(profile, 2, 1, Faults::default());

@@ -29,6 +29,8 @@ use crate::{
     plot::{self, Axis, Figure, Kind, Panel, PictureFile, Scale, Series},
     units,
 };
+use hydrant_foresight::trace::Trace;
+use order::Stuck;
 use rank::{Options, Played};
 use report::Row;
 use schedule::Step;
@@ -81,15 +83,15 @@ pub(crate) enum ReplayError {
         /// Which bytes.
         why: memory::MemoryError,
     },
-    /// Receives come before what their peers send for them.
-    #[error(
-        "rank {rank} waits for ever for a message of rank {peer}: no program that ran to its end did that"
-    )]
+    /// A rank waits for what its peer never comes to.
+    #[error("{place}: rank {rank} waits for ever {what}")]
     Stuck {
+        /// Where in its trace.
+        place: schedule::Position,
         /// Who waits.
         rank: u32,
-        /// For whom.
-        peer: u32,
+        /// For what.
+        what: String,
     },
     /// The job failed.
     #[error("{strategy} on {conduit}: {why}")]
@@ -118,8 +120,9 @@ pub(crate) enum ReplayError {
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let trace = read::read(&arguments.trace)?;
     let schedules = schedule::schedules(&trace)?;
-    if let Some((rank, peer)) = order::stuck(&schedules) {
-        return Err(ReplayError::Stuck { rank, peer });
+    let at_once = at_once(arguments)?;
+    if let Some(stuck) = order::stuck(&schedules, at_once) {
+        return Err(waits_for_ever(&trace, &schedules, stuck, at_once));
     }
     let mut short = HashMap::new();
     for (rank, steps) in schedules.iter().enumerate() {
@@ -135,6 +138,7 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     }
     let options = Options {
         checks: arguments.check.then_some(short),
+        at_once,
     };
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
     for (number, strategy) in arguments.registration.iter().enumerate() {
@@ -159,6 +163,47 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
             .map_err(|why| undrawn(picture, &*why))?;
     }
     Ok(())
+}
+
+/// Most bytes of a message that the network takes before anybody asks for it.
+fn at_once(arguments: &ReplayArgs) -> Result<u64, ReplayError> {
+    let failed = |why: String| ReplayError::Job {
+        strategy: arguments
+            .registration
+            .first()
+            .copied()
+            .unwrap_or(Strategy::Auto),
+        conduit: arguments.conduit.to_string(),
+        why,
+    };
+    let builder = Job::builder().map_err(|why| failed(why.to_string()))?;
+    let builder = builder.conduit(arguments.conduit.clone());
+    let ends = builder.run_local(1, |job| Ok(job.limits().max_medium));
+    let most = ends.into_iter().next().unwrap_or(Ok(0));
+    Ok(most.map_err(|why| failed(why.to_string()))?.min(EAGER) as u64)
+}
+
+fn waits_for_ever(
+    trace: &Trace,
+    schedules: &[Vec<Step>],
+    stuck: Stuck,
+    at_once: u64,
+) -> ReplayError {
+    let Stuck {
+        rank,
+        step,
+        peer,
+        sends,
+    } = stuck;
+    let what = match sends {
+        None => format!("for a message of rank {peer}: no program that ran to its end did that"),
+        Some(bytes) => format!(
+            "until rank {peer} receives {bytes} bytes, because rank {peer} waits, too; the network takes up to \
+             {at_once} bytes before they are asked for, and what the trace was recorded on took more"
+        ),
+    };
+    let place = schedule::position(trace, schedules, rank, step);
+    ReplayError::Stuck { place, rank, what }
 }
 
 /// Runs the job; what each rank did.

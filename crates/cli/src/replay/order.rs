@@ -1,5 +1,5 @@
-//! Whether the ranks of a trace get to their ends: what was recorded of a program did, what was put together wrong may
-//! wait for ever.
+//! Whether the ranks of a trace get to their ends: what was recorded of a program did, on a network that took at
+//! once what this one may not; what was put together wrong may wait for ever.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,82 +8,156 @@ use super::schedule::{End, Step};
 /// A message: from whom, to whom, and its number.
 type Message = (u32, u32, u64);
 
-/// The rank that waits for ever, and for whom: its peer. Sends wait for nobody here, as on a network that takes all
-/// that is sent.
-pub(super) fn stuck(schedules: &[Vec<Step>]) -> Option<(u32, u32)> {
-    let mut sent: HashSet<Message> = HashSet::new();
-    let mut ranks: Vec<Progress<'_>> = schedules.iter().map(|it| Progress::of(it)).collect();
+/// A rank that waits for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stuck {
+    pub(super) rank: u32,
+    /// The place of its step among its steps.
+    pub(super) step: usize,
+    /// For whom.
+    pub(super) peer: u32,
+    /// If it sends: so many bytes, which the peer does not ask for.
+    pub(super) sends: Option<u64>,
+}
+
+/// The first rank that waits for ever, if any does. A send waits until its message is asked for if it is longer than
+/// `at_once`, the most that the network takes before.
+pub(super) fn stuck(schedules: &[Vec<Step>], at_once: u64) -> Option<Stuck> {
+    let mut known = Known::default();
+    let mut ranks: Vec<Progress<'_>> = (0..)
+        .zip(schedules)
+        .map(|(own, steps)| Progress::of(own, steps, at_once))
+        .collect();
     let mut ready: Vec<u32> = (0..ranks.len() as u32).rev().collect();
     while let Some(own) = ready.pop() {
         let rank = &mut ranks[own as usize];
-        rank.go_on(own, &sent);
-        let fresh = std::mem::take(&mut rank.sent);
-        sent.extend(&fresh);
-        let waits_for = rank.waits_for;
-        if waits_for.is_some_and(|it| sent.contains(&it)) {
-            ready.push(own);
-        }
-        // Whoever waits for one of these goes on.
-        ready.extend(fresh.iter().filter_map(|message| {
-            let peer = ranks.get(message.1 as usize)?;
-            (message.1 != own && peer.waits_for == Some(*message)).then_some(message.1)
-        }));
+        // Whoever waits for what it does goes on.
+        let touched = rank.go_on(&mut known);
+        ready.extend(touched.into_iter().filter(|peer| *peer != own));
     }
-    let waits = |(own, rank): (u32, &Progress<'_>)| Some((own, rank.waits_for?.0));
-    (0..).zip(&ranks).find_map(waits)
+    ranks.iter().find_map(Progress::stuck)
+}
+
+/// What has happened so far.
+#[derive(Default)]
+struct Known {
+    /// Messages whose sends were begun.
+    sent: HashSet<Message>,
+    /// Messages whose receives were begun.
+    asked_for: HashSet<Message>,
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    /// That a message is sent.
+    Sent(Message),
+    /// That a message of so many bytes is asked for.
+    AskedFor(Message, u64),
+}
+
+impl Need {
+    fn is_met(self, known: &Known) -> bool {
+        match self {
+            Need::Sent(message) => known.sent.contains(&message),
+            Need::AskedFor(message, _) => known.asked_for.contains(&message),
+        }
+    }
 }
 
 /// How far a rank is.
 struct Progress<'a> {
-    left: std::slice::Iter<'a, Step>,
-    /// Receives that were begun, by the number of the request.
-    begun: HashMap<u64, Message>,
-    /// What it sent since it went on.
-    sent: Vec<Message>,
-    waits_for: Option<Message>,
+    own: u32,
+    at_once: u64,
+    steps: &'a [Step],
+    /// The step that comes next.
+    next: usize,
+    /// What the step before that waits for.
+    needs: Vec<Need>,
+    /// What those wait for that were begun, by the number of the request.
+    begun: HashMap<u64, Need>,
 }
 
 impl<'a> Progress<'a> {
-    fn of(steps: &'a [Step]) -> Self {
+    fn of(own: u32, steps: &'a [Step], at_once: u64) -> Self {
         Self {
-            left: steps.iter(),
+            own,
+            at_once,
+            steps,
+            next: 0,
+            needs: Vec::new(),
             begun: HashMap::new(),
-            sent: Vec::new(),
-            waits_for: None,
         }
     }
 
-    /// Does steps until it waits for something that was not sent.
-    fn go_on(&mut self, own: u32, sent: &HashSet<Message>) {
-        let to = |end: &End| (own, end.peer, end.tag);
-        let from = |end: &End| (end.peer, own, end.tag);
-        if self.waits_for.is_some_and(|it| !sent.contains(&it)) {
-            return;
-        }
-        self.waits_for = None;
-        for step in self.left.by_ref() {
-            let needed = match step {
-                Step::Call { .. } | Step::Copy { .. } => None,
-                Step::Send(end) | Step::BeginSend(_, end) => {
-                    self.sent.push(to(end));
-                    None
+    /// Does steps until one waits for what has not happened. Those ranks that it sent to or asked.
+    fn go_on(&mut self, known: &mut Known) -> HashSet<u32> {
+        let mut touched = HashSet::new();
+        loop {
+            self.needs.retain(|need| !need.is_met(known));
+            if !self.needs.is_empty() {
+                return touched;
+            }
+            let Some(step) = self.steps.get(self.next) else {
+                return touched;
+            };
+            self.next += 1;
+            match step {
+                Step::Call { .. } | Step::Copy { .. } => {}
+                Step::Send(end) => {
+                    let need = self.send(end, known, &mut touched);
+                    self.needs.extend(need);
                 }
-                Step::Receive(end) => Some(from(end)),
-                Step::SendReceive(send, receive) => {
-                    self.sent.push(to(send));
-                    Some(from(receive))
+                Step::Receive(end) => {
+                    let need = self.receive(end, known, &mut touched);
+                    self.needs.push(need);
+                }
+                Step::SendReceive(to, from) => {
+                    let receive = self.receive(from, known, &mut touched);
+                    let send = self.send(to, known, &mut touched);
+                    self.needs.extend(send.into_iter().chain([receive]));
+                }
+                Step::BeginSend(request, end) => {
+                    if let Some(need) = self.send(end, known, &mut touched) {
+                        self.begun.insert(*request, need);
+                    }
                 }
                 Step::BeginReceive(request, end) => {
-                    self.begun.insert(*request, from(end));
-                    None
+                    let need = self.receive(end, known, &mut touched);
+                    self.begun.insert(*request, need);
                 }
-                Step::Complete(request) => self.begun.remove(request),
-            };
-            if let Some(needed) = needed.filter(|it| !sent.contains(it)) {
-                self.waits_for = Some(needed);
-                return;
+                Step::Complete(request) => self.needs.extend(self.begun.remove(request)),
             }
         }
+    }
+
+    fn send(&self, end: &End, known: &mut Known, touched: &mut HashSet<u32>) -> Option<Need> {
+        let message = (self.own, end.peer, end.tag);
+        known.sent.insert(message);
+        touched.insert(end.peer);
+        // What a rank sends to itself is copied.
+        let waits = end.place.bytes() > self.at_once && end.peer != self.own;
+        waits.then_some(Need::AskedFor(message, end.place.bytes()))
+    }
+
+    fn receive(&self, end: &End, known: &mut Known, touched: &mut HashSet<u32>) -> Need {
+        let message = (end.peer, self.own, end.tag);
+        known.asked_for.insert(message);
+        touched.insert(end.peer);
+        Need::Sent(message)
+    }
+
+    fn stuck(&self) -> Option<Stuck> {
+        let (peer, sends) = match *self.needs.first()? {
+            Need::Sent((peer, ..)) => (peer, None),
+            Need::AskedFor((_, peer, _), bytes) => (peer, Some(bytes)),
+        };
+        Some(Stuck {
+            rank: self.own,
+            step: self.next - 1,
+            peer,
+            sends,
+        })
     }
 }
 
@@ -92,26 +166,100 @@ mod tests {
     use super::{super::schedule::Place, *};
 
     fn end(peer: u32, tag: u64) -> End {
-        let place = Place::Scratch { bytes: 8 };
+        sized(peer, tag, 8)
+    }
+
+    fn sized(peer: u32, tag: u64, bytes: u64) -> End {
+        let place = Place::Scratch { bytes };
         End { peer, tag, place }
+    }
+
+    /// Who is stuck, and for whom.
+    fn found(schedules: &[Vec<Step>]) -> Option<(u32, u32)> {
+        stuck(schedules, 1000).map(|it| (it.rank, it.peer))
     }
 
     #[test]
     fn who_waits_for_ever_is_found() {
         let first = vec![Step::Receive(end(1, 1)), Step::Send(end(1, 2))];
         let second = vec![Step::Receive(end(0, 2)), Step::Send(end(0, 1))];
-        assert_eq!(stuck(&[first.clone(), second]), Some((0, 1)));
+        assert_eq!(found(&[first.clone(), second]), Some((0, 1)));
         let begins = vec![
             Step::BeginReceive(7, end(0, 2)),
             Step::Send(end(0, 1)),
             Step::Complete(7),
         ];
-        assert_eq!(stuck(&[first, begins]), None);
+        assert_eq!(found(&[first, begins]), None);
         let exchange = |peer| vec![Step::SendReceive(end(peer, 3), end(peer, 3))];
-        assert_eq!(stuck(&[exchange(1), exchange(0)]), None);
-        assert_eq!(stuck(&[exchange(0)]), None);
+        assert_eq!(found(&[exchange(1), exchange(0)]), None);
+        assert_eq!(found(&[exchange(0)]), None);
         let itself = vec![Step::Send(end(0, 1)), Step::Receive(end(0, 1))];
-        assert_eq!(stuck(std::slice::from_ref(&itself)), None);
-        assert_eq!(stuck(&[itself.into_iter().rev().collect()]), Some((0, 0)));
+        assert_eq!(found(std::slice::from_ref(&itself)), None);
+        assert_eq!(found(&[itself.into_iter().rev().collect()]), Some((0, 0)));
+    }
+
+    #[test]
+    fn long_sends_wait_until_they_are_asked_for() {
+        for (bytes, expected) in [(1000, None), (1001, Some((0, 1)))] {
+            let sends_first = |peer| {
+                let it = |tag| sized(peer, tag, bytes);
+                vec![Step::Send(it(1)), Step::Receive(it(1))]
+            };
+            assert_eq!(found(&[sends_first(1), sends_first(0)]), expected);
+            let begins_first = |peer| {
+                let it = sized(peer, 1, bytes);
+                vec![Step::BeginSend(5, it), Step::Complete(5), Step::Receive(it)]
+            };
+            assert_eq!(found(&[begins_first(1), begins_first(0)]), expected);
+            let completes_last = |peer| {
+                let it = sized(peer, 1, bytes);
+                vec![Step::BeginSend(5, it), Step::Receive(it), Step::Complete(5)]
+            };
+            assert_eq!(found(&[completes_last(1), completes_last(0)]), None);
+            let exchange = |peer| {
+                let it = sized(peer, 1, bytes);
+                vec![Step::SendReceive(it, it)]
+            };
+            assert_eq!(found(&[exchange(1), exchange(0)]), None);
+            let itself = sized(0, 1, bytes);
+            assert_eq!(
+                found(&[vec![Step::Send(itself), Step::Receive(itself)]]),
+                None
+            );
+        }
+        let long = |peer| {
+            vec![
+                Step::Call {
+                    site: 1,
+                    computed_ns: 0,
+                },
+                Step::Send(sized(peer, 1, 5000)),
+            ]
+        };
+        let expected = Stuck {
+            rank: 0,
+            step: 1,
+            peer: 1,
+            sends: Some(5000),
+        };
+        assert_eq!(stuck(&[long(1), long(0)], 1000), Some(expected));
+    }
+
+    #[test]
+    fn a_ring_of_sends_is_stuck_unless_one_receives_first() {
+        const RANKS: u32 = 5;
+        let ring = |receives_first: bool| -> Vec<Vec<Step>> {
+            let of = |rank: u32| {
+                let send = Step::Send(sized((rank + 1) % RANKS, 1, 5000));
+                let receive = Step::Receive(sized((rank + RANKS - 1) % RANKS, 1, 5000));
+                match rank == 3 && receives_first {
+                    true => vec![receive, send],
+                    false => vec![send, receive],
+                }
+            };
+            (0..RANKS).map(of).collect()
+        };
+        assert_eq!(found(&ring(true)), None);
+        assert_eq!(found(&ring(false)), Some((0, 1)));
     }
 }

@@ -23,6 +23,8 @@ const NAP: Duration = Duration::from_micros(100);
 pub(super) struct Options {
     /// If data is looked at: of which messages fewer than [`STAMP`] bytes, and how many, by their numbers.
     pub(super) checks: Option<HashMap<u64, usize>>,
+    /// Most bytes of a message whose sender does not wait until it is asked for.
+    pub(super) at_once: u64,
 }
 
 /// What a rank did.
@@ -132,6 +134,8 @@ struct UnderWay<'scope> {
     loan: u64,
     /// If it is received here.
     received: Option<End>,
+    /// Whether its source may be used again before it is received.
+    leaves: bool,
 }
 
 struct Player<'scope, 'env, 'a> {
@@ -204,11 +208,11 @@ impl Player<'_, '_, '_> {
                 //         with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 let transit = self.scope.send(Rank(end.peer), end.tag, data)?;
-                let received = None;
                 let it = UnderWay {
                     transit,
                     loan,
-                    received,
+                    received: None,
+                    leaves: end.place.bytes() <= self.options.at_once,
                 };
                 self.under_way.insert(*request, it);
             }
@@ -216,17 +220,20 @@ impl Player<'_, '_, '_> {
                 // SAFETY: as above.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
                 let transit = self.scope.receive(Rank(end.peer), end.tag, data)?;
-                let received = Some(*end);
                 let it = UnderWay {
                     transit,
                     loan,
-                    received,
+                    received: Some(*end),
+                    leaves: false,
                 };
                 self.under_way.insert(*request, it);
             }
             Step::Complete(request) => {
                 if let Some(mut it) = self.under_way.remove(request) {
-                    it.transit.wait()?;
+                    match it.leaves {
+                        true => it.transit.wait_local()?,
+                        false => it.transit.wait().map(drop)?,
+                    }
                     self.memory.end(it.loan);
                     if let Some(end) = it.received {
                         self.look(&end)?;

@@ -1,9 +1,12 @@
 //! What each rank of a trace does next: its calls as steps, collectives as the point-to-point messages that
 //! they are made of. All is known beforehand, and nothing is done here.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+};
 
-use hydrant_foresight::trace::{Call, RankTrace, Record, Trace};
+use hydrant_foresight::trace::{Call, HEADER_BYTES, RECORD_BYTES, RankTrace, Record, Trace};
 
 use super::pattern;
 
@@ -89,6 +92,40 @@ pub(crate) enum Unplayable {
         /// For how long, without the rest.
         days: u64,
     },
+}
+
+/// Where a call is in the trace of its rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The file.
+    pub(crate) file: String,
+    /// The first record of the call, from 0 on, and the byte of the file where it begins.
+    pub(crate) record: u64,
+    pub(crate) byte: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, record, byte } = self;
+        write!(f, "{file}, record {record} at byte {byte}")
+    }
+}
+
+/// Where the call is that a step of a rank belongs to.
+pub(crate) fn position(trace: &Trace, schedules: &[Vec<Step>], rank: u32, step: usize) -> Position {
+    let steps = schedules.get(rank as usize).into_iter().flatten();
+    let begins = |it: &&Step| matches!(it, Step::Call { .. });
+    let calls = steps.take(step + 1).filter(begins).count();
+    let trace = trace.ranks().get(rank as usize);
+    let records = trace.map_or(&[][..], RankTrace::records);
+    let mut all = records.chunk_by(|a, b| a.sequence == b.sequence);
+    let record = all.nth(calls.saturating_sub(1)).and_then(<[_]>::first);
+    let record = record.map_or(0, |it| it.index);
+    Position {
+        file: trace.map_or(String::new(), |it| it.file().to_owned()),
+        record,
+        byte: HEADER_BYTES as u64 + record * RECORD_BYTES as u64,
+    }
 }
 
 /// Nanoseconds of a day.

@@ -284,8 +284,9 @@ impl Job {
 
     /// Says that the program computes so many operations here. In real time computing takes
     /// what it takes, and this does nothing. In virtual time it takes nothing but what is said
-    /// here; messages that arrive meanwhile are handled as the host attends to them. In a
-    /// handler, and when the job is over, it does nothing.
+    /// here; messages that arrive meanwhile are handled as the host attends to them. Nothing is computed
+    /// after 106 days of virtual time: what takes a rank beyond them ends then, and what else it does still takes
+    /// its time. In a handler, and when the job is over, it does nothing.
     pub fn compute(&self, operations: u64) {
         if progress::may_wait("compute").is_ok()
             && let Ok(core) = self.active()
