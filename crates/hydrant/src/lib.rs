@@ -108,7 +108,8 @@ pub use rma::{
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
 pub use settings::{
-    AtomicsKind, ConduitKind, InterNodeKind, MessageProtocol, RegistrationSettings, Settings,
+    AtomicsKind, ConduitKind, ForesightSettings, InterNodeKind, MessageProtocol,
+    RegistrationSettings, Settings,
 };
 pub use team_rank::TeamRank;
 pub use two_sided::{

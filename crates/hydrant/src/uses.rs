@@ -3,6 +3,8 @@
 
 use std::{cell::Cell, panic::Location, time::Duration};
 
+use hydrant_conduit::Rank;
+
 thread_local! {
     /// What the thread does, by a number that somebody above gave it; 0 if nobody did.
     static SITE: Cell<u64> = const { Cell::new(0) };
@@ -51,11 +53,38 @@ pub(crate) struct Use {
     pub(crate) site: u64,
 }
 
+/// A use of a peer's memory that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FarUse {
+    /// A put or a get.
+    pub(crate) kind: UseKind,
+    pub(crate) peer: Rank,
+    /// What of the peer's is meant, by its key: its segment, or a buffer that it exposed.
+    pub(crate) region: u64,
+    /// The first byte there, and how many.
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    /// Whether all firehoses were there that it needs.
+    pub(crate) is_attached: bool,
+    /// As of [`Use`].
+    pub(crate) begun: Duration,
+    pub(crate) site: u64,
+}
+
 /// Who is told of each use, by the thread that began it or found out about it. Handlers may be on the way,
 /// so that it must not wait.
 pub(crate) trait Uses: Send + Sync {
     /// Memory is used.
     fn used(&self, it: &Use);
+
+    /// Whether uses of peers' memory are to be told.
+    fn wants_reached(&self) -> bool;
+
+    /// A peer's memory is used.
+    fn reached(&self, it: &FarUse);
+
+    /// Own memory may be free that a peer used.
+    fn freed(&self);
 }
 
 /// Has what `body` asks for be known under a number of the caller's, for strategies that predict:
@@ -95,7 +124,7 @@ pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
 }
 
 /// The number of what the thread does; else one that stands for a peer.
-pub(crate) fn site_or_peer(peer: hydrant_conduit::Rank) -> u64 {
+pub(crate) fn site_or_peer(peer: Rank) -> u64 {
     match SITE.get() {
         // No place in a program lies there.
         0 => UNTOLD - 1 - u64::from(peer.0),
@@ -113,7 +142,7 @@ mod tests {
         let place = site_or(here);
         at_site(7, || {
             assert_eq!(site_or(here), 7);
-            assert_eq!(at_site(8, || site_or_peer(hydrant_conduit::Rank(0))), 8);
+            assert_eq!(at_site(8, || site_or_peer(Rank(0))), 8);
             assert_eq!(site_or(here), 7);
         });
         assert_eq!(site_or(here), place);

@@ -40,7 +40,7 @@ impl Seen {
     fn mean(&self) -> u64 {
         let (mut area, mut last) = (0_u128, (Duration::ZERO, 0_u64));
         for point in self.series.iter().chain([&(self.took, 0)]) {
-            area += u128::from(last.1) * (point.0 - last.0).as_nanos();
+            area += u128::from(last.1) * point.0.saturating_sub(last.0).as_nanos();
             last = *point;
         }
         (area / self.took.as_nanos().max(1)) as u64
@@ -122,6 +122,55 @@ fn a_run_in_virtual_time_is_repeated_exactly() {
     let first = simulated(Strategy::Foresight, 2, two_buffers);
     let second = simulated(Strategy::Foresight, 2, two_buffers);
     assert_eq!(first, second);
+}
+
+/// Rank 0 puts to rank 1 once a millisecond, while rank 1 waits and has time to answer; what the puts took there.
+fn puts_to_a_rank_that_waits(job: &Job) -> Result<(Duration, Seen)> {
+    job.keep_registered_series();
+    let memory = job.alloc::<u8>(4 * LEN)?;
+    let mut source = vec![0_u8; LEN + PAGE];
+    let source = pages(&mut source);
+    let mut putting = Duration::ZERO;
+    job.barrier()?;
+    for round in 0..60_usize {
+        if job.rank() == Rank(0) {
+            job.compute(OPERATIONS / 2);
+            let begun = job.now();
+            memory.put(Rank(1), round % 4 * LEN, &source[..LEN / 4])?;
+            putting += job.now() - begun;
+        }
+    }
+    job.barrier()?;
+    Ok((putting, Seen::of(job)))
+}
+
+#[test]
+fn firehoses_are_moved_ahead_and_given_back() {
+    let run = |ahead: bool| {
+        let builder = Job::builder().expect("settings are right");
+        let kind = "sim:connectx".parse().expect("it is a conduit");
+        let builder = builder.conduit(kind).registration(Strategy::Foresight);
+        let ends = builder
+            .foresee_firehoses(ahead)
+            .run_local(2, puts_to_a_rank_that_waits);
+        let ends: Result<Vec<_>> = ends.into_iter().collect();
+        ends.expect("the puts arrive")
+    };
+    let (ahead, asked) = (run(true), run(false));
+    let foresight = ahead[0].1.foresight();
+    assert!(foresight.firehoses_found >= 60 - 16, "{foresight:?}");
+    assert!(foresight.firehoses_moved >= 60 - 16, "{foresight:?}");
+    assert!(foresight.firehoses_given_back >= 60 - 16, "{foresight:?}");
+    let other = asked[0].1.foresight();
+    assert_eq!(
+        (other.firehoses_found, other.firehoses_moved),
+        (0, 0),
+        "{other:?}"
+    );
+    // They wait for no answer of the peer's, and leave no more registered.
+    assert!(ahead[0].0 < asked[0].0, "{:?} {:?}", ahead[0].0, asked[0].0);
+    let (held, share) = (ahead[1].1.registration.local.peak, LEN as u64 / PAGE as u64);
+    assert!(held <= share, "{held}");
 }
 
 /// A buffer that is used once from each of many places.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use world::{
     Event, World,
     nic::Registration,
-    plan::{COSTS, PAGE, Plan, Step, any_plan, any_step},
+    plan::{COSTS, PAGE, Plan, Step, any_foreseen_step, any_plan, any_step},
 };
 
 /// Two ranks with eight firehoses each, and pages of which the first dozen are as any.
@@ -124,6 +124,79 @@ fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
     assert!(!world.ranks[1].nic.keys.values().any(mixed), "it goes then");
 }
 
+/// The pair, by the strategy that foresees what is needed.
+fn foreseeing() -> World {
+    World::new(Plan {
+        strategy: hydrant_pinning::Strategy::Foresight,
+        ..pair().plan
+    })
+}
+
+/// A step that says whether four buckets of rank 1 from one on are needed soon.
+fn foreseen(bucket: u16, soon: bool) -> Step {
+    Step::Foresee {
+        rank: 0,
+        peer: 0,
+        direction: Direction::Put,
+        bucket: 2 * bucket + 1,
+        buckets: 3,
+        soon,
+    }
+}
+
+#[test]
+fn a_put_that_was_foreseen_waits_for_no_move() {
+    let mut world = foreseeing();
+    let page = PAGE as u64;
+    let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
+    let put = |world: &mut World| world.start(0, 1, Direction::Put, local, remote, 4 * page);
+    let moves = |world: &World| world.ranks[0].engine.stats().moves;
+    world.step(&foreseen(0, true));
+    world.drain();
+    assert_eq!((moves(&world), world.ranks[1].nic.buckets), (1, 4));
+    for served in 1..4 {
+        put(&mut world);
+        world.drain();
+        assert_eq!((moves(&world), world.book.served), (1, served));
+    }
+    // One that comes while the move is on its way waits for that one.
+    world.step(&foreseen(0, false));
+    world.step(&foreseen(0, true));
+    put(&mut world);
+    world.drain();
+    assert_eq!((moves(&world), world.book.served), (2, 4));
+    // What leaves while it is used leaves with the put.
+    put(&mut world);
+    world.step(&foreseen(0, false));
+    assert_eq!(world.given_back_later, 1);
+    world.drain();
+    assert_eq!(
+        (moves(&world), world.ranks[1].engine.attached_by(0)),
+        (2, 0)
+    );
+    // What was not foreseen is asked for, and given back at once.
+    put(&mut world);
+    world.drain();
+    assert_eq!((moves(&world), world.book.served), (3, 6));
+    assert_eq!(world.ranks[1].engine.attached_by(0), 0);
+}
+
+#[test]
+fn what_is_foreseen_keeps_within_the_firehoses_there_are() {
+    let mut world = foreseeing();
+    for bucket in [0, 4, 8] {
+        world.step(&foreseen(bucket, true));
+        world.drain();
+    }
+    // Eight, and none that somebody foresaw is taken off for another.
+    assert_eq!(world.ranks[0].engine.firehoses(1).0, 8);
+    assert_eq!((world.ahead, world.ranks[1].nic.buckets), (2, 8));
+    world.step(&foreseen(4, false));
+    world.step(&foreseen(8, true));
+    world.drain();
+    assert_eq!((world.ahead, world.given_back), (3, 1));
+}
+
 fn run(plan: &Plan, steps: &[Step]) -> u64 {
     let mut world = World::new(plan.clone());
     for step in steps {
@@ -143,6 +216,16 @@ proptest! {
     ) {
         let first = run(&plan, &steps);
         // The same again, to the last action.
+        prop_assert_eq!(first, run(&plan, &steps));
+    }
+
+    #[test]
+    fn whatever_is_foreseen_limits_are_kept_and_everything_is_served(
+        plan in any_plan(),
+        steps in prop::collection::vec(any_foreseen_step(), 0..400),
+    ) {
+        let plan = Plan { strategy: hydrant_pinning::Strategy::Foresight, ..plan };
+        let first = run(&plan, &steps);
         prop_assert_eq!(first, run(&plan, &steps));
     }
 }

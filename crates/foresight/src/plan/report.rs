@@ -23,6 +23,18 @@ impl Plan {
         self.requeue(id);
     }
 
+    /// As [`registered`](Self::registered), of a region that was used while it was on its way: whether it is kept for
+    /// its next use is decided now.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn registered_late(&mut self, id: RegionId, now: Time) -> Option<Action> {
+        self.registered(id);
+        self.regions.at_mut(id).is_ahead = false;
+        self.reconsider(id, now)
+    }
+
     /// A region could not be registered: that is left to its next user.
     ///
     /// # Panics

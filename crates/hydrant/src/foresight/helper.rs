@@ -11,6 +11,7 @@ use hydrant_pinning::GivenUp;
 
 use super::{
     Foreseeing, Recorder,
+    far::{Far, is_far},
     unfinished::{AllUnfinished, What},
 };
 use crate::{
@@ -25,6 +26,8 @@ pub(super) struct Helper {
     transfer: Arc<Transfer>,
     plan: Option<Plan>,
     config: Config,
+    /// Bytes of peers' memory to which firehoses may be moved ahead, if they are.
+    most_bytes: Option<u64>,
     readers: Vec<(ThreadId, Reader)>,
     /// Whose queue comes next.
     turn: usize,
@@ -37,6 +40,7 @@ impl Helper {
         foreseeing: &Arc<Foreseeing>,
         transfer: &Arc<Transfer>,
         config: Config,
+        most_bytes: Option<u64>,
     ) -> Self {
         Self {
             foreseeing: Arc::clone(foreseeing),
@@ -44,6 +48,7 @@ impl Helper {
             transfer: Arc::clone(transfer),
             plan: None,
             config,
+            most_bytes,
             readers: Vec::new(),
             turn: 0,
             unfinished: AllUnfinished::default(),
@@ -61,9 +66,10 @@ impl Helper {
         if !self.recorder.begin() {
             return;
         }
-        let mut plan = match Plan::new(self.config) {
-            Ok(plan) => plan,
-            Err(cause) => {
+        let far = self.most_bytes.map(|most| Far::new(self.config, most));
+        let (mut plan, mut far) = match (Plan::new(self.config), far.transpose()) {
+            (Ok(plan), Ok(far)) => (plan, far),
+            (Err(cause), _) | (_, Err(cause)) => {
                 tracing::error!(%cause, "nothing is foreseen");
                 return;
             }
@@ -75,17 +81,32 @@ impl Helper {
         while !self.recorder.ends() {
             for reader in self.recorder.take_fresh() {
                 self.readers.push((plan.add_thread(), reader));
+                if let Some(far) = &mut far {
+                    far.add_thread();
+                }
+            }
+            if self.recorder.take_freed() {
+                self.unfinished.may_be_free(self.recorder.now());
             }
             // Both queues take turns, so that neither waits for all of the other.
-            let read = self.read(registration, &mut plan);
+            let read = self.read(registration, &mut plan, far.as_mut());
             let looked = self.look(registration, &mut plan);
             let again = self.look_again(registration, &mut plan);
+            let ahead = match &mut far {
+                Some(far) => far.look(registration, self.recorder.now()),
+                None => false,
+            };
             *self.foreseeing.said.lock() = plan.stats();
-            if !(read || looked || again) {
+            if let Some(far) = &far {
+                *self.foreseeing.said_of_peers.lock() = far.stats();
+            }
+            self.recorder.wait_for_use(self.unfinished.has_used());
+            if !(read || looked || again || ahead) {
                 let readers = &self.readers;
                 let has_records = || readers.iter().any(|it| !it.1.is_empty());
                 let until = (self.unfinished.first().into_iter())
                     .chain(plan.wake())
+                    .chain(far.as_ref().and_then(Far::wake))
                     .min();
                 self.recorder.sleep(until, &has_records);
             }
@@ -94,7 +115,12 @@ impl Helper {
     }
 
     /// Takes one item off the deregistration queues; whether there was one.
-    fn read(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+    fn read(
+        &mut self,
+        registration: &Registration,
+        plan: &mut Plan,
+        far: Option<&mut Far>,
+    ) -> bool {
         let count = self.readers.len();
         for offset in 0..count {
             let at = (self.turn + offset) % count;
@@ -106,8 +132,15 @@ impl Helper {
             self.turn = at + 1;
             let lost = self.readers.iter().map(|it| it.1.overwritten()).sum();
             self.foreseeing.overwritten.store(lost, SeqCst);
-            let communication = self.located(registration, communication);
             let now = self.recorder.now();
+            if let Some(far) = far {
+                if is_far(&communication) {
+                    far.used(at, &communication, registration, now);
+                    return true;
+                }
+                far.passed(at, &communication, now);
+            }
+            let communication = self.located(registration, communication);
             if let Some(action) = plan.used(thread, &communication, now) {
                 self.carry_out(action, registration, plan);
             }
@@ -199,6 +232,7 @@ impl Helper {
             return false;
         };
         match it.what {
+            What::Moving(_) => debug_assert!(false, "that is of peers' memory"),
             What::Registering(number) => match registration.is_foreseen(number) {
                 Some(true) => plan.registered(it.region),
                 Some(false) => plan.not_registered(it.region),

@@ -8,6 +8,7 @@
 //!
 //! In virtual time the helper is one more thread of the rank, on a core of its own: it has turns as all have.
 
+mod far;
 mod helper;
 mod record;
 mod unfinished;
@@ -28,7 +29,7 @@ use hydrant_foresight::{
 use hydrant_pinning::Strategy;
 use parking_lot::Mutex;
 
-use crate::{progress::Progress, transfer::Transfer};
+use crate::{progress::Progress, settings::ForesightSettings, transfer::Transfer};
 use helper::Helper;
 use record::Recorder;
 
@@ -59,6 +60,14 @@ pub struct Foresight {
     pub failed: u64,
     /// Uses of which the helper never heard, because it was behind.
     pub overwritten: u64,
+    /// Puts and gets that found the firehoses there that they needed of the peer, of those under this strategy.
+    pub firehoses_found: u64,
+    /// Those that did not, though they were expected.
+    pub firehoses_late: u64,
+    /// Moves of firehoses ahead of need.
+    pub firehoses_moved: u64,
+    /// Times that firehoses were given back after it.
+    pub firehoses_given_back: u64,
     /// Predictions by their error as a part of the period: up to 0.5 %, 1 %, 5 %, 20 %, and above.
     pub errors: [u64; 5],
 }
@@ -69,6 +78,8 @@ pub(crate) struct Foreseeing {
     recorder: Arc<Recorder>,
     /// What the helper last said of itself.
     said: Mutex<Stats>,
+    /// And of peers' memory: the plan's count, moves ahead, and times that firehoses were given back.
+    said_of_peers: Mutex<(Stats, u64, u64)>,
     registered_ahead: AtomicU64,
     given_up: AtomicU64,
     overwritten: AtomicU64,
@@ -78,24 +89,29 @@ pub(crate) struct Foreseeing {
 
 impl Foreseeing {
     /// Begins to foresee, if that is the strategy: a helper that cannot be started is a warning.
-    pub(crate) fn start(transfer: &Arc<Transfer>) -> Option<Arc<Self>> {
+    pub(crate) fn start(
+        transfer: &Arc<Transfer>,
+        settings: &ForesightSettings,
+    ) -> Option<Arc<Self>> {
         let registration = transfer.registration()?;
         if registration.strategy() != Strategy::Foresight {
             return None;
         }
         let progress = &transfer.progress;
-        let recorder = Arc::new(Recorder::new(progress));
+        let recorder = Arc::new(Recorder::new(progress, settings.firehoses));
         let this = Arc::new(Self {
             progress: Arc::clone(progress),
             recorder: Arc::clone(&recorder),
             said: Mutex::default(),
+            said_of_peers: Mutex::default(),
             registered_ahead: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             overwritten: AtomicU64::new(0),
             is_helped: AtomicBool::new(false),
             thread: Mutex::new(None),
         });
-        let helper = Helper::new(&this, transfer, config(transfer)?);
+        let most_bytes = settings.firehoses.then(|| firehose_bytes(transfer));
+        let helper = Helper::new(&this, transfer, config(transfer)?, most_bytes.flatten());
         let started = thread::Builder::new()
             .name(format!("hydrant-foresee-{}", progress.rank))
             .spawn(move || helper.run());
@@ -116,6 +132,7 @@ impl Foreseeing {
     /// What the helper did so far.
     pub(crate) fn stats(&self) -> Foresight {
         let said = *self.said.lock();
+        let (of_peers, firehoses_moved, firehoses_given_back) = *self.said_of_peers.lock();
         Foresight {
             // It may have ended by a fault of its own.
             is_helped: self.is_helped.load(SeqCst)
@@ -129,6 +146,10 @@ impl Foreseeing {
             given_up: self.given_up.load(SeqCst),
             failed: said.failed,
             overwritten: self.overwritten.load(SeqCst),
+            firehoses_found: of_peers.found,
+            firehoses_late: of_peers.late,
+            firehoses_moved,
+            firehoses_given_back,
             errors: said.errors,
         }
     }
@@ -150,6 +171,14 @@ impl Foreseeing {
             tracing::error!(rank = %self.progress.rank, "the thread that foresees what is used panicked");
         }
     }
+}
+
+/// The bytes of peers' memory that there are firehoses for.
+fn firehose_bytes(transfer: &Transfer) -> Option<u64> {
+    let limits = transfer.registration()?.limits();
+    let peers = u64::from(transfer.progress.size.saturating_sub(1));
+    let buckets = limits.share.saturating_mul(peers);
+    Some(buckets.saturating_mul(limits.geometry.bucket()))
 }
 
 /// How the helper plans, by what the conduit measured or models. None where nothing is registered.

@@ -19,11 +19,11 @@ use hydrant_foresight::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::WORTH_IT;
+use super::{WORTH_IT, far};
 use crate::{
     progress::Progress,
     stripe::Striped,
-    uses::{Stood, Use, Uses},
+    uses::{FarUse, Stood, Use, Uses},
 };
 
 /// The longest that the helper sleeps without looking. A thread that writes while the helper falls asleep may
@@ -43,6 +43,11 @@ pub(super) struct Recorder {
     helper: OnceLock<Thread>,
     /// The helper is to end; it has ended.
     ends: AtomicBool,
+    /// Whether uses of peers' memory are written down.
+    tells_far: bool,
+    /// The helper waits for memory that was in use; some may be free by now.
+    waits_for_use: AtomicBool,
+    has_freed: AtomicBool,
     over: AtomicBool,
     /// Whether the helper takes part, in virtual time; and who hears of that.
     stage: (Mutex<Stage>, Condvar),
@@ -61,7 +66,7 @@ enum Stage {
 }
 
 impl Recorder {
-    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+    pub(super) fn new(progress: &Arc<Progress>, tells_far: bool) -> Self {
         Self {
             progress: Arc::clone(progress),
             writers: Striped::new(Mutex::default),
@@ -70,6 +75,9 @@ impl Recorder {
             asleep: AtomicBool::new(false),
             helper: OnceLock::new(),
             ends: AtomicBool::new(false),
+            tells_far,
+            waits_for_use: AtomicBool::new(false),
+            has_freed: AtomicBool::new(false),
             over: AtomicBool::new(false),
             stage: (Mutex::new(Stage::Idle), Condvar::new()),
             is_idle: AtomicBool::new(progress.virtual_time),
@@ -133,7 +141,12 @@ impl Recorder {
     pub(super) fn sleep(&self, until: Option<Time>, has_something: &dyn Fn() -> bool) {
         let timeout = until.map(|at| Duration::from_nanos(at.since(self.now())));
         self.asleep.store(true, SeqCst);
-        let mut is_awake = || self.ends() || self.has_fresh.load(SeqCst) || has_something();
+        let mut is_awake = || {
+            self.ends()
+                || self.has_fresh.load(SeqCst)
+                || self.has_freed.load(SeqCst)
+                || has_something()
+        };
         if self.progress.virtual_time {
             // There nothing is missed: it has the turn while it looks.
             (self.progress.conduit()).wait(Sleeper::Nap, timeout, &mut is_awake);
@@ -141,6 +154,16 @@ impl Recorder {
             thread::park_timeout(timeout.map_or(LOOKS, |it| it.min(LOOKS)));
         }
         self.asleep.store(false, SeqCst);
+    }
+
+    /// The helper waits for memory to be free that was in use, or does not.
+    pub(super) fn wait_for_use(&self, waits: bool) {
+        self.waits_for_use.store(waits, SeqCst);
+    }
+
+    /// Whether memory may be free that was in use before.
+    pub(super) fn take_freed(&self) -> bool {
+        self.has_freed.load(Relaxed) && self.has_freed.swap(false, SeqCst)
     }
 
     /// Has the helper look.
@@ -199,11 +222,27 @@ impl Recorder {
     }
 }
 
-impl Uses for Recorder {
-    fn used(&self, it: &Use) {
+impl Recorder {
+    /// Writes a use down.
+    fn write(&self, communication: &Communication) {
         if self.is_idle.load(Relaxed) && self.is_idle.swap(false, SeqCst) {
             self.let_begin();
         }
+        // Each thread has its own but for the last stripe's: nobody waits here but for those.
+        let (writer, _) = self.writers.mine();
+        (writer.lock().get_or_insert_with(|| self.make_queue())).write(communication);
+        self.wake_asleep();
+    }
+
+    fn wake_asleep(&self) {
+        if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
+            self.wake();
+        }
+    }
+}
+
+impl Uses for Recorder {
+    fn used(&self, it: &Use) {
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
         let way = match it.stood {
@@ -222,11 +261,22 @@ impl Uses for Recorder {
             region: Region::default(),
             stack,
         };
-        // Each thread has its own but for the last stripe's: nobody waits here but for those.
-        let (writer, _) = self.writers.mine();
-        (writer.lock().get_or_insert_with(|| self.make_queue())).write(&communication);
-        if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
-            self.wake();
+        self.write(&communication);
+    }
+
+    fn reached(&self, it: &FarUse) {
+        if let Some(communication) = far::record(it) {
+            self.write(&communication);
+        }
+    }
+
+    fn wants_reached(&self) -> bool {
+        self.tells_far
+    }
+
+    fn freed(&self) {
+        if self.waits_for_use.load(SeqCst) && !self.has_freed.swap(true, SeqCst) {
+            self.wake_asleep();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the helper began and did not end at once: when it is looked at again.
 
-use hydrant_foresight::{Time, plan::RegionId};
+use hydrant_foresight::{Region, Time, plan::RegionId};
 
 /// After so many nanoseconds the helper looks again; each time after twice as many, up to the last.
 const FIRST_LOOK: u64 = 4_000;
@@ -20,6 +20,8 @@ pub(super) struct Unfinished {
 pub(super) enum What {
     /// Another thread registers it, under this number.
     Registering(u64),
+    /// Firehoses are on their way to this memory of a peer.
+    Moving(Region),
     /// It was to be given up, and was in use.
     InUse,
 }
@@ -38,6 +40,24 @@ impl AllUnfinished {
             at: now.after(FIRST_LOOK),
             pause_ns: 2 * FIRST_LOOK,
         });
+    }
+
+    /// What was in use may be free by now: it is looked at at once.
+    pub(super) fn may_be_free(&mut self, now: Time) {
+        for it in self.0.iter_mut().filter(|it| it.what == What::InUse) {
+            it.at = it.at.min(now);
+            it.pause_ns = FIRST_LOOK;
+        }
+    }
+
+    /// Whether firehoses are on their way to this memory of a peer.
+    pub(super) fn is_moving(&self, region: Region) -> bool {
+        self.0.iter().any(|it| it.what == What::Moving(region))
+    }
+
+    /// Whether something was in use when it was to be given up.
+    pub(super) fn has_used(&self) -> bool {
+        self.0.iter().any(|it| it.what == What::InUse)
     }
 
     /// What is to be looked at now, if anything is; it is off the list then.

@@ -133,6 +133,13 @@ impl JobBuilder {
         self
     }
 
+    /// Whether the strategy `foresight` moves firehoses ahead of need (`HYDRANT_FORESIGHT_FIREHOSES`).
+    pub fn foresee_firehoses(mut self, on: bool) -> Self {
+        self.settings.foresight.firehoses = on;
+        self.settings.built("HYDRANT_FORESIGHT_FIREHOSES");
+        self
+    }
+
     /// M: bytes that peers together may keep registered here (`HYDRANT_M`).
     pub fn m(mut self, bytes: u64) -> Self {
         self.settings.registration.m = Some(bytes);

@@ -82,7 +82,7 @@ impl Core {
         );
         let world = Team::world(&progress)?;
         leaving.start_service(&settings)?;
-        let foreseeing = Foreseeing::start(&transfer);
+        let foreseeing = Foreseeing::start(&transfer, &settings.foresight);
         leaving.end_foreseeing(foreseeing.clone());
         Ok(Arc::new(Self {
             world,

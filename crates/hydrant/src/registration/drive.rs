@@ -257,6 +257,7 @@ impl Registration {
                 Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
             let served = self.served(from, &message, verdict);
+            let frees = gives_back(&message);
             self.step(data, |engine, out| {
                 // Memory that goes is taken off first and then taken back by the engine: either that
                 // is seen here, or the engine takes back what is granted here.
@@ -268,6 +269,9 @@ impl Registration {
             });
             if let (Some(served), Some(uses), None) = (served, self.uses(), &unanswered) {
                 uses.used(&served);
+            }
+            if let (true, Some(uses)) = (frees, self.uses()) {
+                uses.freed();
             }
         }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
@@ -309,6 +313,16 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict 
     match lasts {
         true => Verdict::Fine,
         false => Verdict::Copy,
+    }
+}
+
+/// Whether a peer says in a message that it uses some of own memory no more.
+fn gives_back(message: &Message) -> bool {
+    match message {
+        Message::Move(Move { releases: runs, .. })
+        | Message::Release { runs, .. }
+        | Message::Revoked { runs, .. } => !runs.is_empty(),
+        _ => false,
     }
 }
 

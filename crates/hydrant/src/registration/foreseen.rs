@@ -3,7 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hydrant_pinning::{GivenUp, Message, Verdict, wire::Move};
+use hydrant_pinning::{
+    Attached, Detached, Direction, GivenUp, Message, Region, Verdict, wire::Move,
+};
 use parking_lot::Mutex;
 
 use super::Registration;
@@ -137,6 +139,32 @@ impl Registration {
         let mut outcome = GivenUp::Nothing;
         self.step(&[], |engine, out| {
             outcome = engine.give_up(addr, len, out).unwrap_or(GivenUp::Nothing);
+        });
+        outcome
+    }
+
+    /// Moves firehoses to memory of a peer that is expected to be needed soon. `whole`: the key of what it is part of.
+    pub(crate) fn attach(&self, peer: Rank, whole: u64, place: (u64, u64)) -> Attached {
+        let mut attached = Attached::No;
+        self.step(&[], |engine, out| {
+            let there = (peer.0, Region(whole));
+            // What is granted for writes may be read.
+            let outcome = engine.attach(there, place, Direction::Put, out);
+            attached = outcome.unwrap_or(Attached::No);
+        });
+        attached
+    }
+
+    /// How the firehoses on memory of a peer stand.
+    pub(crate) fn attached(&self, peer: Rank, place: (u64, u64)) -> Attached {
+        (self.engine.lock()).attached(peer.0, place, Direction::Put)
+    }
+
+    /// Gives the firehoses on memory of a peer back, those in use when they are not any more.
+    pub(crate) fn detach(&self, peer: Rank, place: (u64, u64)) -> Detached {
+        let mut outcome = Detached::Nothing;
+        self.step(&[], |engine, out| {
+            outcome = (engine.detach(peer.0, place, out)).unwrap_or(Detached::Nothing);
         });
         outcome
     }

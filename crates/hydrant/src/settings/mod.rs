@@ -7,6 +7,7 @@
 
 mod atomics;
 mod conduit;
+mod foresight;
 mod messages;
 mod registration;
 mod size;
@@ -27,6 +28,7 @@ pub use registration::RegistrationSettings;
 
 pub use atomics::AtomicsKind;
 pub use conduit::{ConduitKind, InterNodeKind, rdma_ports};
+pub use foresight::ForesightSettings;
 pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
@@ -109,6 +111,8 @@ pub struct Settings {
     pub registration: RegistrationSettings,
     /// Who changes words of 64 bits atomically.
     pub atomics: AtomicsKind,
+    /// How what is used is foreseen, by the strategy `foresight`.
+    pub foresight: ForesightSettings,
     /// How two-sided messages go.
     pub messages: MessageProtocol,
     /// Most bytes of a message that is sent at once; by what the network costs, if not given.
@@ -168,6 +172,7 @@ impl Settings {
             pretend_hosts: 1,
             registration: RegistrationSettings::default(),
             atomics: AtomicsKind::Auto,
+            foresight: ForesightSettings::default(),
             messages: MessageProtocol::Auto,
             messages_eager: None,
             anywhere: false,

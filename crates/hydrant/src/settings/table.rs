@@ -137,6 +137,13 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| s.atomics.to_string(),
     },
     Setting {
+        name: "HYDRANT_FORESIGHT_FIREHOSES",
+        meaning: "whether the strategy foresight moves firehoses to peers' memory ahead of need and gives them back after it",
+        unit: None,
+        set: |s, text| switch(text).map(|on| s.foresight.firehoses = on),
+        show: |s| shown(s.foresight.firehoses),
+    },
+    Setting {
         name: "HYDRANT_MESSAGES",
         meaning: "how two-sided messages go: eager (copied), rendezvous (written into the receiver's buffer), pipeline (the same chunk by chunk) or auto (by size)",
         unit: None,

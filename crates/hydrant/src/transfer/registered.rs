@@ -1,7 +1,7 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
-use hydrant_pinning::{Ask, Direction, Hit, Operation, Own, Region, Strategy, TimedHit};
+use hydrant_pinning::{Ask, Attached, Direction, Hit, Operation, Own, Region, Strategy, TimedHit};
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
-    uses::{Stood, Use, UseKind, are_untold, site_or},
+    uses::{FarUse, Stood, Use, UseKind, are_untold, site_or},
 };
 
 /// The keys of memory that needs no registration.
@@ -137,8 +137,13 @@ impl Transfer {
             None => self.miss(registration, operation, own.bounced, lease),
             Some(uses) => {
                 let used = self.used(registration, access, &own);
+                let far = uses.wants_reached() && self.moves(direction);
+                let far = far.then(|| self.far_use(registration, &operation, access));
                 let begun = self.miss(registration, operation, own.bounced, lease);
                 uses.used(&used);
+                if let Some(far) = far.flatten() {
+                    uses.reached(&far);
+                }
                 begun
             }
         }
@@ -163,6 +168,42 @@ impl Transfer {
             begun: self.progress.conduit().now(),
             site: site_or(access.site),
         }
+    }
+
+    /// The use of a peer's memory that an operation is; none of memory that may come and go.
+    #[cold]
+    fn far_use(
+        &self,
+        registration: &Registration,
+        operation: &Operation,
+        access: &Access,
+    ) -> Option<FarUse> {
+        let place = (operation.remote, operation.len);
+        let lasts = access.remote.key != Key::ANY;
+        lasts.then(|| FarUse {
+            kind: match operation.direction {
+                Direction::Put => UseKind::Put,
+                Direction::Get => UseKind::Get,
+            },
+            peer: access.peer,
+            region: access.remote.key.0,
+            addr: operation.remote,
+            len: operation.len,
+            is_attached: self.is_attached(registration, access.peer, place),
+            begun: self.progress.conduit().now(),
+            site: site_or(access.site),
+        })
+    }
+
+    /// Whether all firehoses are there on some memory of a peer. What brings them may have come, and nobody have
+    /// looked.
+    fn is_attached(&self, registration: &Registration, peer: Rank, place: (u64, u64)) -> bool {
+        let attached = registration.attached(peer, place);
+        if attached != Attached::Coming || may_wait("a look for firehoses").is_err() {
+            return attached == Attached::All;
+        }
+        self.progress.look_round();
+        registration.attached(peer, place) == Attached::All
     }
 
     /// Posts an access whose both sides are there.

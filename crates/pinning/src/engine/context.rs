@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::local::Local;
 use crate::{
-    Config, Data, Decisions, Error, Limits, Message, Outgoing,
+    Config, Data, Decisions, Error, Limits, Message, Outgoing, Strategy,
     strategy::{Policy, Remote},
 };
 
@@ -102,6 +102,8 @@ impl Common {
     pub(super) fn share(&self) -> u64 {
         match self.policy.remote {
             Remote::Firehose => self.limits.share,
+            // Those that are moved ahead.
+            _ if self.config.strategy == Strategy::Foresight => self.limits.share,
             Remote::Static | Remote::Copy | Remote::Handshake(_) | Remote::Paged => 0,
         }
     }

@@ -38,13 +38,13 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use initiator::TimedHit;
+pub use initiator::{Attached, Detached, TimedHit};
 pub use local::{GivenUp, LocalStats};
 pub use operation::{Operation, Own, Verdict};
 pub use stats::Stats;
 
 use crate::{
-    Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal,
+    Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
     Registered, Run, Strategy, Violation,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
@@ -408,6 +408,59 @@ impl Engine {
     pub fn give_up(&mut self, addr: u64, len: u64, out: &mut Decisions) -> Result<GivenUp, Error> {
         let run = self.limits().geometry.span(addr, len)?;
         let given_up = self.local.give_up_unused(run, out);
+        self.pump(out);
+        Ok(given_up)
+    }
+
+    /// Moves firehoses to memory of a peer that is expected to be needed soon, as far as they are not there. Nothing
+    /// holds them then. Under the strategy `foresight` alone, and only as far as some are attached to nothing:
+    /// [`attached`](Self::attached) tells what became of it.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
+    pub fn attach(
+        &mut self,
+        (peer, region): (u32, Region),
+        (addr, len): (u64, u64),
+        direction: Direction,
+        out: &mut Decisions,
+    ) -> Result<Attached, Error> {
+        self.common.check_peer(peer)?;
+        let run = self.limits().geometry.span(addr, len)?;
+        let (initiator, _, cx) = &mut self.rooms(out);
+        let attached = initiator.attach_ahead((peer, region, run), direction, cx);
+        self.pump(out);
+        Ok(attached)
+    }
+
+    /// How the firehoses on memory of a peer stand, for data that goes in that direction.
+    pub fn attached(
+        &mut self,
+        peer: u32,
+        (addr, len): (u64, u64),
+        direction: Direction,
+    ) -> Attached {
+        match self.limits().geometry.span(addr, len) {
+            Ok(run) => self.initiator.attached(peer, run, direction),
+            Err(_) => Attached::No,
+        }
+    }
+
+    /// Gives the firehoses back on memory of a peer that is not expected to be needed soon: those of extents that
+    /// lie in it, of those in use when they are not any more.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
+    pub fn detach(
+        &mut self,
+        peer: u32,
+        (addr, len): (u64, u64),
+        out: &mut Decisions,
+    ) -> Result<Detached, Error> {
+        self.common.check_peer(peer)?;
+        let run = self.limits().geometry.span(addr, len)?;
+        let (initiator, _, cx) = &mut self.rooms(out);
+        let given_up = initiator.detach(peer, run, cx);
         self.pump(out);
         Ok(given_up)
     }

@@ -1,11 +1,14 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Ask, Data, Decisions, Direction, Error, Message, Operation, Own, Refusal, Region,
-    Strategy, Use, Verdict, wire::Move,
+    Action, Ask, Attached, Data, Decisions, Detached, Direction, Error, Message, Operation, Own,
+    Refusal, Region, Strategy, Use, Verdict, wire::Move,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
+
+/// The region of memory that is foreseen to be needed.
+const AHEAD: Region = Region(u64::MAX - 1);
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
@@ -52,6 +55,14 @@ impl World {
                 bucket,
                 buckets,
             } => self.pin(rank, bucket, buckets),
+            Step::Foresee {
+                rank,
+                peer,
+                direction,
+                bucket,
+                buckets,
+                soon,
+            } => self.foresee((rank, peer), direction, (bucket, buckets), soon),
             Step::FailRegistrations(often) => {
                 self.fail_registrations = match often {
                     0..180 => 0,
@@ -165,6 +176,58 @@ impl World {
         self.after
             .insert((rank, peer, direction), (local + len, remote + len));
         self.start(rank, peer, direction, local, remote, len);
+    }
+
+    /// Moves firehoses of a rank ahead, or gives them back.
+    fn foresee(
+        &mut self,
+        (rank, peer): (u16, u16),
+        direction: Direction,
+        (bucket, buckets): (u16, u16),
+        soon: bool,
+    ) {
+        let all = self.ranks.len();
+        let rank = usize::from(rank) % all;
+        let peer = (rank + 1 + usize::from(peer) % (all - 1)) % all;
+        if self.ranks[rank].lost || Some(rank) == self.hostile {
+            return;
+        }
+        let memory = &self.ranks[peer].memory;
+        let (len, bucket_bytes) = (memory.len(), self.plan.bucket());
+        // As often as not the same few.
+        let places = match bucket % 2 {
+            0 => (len / bucket_bytes).clamp(1, 4),
+            _ => (len / bucket_bytes).max(1),
+        };
+        let start = memory.base() + u64::from(bucket >> 1) % places * bucket_bytes;
+        let bytes = (1 + u64::from(buckets % 6)) * bucket_bytes;
+        let bytes = bytes.min(memory.base() + len - start);
+        let mut out = Decisions::default();
+        let own = &mut self.ranks[rank];
+        let (there, peer) = ((start, bytes), peer as u32);
+        let before = own.engine.attached(peer, there, direction);
+        if soon {
+            let attached = own.engine.attach((peer, AHEAD), there, direction, &mut out);
+            match attached {
+                Ok(Attached::No) => {}
+                Ok(attached) => {
+                    assert_eq!(own.engine.attached(peer, there, direction), attached);
+                    self.ahead += u64::from(attached == Attached::Coming);
+                    self.ahead_there += u64::from(before == Attached::All);
+                }
+                Err(cause) => assert_eq!(cause, Error::PeerLost(peer)),
+            }
+        } else {
+            match own.engine.detach(peer, there, &mut out) {
+                Ok(Detached::Now) => {
+                    assert_eq!(own.engine.attached(peer, there, direction), Attached::No);
+                    self.given_back += 1;
+                }
+                Ok(Detached::WhenUnused) => self.given_back_later += 1,
+                _ => {}
+            }
+        }
+        self.perform(rank, out, &[]);
     }
 
     /// Begins an operation, unless another one uses its memory.
@@ -455,6 +518,8 @@ impl World {
             })
         };
         let fine = match message {
+            // What is foreseen is of no operation.
+            Message::Move(Move { region, .. }) if *region == AHEAD => true,
             Message::Move(Move { region, needs, .. }) => {
                 let known = self.book.known.get(&region.0);
                 let span = known.and_then(|known| geometry.span(known.remote, known.len).ok());

@@ -139,6 +139,11 @@ pub(crate) struct World {
     /// Operations on memory that may come and go, and those whose data the NIC took along.
     pub(crate) transient: u64,
     pub(crate) inline: u64,
+    /// Firehoses moved ahead, those found there, and those given back.
+    pub(crate) ahead: u64,
+    pub(crate) ahead_there: u64,
+    pub(crate) given_back: u64,
+    pub(crate) given_back_later: u64,
     /// Whether a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
 }
@@ -177,6 +182,10 @@ impl World {
             revocations: 0,
             transient: 0,
             inline: 0,
+            ahead: 0,
+            ahead_there: 0,
+            given_back: 0,
+            given_back_later: 0,
             strict: false,
             plan,
         };
@@ -225,6 +234,10 @@ impl World {
             ("revocations", self.revocations),
             ("transient", self.transient),
             ("inline", self.inline),
+            ("moved ahead", self.ahead),
+            ("found ahead", self.ahead_there),
+            ("given back", self.given_back),
+            ("given back later", self.given_back_later),
             (
                 "ranks lost",
                 self.ranks.iter().filter(|it| it.lost).count() as u64,

@@ -98,6 +98,7 @@ impl Plan {
             strategy: match firehoses {
                 true if seed.is_multiple_of(2) => Strategy::Auto,
                 true => Strategy::Firehose,
+                false if seed.is_multiple_of(5) => Strategy::Foresight,
                 false => Strategy::ALL[draw(Strategy::ALL.len())],
             },
             pages,
@@ -161,6 +162,15 @@ pub(crate) enum Step {
         bucket: u16,
         buckets: u16,
     },
+    /// Somebody expects memory of a peer to be needed soon, or not soon.
+    Foresee {
+        rank: u16,
+        peer: u16,
+        direction: Direction,
+        bucket: u16,
+        buckets: u16,
+        soon: bool,
+    },
     FailRegistrations(u8),
     FailTransfers(bool),
     Lose(u16),
@@ -220,6 +230,30 @@ pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
     ]
 }
 
+/// As [`any_step`], with firehoses that are moved ahead of need and given back.
+pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = Step> {
+    let foresee = (
+        any::<u16>(),
+        any::<u16>(),
+        any::<bool>().prop_map(direction),
+        any::<u16>(),
+        any::<u16>(),
+        0..5_u8,
+    );
+    let foresee =
+        foresee.prop_map(
+            |(rank, peer, direction, bucket, buckets, soon)| Step::Foresee {
+                rank,
+                peer,
+                direction,
+                bucket,
+                buckets,
+                soon: soon > 1,
+            },
+        );
+    prop_oneof![4 => any_step(), 1 => foresee]
+}
+
 impl Step {
     /// A step from a sequence that looks random.
     pub(crate) fn drawn(draw: &mut impl FnMut(u64) -> u64) -> Self {
@@ -233,7 +267,15 @@ impl Step {
                 remote: draw(1 << 32) as u32,
                 len: draw(1 << 32) as u32,
             },
-            330..900 => Step::Advance(half(draw(1 << 16))),
+            330..880 => Step::Advance(half(draw(1 << 16))),
+            880..900 => Step::Foresee {
+                rank: half(draw(1 << 16)),
+                peer: half(draw(1 << 16)),
+                direction: direction(draw(2) == 0),
+                bucket: half(draw(1 << 16)),
+                buckets: half(draw(1 << 16)),
+                soon: draw(5) > 1,
+            },
             900..910 => Step::Drain,
             910..920 => Step::Flush(half(draw(1 << 16))),
             920..940 => Step::Revoke {

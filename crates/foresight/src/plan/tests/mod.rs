@@ -238,6 +238,21 @@ fn what_is_used_while_it_is_to_be_deregistered_is_kept() {
 }
 
 #[test]
+fn what_is_used_while_it_is_being_registered_is_given_up_after_that() {
+    for (next, gives_up) in [(1000, true), (12, false)] {
+        let mut one = One::new(CONFIG);
+        one.used_and_gone(1, 7, 1000, Way::OnDemand);
+        one.used_and_gone(1, 7, 2010, Way::OnDemand);
+        let (_, region) = one.registers_at(2010, 4000);
+        assert_eq!(one.used(1, 7, 2010 + next, Way::Found), None);
+        let action = one.plan.registered_late(region, Time(2010 + next));
+        let is_given_up = matches!(action, Some(Action::Deregister { id, .. }) if id == region);
+        assert_eq!(is_given_up, gives_up, "{next}: {action:?}");
+        assert_eq!(one.plan.stats().unused, 0);
+    }
+}
+
+#[test]
 fn a_registration_that_fails_is_not_tried_again_before_the_next_use() {
     let mut one = One::new(CONFIG);
     one.used_and_gone(1, 7, 1000, Way::OnDemand);

@@ -7,6 +7,7 @@ mod audit;
 mod choose;
 mod copy;
 mod firehoses;
+mod foreseen;
 mod head;
 mod piece;
 mod reach;
@@ -24,6 +25,7 @@ use super::{choice::Choice, context::Context, operation::Operation, stats::Stats
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
 use firehoses::FirehoseTable;
+pub use foreseen::{Attached, Detached};
 use piece::{Op, Piece};
 pub use timed::TimedHit;
 

@@ -216,6 +216,7 @@ impl Initiator {
             _ if pulls && self.choice.is_some() => self.choose_pull(id, cx),
             _ if pulls => self.request_both(id, cx),
             Remote::Firehose => self.reach_for(id, cx),
+            Remote::Handshake(_) if self.reach_attached(id, cx) => {}
             Remote::Handshake(_) => self.shake_hands(id, cx),
             Remote::Static => self.reach_static(id, cx),
             Remote::Paged => self.start_copy(id, cx),

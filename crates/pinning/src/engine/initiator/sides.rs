@@ -117,10 +117,17 @@ impl Initiator {
         }
         match cx.policy().remote {
             Remote::Handshake(after) => {
-                for holds in holds.chunks(MAX_LIST).filter(|_| after != After::Keep) {
-                    let runs = holds.iter().map(|hold| hold.run).collect();
-                    let unpin = after == After::Unpin;
+                // What was moved ahead stays until it is given back.
+                self.table_of(peer).drop_holds(&holds);
+                self.table_of(peer).take_leaving(&holds);
+                let loose = holds.iter().filter(|hold| hold.slot.is_none());
+                let loose: Vec<_> = loose.map(|hold| hold.run).collect();
+                for runs in loose.chunks(MAX_LIST).filter(|_| after != After::Keep) {
+                    let (runs, unpin) = (runs.to_vec(), after == After::Unpin);
                     cx.send(peer, Message::Release { runs, unpin });
+                }
+                if !self.table_of(peer).owed.is_empty() {
+                    self.give_back(peer, cx);
                 }
                 self.answer_revocations(peer, cx);
             }

@@ -68,6 +68,8 @@ pub(super) struct FirehoseTable {
     revoking: Vec<(u64, Run)>,
     /// First buckets of extents that came by in sequence and are given up first, the oldest first.
     passing: VecDeque<u64>,
+    /// First buckets of extents that leave when nobody uses them any more.
+    leaving: FxHashSet<u64>,
     /// What was pulled, by `auto`.
     pub(super) pulled: Pulled,
     /// How much of what was attached is used again, for `auto`.
@@ -106,6 +108,7 @@ impl FirehoseTable {
             statics: FxHashSet::default(),
             revoking: Vec::new(),
             passing: VecDeque::new(),
+            leaving: FxHashSet::default(),
             pulled: Pulled::default(),
             reuse: Reuse::default(),
             calm: Calm::default(),
@@ -213,6 +216,7 @@ impl FirehoseTable {
         self.closed.clear();
         self.revoking.clear();
         self.passing.clear();
+        self.leaving.clear();
     }
 
     /// A registration that was there from the start: it costs no firehose and stays.

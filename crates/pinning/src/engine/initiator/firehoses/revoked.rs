@@ -57,12 +57,14 @@ impl FirehoseTable {
             used,
             reuse,
             full_at,
+            leaving,
             ..
         } = self;
         closed.retain(|_, it| {
             let Some(slot) = editor.get(it.run.first) else {
                 return false;
             };
+            leaving.remove(&it.run.first);
             let was_hit = editor.take_hit(slot);
             if editor.remove(slot).is_none() {
                 return true;

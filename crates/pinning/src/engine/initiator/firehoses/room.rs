@@ -1,6 +1,6 @@
 //! Room for more firehoses: how many there may be, and which are taken off their buckets for others.
 
-use super::FirehoseTable;
+use super::{super::foreseen::Detached, FirehoseTable, RemoteHold};
 use crate::{
     Run,
     table::Extent,
@@ -202,7 +202,71 @@ impl FirehoseTable {
         None
     }
 
+    /// Takes the extents off that lie in a run, those in use when [nobody uses](Self::take_leaving) them any more.
+    pub(in crate::engine) fn give_up(&mut self, run: Run) -> Detached {
+        let mut outcome = Detached::Nothing;
+        for extent in self.editor.extents_in(run) {
+            // What was there from the start is no firehose, and what the peer takes back goes by itself.
+            let is_meant = run.contains(extent)
+                && !self.statics.contains(&extent.first)
+                && !self.closed.contains_key(&extent.first);
+            let Some(slot) = self.editor.get(extent.first).filter(|_| is_meant) else {
+                continue;
+            };
+            outcome = match (self.editor.remove(slot), outcome) {
+                (Some(extent), before) => {
+                    self.taken_off(extent);
+                    match before {
+                        Detached::WhenUnused => Detached::WhenUnused,
+                        _ => Detached::Now,
+                    }
+                }
+                (None, _) => {
+                    self.leaving.insert(extent.first);
+                    Detached::WhenUnused
+                }
+            };
+        }
+        let moves = self.moving.range(..run.end()).next_back();
+        match moves.is_some_and(|(_, (end, _))| *end > run.first) {
+            true => Detached::Coming,
+            false => outcome,
+        }
+    }
+
+    /// The extents of a run are needed again.
+    pub(in crate::engine) fn stay(&mut self, run: Run) {
+        if !self.leaving.is_empty() {
+            let extents = self.editor.extents_in(run);
+            extents
+                .iter()
+                .for_each(|extent| _ = self.leaving.remove(&extent.first));
+        }
+    }
+
+    /// Takes off what was to leave when it was not used any more, of some firehoses that were given back.
+    pub(in crate::engine) fn take_leaving(&mut self, holds: &[RemoteHold]) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        for hold in holds.iter().filter(|hold| hold.slot.is_some()) {
+            // Another extent may be there by now.
+            let Some(slot) = self.editor.get(hold.run.first) else {
+                continue;
+            };
+            let first = self.editor.extent(slot).base;
+            if !self.leaving.contains(&first) || self.closed.contains_key(&first) {
+                continue;
+            }
+            if let Some(extent) = self.editor.remove(slot) {
+                self.leaving.remove(&first);
+                self.taken_off(extent);
+            }
+        }
+    }
+
     fn taken_off(&mut self, extent: Extent) {
+        self.leaving.remove(&extent.base);
         let run = Run {
             first: extent.base,
             count: extent.end - extent.base,

@@ -1,0 +1,174 @@
+//! Firehoses that somebody predicts to be needed soon, or not soon: moved ahead of their use, and given back after
+//! it. Neither holds anything: what an operation uses stays, and nothing else is given up for what may never come.
+
+use super::{
+    Context, Initiator,
+    firehoses::{Asked, RemoteSide},
+};
+use crate::engine::impossible::impossible;
+use crate::{
+    Direction, Message, Region, Run, Strategy,
+    wire::{MAX_LIST, Move, Need},
+};
+
+/// How the firehoses on some memory of a peer stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attached {
+    /// All are there.
+    All,
+    /// A move is on its way that brings what is missing.
+    Coming,
+    /// Some are missing.
+    No,
+}
+
+/// What became of firehoses that were to be given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detached {
+    /// They are.
+    Now,
+    /// Operations use some of them, which go with the last of those, unless somebody foresees their use before.
+    WhenUnused,
+    /// A move is on its way that brings some.
+    Coming,
+    /// There were none.
+    Nothing,
+}
+
+impl Initiator {
+    /// Moves firehoses to some memory of a peer, as far as they are not there, if there are enough that are
+    /// attached to nothing.
+    pub(in crate::engine) fn attach_ahead(
+        &mut self,
+        (peer, region, run): (u32, Region, Run),
+        direction: Direction,
+        cx: &mut Context<'_>,
+    ) -> Attached {
+        if cx.config().strategy != Strategy::Foresight {
+            return Attached::No;
+        }
+        let table = self.table_of(peer);
+        table.stay(run);
+        let look = table.look(run, direction.remote());
+        table.drop_holds(&look.holds);
+        let missing = look.gaps.iter().map(|gap| gap.count).sum();
+        if look.read_only || table.is_revoked() || table.is_short(missing) {
+            return Attached::No;
+        }
+        if look.gaps.is_empty() {
+            return match look.joins.is_empty() {
+                true => Attached::All,
+                false => Attached::Coming,
+            };
+        }
+        let Some(needs) = table.set_aside_wide(&look.gaps, 0) else {
+            return Attached::No;
+        };
+        for needs in needs.chunks(MAX_LIST) {
+            self.ask_ahead((peer, region, needs.to_vec()), direction, cx);
+        }
+        Attached::Coming
+    }
+
+    fn ask_ahead(
+        &mut self,
+        (peer, region, needs): (u32, Region, Vec<Need>),
+        direction: Direction,
+        cx: &mut Context<'_>,
+    ) {
+        let id = cx.name();
+        let table = self.table_of(peer);
+        table.ask(id, Asked::new(needs.clone(), true, Vec::new()));
+        let releases = table.take_owed(MAX_LIST);
+        self.stats.moves += 1;
+        self.stats.released += releases.len() as u64;
+        self.give_back(peer, cx);
+        let wanted = Move {
+            id,
+            region,
+            write: direction == Direction::Put,
+            hold: true,
+            borrow: 0,
+            releases,
+            needs,
+            piggyback: None,
+        };
+        cx.send(peer, Message::Move(wanted));
+    }
+
+    /// How the firehoses on some memory of a peer stand.
+    pub(in crate::engine) fn attached(
+        &mut self,
+        peer: u32,
+        run: Run,
+        direction: Direction,
+    ) -> Attached {
+        let Some(table) = self.tables.get_mut(&peer) else {
+            return Attached::No;
+        };
+        let look = table.look(run, direction.remote());
+        table.drop_holds(&look.holds);
+        match (look.gaps.is_empty(), look.joins.is_empty()) {
+            _ if look.read_only => Attached::No,
+            (true, true) => Attached::All,
+            (true, false) => Attached::Coming,
+            (false, _) => Attached::No,
+        }
+    }
+
+    /// Gives the firehoses on some memory of a peer back, those in use when they are not any more.
+    pub(in crate::engine) fn detach(
+        &mut self,
+        peer: u32,
+        run: Run,
+        cx: &mut Context<'_>,
+    ) -> Detached {
+        let Some(table) = self.tables.get_mut(&peer) else {
+            return Detached::Nothing;
+        };
+        let outcome = table.give_up(run);
+        if outcome != Detached::Nothing {
+            self.give_back(peer, cx);
+            self.firehoses_free(peer, cx);
+        }
+        outcome
+    }
+
+    /// Holds the firehoses that a piece needs, if all were moved ahead or are on their way: whether they were.
+    pub(super) fn reach_attached(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+        if cx.config().strategy != Strategy::Foresight {
+            return false;
+        }
+        let Some(piece) = self.pieces.get(&id) else {
+            impossible("firehoses are looked for for a piece that is over");
+            return false;
+        };
+        let (peer, used) = (piece.peer, piece.direction.remote());
+        let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
+            impossible("an operation was begun that leaves the address space");
+            return false;
+        };
+        let Some(table) = self.tables.get_mut(&peer) else {
+            return false;
+        };
+        let look = table.look(run, used);
+        if look.read_only || !look.gaps.is_empty() {
+            table.drop_holds(&look.holds);
+            return false;
+        }
+        for (join, part) in &look.joins {
+            if let Some(asked) = table.asked.get_mut(join) {
+                asked.waiters.push((id, *part));
+            }
+        }
+        let reach = RemoteSide {
+            holds: look.holds,
+            refused: None,
+            pending: look.joins.len() as u32,
+        };
+        self.stats.remote_hits += u64::from(reach.pending == 0);
+        self.with_piece(id, |piece| piece.remote_side = reach);
+        self.request_local(id, cx);
+        true
+    }
+}
