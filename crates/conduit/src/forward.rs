@@ -109,6 +109,8 @@ forward! {
         fn standing(&self, peer: Rank) -> Standing;
         fn first_lost(&self) -> Option<Rank>;
         fn changes(&self) -> u64;
+        fn publish(&self, number: u64);
+        fn published(&self, peer: Rank) -> Option<u64>;
         fn leave(&self, orderly: bool);
         fn expel(&self, peer: Rank);
     }

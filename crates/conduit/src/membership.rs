@@ -21,6 +21,19 @@ pub trait Membership {
     /// Counts up whenever some rank's standing changes. Costs a load.
     fn changes(&self) -> u64;
 
+    /// Shows a number to the ranks of the same host, in memory that they share; nothing where they share none.
+    /// Costs a store.
+    fn publish(&self, number: u64) {
+        let _ = number;
+    }
+
+    /// What a peer [published](Self::publish) last, 0 if it never did; none of a rank with which no memory is shared.
+    /// Costs a load.
+    fn published(&self, peer: Rank) -> Option<u64> {
+        let _ = peer;
+        None
+    }
+
     /// Tells the peers that this rank ends: in good order, or not.
     fn leave(&self, orderly: bool);
 

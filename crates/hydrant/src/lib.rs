@@ -88,6 +88,8 @@ pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Factor, Number, Runs},
 };
+/// How helper threads are distributed over the idle cores of a host.
+pub use hydrant_foresight::sharing::Policy as ForesightPolicy;
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
 pub use hydrant_smp::Foreign;
@@ -108,7 +110,7 @@ pub use rma::{
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,
 };
 pub use settings::{
-    AtomicsKind, ConduitKind, ForesightSettings, InterNodeKind, MessageProtocol,
+    AtomicsKind, ConduitKind, ForesightSettings, IdleCores, InterNodeKind, MessageProtocol,
     RegistrationSettings, Settings,
 };
 pub use team_rank::TeamRank;

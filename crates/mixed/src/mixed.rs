@@ -333,6 +333,14 @@ impl Membership for Mixed {
         self.standings().changes()
     }
 
+    fn publish(&self, number: u64) {
+        self.intra.publish(number);
+    }
+
+    fn published(&self, peer: Rank) -> Option<u64> {
+        self.intra.published(self.mates.intra(peer)?)
+    }
+
     fn leave(&self, orderly: bool) {
         if !orderly {
             // This rank may give up for the sake of a mate, whose end the inter-node conduit has

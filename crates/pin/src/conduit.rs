@@ -343,6 +343,14 @@ impl Membership for Pinned {
         self.core.changes()
     }
 
+    fn publish(&self, number: u64) {
+        self.core.smp.publish(number);
+    }
+
+    fn published(&self, peer: Rank) -> Option<u64> {
+        self.core.smp.published(peer)
+    }
+
     fn leave(&self, orderly: bool) {
         self.core.smp.leave(orderly);
     }

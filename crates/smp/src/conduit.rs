@@ -3,7 +3,10 @@
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
 use std::{
-    sync::{Arc, atomic::Ordering::Acquire},
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Release},
+    },
     time::Duration,
 };
 
@@ -283,6 +286,15 @@ impl Membership for Smp {
 
     fn changes(&self) -> u64 {
         self.shared.changes[0].load(Acquire)
+    }
+
+    fn publish(&self, number: u64) {
+        self.shared.published[self.shared.rank.index()][0].store(number, Release);
+    }
+
+    fn published(&self, peer: Rank) -> Option<u64> {
+        let word = self.shared.published.get(peer.index())?;
+        Some(word[0].load(Acquire))
     }
 
     fn leave(&self, orderly: bool) {

@@ -43,6 +43,8 @@ pub(crate) mod block {
     pub(crate) const PID: usize = 4;
     /// 1 if the rank's process takes part in `membarrier`.
     pub(crate) const ASYMMETRIC: usize = 8;
+    /// What the rank shows the others, in a line with what hardly ever changes and is hardly ever looked at.
+    pub(crate) const PUBLISHED: usize = 16;
     /// Looked at after every message and store: alone on its line.
     pub(crate) const NOTIFY: usize = 64;
     /// On the same line: who wakes the service thread has written to that.

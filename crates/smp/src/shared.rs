@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) blocks: Vec<Window>,
     /// Whether each rank takes part, by rank; any rank may end it, once.
     pub(crate) standings: Vec<Word32>,
+    /// What each rank published, by rank; by that rank.
+    pub(crate) published: Vec<MappedWords>,
     /// The rank's process is known to have ended, so that nothing of it runs any more.
     buried: Vec<AtomicBool>,
     /// A bit for each rank that sends to this one; set by that rank.
@@ -138,6 +140,9 @@ impl Shared {
             standings: (0..ranks)
                 .map(|rank| word(rank, block::STANDING))
                 .collect::<Result<_, Error>>()?,
+            published: (0..ranks)
+                .map(|rank| mapping.kept_words(shape.block(rank) + block::PUBLISHED, 1))
+                .collect(),
             buried: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             blocks,
             opened: mapping.kept_words(

@@ -42,11 +42,40 @@ pub(super) const CHECKS: &[Check] = &[
         clock,
     ),
     Check::new(
+        "published",
+        "what a rank publishes is seen by the ranks that share memory with it, and no other number",
+        published,
+    ),
+    Check::new(
         "all_present",
         "all ranks take part from the start",
         all_present,
     ),
 ];
+
+fn published(fixture: &dyn Fixture) {
+    each(fixture, 3.min(fixture.most_ranks()), |me| {
+        let seen = |peer: Rank| me.conduit.published(peer);
+        let ranks = (0..me.conduit.size()).map(Rank);
+        // Others may be faster.
+        let own = seen(me.rank());
+        assert!(own.is_none_or(|it| it == 0), "{own:?}");
+        me.conduit.publish(u64::from(me.rank().0) + 7);
+        me.meet(&mut Log::new());
+        for peer in ranks.clone() {
+            let expected = u64::from(peer.0) + 7;
+            assert!(seen(peer).is_none_or(|it| it == expected), "{peer}");
+        }
+        me.meet(&mut Log::new());
+        me.conduit.publish(u64::MAX);
+        me.meet(&mut Log::new());
+        for peer in ranks {
+            assert!(seen(peer).is_none_or(|it| it == u64::MAX), "{peer}");
+        }
+        assert_eq!(seen(Rank(me.conduit.size())), None);
+        me.meet(&mut Log::new());
+    });
+}
 
 /// Every rank sends every rank, itself included, a few requests and gets each back.
 fn every_pair(fixture: &dyn Fixture, ranks: u32) {

@@ -9,6 +9,7 @@
 use hydrant_foresight::{
     Communication, Costs, FRAMES, Kind, LinearCost, Region, Time, Way,
     plan::{Action, Config, Invalid, Plan, RegionId, Stats, ThreadId},
+    sharing::Sharing,
 };
 use hydrant_pinning::{Attached, Detached};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -115,6 +116,11 @@ impl Far {
     /// Another thread of the application.
     pub(super) fn add_thread(&mut self) {
         self.threads.push(self.plan.add_thread());
+    }
+
+    /// The helper shares its core with others from now on, or no longer.
+    pub(super) fn share(&mut self, sharing: Sharing) {
+        self.plan.share(sharing);
     }
 
     /// A thread did something that is no use of a peer's memory, which may tell what comes next.

@@ -1,6 +1,9 @@
 //! The helper thread: the loop of the plan's documentation, with a real clock, a real NIC and a real engine.
 
-use std::sync::{Arc, atomic::Ordering::SeqCst};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use hydrant_foresight::{
     Communication, Region, Way,
@@ -11,6 +14,7 @@ use hydrant_pinning::GivenUp;
 
 use super::{
     Foreseeing, Recorder,
+    cores::Cores,
     far::{Far, is_far},
     unfinished::{AllUnfinished, What},
 };
@@ -18,6 +22,9 @@ use crate::{
     registration::{Foreseen, Registration},
     transfer::Transfer,
 };
+
+/// How long a helper that has no core rests before it looks again.
+const RESTS: Duration = Duration::from_millis(100);
 
 /// The helper, on its thread.
 pub(super) struct Helper {
@@ -28,6 +35,10 @@ pub(super) struct Helper {
     config: Config,
     /// Bytes of peers' memory to which firehoses may be moved ahead, if they are.
     most_bytes: Option<u64>,
+    /// What it knows of the other helpers of its host, if they share cores.
+    cores: Option<Cores>,
+    /// It has no core.
+    rests: bool,
     readers: Vec<(ThreadId, Reader)>,
     /// Whose queue comes next.
     turn: usize,
@@ -37,10 +48,10 @@ pub(super) struct Helper {
 
 impl Helper {
     pub(super) fn new(
-        foreseeing: &Arc<Foreseeing>,
-        transfer: &Arc<Transfer>,
+        (foreseeing, transfer): (&Arc<Foreseeing>, &Arc<Transfer>),
         config: Config,
         most_bytes: Option<u64>,
+        cores: Option<Cores>,
     ) -> Self {
         Self {
             foreseeing: Arc::clone(foreseeing),
@@ -49,6 +60,8 @@ impl Helper {
             plan: None,
             config,
             most_bytes,
+            cores,
+            rests: false,
             readers: Vec::new(),
             turn: 0,
             unfinished: AllUnfinished::default(),
@@ -78,7 +91,14 @@ impl Helper {
         let Some(registration) = transfer.registration() else {
             return;
         };
+        self.look_for_core(registration, &mut plan, far.as_mut());
         while !self.recorder.ends() {
+            if self.rests {
+                let may_change = self.cores.as_ref().is_some_and(Cores::may_change);
+                self.recorder.rest(may_change.then_some(RESTS));
+                self.look_for_core(registration, &mut plan, far.as_mut());
+                continue;
+            }
             for reader in self.recorder.take_fresh() {
                 self.readers.push((plan.add_thread(), reader));
                 if let Some(far) = &mut far {
@@ -90,6 +110,9 @@ impl Helper {
             }
             // Both queues take turns, so that neither waits for all of the other.
             let read = self.read(registration, &mut plan, far.as_mut());
+            if read && self.cores.as_mut().is_some_and(Cores::is_due) {
+                self.look_for_core(registration, &mut plan, far.as_mut());
+            }
             let looked = self.look(registration, &mut plan);
             let again = self.look_again(registration, &mut plan);
             let ahead = match &mut far {
@@ -112,6 +135,28 @@ impl Helper {
             }
         }
         self.plan = Some(plan);
+    }
+
+    /// Publishes what is registered, and looks whether the helper has a core, and with whom.
+    fn look_for_core(
+        &mut self,
+        registration: &Registration,
+        plan: &mut Plan,
+        far: Option<&mut Far>,
+    ) {
+        let Some(cores) = &self.cores else { return };
+        let buckets = registration.stats().local.registered;
+        let bucket = registration.limits().geometry.bucket();
+        let sharing = cores.look(buckets.saturating_mul(bucket));
+        self.rests = sharing.is_none();
+        let helpers = sharing.map_or(0, |it| it.helpers);
+        self.foreseeing.helpers_on_core.store(helpers, SeqCst);
+        if let Some(sharing) = sharing {
+            plan.share(sharing);
+            if let Some(far) = far {
+                far.share(sharing);
+            }
+        }
     }
 
     /// Takes one item off the deregistration queues; whether there was one.

@@ -8,6 +8,7 @@
 //!
 //! In virtual time the helper is one more thread of the rank, on a core of its own: it has turns as all have.
 
+mod cores;
 mod far;
 mod helper;
 mod record;
@@ -16,7 +17,7 @@ mod unfinished;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
 };
@@ -30,6 +31,7 @@ use hydrant_pinning::Strategy;
 use parking_lot::Mutex;
 
 use crate::{progress::Progress, settings::ForesightSettings, transfer::Transfer};
+use cores::Cores;
 use helper::Helper;
 use record::Recorder;
 
@@ -68,6 +70,8 @@ pub struct Foresight {
     pub firehoses_moved: u64,
     /// Times that firehoses were given back after it.
     pub firehoses_given_back: u64,
+    /// The helpers on the core that the helper has, itself included; 0 while it has none and rests.
+    pub helpers_on_core: u32,
     /// Predictions by their error as a part of the period: up to 0.5 %, 1 %, 5 %, 20 %, and above.
     pub errors: [u64; 5],
 }
@@ -84,6 +88,7 @@ pub(crate) struct Foreseeing {
     given_up: AtomicU64,
     overwritten: AtomicU64,
     is_helped: AtomicBool,
+    helpers_on_core: AtomicU32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -108,10 +113,17 @@ impl Foreseeing {
             given_up: AtomicU64::new(0),
             overwritten: AtomicU64::new(0),
             is_helped: AtomicBool::new(false),
+            helpers_on_core: AtomicU32::new(1),
             thread: Mutex::new(None),
         });
         let most_bytes = settings.firehoses.then(|| firehose_bytes(transfer));
-        let helper = Helper::new(&this, transfer, config(transfer)?, most_bytes.flatten());
+        let cores = Cores::new(progress, settings);
+        let helper = Helper::new(
+            (&this, transfer),
+            config(transfer)?,
+            most_bytes.flatten(),
+            cores,
+        );
         let started = thread::Builder::new()
             .name(format!("hydrant-foresee-{}", progress.rank))
             .spawn(move || helper.run());
@@ -150,6 +162,7 @@ impl Foreseeing {
             firehoses_late: of_peers.late,
             firehoses_moved,
             firehoses_given_back,
+            helpers_on_core: self.helpers_on_core.load(SeqCst),
             errors: said.errors,
         }
     }

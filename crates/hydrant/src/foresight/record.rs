@@ -166,6 +166,16 @@ impl Recorder {
         self.has_freed.load(Relaxed) && self.has_freed.swap(false, SeqCst)
     }
 
+    /// The helper rests for so long, or for good, whatever is used; until its end.
+    pub(super) fn rest(&self, pause: Option<Duration>) {
+        let mut ends = || self.ends();
+        if self.progress.virtual_time {
+            (self.progress.conduit()).wait(Sleeper::Nap, pause, &mut ends);
+        } else if !ends() {
+            thread::park_timeout(pause.unwrap_or(LOOKS));
+        }
+    }
+
     /// Has the helper look.
     fn wake(&self) {
         if self.progress.virtual_time {

@@ -13,7 +13,8 @@ use hydrant_smp::Foreign;
 
 use super::{Job, ending::End, network::Network, threads};
 use crate::{
-    AtomicsKind, ConduitKind, Error, InterNodeKind, MessageProtocol, Result, Settings, Strategy,
+    AtomicsKind, ConduitKind, Error, ForesightPolicy, IdleCores, InterNodeKind, MessageProtocol,
+    Result, Settings, Strategy,
 };
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
@@ -137,6 +138,20 @@ impl JobBuilder {
     pub fn foresee_firehoses(mut self, on: bool) -> Self {
         self.settings.foresight.firehoses = on;
         self.settings.built("HYDRANT_FORESIGHT_FIREHOSES");
+        self
+    }
+
+    /// How many idle cores of a host the helpers of the strategy `foresight` share (`HYDRANT_FORESIGHT_CORES`).
+    pub fn foresight_cores(mut self, cores: IdleCores) -> Self {
+        self.settings.foresight.cores = cores;
+        self.settings.built("HYDRANT_FORESIGHT_CORES");
+        self
+    }
+
+    /// How they do where the cores are fewer (`HYDRANT_FORESIGHT_POLICY`).
+    pub fn foresight_policy(mut self, policy: ForesightPolicy) -> Self {
+        self.settings.foresight.policy = policy;
+        self.settings.built("HYDRANT_FORESIGHT_POLICY");
         self
     }
 

@@ -28,7 +28,7 @@ pub use registration::RegistrationSettings;
 
 pub use atomics::AtomicsKind;
 pub use conduit::{ConduitKind, InterNodeKind, rdma_ports};
-pub use foresight::ForesightSettings;
+pub use foresight::{ForesightSettings, IdleCores};
 pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
@@ -333,6 +333,10 @@ mod tests {
             ("HYDRANT_EXTENTS", "0"),
             ("HYDRANT_RING_PAYLOAD", "7"),
             ("HYDRANT_COUNTERS", "2"),
+            ("HYDRANT_FORESIGHT_FIREHOSES", "some"),
+            ("HYDRANT_FORESIGHT_CORES", "all"),
+            ("HYDRANT_FORESIGHT_POLICY", "fair"),
+            ("HYDRANT_FORESIGHT_SLICE", "0"),
         ] {
             let error = set(name, value).unwrap_err().to_string();
             assert!(error.contains(&format!("{name}={value}")), "{error}");

@@ -6,7 +6,7 @@ use hydrant_launch::{HOST_ID, SERVICE_CPUS, launcher::DEFAULT_SHELL};
 use hydrant_smp::Foreign;
 use rustix::thread::CpuSet;
 
-use super::{Settings, format_bytes, parse_bytes};
+use super::{Settings, foresight, format_bytes, parse_bytes};
 
 /// A setting: how it is called, set and shown.
 pub(super) struct Setting {
@@ -142,6 +142,30 @@ pub(super) const TABLE: &[Setting] = &[
         unit: None,
         set: |s, text| switch(text).map(|on| s.foresight.firehoses = on),
         show: |s| shown(s.foresight.firehoses),
+    },
+    Setting {
+        name: "HYDRANT_FORESIGHT_CORES",
+        meaning: "how many idle cores of a host the helpers of its ranks share, by the strategy foresight: a number, auto (those beyond one for each rank) or each (every helper has its own)",
+        unit: None,
+        set: |s, text| text.parse().map(|cores| s.foresight.cores = cores),
+        show: |s| s.foresight.cores.to_string(),
+    },
+    Setting {
+        name: "HYDRANT_FORESIGHT_POLICY",
+        meaning: "where idle cores are fewer than helpers: conservative (a helper for those ranks that have most registered, and none for the others) or aggressive (helpers take turns on a core)",
+        unit: None,
+        set: |s, text| foresight::policy(text).map(|policy| s.foresight.policy = policy),
+        show: |s| foresight::policy_name(s.foresight.policy),
+    },
+    Setting {
+        name: "HYDRANT_FORESIGHT_SLICE",
+        meaning: "microseconds that a helper runs on end before another one on its core does",
+        unit: Some("microseconds"),
+        set: |s, text| {
+            number(text, 1, 10_000_000)
+                .map(|micros| s.foresight.slice = Duration::from_micros(micros as u64))
+        },
+        show: |s| s.foresight.slice.as_micros().to_string(),
     },
     Setting {
         name: "HYDRANT_MESSAGES",

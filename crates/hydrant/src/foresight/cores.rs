@@ -1,0 +1,106 @@
+//! The idle cores of a host, which the helpers of its ranks share (Li §5).
+//!
+//! Each rank publishes what it has registered, and reads what the others of its host did; from that all come to the same
+//! placements ([`hydrant_foresight::sharing`]), without a message. A helper that has no core rests: its rank
+//! registers on demand, and what is registered stays until room is short.
+
+use std::{sync::Arc, thread};
+
+use hydrant_conduit::Standing;
+use hydrant_foresight::sharing::{Host, Placement, Sharing};
+
+use crate::{
+    Rank,
+    progress::Progress,
+    settings::{ForesightSettings, IdleCores},
+};
+
+/// Uses after which a helper publishes what is registered, and looks what others did.
+const POSTS_AFTER: u32 = 64;
+
+/// What it takes to switch from one thread to another.
+const CONTEXT_SWITCH_NS: u64 = 5_000;
+
+/// What a rank knows of its host's helpers.
+pub(super) struct Cores {
+    progress: Arc<Progress>,
+    settings: ForesightSettings,
+    idle: u32,
+    /// The ranks of the host, in the job's order.
+    mates: Vec<Rank>,
+    uses: u32,
+}
+
+impl Cores {
+    /// None where each helper has a core of its own.
+    pub(super) fn new(progress: &Arc<Progress>, settings: &ForesightSettings) -> Option<Self> {
+        let conduit = progress.conduit();
+        let is_mate = |it: &Rank| *it == progress.rank || conduit.published(*it).is_some();
+        let mates: Vec<Rank> = (0..progress.size).map(Rank).filter(is_mate).collect();
+        let idle = match settings.cores {
+            IdleCores::Each => return None,
+            IdleCores::Auto => {
+                let all = thread::available_parallelism().map_or(1, usize::from);
+                all.saturating_sub(mates.len()) as u32
+            }
+            IdleCores::Count(count) => count,
+        };
+        Some(Self {
+            progress: Arc::clone(progress),
+            settings: settings.clone(),
+            idle,
+            mates,
+            uses: 0,
+        })
+    }
+
+    /// Whether what other ranks do may change where this helper runs.
+    pub(super) fn may_change(&self) -> bool {
+        self.mates.len() > 1
+    }
+
+    /// Another use was read: whether it is time to [look](Self::look).
+    pub(super) fn is_due(&mut self) -> bool {
+        self.uses += 1;
+        self.uses.is_multiple_of(POSTS_AFTER)
+    }
+
+    /// Publishes that so many bytes are registered. What the helper is to allow for others on its core; none if it
+    /// has no core.
+    pub(super) fn look(&self, registered_bytes: u64) -> Option<Sharing> {
+        let conduit = self.progress.conduit();
+        // Zero is what nobody has published yet.
+        conduit.publish(registered_bytes.saturating_add(1));
+        let (own, idle) = (self.progress.rank, self.idle);
+        // The same at all ranks of the job.
+        let seed = self.progress.id;
+        let mut host = Host::new(self.mates.len() as u32, idle, self.settings.policy, seed);
+        for (at, mate) in (0..).zip(&self.mates) {
+            let published = match *mate == own {
+                true => Some(registered_bytes.saturating_add(1)),
+                false => conduit.published(*mate),
+            };
+            let is_there = *mate == own || conduit.standing(*mate) == Standing::Present;
+            if let Some(bytes) = published
+                .and_then(|it| it.checked_sub(1))
+                .filter(|_| is_there)
+            {
+                host.post(at, bytes);
+            }
+        }
+        let own = self.mates.iter().position(|it| *it == own)?;
+        match host.placements().get(own)? {
+            Placement::Stopped => None,
+            Placement::On { helpers, .. } => Some(Sharing {
+                helpers: *helpers,
+                time_slice_ns: self
+                    .settings
+                    .slice
+                    .as_nanos()
+                    .try_into()
+                    .unwrap_or(u64::MAX),
+                context_switch_ns: CONTEXT_SWITCH_NS,
+            }),
+        }
+    }
+}

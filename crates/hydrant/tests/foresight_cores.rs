@@ -1,0 +1,101 @@
+//! Helpers that share the idle cores of a host: which of them have one is decided by what their ranks registered.
+
+use std::time::{Duration, Instant};
+
+use hydrant::{Foresight, ForesightPolicy, IdleCores, Job, Op, Result, Strategy};
+
+const LEN: usize = 64 << 10;
+
+/// Puts until the numbers of helpers on their cores, over all ranks, come to so many; what a rank then knows of its
+/// helper.
+fn put_until(job: &Job, helpers: u32) -> Result<Foresight> {
+    let memory = job.alloc::<u8>(4 * LEN)?;
+    let source = vec![1_u8; (1 + job.rank().0 as usize) * LEN];
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        memory.put(job.right(), 0, &source)?;
+        let foresight = job.foresight().expect("it is the strategy");
+        let mut sum = [foresight.helpers_on_core];
+        job.all_reduce(&mut sum, Op::Sum)?;
+        if sum == [helpers] {
+            return Ok(foresight);
+        }
+        let mut late = [u32::from(Instant::now() > until)];
+        job.all_reduce(&mut late, Op::Max)?;
+        assert_eq!(late, [0], "{sum:?} and not {helpers}: {foresight:?}");
+    }
+}
+
+fn run(cores: IdleCores, policy: ForesightPolicy, helpers: u32) -> Vec<Foresight> {
+    let builder = Job::builder().expect("settings are right");
+    let builder = builder
+        .conduit("smp+pin".parse().expect("it is a conduit"))
+        .registration(Strategy::Foresight)
+        .foresight_cores(cores)
+        .foresight_policy(policy);
+    let ends = builder.run_local(3, |job| put_until(job, helpers));
+    let ends: Result<Vec<_>> = ends.into_iter().collect();
+    ends.expect("the puts arrive")
+}
+
+fn on_core(all: &[Foresight]) -> Vec<u32> {
+    let mut counts: Vec<u32> = all.iter().map(|it| it.helpers_on_core).collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn one_rank_has_the_only_core() {
+    let all = run(IdleCores::Count(1), ForesightPolicy::Conservative, 1);
+    assert_eq!(on_core(&all), [0, 0, 1]);
+}
+
+#[test]
+fn helpers_take_turns_on_cores_that_are_too_few() {
+    let all = run(IdleCores::Count(2), ForesightPolicy::Aggressive, 5);
+    assert_eq!(on_core(&all), [1, 2, 2]);
+}
+
+#[test]
+fn without_a_core_nothing_is_registered_ahead_or_given_up() {
+    for policy in [ForesightPolicy::Conservative, ForesightPolicy::Aggressive] {
+        let all = run(IdleCores::Count(0), policy, 0);
+        for it in all {
+            let done = (it.registered_ahead, it.given_up, it.firehoses_moved);
+            assert_eq!(done, (0, 0, 0), "{it:?}");
+        }
+    }
+}
+
+#[test]
+fn each_helper_has_a_core_if_nothing_is_said() {
+    let all = run(IdleCores::default(), ForesightPolicy::Conservative, 3);
+    assert_eq!(on_core(&all), [1, 1, 1]);
+}
+
+/// In virtual time each rank is a host of its own.
+#[test]
+fn a_rank_that_shares_nothing_has_the_cores_to_itself() {
+    for (cores, expected) in [(0, 0), (1, 1), (5, 1)] {
+        let builder = Job::builder().expect("settings are right");
+        let builder = builder
+            .conduit("sim:connectx".parse().expect("it is a conduit"))
+            .registration(Strategy::Foresight)
+            .foresight_cores(IdleCores::Count(cores));
+        let ends = builder.run_local(2, |job| {
+            let memory = job.alloc::<u8>(LEN)?;
+            for _ in 0..200 {
+                memory.put(job.right(), 0, &vec![1; LEN])?;
+                job.compute(1 << 20);
+            }
+            job.barrier()?;
+            Ok(job.foresight().expect("it is the strategy"))
+        });
+        for end in ends {
+            let foresight = end.expect("the puts arrive");
+            // Of memory that it maps nowhere else.
+            assert_eq!(foresight.helpers_on_core, expected, "{foresight:?}");
+            assert_eq!(foresight.given_up > 0, expected > 0, "{foresight:?}");
+        }
+    }
+}
