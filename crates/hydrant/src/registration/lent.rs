@@ -222,6 +222,15 @@ impl Lent {
         self.change(|state| state.settle(key, |ending| std::mem::take(&mut ending.own)));
     }
 
+    /// A peer says that it uses a loan no more, before that ends.
+    pub(super) fn forgotten_by(&self, peer: Rank, key: u64) {
+        self.change(|state| {
+            if let Some(loan) = state.exposed.get_mut(&key) {
+                loan.informed.remove(&peer);
+            }
+        });
+    }
+
     /// A peer says that it uses a loan no more; `false` if nobody had asked.
     pub(super) fn let_go_by(&self, peer: Rank, key: u64) -> bool {
         self.change(|state| state.settle(key, |ending| ending.informed.remove(&peer)))
@@ -388,6 +397,19 @@ mod tests {
         lent.let_go_here(key);
         assert!(lent.is_over(key));
         assert!(!lent.let_go_by(Rank(1), key));
+    }
+
+    #[test]
+    fn who_has_forgotten_a_loan_is_not_asked() {
+        let lent = lent();
+        let key = lent.lend((0x5000, 100));
+        let _ = lent.tell(PEER, key);
+        let _ = lent.tell(Rank(2), key);
+        lent.forgotten_by(PEER, key);
+        assert!(!lent.is_lent(PEER, region(key), (0x5000, 100)));
+        let ended = lent.end(key, |_| true).expect("it was lent");
+        assert_eq!(ended.informed, [Rank(2)]);
+        lent.forgotten_by(PEER, key);
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! A peer that was told where a buffer lies is told that it goes before the memory is taken back,
-//! and answers when the last of its accesses is over; new ones fail then.
+//! and answers when the last of its accesses is over; new ones fail then. A peer that has told the owner before,
+//! by a message of another room, that it uses the buffer no more, [forgets](Registration::forget) it, and is not
+//! asked.
 
 use std::sync::Arc;
 
@@ -50,6 +52,11 @@ impl Lease {
 
     pub(super) fn place(&self) -> Place {
         self.0.place
+    }
+
+    /// Whether nobody else holds it.
+    fn is_only(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     /// Gives the lease up. Of the last one, whose loan it was: that is not found any more then,
@@ -108,6 +115,15 @@ impl Known {
                 Ok(None)
             }
             _ => Err(()),
+        }
+    }
+
+    /// Nothing is known of a buffer any more, unless an access to it is under way: whether that is so.
+    fn forget(&mut self, name: (Rank, u64)) -> bool {
+        match self.leases.get(&name) {
+            Some(lease) if !lease.is_only() => false,
+            // Its owner hears of that by other means.
+            known => known.is_none() || self.leases.remove(&name).is_some(),
         }
     }
 
@@ -330,6 +346,17 @@ impl Registration {
         }
     }
 
+    /// Forgets where a peer's buffer lies, unless an access to it is under way: whether that is so. The owner is to
+    /// be told, which then [expects no answer](Self::is_forgotten_by) about it.
+    pub(crate) fn forget(&self, rank: Rank, key: u64) -> bool {
+        self.change_known(|known| known.forget((rank, key)))
+    }
+
+    /// A peer has said that it uses an own loan no more: it is not told when that ends.
+    pub(crate) fn is_forgotten_by(&self, peer: Rank, key: Key) {
+        self.lent.forgotten_by(peer, key.0);
+    }
+
     /// Why it is not known where a buffer of a peer lies.
     pub(crate) fn why_unknown(&self, rank: Rank) -> Error {
         match self.progress.conduit().standing(rank) {
@@ -433,6 +460,18 @@ mod tests {
         assert!(known.answered(NAME, (0x1000, 10)));
         assert!(known.leases.is_empty());
         assert!(!known.answered(NAME, (0x1000, 10)), "nobody asked again");
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_forgotten() {
+        let mut known = Known::default();
+        assert!(known.forget(NAME), "it was never known");
+        assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
+        let held = known.leases[&NAME].clone();
+        assert!(!known.forget(NAME), "it is held");
+        assert!(held.end().is_none(), "the table has one");
+        assert!(known.forget(NAME) && known.leases.is_empty());
+        assert!(known.gone(NAME).is_err(), "nobody is asked about it");
     }
 
     #[test]

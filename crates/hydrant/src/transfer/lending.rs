@@ -141,6 +141,23 @@ impl Transfer {
         }
     }
 
+    /// Forgets where an exposed buffer of a peer lies, as soon as no access to it is under way. The peer is to be
+    /// told: it does not ask when the loan ends.
+    pub(crate) async fn forget(self: &Arc<Self>, rank: Rank, key: u64) {
+        if let Some(registration) = &self.registration {
+            (self.progress)
+                .until(|| registration.forget(rank, key))
+                .await;
+        }
+    }
+
+    /// A peer has said that it uses a buffer no more that is lent to it.
+    pub(crate) fn is_forgotten_by(&self, peer: Rank, key: Key) {
+        if let Some(registration) = &self.registration {
+            registration.is_forgotten_by(peer, key);
+        }
+    }
+
     /// Lends memory to peers that name it by its address: it stays registered for them. Under no key
     /// where nothing is registered.
     ///

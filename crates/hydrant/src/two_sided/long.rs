@@ -153,6 +153,9 @@ impl TwoSided {
     /// All of a message was written: the loan ends, and then the receive.
     pub(super) fn written(&self, receiving: Receiving) {
         let Receiving { from, tag, len, .. } = receiving;
+        if let Some(key) = receiving.key {
+            self.transfer.is_forgotten_by(from, key);
+        }
         let envelope = Envelope {
             source: from.0,
             tag,
@@ -220,6 +223,11 @@ impl Carried {
     async fn run(mut self, receive: u64, key: Option<u64>) {
         let end = self.bring(receive, key).await;
         let two_sided = Arc::clone(&self.two_sided);
+        if let (Ok(()), Some(key)) = (&end, key) {
+            // What is said below says that as well: else the receive would wait for an answer, which a sender that
+            // computes is slow to give.
+            two_sided.transfer.forget(self.to, key).await;
+        }
         let said = end.map(|()| {
             two_sided.say(self.to, Said::Written { receive }, &[]);
             two_sided.sent(self.outgoing.tag, self.outgoing.buffer.len)
