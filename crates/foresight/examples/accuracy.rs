@@ -61,10 +61,6 @@ fn print(trace: &Trace, clock: Clock) {
 }
 
 fn pair(errors: &Errors) -> String {
-    let percent = |count| errors.percent(count);
-    format!(
-        "{:.1} / {:.1}",
-        percent(errors.within_5_percent),
-        percent(errors.within_half_percent)
-    )
+    let within = |bound| errors.percent_within(bound);
+    format!("{:.1} / {:.1}", within(50), within(5))
 }

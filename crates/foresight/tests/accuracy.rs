@@ -34,10 +34,7 @@ fn errors(trace: &Trace, method: Method, clock: Clock) -> Accuracy {
 }
 
 fn percent(errors: &Errors) -> (f64, f64) {
-    (
-        errors.percent(errors.within_5_percent),
-        errors.percent(errors.within_half_percent),
-    )
+    (errors.percent_within(50), errors.percent_within(5))
 }
 
 #[test]

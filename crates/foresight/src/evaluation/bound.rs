@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{Errors, Setting, communications};
+use super::{BOUNDS, Errors, Setting, communications};
 use crate::costs::Backlog;
 use crate::signature::{Context, Signature, mix};
 use crate::time::Time;
@@ -85,16 +85,18 @@ impl<K: Eq + Hash> Series<K> {
             for at in 0..times.len() {
                 let around = &times[at.saturating_sub(AROUND)..times.len().min(at + AROUND + 1)];
                 errors.forecasts += 1;
-                errors.within_5_percent += u64::from(is_near(times[at], around, 20));
-                errors.within_half_percent += u64::from(is_near(times[at], around, 200));
+                for (count, bound) in errors.within.iter_mut().zip(BOUNDS) {
+                    *count += u64::from(is_near(times[at], around, bound));
+                }
             }
         }
     }
 }
 
-/// Whether a time is within the period by `parts` of the constant that most of those around it are near.
-fn is_near((time_ns, period_ns): (u64, u64), around: &[(u64, u64)], parts: u64) -> bool {
-    let near = |a: u64, b: u64| a.abs_diff(b).saturating_mul(parts) <= period_ns;
+/// Whether a time is within so many thousandths of the period of the constant that most of those around it are near.
+fn is_near((time_ns, period_ns): (u64, u64), around: &[(u64, u64)], bound: u32) -> bool {
+    let allowed_ns = u128::from(period_ns) * u128::from(bound);
+    let near = |a: u64, b: u64| u128::from(a.abs_diff(b)) * 1000 <= allowed_ns;
     let rated = around.iter().map(|&(constant, _)| {
         let count = around
             .iter()

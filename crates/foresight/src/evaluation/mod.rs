@@ -70,15 +70,16 @@ impl Setting {
     }
 }
 
+/// The bounds by which errors are counted, in thousandths of the period: 50 is the paper's 5 %, and 5 its 0.5 %.
+pub const BOUNDS: [u32; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
+
 /// How many forecasts were how near.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Errors {
     /// All of them.
     pub forecasts: u64,
-    /// Within 5 % of the period.
-    pub within_5_percent: u64,
-    /// Within 0.5 % of the period.
-    pub within_half_percent: u64,
+    /// Those within each of the [`BOUNDS`].
+    pub within: [u64; BOUNDS.len()],
     /// The use came before it was expected.
     pub late: u64,
 }
@@ -86,18 +87,20 @@ pub struct Errors {
 impl Errors {
     fn add(&mut self, expected: Time, came: Time, period_ns: u64) {
         let error_ns = expected.0.abs_diff(came.0);
-        let is_within =
-            |parts: u64| u128::from(error_ns) * u128::from(parts) <= u128::from(period_ns);
         self.forecasts += 1;
-        self.within_5_percent += u64::from(is_within(20));
-        self.within_half_percent += u64::from(is_within(200));
+        for (count, bound) in self.within.iter_mut().zip(BOUNDS) {
+            let is_within =
+                u128::from(error_ns) * 1000 <= u128::from(period_ns) * u128::from(bound);
+            *count += u64::from(is_within);
+        }
         self.late += u64::from(expected > came);
     }
 
     fn join(&mut self, other: &Errors) {
         self.forecasts += other.forecasts;
-        self.within_5_percent += other.within_5_percent;
-        self.within_half_percent += other.within_half_percent;
+        for (count, other) in self.within.iter_mut().zip(other.within) {
+            *count += other;
+        }
         self.late += other.late;
     }
 
@@ -107,6 +110,12 @@ impl Errors {
             0 => 0.0,
             all => 100.0 * count as f64 / all as f64,
         }
+    }
+
+    /// The percentage of forecasts that were within one of the [`BOUNDS`]; 0 for any other bound.
+    pub fn percent_within(&self, bound: u32) -> f64 {
+        let at = BOUNDS.iter().position(|it| *it == bound);
+        at.map_or(0.0, |at| self.percent(self.within[at]))
     }
 }
 
