@@ -106,6 +106,8 @@ pub(crate) struct Series {
 pub(crate) enum Kind {
     /// Measured of Hydrant: a full line with dots.
     Ours,
+    /// The same at so many places that dots would hide the line, or as steps.
+    Line,
     /// The bare reference of the same run: a dashed line.
     Reference,
     /// Published or measured elsewhere: diamonds without a line.

@@ -62,6 +62,9 @@ pub(super) fn line(chart: &mut Chart<'_, '_>, series: &Series, points: &[(f64, f
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
             chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
         }
+        Kind::Line => {
+            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
+        }
         Kind::Reference => {
             let dashed = colour(series).mix(0.8).stroke_width(2);
             chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, dashed))?;
@@ -99,6 +102,7 @@ fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
             legend.draw(&PathElement::new([(6, y), (32, y)], style))?;
             legend.draw(&Circle::new((19, y), 3, style.filled()))?;
         }
+        Kind::Line => legend.draw(&PathElement::new([(6, y), (32, y)], style))?,
         Kind::Reference => {
             for from in [6, 16, 26] {
                 legend.draw(&PathElement::new(
