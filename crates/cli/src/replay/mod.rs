@@ -12,12 +12,12 @@ mod rank;
 mod read;
 mod report;
 mod schedule;
+mod script;
 
 use std::{
-    collections::HashMap,
     io::{self, Write},
-    panic::{self, AssertUnwindSafe},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::Args;
@@ -29,11 +29,11 @@ use crate::{
     plot::{self, Axis, Figure, Kind, Panel, PictureFile, Scale, Series},
     units,
 };
-use hydrant_foresight::trace::Trace;
-use order::Stuck;
-use rank::{Options, Played};
-use report::Row;
-use schedule::Step;
+
+pub(crate) use rank::Played;
+pub(crate) use read::{ReadError, read, unpack};
+pub(crate) use report::{Row, mean};
+pub(crate) use script::{How, Script};
 
 /// Do again what a program communicated, as a trace of it says
 #[derive(Args)]
@@ -63,15 +63,12 @@ pub(crate) struct ReplayArgs {
     check: bool,
 }
 
-/// Most bytes of a message that is sent at once (Li §2), if the network takes so many.
-const EAGER: usize = 16 << 10;
-
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
     /// The trace is wrong.
     #[error(transparent)]
-    Read(#[from] read::ReadError),
+    Read(#[from] ReadError),
     /// It cannot be replayed.
     #[error(transparent)]
     Unplayable(#[from] schedule::Unplayable),
@@ -118,31 +115,19 @@ pub(crate) enum ReplayError {
 
 /// Replays a trace.
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
-    let trace = read::read(&arguments.trace)?;
-    let schedules = schedule::schedules(&trace)?;
     let at_once = at_once(arguments)?;
-    if let Some(stuck) = order::stuck(&schedules, at_once) {
-        return Err(waits_for_ever(&trace, &schedules, stuck, at_once));
-    }
-    let mut short = HashMap::new();
-    for (rank, steps) in schedules.iter().enumerate() {
-        let checked = memory::check(steps);
-        for (tag, bytes) in checked.map_err(|why| ReplayError::Memory { rank, why })? {
-            // The messages of a collective have one number.
-            let least = short.entry(tag).or_insert(bytes);
-            *least = bytes.min(*least);
-        }
-    }
+    let script = Script::of(&read(&arguments.trace)?, at_once)?;
     if let Some(picture) = &arguments.plot {
         picture.reserve().map_err(|why| undrawn(picture, &why))?;
     }
-    let options = Options {
-        checks: arguments.check.then_some(short),
-        at_once,
+    let how = How {
+        checks: arguments.check,
+        messages: arguments.messages,
+        ..How::default()
     };
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
     for (number, strategy) in arguments.registration.iter().enumerate() {
-        let played = replay(arguments, *strategy, &schedules, &options)?;
+        let played = replay(arguments, *strategy, &script, &how)?;
         let name = |row: Row| Row {
             strategy: strategy.to_string(),
             conduit: arguments.conduit.to_string(),
@@ -167,51 +152,19 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
 
 /// Most bytes of a message that the network takes before anybody asks for it.
 fn at_once(arguments: &ReplayArgs) -> Result<u64, ReplayError> {
-    let failed = |why: String| ReplayError::Job {
-        strategy: arguments
-            .registration
-            .first()
-            .copied()
-            .unwrap_or(Strategy::Auto),
+    script::at_once(&arguments.conduit).map_err(|why| ReplayError::Job {
+        strategy: (arguments.registration.first().copied()).unwrap_or(Strategy::Auto),
         conduit: arguments.conduit.to_string(),
         why,
-    };
-    let builder = Job::builder().map_err(|why| failed(why.to_string()))?;
-    let builder = builder.conduit(arguments.conduit.clone());
-    let ends = builder.run_local(1, |job| Ok(job.limits().max_medium));
-    let most = ends.into_iter().next().unwrap_or(Ok(0));
-    Ok(most.map_err(|why| failed(why.to_string()))?.min(EAGER) as u64)
-}
-
-fn waits_for_ever(
-    trace: &Trace,
-    schedules: &[Vec<Step>],
-    stuck: Stuck,
-    at_once: u64,
-) -> ReplayError {
-    let Stuck {
-        rank,
-        step,
-        peer,
-        sends,
-    } = stuck;
-    let what = match sends {
-        None => format!("for a message of rank {peer}: no program that ran to its end did that"),
-        Some(bytes) => format!(
-            "until rank {peer} receives {bytes} bytes, because rank {peer} waits, too; the network takes up to \
-             {at_once} bytes before they are asked for, and what the trace was recorded on took more"
-        ),
-    };
-    let place = schedule::position(trace, schedules, rank, step);
-    ReplayError::Stuck { place, rank, what }
+    })
 }
 
 /// Runs the job; what each rank did.
 fn replay(
     arguments: &ReplayArgs,
     strategy: Strategy,
-    schedules: &[Vec<Step>],
-    options: &Options,
+    script: &Script,
+    how: &How,
 ) -> Result<Vec<Played>, ReplayError> {
     let failed = |why: String| ReplayError::Job {
         strategy,
@@ -222,37 +175,15 @@ fn replay(
     let builder = limited(builder, arguments.limit)
         .conduit(arguments.conduit.clone())
         .registration(strategy)
-        .messages(arguments.messages)
-        .messages_eager(EAGER)
         .bucket(4096);
-    let steps: u64 = schedules.iter().map(|it| it.len() as u64).sum();
-    let bar = bar(steps, strategy);
-    let done = |steps: u64| bar.inc(steps);
-    let body = |job: &Job| match schedules.get(job.rank().0 as usize) {
-        Some(steps) => rank::play(job, steps, options, &done),
-        None => Err(hydrant::Error::other(
-            "the job has more ranks than the trace",
-        )),
-    };
-    let ranks = schedules.len() as u32;
-    let ends = panic::catch_unwind(AssertUnwindSafe(|| builder.run_local(ranks, body)));
+    let bar = bar(script.steps(), strategy);
+    let played = script.play(builder, how, &|steps| bar.inc(steps));
     bar.finish_and_clear();
-    let ends = ends.map_err(|_| failed("a rank panicked".to_owned()))?;
-    let first = ends.iter().find_map(|it| match it {
-        Err(hydrant::Error::PeerLost(_)) | Ok(_) => None,
-        Err(why) => Some(why.to_string()),
-    });
-    if let Some(why) = first {
-        return Err(failed(why));
-    }
-    let played = ends
-        .into_iter()
-        .map(|it| it.map_err(|why| failed(why.to_string())));
-    played.collect()
+    played.map_err(failed)
 }
 
 /// Half of what may be registered is for peers, half for own operations; each may use what the other leaves.
-fn limited(builder: JobBuilder, limit: Option<u64>) -> JobBuilder {
+pub(crate) fn limited(builder: JobBuilder, limit: Option<u64>) -> JobBuilder {
     match limit {
         Some(bytes) => builder.m(bytes / 2).maxvictim(bytes - bytes / 2),
         None => builder,
@@ -296,22 +227,26 @@ fn name_of(arguments: &ReplayArgs) -> String {
 fn curve(strategy: Strategy, number: usize, played: &[Played]) -> Option<Series> {
     let peak = |it: &Played| it.series.iter().map(|point| point.1).max();
     let played = played.iter().max_by_key(|it| peak(it))?;
-    let place = |at: std::time::Duration, bytes: u64| (at.as_secs_f64() * 1e3, bytes as f64);
-    let mut points = vec![place(std::time::Duration::ZERO, 0)];
-    let mut before = 0;
-    for (at, bytes) in &played.series {
-        // Steps, not slopes.
-        points.push(place(*at, before));
-        points.push(place(*at, *bytes));
-        before = *bytes;
-    }
-    points.push(place(played.took, before));
     Some(Series {
         name: strategy.to_string(),
         kind: Kind::Reference,
         colour: number,
-        points,
+        points: staircase(&played.series, played.took),
     })
+}
+
+/// Bytes over milliseconds, as steps and not as slopes.
+pub(crate) fn staircase(series: &[(Duration, u64)], took: Duration) -> Vec<(f64, f64)> {
+    let place = |at: Duration, bytes: u64| (at.as_secs_f64() * 1e3, bytes as f64);
+    let mut points = vec![place(Duration::ZERO, 0)];
+    let mut before = 0;
+    for (at, bytes) in series {
+        points.push(place(*at, before));
+        points.push(place(*at, *bytes));
+        before = *bytes;
+    }
+    points.push(place(took, before));
+    points
 }
 
 fn figure(arguments: &ReplayArgs, series: Vec<Series>) -> Figure {

@@ -20,38 +20,50 @@ const NAP: Duration = Duration::from_micros(100);
 
 /// What a replay does beside the communication.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct Options<'a> {
     /// If data is looked at: of which messages fewer than [`STAMP`] bytes, and how many, by their numbers.
-    pub(super) checks: Option<HashMap<u64, usize>>,
+    pub(super) checks: Option<&'a HashMap<u64, usize>>,
+    /// How many times as long as in the trace each computation takes.
+    pub(super) slowdown: f64,
     /// Most bytes of a message whose sender does not wait until it is asked for.
     pub(super) at_once: u64,
+    /// The host of each rank; empty: each rank has its own.
+    pub(super) hosts: &'a [u32],
+}
+
+impl Options<'_> {
+    /// Whether two ranks share a host.
+    fn is_near(&self, rank: Rank, peer: u32) -> bool {
+        let host = |rank: u32| self.hosts.get(rank as usize);
+        host(peer).is_some() && host(rank.0) == host(peer)
+    }
 }
 
 /// What a rank did.
 #[derive(Clone, Debug)]
-pub(super) struct Played {
+pub(crate) struct Played {
     /// From the first step to the last.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
     /// Of this, within communication.
-    pub(super) communicating: Duration,
+    pub(crate) communicating: Duration,
     /// Bytes that were registered, and from when on; the time is that since the first step.
-    pub(super) series: Vec<(Duration, u64)>,
-    pub(super) registration: Option<RegistrationStats>,
-    pub(super) foresight: Option<Foresight>,
-    pub(super) counters: Counters,
+    pub(crate) series: Vec<(Duration, u64)>,
+    pub(crate) registration: Option<RegistrationStats>,
+    pub(crate) foresight: Option<Foresight>,
+    pub(crate) counters: Counters,
     /// Messages whose data was looked at.
-    pub(super) checked: u64,
+    pub(crate) checked: u64,
 }
 
 /// Does the steps of this rank. `done` is told of steps as they are done.
 pub(super) fn play(
     job: &Job,
     steps: &[Step],
-    options: &Options,
+    options: &Options<'_>,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<Played> {
     let mut memory = raised(Memory::of(steps))?;
-    let pace = Pace::of(job);
+    let pace = Pace::of(job, options.slowdown);
     job.barrier()?;
     job.keep_registered_series();
     let begun = job.now();
@@ -93,13 +105,17 @@ pub(super) fn play(
 struct Pace {
     /// Operations in a nanosecond, where they are what takes time.
     per_ns: Option<f64>,
+    slowdown: f64,
 }
 
 impl Pace {
     /// Measures, in virtual time, what a million operations take; in real time they take none.
-    fn of(job: &Job) -> Self {
+    fn of(job: &Job, slowdown: f64) -> Self {
         if !job.settings().conduit.is_virtual() {
-            return Self { per_ns: None };
+            return Self {
+                per_ns: None,
+                slowdown,
+            };
         }
         const OPERATIONS: u64 = 1_000_000;
         let begun = job.now();
@@ -107,16 +123,18 @@ impl Pace {
         let took = job.now().saturating_sub(begun).as_nanos().max(1);
         Self {
             per_ns: Some(OPERATIONS as f64 / took as f64),
+            slowdown,
         }
     }
 
     fn wait_out(&self, job: &Job, computed_ns: u64) {
+        let computed_ns = computed_ns as f64 * self.slowdown;
         if let Some(per_ns) = self.per_ns {
-            job.compute((computed_ns as f64 * per_ns) as u64);
+            job.compute((computed_ns * per_ns) as u64);
             return;
         }
         // The cores may be fewer than the ranks, which none of them is to feel.
-        let until = Instant::now() + Duration::from_nanos(computed_ns);
+        let until = Instant::now() + Duration::from_nanos(computed_ns as u64);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match left {
@@ -142,7 +160,7 @@ struct Player<'scope, 'env, 'a> {
     job: &'a Job,
     scope: &'scope Scope<'scope, 'env>,
     memory: &'a mut Memory,
-    options: &'a Options,
+    options: &'a Options<'a>,
     /// Where in the traced program the rank is.
     site: u64,
     /// By the number of the request.
@@ -167,24 +185,23 @@ impl Player<'_, '_, '_> {
     fn communicate(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Call { .. } => {}
-            Step::Copy { bytes } => {
-                // What a library copies takes what copying takes; no bytes are the program's to see.
-                let operations = bytes / 8;
-                if self.job.settings().conduit.is_virtual() {
-                    self.job.compute(operations);
-                }
-            }
+            Step::Copy { bytes } => self.copies(*bytes),
             Step::Send(end) => {
                 self.stamp(end);
                 // SAFETY: the memory outlives this, and the loan ends when the message was sent.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
-                self.job.send(Rank(end.peer), end.tag, data)?;
+                self.copies_near(end);
+                let sent = &data[..self.goes(end, data.len())];
+                self.job.send(Rank(end.peer), end.tag, sent)?;
                 self.memory.end(loan);
             }
             Step::Receive(end) => {
                 // SAFETY: as above.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                self.job.receive(Rank(end.peer), end.tag, data)?;
+                let len = self.goes(end, data.len());
+                self.job
+                    .receive(Rank(end.peer), end.tag, &mut data[..len])?;
+                self.copies_near(end);
                 self.memory.end(loan);
                 self.look(end)?;
             }
@@ -194,10 +211,13 @@ impl Player<'_, '_, '_> {
                 let (data, sent) = raised(unsafe { self.memory.lend(to.place) })?;
                 // SAFETY: as above.
                 let (buffer, received) = raised(unsafe { self.memory.lend_mut(from.place) })?;
+                self.copies_near(to);
+                let len = self.goes(from, buffer.len());
                 (self.job).send_receive(
-                    (Rank(to.peer), to.tag, data),
-                    (Rank(from.peer), from.tag, buffer),
+                    (Rank(to.peer), to.tag, &data[..self.goes(to, data.len())]),
+                    (Rank(from.peer), from.tag, &mut buffer[..len]),
                 )?;
+                self.copies_near(from);
                 self.memory.end(sent);
                 self.memory.end(received);
                 self.look(from)?;
@@ -207,7 +227,9 @@ impl Player<'_, '_, '_> {
                 // SAFETY: the memory outlives the scope, which ends all that was begun; the loan ends
                 //         with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
-                let transit = self.scope.send(Rank(end.peer), end.tag, data)?;
+                self.copies_near(end);
+                let sent = &data[..self.goes(end, data.len())];
+                let transit = self.scope.send(Rank(end.peer), end.tag, sent)?;
                 let it = UnderWay {
                     transit,
                     loan,
@@ -219,7 +241,9 @@ impl Player<'_, '_, '_> {
             Step::BeginReceive(request, end) => {
                 // SAFETY: as above.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                let transit = self.scope.receive(Rank(end.peer), end.tag, data)?;
+                let len = self.goes(end, data.len());
+                let buffer = &mut data[..len];
+                let transit = self.scope.receive(Rank(end.peer), end.tag, buffer)?;
                 let it = UnderWay {
                     transit,
                     loan,
@@ -236,6 +260,7 @@ impl Player<'_, '_, '_> {
                     }
                     self.memory.end(it.loan);
                     if let Some(end) = it.received {
+                        self.copies_near(&end);
                         self.look(&end)?;
                     }
                 }
@@ -244,10 +269,32 @@ impl Player<'_, '_, '_> {
         Ok(())
     }
 
+    /// As long as it takes to copy so many bytes. What a library copies is no program's to see.
+    fn copies(&self, bytes: u64) {
+        if self.job.settings().conduit.is_virtual() {
+            self.job.compute(bytes / 8);
+        }
+    }
+
+    /// A message between ranks of one host is copied at both ends, through memory that they share.
+    fn copies_near(&self, end: &End) {
+        if self.options.is_near(self.job.rank(), end.peer) {
+            self.copies(end.place.bytes());
+        }
+    }
+
+    /// How many of a message's bytes go by the network: between ranks of one host those that say which message it is.
+    fn goes(&self, end: &End, len: usize) -> usize {
+        match self.options.is_near(self.job.rank(), end.peer) {
+            true => len.min(STAMP),
+            false => len,
+        }
+    }
+
     /// How many bytes of a message are looked at.
     fn checked_bytes(&self, end: &End) -> usize {
         let checked = |short: &HashMap<u64, usize>| short.get(&end.tag).copied().unwrap_or(STAMP);
-        self.options.checks.as_ref().map_or(0, checked)
+        self.options.checks.map_or(0, checked)
     }
 
     /// Writes down in a message which one it is.

@@ -69,10 +69,19 @@ fn of_archive(path: &Path) -> Result<Vec<RankTrace>, ReadError> {
     let wrong = |why: io::Error| failed(path, &why);
     let packed = io::BufReader::new(fs::File::open(path).map_err(wrong)?);
     if path.extension().is_some_and(|it| it == "zst") {
-        let unpacked = ruzstd::decoding::StreamingDecoder::new(packed);
-        return of_tar(path, unpacked.map_err(|why| failed(path, &why))?);
+        return of_packed(path, packed);
     }
     of_tar(path, packed)
+}
+
+/// Reads a trace from an archive, `.tar.zst`, that is called `name`.
+pub(crate) fn unpack(name: &str, packed: &[u8]) -> Result<Trace, ReadError> {
+    Ok(Trace::new(of_packed(Path::new(name), packed)?)?)
+}
+
+fn of_packed(path: &Path, packed: impl Read) -> Result<Vec<RankTrace>, ReadError> {
+    let unpacked = ruzstd::decoding::StreamingDecoder::new(packed);
+    of_tar(path, unpacked.map_err(|why| failed(path, &why))?)
 }
 
 fn of_tar(path: &Path, tar: impl Read) -> Result<Vec<RankTrace>, ReadError> {

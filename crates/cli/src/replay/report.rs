@@ -12,42 +12,42 @@ use crate::{
 
 /// A rank's figures, or those of all ranks together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Row {
-    pub(super) strategy: String,
-    pub(super) conduit: String,
-    pub(super) trace: String,
+pub(crate) struct Row {
+    pub(crate) strategy: String,
+    pub(crate) conduit: String,
+    pub(crate) trace: String,
     /// None for all ranks together.
-    pub(super) rank: Option<u32>,
+    pub(crate) rank: Option<u32>,
     /// The longest of the ranks.
-    pub(super) run_ns: u64,
+    pub(crate) run_ns: u64,
     /// The mean of the ranks.
-    pub(super) communication_ns: u64,
+    pub(crate) communication_ns: u64,
     /// The largest of the ranks: the limit is on each of them.
-    pub(super) peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
     /// The mean of the ranks, over time.
-    pub(super) mean_bytes: u64,
+    pub(crate) mean_bytes: u64,
     /// Registrations and deregistrations that an operation waited for, or that gave room for one.
-    pub(super) on_path: u64,
+    pub(crate) on_path: u64,
     /// Registrations by the helper, beside the application.
-    pub(super) off_path: u64,
-    pub(super) deregistrations: u64,
+    pub(crate) off_path: u64,
+    pub(crate) deregistrations: u64,
     /// Uses that found their buffer registered.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
     /// Uses that were expected and came before the helper was ready.
-    pub(super) late: u64,
+    pub(crate) late: u64,
     /// Registrations of the helper's that nobody used in time.
-    pub(super) early: u64,
+    pub(crate) early: u64,
     /// Uses of which the helper never heard.
-    pub(super) overwritten: u64,
+    pub(crate) overwritten: u64,
     /// Predictions with an error up to 0.5 %, 1 %, 5 %, 20 % of the period, and above.
-    pub(super) errors: [u64; 5],
+    pub(crate) errors: [u64; 5],
     /// Messages whose data was looked at.
-    pub(super) checked: u64,
+    pub(crate) checked: u64,
 }
 
 impl Row {
     /// The row of a rank.
-    pub(super) fn of(rank: u32, played: &Played) -> Self {
+    pub(crate) fn of(rank: u32, played: &Played) -> Self {
         let foresight = played.foresight.unwrap_or_default();
         let (registration, page) = (played.registration.unwrap_or_default(), 4096);
         let off_path = foresight.registered_ahead.saturating_sub(foresight.failed);
@@ -76,7 +76,7 @@ impl Row {
     }
 
     /// All ranks together.
-    pub(super) fn together(rows: &[Row]) -> Self {
+    pub(crate) fn together(rows: &[Row]) -> Self {
         let count = rows.len().max(1) as u64;
         let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
         let most = |of: fn(&Row) -> u64| rows.iter().map(of).max().unwrap_or(0);
@@ -100,7 +100,7 @@ impl Row {
 }
 
 /// The mean of a series, over time.
-fn mean(series: &[(Duration, u64)], took: Duration) -> u64 {
+pub(crate) fn mean(series: &[(Duration, u64)], took: Duration) -> u64 {
     let (mut area, mut last) = (0_u128, (Duration::ZERO, 0_u64));
     for point in series.iter().copied().chain([(took, 0)]) {
         let at = point.0.clamp(last.0, took);
