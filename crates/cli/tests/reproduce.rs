@@ -11,7 +11,7 @@ use std::thread;
 use serde_json::Value;
 
 /// All experiments, and the files that each writes beside the page.
-const FILES: [(&str, &[&str]); 19] = [
+const FILES: [(&str, &[&str]); 29] = [
     (
         "firehose-table-3",
         &["firehose-table-3.csv", "firehose-table-3-others.csv"],
@@ -33,6 +33,7 @@ const FILES: [(&str, &[&str]); 19] = [
         &["firehose-shares.csv", "firehose-shares.svg"],
     ),
     ("pindown-table-2", &["pindown-table-2.csv"]),
+    ("pindown-table-3", &["pindown-table-3.csv"]),
     (
         "pindown-figure-5",
         &["pindown-figure-5.csv", "pindown-figure-5.svg"],
@@ -83,6 +84,70 @@ const FILES: [(&str, &[&str]); 19] = [
         ],
     ),
     (
+        "foresight-figure-2",
+        &["foresight-figure-2-times.csv", "foresight-figure-2.svg"],
+    ),
+    (
+        "foresight-figure-5",
+        &[
+            "foresight-figure-5.csv",
+            "foresight-figure-5.svg",
+            "foresight-figure-5-traces.csv",
+            "foresight-figure-5-smooth.csv",
+            "foresight-figure-5-traces-smooth.csv",
+        ],
+    ),
+    (
+        "foresight-figure-6",
+        &[
+            "foresight-figure-6-a.csv",
+            "foresight-figure-6-a.svg",
+            "foresight-figure-6-b.csv",
+            "foresight-figure-6-b.svg",
+            "foresight-figure-6-landmarks.csv",
+            "foresight-figure-6-landmarks.svg",
+        ],
+    ),
+    (
+        "foresight-figure-8",
+        &["foresight-figure-8.csv", "foresight-figure-8.svg"],
+    ),
+    (
+        "foresight-figure-9",
+        &[
+            "foresight-figure-9.csv",
+            "foresight-figure-9.svg",
+            "foresight-figure-9-4mb.csv",
+            "foresight-figure-9-medians.csv",
+        ],
+    ),
+    (
+        "foresight-figure-10",
+        &[
+            "foresight-figure-10.csv",
+            "foresight-figure-10.svg",
+            "foresight-figure-10-4mb.csv",
+            "foresight-figure-10-medians.csv",
+        ],
+    ),
+    (
+        "foresight-figure-11",
+        &[
+            "foresight-figure-11.csv",
+            "foresight-figure-11.svg",
+            "foresight-table-2.csv",
+            "foresight-figure-3.csv",
+        ],
+    ),
+    (
+        "foresight-figure-12",
+        &["foresight-table-3.csv", "foresight-figure-12.svg"],
+    ),
+    (
+        "foresight-figure-13",
+        &["foresight-table-4.csv", "foresight-figure-13.svg"],
+    ),
+    (
         "scale-hot-spot",
         &["scale-hot-spot.csv", "scale-hot-spot.svg"],
     ),
@@ -90,7 +155,7 @@ const FILES: [(&str, &[&str]); 19] = [
 ];
 
 /// What holds however little is run: by experiment and part of the criterion's text.
-const ORDERINGS: [(&str, &str); 30] = [
+const ORDERINGS: [(&str, &str); 50] = [
     (
         "firehose-table-3",
         "Cannon, 4 ranks: puts that are one-sided",
@@ -134,6 +199,29 @@ const ORDERINGS: [(&str, &str); 30] = [
     ("armci-figure-12", "requests: the improvement is lower"),
     ("armci-figure-12", "copies: 3, 5 and 7 outstanding"),
     ("armci-figure-12", "copies: the improvement is lower"),
+    ("pindown-table-3", "IS: zero copy is faster"),
+    ("pindown-table-3", "IS: most uses hit"),
+    ("pindown-table-3", "FT: most uses miss"),
+    ("foresight-figure-2", "makes communication longer"),
+    ("foresight-figure-5", "without jitter"),
+    ("foresight-figure-6", "(a) more than the communication"),
+    ("foresight-figure-8", "the aggressive policy saves more"),
+    ("foresight-figure-8", "the conservative policy saves more"),
+    ("foresight-figure-9", "registers less at most"),
+    ("foresight-figure-9", "once it knows the period"),
+    ("foresight-figure-9", "is slower than leaving pinned"),
+    (
+        "foresight-figure-10",
+        "leaving pinned registers several times",
+    ),
+    ("foresight-figure-10", "as fast as leaving pinned"),
+    ("foresight-figure-10", "the pipeline is the fastest"),
+    ("foresight-figure-11", "registered memory falls over time"),
+    ("foresight-figure-11", "not leaving pinned takes longer"),
+    ("foresight-figure-11", "FT finishes with the helper"),
+    ("foresight-figure-12", "test 1: a host's peak falls"),
+    ("foresight-figure-13", "strong scaling: about a third"),
+    ("foresight-figure-13", "weak scaling: the share is the same"),
     ("scale-hot-spot", "borrowing keeps hits"),
     ("scale-traffic", "borrowing never hits less"),
 ];
@@ -276,6 +364,20 @@ fn cells(line: &str) -> Vec<String> {
         }
     }
     cells
+}
+
+#[test]
+fn a_folder_without_traces_is_said() {
+    let out = std::env::temp_dir().join(format!("hydrant-no-traces-{}", std::process::id()));
+    std::fs::create_dir_all(&out).expect("a folder can be made");
+    let folder = out.to_str().expect("it is text");
+    let (fine, _, errors) = reproduce(&["foresight", "--traces", folder], &out);
+    assert!(!fine);
+    assert!(errors.contains("it holds neither an archive"), "{errors}");
+    let (fine, _, errors) = reproduce(&["foresight", "--traces", "/nowhere"], &out);
+    assert!(!fine);
+    assert!(errors.contains("no traces from /nowhere"), "{errors}");
+    std::fs::remove_dir_all(&out).expect("it is ours");
 }
 
 #[test]

@@ -33,7 +33,7 @@ use crate::{
 pub(crate) use rank::Played;
 pub(crate) use read::{ReadError, read, unpack};
 pub(crate) use report::{Row, mean};
-pub(crate) use script::{How, Script};
+pub(crate) use script::{EAGER, How, Script};
 
 /// Do again what a program communicated, as a trace of it says
 #[derive(Args)]
@@ -90,6 +90,14 @@ pub(crate) enum ReplayError {
         /// For what.
         what: String,
     },
+    /// There is no such network here.
+    #[error("{conduit}: {why}")]
+    Network {
+        /// Which.
+        conduit: String,
+        /// Why.
+        why: String,
+    },
     /// The job failed.
     #[error("{strategy} on {conduit}: {why}")]
     Job {
@@ -115,14 +123,12 @@ pub(crate) enum ReplayError {
 
 /// Replays a trace.
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
-    let at_once = at_once(arguments)?;
-    let script = Script::of(&read(&arguments.trace)?, at_once)?;
+    let script = Script::of(&read(&arguments.trace)?, &arguments.conduit)?;
     if let Some(picture) = &arguments.plot {
         picture.reserve().map_err(|why| undrawn(picture, &why))?;
     }
     let how = How {
         checks: arguments.check,
-        messages: arguments.messages,
         ..How::default()
     };
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
@@ -150,15 +156,6 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Most bytes of a message that the network takes before anybody asks for it.
-fn at_once(arguments: &ReplayArgs) -> Result<u64, ReplayError> {
-    script::at_once(&arguments.conduit).map_err(|why| ReplayError::Job {
-        strategy: (arguments.registration.first().copied()).unwrap_or(Strategy::Auto),
-        conduit: arguments.conduit.to_string(),
-        why,
-    })
-}
-
 /// Runs the job; what each rank did.
 fn replay(
     arguments: &ReplayArgs,
@@ -175,6 +172,8 @@ fn replay(
     let builder = limited(builder, arguments.limit)
         .conduit(arguments.conduit.clone())
         .registration(strategy)
+        .messages(arguments.messages)
+        .messages_eager(EAGER)
         .bucket(4096);
     let bar = bar(script.steps(), strategy);
     let played = script.play(builder, how, &|steps| bar.inc(steps));

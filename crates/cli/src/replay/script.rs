@@ -5,7 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol};
+use hydrant::{ConduitKind, Job, JobBuilder};
 use hydrant_foresight::trace::Trace;
 
 use super::{
@@ -16,15 +16,13 @@ use super::{
 };
 
 /// Most bytes of a message that is sent at once (Li §2), if the network takes so many.
-const EAGER: usize = 16 << 10;
+pub(crate) const EAGER: usize = 16 << 10;
 
 /// How a trace is replayed.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
     /// Whether the data of each message is looked at.
     pub(crate) checks: bool,
-    /// How messages go that are not sent at once.
-    pub(crate) messages: MessageProtocol,
     /// How many times as long as in the trace each computation takes.
     pub(crate) slowdown: f64,
     /// The host of each rank; messages between ranks of one are copied. Empty: each rank has its own.
@@ -35,7 +33,6 @@ impl Default for How {
     fn default() -> Self {
         Self {
             checks: false,
-            messages: MessageProtocol::Rendezvous,
             slowdown: 1.0,
             hosts: Vec::new(),
         }
@@ -53,12 +50,15 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The steps of a trace's ranks, if these can be done again on a network that takes so many bytes of a
-    /// message [at once](at_once).
+    /// The steps of a trace's ranks, if these can be done again on such a network.
     ///
     /// # Errors
     /// What cannot be replayed, ranks that wait for ever, messages without memory.
-    pub(crate) fn of(trace: &Trace, at_once: u64) -> Result<Self, ReplayError> {
+    pub(crate) fn of(trace: &Trace, conduit: &ConduitKind) -> Result<Self, ReplayError> {
+        let at_once = at_once(conduit).map_err(|why| ReplayError::Network {
+            conduit: conduit.to_string(),
+            why,
+        })?;
         let schedules = schedule::schedules(trace)?;
         if let Some(stuck) = order::stuck(&schedules, at_once) {
             return Err(waits_for_ever(trace, &schedules, stuck, at_once));
@@ -101,7 +101,6 @@ impl Script {
             at_once: self.at_once,
             hosts: &how.hosts,
         };
-        let builder = builder.messages(how.messages).messages_eager(EAGER);
         let body = |job: &Job| match self.schedules.get(job.rank().0 as usize) {
             Some(steps) => rank::play(job, steps, &options, done),
             None => Err(hydrant::Error::other(
@@ -129,7 +128,7 @@ impl Script {
 ///
 /// # Errors
 /// Why no job can be had on it.
-pub(crate) fn at_once(conduit: &ConduitKind) -> Result<u64, String> {
+fn at_once(conduit: &ConduitKind) -> Result<u64, String> {
     let builder = Job::builder().map_err(|why| why.to_string())?;
     let builder = builder.conduit(conduit.clone());
     let ends = builder.run_local(1, |job| Ok(job.limits().max_medium));

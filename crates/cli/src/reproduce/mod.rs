@@ -7,16 +7,20 @@
 //! figures are a data file ([`papers`]). [`page`] writes it all down.
 
 mod armci;
+mod derive;
 mod firehose;
+mod foresight;
 mod job;
 mod page;
 mod papers;
 mod part;
 mod pindown;
 mod programs;
+mod replays;
 mod runner;
 mod scale;
 mod summary;
+mod traces;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,18 +28,22 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::format::Format;
+use crate::replay;
 
 use part::Part;
+use traces::Traces;
 
 /// Which experiments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
     /// Firehose (2003): table 3, figures 3 to 5, and with borrowing and adaptive victims.
     Firehose,
-    /// The pin-down cache (1998): table 2, figures 5 and 6.
+    /// The pin-down cache (1998): tables 2 and 3, figures 5 and 6.
     Pindown,
     /// ARMCI (2002): table 2, figures 2 and 6 to 12.
     Armci,
+    /// Helper threads (2011): figures 2, 3, 5, 6 and 8 to 14, tables 1 to 4.
+    Foresight,
     /// Traffic of 16 to 10,000 ranks, with and without borrowing.
     Scale,
     /// All of them.
@@ -52,6 +60,10 @@ pub(crate) struct ReproduceArgs {
     /// The folder to write the tables, pictures and the page to
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
+    /// Replay the traces of this folder, archives or folders as `hydrant replay` takes them, and not
+    /// the small ones that come with the command
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Fewer operations and sizes: to see that it works; the page says so
     #[arg(long)]
     quick: bool,
@@ -93,6 +105,23 @@ pub(crate) enum ReproduceError {
         /// Why it failed.
         why: String,
     },
+    /// A folder has no traces.
+    #[error("no traces from {}: {why}", folder.display())]
+    Traces {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A trace is wrong.
+    #[error(transparent)]
+    Trace(#[from] replay::ReadError),
+    /// A trace cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] replay::ReplayError),
+    /// There is no trace of more ranks.
+    #[error(transparent)]
+    Underivable(#[from] derive::Underivable),
     /// A program could not be run, or failed.
     #[error("{program} under {strategy}: {why}")]
     Program {
@@ -135,6 +164,7 @@ struct Experiment {
 struct Scope<'a> {
     quick: bool,
     out: &'a Path,
+    traces: &'a Traces,
     bar: &'a runner::Bar,
 }
 
@@ -163,6 +193,51 @@ const EXPERIMENTS: &[Experiment] = &[
         run: scale::hot_spot,
     },
     Experiment {
+        id: "foresight-figure-13",
+        which: Which::Foresight,
+        run: foresight::figure_13,
+    },
+    Experiment {
+        id: "foresight-figure-11",
+        which: Which::Foresight,
+        run: foresight::figure_11,
+    },
+    Experiment {
+        id: "foresight-figure-5",
+        which: Which::Foresight,
+        run: foresight::figure_5,
+    },
+    Experiment {
+        id: "foresight-figure-12",
+        which: Which::Foresight,
+        run: foresight::figure_12,
+    },
+    Experiment {
+        id: "foresight-figure-10",
+        which: Which::Foresight,
+        run: foresight::figure_10,
+    },
+    Experiment {
+        id: "foresight-figure-9",
+        which: Which::Foresight,
+        run: foresight::figure_9,
+    },
+    Experiment {
+        id: "foresight-figure-6",
+        which: Which::Foresight,
+        run: foresight::figure_6,
+    },
+    Experiment {
+        id: "foresight-figure-8",
+        which: Which::Foresight,
+        run: foresight::figure_8,
+    },
+    Experiment {
+        id: "foresight-figure-2",
+        which: Which::Foresight,
+        run: foresight::figure_2,
+    },
+    Experiment {
         id: "firehose-figure-3",
         which: Which::Firehose,
         run: firehose::figure_3,
@@ -186,6 +261,11 @@ const EXPERIMENTS: &[Experiment] = &[
         id: "pindown-table-2",
         which: Which::Pindown,
         run: pindown::table_2,
+    },
+    Experiment {
+        id: "pindown-table-3",
+        which: Which::Pindown,
+        run: pindown::table_3,
     },
     Experiment {
         id: "pindown-figure-5",
@@ -257,10 +337,14 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), ReproduceError> {
         why,
     })?;
     job::lift(&args.out)?;
+    let traces = match &args.traces {
+        Some(folder) => Traces::of(folder)?,
+        None => Traces::own()?,
+    };
     let wanted: Vec<&Experiment> = (EXPERIMENTS.iter())
         .filter(|experiment| [Which::All, experiment.which].contains(&args.which))
         .collect();
-    let outcomes = runner::run(&wanted, args.quick, &args.out);
+    let outcomes = runner::run(&wanted, args.quick, &args.out, &traces);
     let page = page::write(&args.out, args.quick, &outcomes)?;
     summary::print(args.format, &outcomes, &page).map_err(ReproduceError::Print)?;
     let mut failures = (outcomes.iter()).filter_map(|outcome| outcome.part.as_ref().err());

@@ -71,7 +71,7 @@ pub(crate) fn write(
 
 fn head(quick: bool, outcomes: &[Outcome]) -> String {
     let mut text = String::from("<h1>The papers' experiments, reproduced</h1>\n");
-    text += "<p>Hydrant ran the experiments of three papers on their machines in virtual time: the \
+    text += "<p>Hydrant ran the experiments of four papers on their machines in virtual time: the \
              same library as on a real network, over a simulated NIC, link and host with the \
              figures of the papers. No figure of a machine was \
              taken from a curve that is shown here; where one comes from a table or a number in the \

@@ -59,9 +59,13 @@ pub(crate) fn value(paper: &str, name: &str) -> Result<f64, ReproduceError> {
 impl Figure {
     /// With its unit, as a reader wants it.
     pub(crate) fn words(&self) -> String {
-        format!("{} {}", self.value, self.unit.replace("us", "µs"))
-            .trim()
-            .to_owned()
+        format!(
+            "{} {}",
+            self.value,
+            self.unit.replace("us", "µs").replace('x', "×")
+        )
+        .trim()
+        .to_owned()
     }
 }
 
@@ -72,7 +76,7 @@ mod tests {
     #[test]
     fn every_figure_has_a_value_and_a_source() {
         let papers = papers().expect("the file is well formed");
-        assert_eq!(papers.len(), 3);
+        assert_eq!(papers.len(), 4);
         for (short, paper) in papers {
             assert!(
                 !paper.name.is_empty() && paper.figures.len() >= 3,

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
 use super::part::Part;
+use super::traces::Traces;
 use super::{EXPERIMENTS, Experiment, ReproduceError, Scope};
 
 /// How an experiment went.
@@ -43,7 +44,12 @@ impl Bar {
 }
 
 /// Runs them; the outcomes are in the order of the page, whatever ended first.
-pub(crate) fn run(wanted: &[&Experiment], quick: bool, out: &Path) -> Vec<Outcome> {
+pub(crate) fn run(
+    wanted: &[&Experiment],
+    quick: bool,
+    out: &Path,
+    traces: &Traces,
+) -> Vec<Outcome> {
     let bar = Bar::new(wanted.len());
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -55,6 +61,7 @@ pub(crate) fn run(wanted: &[&Experiment], quick: bool, out: &Path) -> Vec<Outcom
                     let part = (experiment.run)(&Scope {
                         quick,
                         out,
+                        traces,
                         bar: &bar,
                     });
                     let outcome = Outcome {
@@ -76,7 +83,7 @@ pub(crate) fn run(wanted: &[&Experiment], quick: bool, out: &Path) -> Vec<Outcom
 
 /// Where an experiment stands on the page: by paper, then as the paper has them.
 fn place(id: &str) -> (usize, bool, usize, &str) {
-    let papers = ["firehose-", "pindown-", "armci-", "scale-"];
+    let papers = ["firehose-", "pindown-", "armci-", "foresight-", "scale-"];
     let paper = papers.iter().position(|paper| id.starts_with(paper));
     let figure = !id.contains("-table-");
     debug_assert!(EXPERIMENTS.iter().any(|experiment| experiment.id == id));

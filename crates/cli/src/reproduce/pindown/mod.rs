@@ -1,5 +1,6 @@
-//! The pin-down cache paper's table 2 and figures 5 and 6 (Tezuka et al. 1998, §6).
+//! The pin-down cache paper's tables 2 and 3 and figures 5 and 6 (Tezuka et al. 1998, §6).
 
+mod benchmarks;
 mod copied;
 mod puts;
 
@@ -14,6 +15,7 @@ use super::{ReproduceError, Scope};
 use crate::plot::{self, Figure, Kind, Panel, Series};
 use crate::units;
 
+pub(super) use benchmarks::table_3;
 use copied::{Order, copied};
 use puts::{means, sweep};
 

@@ -1,0 +1,409 @@
+//! A rank of a host and its helper on a core that it may share, in virtual time (Li et al. 2011, §5).
+//!
+//! The plan is the one that ships. The rank is played from a trace and waits for no other: this is about when a
+//! helper runs and what that does to its rank. Helpers of one core run in turns, each for a whole time slice, as the
+//! paper's condition (2) has it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use hydrant_foresight::plan::{Action, Config, Plan, RegionId, Stats, ThreadId};
+use hydrant_foresight::sharing::Sharing;
+use hydrant_foresight::{Communication, Costs, Region, Time, Way};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Messages up to this size are copied (§2).
+pub(super) const THRESHOLD: u64 = 16 << 10;
+
+/// When a helper runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// All helpers of the core, and how long each runs on end.
+    pub(super) sharing: Sharing,
+    /// Which of them this is.
+    pub(super) own: u32,
+}
+
+impl Turns {
+    /// From when to when its first turn is, and after how long the next comes.
+    fn first(&self) -> (u64, u64, u64) {
+        let Sharing {
+            helpers,
+            time_slice_ns,
+            context_switch_ns,
+        } = self.sharing;
+        if helpers <= 1 {
+            return (0, u64::MAX, u64::MAX);
+        }
+        let turn = time_slice_ns.max(1) + context_switch_ns;
+        let start = u64::from(self.own) * turn;
+        (
+            start,
+            start + time_slice_ns.max(1),
+            u64::from(helpers) * turn,
+        )
+    }
+
+    /// The first moment from then on at which it runs, and how long it still does.
+    fn ready(&self, at: u64) -> (u64, u64) {
+        let (start, end, all) = self.first();
+        let within = at % all;
+        match within {
+            early if early < start => (at + (start - early), end - start),
+            now if now < end => (at, end - now),
+            late => (at + (all - late) + start, end - start),
+        }
+    }
+
+    /// When something is done that takes so long and is begun then.
+    fn after(&self, at: u64, mut takes_ns: u64) -> u64 {
+        let (mut now, mut left) = self.ready(at);
+        while takes_ns > left {
+            takes_ns -= left;
+            (now, left) = self.ready(now + left);
+        }
+        now + takes_ns
+    }
+}
+
+/// What a rank came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lived {
+    /// Bytes registered, and from when on.
+    pub(super) series: Vec<(Duration, u64)>,
+    /// From its first communication to its last.
+    pub(super) took: Duration,
+    /// What it spent on registering, or waiting for its helper to register.
+    pub(super) stalled: Duration,
+    /// What its helper planned.
+    pub(super) stats: Stats,
+}
+
+/// Plays a rank's communications, with a helper that begins after so many uses of registered buffers, or none.
+pub(super) fn live(
+    communications: &[Communication],
+    costs: Costs,
+    helper: Option<(Turns, usize)>,
+) -> Lived {
+    let mut rank = Rank::new(communications, costs);
+    let mut helper = helper.and_then(|(turns, from)| Helper::new(costs, turns, from));
+    while let Some(at) = rank.next {
+        match &mut helper {
+            Some(helper) if helper.next().is_some_and(|it| it <= at) => helper.step(&mut rank.nic),
+            helper => rank.step(at, helper.as_mut()),
+        }
+    }
+    Lived {
+        series: rank.nic.series,
+        took: Duration::from_nanos(rank.last),
+        stalled: Duration::from_nanos(rank.stalled_ns),
+        stats: helper.map_or_else(Stats::default, |it| it.plan.stats()),
+    }
+}
+
+/// The state of a region; one that is not known is not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Registered,
+    /// The helper registers or deregisters it, until then.
+    Busy(u64),
+}
+
+/// What is registered.
+#[derive(Debug, Default)]
+struct Nic {
+    regions: HashMap<(u64, u64), State>,
+    in_use: Option<(u64, u64)>,
+    bytes: u64,
+    series: Vec<(Duration, u64)>,
+}
+
+impl Nic {
+    fn count(&mut self, at: u64, bytes: u64) {
+        self.bytes = bytes;
+        self.series.push((Duration::from_nanos(at), bytes));
+    }
+}
+
+fn key(region: Region) -> (u64, u64) {
+    (region.addr, region.bytes)
+}
+
+/// The application.
+struct Rank<'a> {
+    left: std::slice::Iter<'a, Communication>,
+    current: Option<&'a Communication>,
+    costs: Costs,
+    /// When its next step is, until it is over.
+    next: Option<u64>,
+    last: u64,
+    begun: u64,
+    /// How its buffer was registered, while it is under way.
+    under_way: Option<Way>,
+    /// What it waits for began then.
+    stalled_ns: u64,
+    uses: usize,
+    nic: Nic,
+}
+
+impl<'a> Rank<'a> {
+    fn new(communications: &'a [Communication], costs: Costs) -> Self {
+        let mut rank = Self {
+            left: communications.iter(),
+            current: None,
+            costs,
+            next: Some(0),
+            last: 0,
+            begun: 0,
+            under_way: None,
+            stalled_ns: 0,
+            uses: 0,
+            nic: Nic::default(),
+        };
+        rank.compute(0, communications.first().map_or(Time(0), |it| it.begun));
+        rank
+    }
+
+    /// Computes until the next communication; `before` is when the last one was in the trace.
+    fn compute(&mut self, now: u64, before: Time) {
+        self.last = now;
+        self.current = self.left.next();
+        self.next = self.current.map(|it| now + it.begun.since(before));
+        self.begun = self.next.unwrap_or(now);
+    }
+
+    fn step(&mut self, at: u64, helper: Option<&mut Helper>) {
+        let Some(current) = self.current else {
+            self.next = None;
+            return;
+        };
+        let region = Region::of_pages(PAGE, current.addr, current.bytes);
+        if let Some(way) = self.under_way.take() {
+            self.nic.in_use = None;
+            if let Some(helper) = helper {
+                helper.tell(
+                    self.uses,
+                    at,
+                    &Communication {
+                        begun: Time(self.begun),
+                        way,
+                        region,
+                        ..*current
+                    },
+                );
+            }
+            return self.compute(at, current.begun);
+        }
+        // A message takes 2 µs and goes at 3.4 bytes a nanosecond, which is the machine's bandwidth.
+        let transfer_ns = 2000 + current.bytes * 10 / 34;
+        if current.bytes <= THRESHOLD {
+            self.under_way = Some(Way::Copied);
+            self.next = Some(at + transfer_ns);
+            return;
+        }
+        match self.nic.regions.get(&key(region)) {
+            Some(State::Busy(until)) => {
+                self.stalled_ns += until.saturating_sub(at);
+                self.next = Some((*until).max(at));
+                return;
+            }
+            Some(State::Registered) => {
+                self.under_way = Some(Way::Found);
+                self.next = Some(at + transfer_ns);
+            }
+            None => {
+                let takes_ns = self.costs.register.of(region.bytes / PAGE);
+                self.stalled_ns += takes_ns;
+                self.nic.regions.insert(key(region), State::Registered);
+                self.nic.count(at, self.nic.bytes + region.bytes);
+                self.under_way = Some(Way::OnDemand);
+                self.next = Some(at + takes_ns + transfer_ns);
+            }
+        }
+        self.uses += 1;
+        self.nic.in_use = Some(key(region));
+    }
+}
+
+/// The helper.
+struct Helper {
+    plan: Plan,
+    thread: ThreadId,
+    costs: Costs,
+    turns: Turns,
+    /// The use from which on it is told.
+    from: usize,
+    told: VecDeque<(u64, Communication)>,
+    now: u64,
+    /// What it is in the middle of, and until when.
+    under: Option<(RegionId, Region, bool, u64)>,
+    /// Whether it looks at the registration queue this time.
+    looks: bool,
+}
+
+impl Helper {
+    fn new(costs: Costs, turns: Turns, from: usize) -> Option<Self> {
+        let config = Config {
+            costs,
+            sharing: turns.sharing,
+            ..Config::DEFAULT
+        };
+        let mut plan = Plan::new(config).ok()?;
+        let thread = plan.add_thread();
+        Some(Self {
+            plan,
+            thread,
+            costs,
+            turns,
+            from,
+            told: VecDeque::new(),
+            now: 0,
+            under: None,
+            looks: false,
+        })
+    }
+
+    fn tell(&mut self, uses: usize, at: u64, communication: &Communication) {
+        if uses >= self.from {
+            self.told.push_back((at, *communication));
+        }
+    }
+
+    /// When its next step is, if it does not wait for the application.
+    fn next(&self) -> Option<u64> {
+        if let Some((.., until)) = self.under {
+            return Some(until);
+        }
+        let told = self.told.front().map(|it| it.0);
+        let wakes = self.plan.wake().map(|it| it.0);
+        let at = told.into_iter().chain(wakes).min()?;
+        Some(self.turns.ready(at.max(self.now)).0)
+    }
+
+    fn step(&mut self, nic: &mut Nic) {
+        let Some(at) = self.next() else {
+            return;
+        };
+        self.now = at;
+        if let Some((id, region, registers, _)) = self.under.take() {
+            if registers {
+                nic.regions.insert(key(region), State::Registered);
+                self.plan.registered(id);
+            } else {
+                nic.regions.remove(&key(region));
+                nic.count(at, nic.bytes.saturating_sub(region.bytes));
+                self.plan.deregistered(id);
+            }
+            return;
+        }
+        // Both queues take turns.
+        self.looks = !self.looks;
+        let action = match self.looks {
+            true => self.plan.look(Time(at)).or_else(|| self.used()),
+            false => self.used().or_else(|| self.plan.look(Time(at))),
+        };
+        match action {
+            Some(action) => self.begin(action, nic),
+            // A wake that came to nothing.
+            None => self.now = self.now.max(at + 1),
+        }
+    }
+
+    fn used(&mut self) -> Option<Action> {
+        let (told, communication) = self.told.pop_front()?;
+        self.now = self.turns.after(self.now.max(told), self.costs.hash_ns);
+        self.plan.used(self.thread, &communication, Time(self.now))
+    }
+
+    fn begin(&mut self, action: Action, nic: &mut Nic) {
+        let pages = |region: Region| region.bytes / PAGE;
+        match action {
+            Action::Register { id, region } => {
+                if nic.regions.contains_key(&key(region)) {
+                    return self.plan.registered(id);
+                }
+                let until = (self.turns).after(self.now, self.costs.register.of(pages(region)));
+                nic.regions.insert(key(region), State::Busy(until));
+                nic.count(self.now, nic.bytes + region.bytes);
+                self.under = Some((id, region, true, until));
+            }
+            Action::Deregister { id, region } => {
+                if nic.in_use == Some(key(region)) {
+                    return self.plan.still_used(id);
+                }
+                if !nic.regions.contains_key(&key(region)) {
+                    self.plan.deregistered(id);
+                    return;
+                }
+                let until = (self.turns).after(self.now, self.costs.deregister.of(pages(region)));
+                nic.regions.insert(key(region), State::Busy(until));
+                self.under = Some((id, region, false, until));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hydrant_foresight::{FRAMES, Kind};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Three buffers of a megabyte in turn, a second apart.
+    fn figure_1(rounds: u64) -> Vec<Communication> {
+        let use_of = |at: u64| Communication {
+            begun: Time(at * SECOND),
+            kind: Kind(1),
+            way: Way::Found,
+            addr: (1 << 32) + (at % 3) * (8 << 20),
+            bytes: 1 << 20,
+            region: Region::default(),
+            stack: [at % 3; FRAMES],
+        };
+        (0..3 * rounds).map(use_of).collect()
+    }
+
+    fn turns(helpers: u32, time_slice_ns: u64, own: u32) -> Turns {
+        Turns {
+            sharing: Sharing {
+                helpers,
+                time_slice_ns,
+                context_switch_ns: 1000,
+            },
+            own,
+        }
+    }
+
+    fn peak(of: &Lived) -> u64 {
+        of.series.iter().map(|it| it.1).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn helpers_take_turns() {
+        let second = turns(2, 9000, 1);
+        assert_eq!(second.ready(0), (10_000, 9000));
+        assert_eq!(second.ready(12_000), (12_000, 7000));
+        assert_eq!(second.ready(19_500), (30_000, 9000));
+        // Seven now, nine in the next turn, one in the one after.
+        assert_eq!(second.after(12_000, 17_000), 51_000);
+        assert_eq!(turns(1, 9000, 0).after(5, 1_000_000), 1_000_005);
+    }
+
+    #[test]
+    fn a_helper_saves_what_its_turns_let_it() {
+        let uses = figure_1(12);
+        let without = live(&uses, Costs::TYPICAL, None);
+        assert_eq!(peak(&without), 3 << 20);
+        assert_eq!(without.stats, Stats::default());
+        let alone = live(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
+        assert_eq!(peak(&alone), 1 << 20);
+        assert_eq!(alone.stats.late, 0);
+        // A turn of the others is short beside a second, and long beside nothing.
+        let shared = live(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
+        assert_eq!((peak(&shared), shared.stats.late), (1 << 20, 0));
+        let starved = live(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));
+        assert_eq!((peak(&starved), starved.stats.ahead), (3 << 20, 0));
+    }
+}
