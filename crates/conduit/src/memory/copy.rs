@@ -46,6 +46,25 @@ pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
+/// As [`store`], past the caches: for bytes that other processors have in theirs, from a copy before, and
+/// are to read next. To take each line from them first takes several times as long as the copy. Whoever sees
+/// what is stored behind it sees the bytes.
+///
+/// # Safety
+/// As [`store`].
+pub(super) unsafe fn store_past_caches(dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: handed on.
+    unsafe {
+        moves::past_caches(dst, src, len);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: handed on.
+    unsafe {
+        store(dst, src, len);
+    }
+}
+
 /// Copies shared memory into private memory.
 ///
 /// # Safety
@@ -253,6 +272,10 @@ unsafe extern "C" {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
+    if moves::is_slow_by_strings(dst, src, len) {
+        // SAFETY: handed on.
+        return unsafe { moves::long_way(dst, src, len) };
+    }
     // SAFETY: `memcpy` reads `len` bytes at `src` and writes them to `dst`, which the
     // caller vouches for; it follows the C calling convention, whose clobbers are declared.
     unsafe {

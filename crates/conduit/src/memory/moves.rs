@@ -1,9 +1,13 @@
 //! Copies of runs of a few hundred bytes: moved by instructions for just their length, which is looked
-//! at once for many runs. To call the C library for each would take longer than the copy.
+//! at once for many runs. To call the C library for each would take longer than the copy. And copies
+//! of any length between addresses at which the C library's are slow.
 
 use std::arch::asm;
 
-use super::{copy::Each, vectors::Vectors};
+use super::{
+    copy::{self, Each},
+    vectors::Vectors,
+};
 
 /// Longer runs are copied by the C library, which aligns what it writes.
 pub(super) const LONGEST: usize = 512;
@@ -19,6 +23,92 @@ pub(super) unsafe fn each(run: usize, runs: impl Each) {
         ..32 => unsafe { short(run, runs) },
         // SAFETY: handed on; those are the processor's.
         _ => unsafe { long(Vectors::here(), run, runs) },
+    }
+}
+
+/// The C library copies by the processor's string instructions from here on, at the least.
+const STRINGS: usize = 2048;
+/// And up to here: beyond the caches it moves vectors itself.
+const MOST_BY_STRINGS: usize = 1 << 20;
+/// Where pages begin.
+const PAGE: usize = 4096;
+/// How near in their pages two addresses must be.
+const NEAR: usize = 32;
+
+/// Whether a copy is better done by [`long_way`]. Some processors (Zen 3 and 4, at least) take ten to
+/// twenty times as long for string instructions if what is written lies a few bytes further in its page
+/// than what is read: they take each load for one of what was just stored. So it is between a large
+/// buffer of the C library's allocator, which begins 16 bytes behind a page, and memory that begins a page.
+#[inline]
+pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    let ahead = dst.addr().wrapping_sub(src.addr()) % PAGE;
+    (STRINGS..MOST_BY_STRINGS).contains(&len) && (1..NEAR).contains(&ahead)
+}
+
+/// Copies any number of bytes from 512 on by vectors.
+///
+/// # Safety
+/// As [`store`](super::copy::store) or [`load`](super::copy::load).
+#[inline(never)]
+pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
+    let vectors = Vectors::here();
+    // SAFETY: handed on; those are the processor's.
+    unsafe {
+        match vectors {
+            Vectors::Sse2 => chunks::<64, 16>(dst, src, len),
+            Vectors::Avx2 => chunks::<128, 32>(dst, src, len),
+            Vectors::Avx512 => chunks::<256, 64>(dst, src, len),
+        }
+    }
+    vectors.end();
+}
+
+/// What is written at once past the caches: a line of them.
+const PAST: usize = 64;
+
+/// Copies past the caches, and lets nothing be seen of what is stored behind it before the copy is.
+///
+/// # Safety
+/// As [`store`](super::copy::store).
+pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
+    let head = dst.addr().wrapping_neg() % PAST;
+    let (head, lines) = match len.checked_sub(head) {
+        Some(rest) => (head, rest / PAST * PAST),
+        None => (len, 0),
+    };
+    // SAFETY: handed on, of a part; in the loop the target is a multiple of 64.
+    unsafe {
+        copy::store(dst, src, head);
+        for at in (head..head + lines).step_by(PAST) {
+            past_64(dst.wrapping_add(at), src.wrapping_add(at));
+        }
+        let rest = head + lines;
+        copy::store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest);
+        // SAFETY: it orders stores, and touches nothing.
+        asm!("sfence", options(nostack, preserves_flags));
+    }
+}
+
+/// # Safety
+/// As [`past_caches`], of 64 bytes to a multiple of 16.
+#[inline(always)]
+unsafe fn past_64(dst: *mut u8, src: *const u8) {
+    // SAFETY: it loads bytes that are readable and stores them where they may be stored, and
+    // nothing else.
+    unsafe {
+        asm!(
+            "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
+            "movntps [{to}], {a}", "movntps [{to} + 16], {b}",
+            "movntps [{to} + 32], {c}", "movntps [{to} + 48], {d}",
+            to = in(reg) dst,
+            from = in(reg) src,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
     }
 }
 
@@ -177,6 +267,53 @@ mod tests {
         fn each(self, copy: impl Fn(*mut u8, *const u8)) {
             copy(self.0, self.1);
         }
+    }
+
+    #[test]
+    fn copies_past_the_caches_arrive_and_touch_nothing_else() {
+        let from: Vec<u8> = (0..1000).map(|at| (at * 7 % 251 + 1) as u8).collect();
+        for start in [0, 1, 15, 16, 63, 64] {
+            for len in [0, 1, 17, 63, 64, 65, 200, 700] {
+                let mut to = vec![0_u8; 900];
+                // SAFETY: both have so many bytes, of this test's own.
+                unsafe { past_caches(to[start..].as_mut_ptr(), from[3..].as_ptr(), len) };
+                assert_eq!(to[start..][..len], from[3..][..len], "{start}, {len} bytes");
+                let around = [&to[..start], &to[start + len..]].concat();
+                assert!(around.iter().all(|byte| *byte == 0), "{start}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn long_copies_between_near_addresses_arrive() {
+        let from: Vec<u8> = (0..5 * PAGE).map(|at| (at * 7 % 251 + 1) as u8).collect();
+        let mut to = vec![0_u8; 6 * PAGE];
+        let at = from.as_ptr().addr() % PAGE + PAGE - to.as_ptr().addr() % PAGE;
+        for (ahead, len) in [(1, 2048), (16, 3 * PAGE + 77), (31, 4 * PAGE), (16, 4099)] {
+            to.fill(0);
+            let start = (at + ahead) % PAGE;
+            let dst = to[start..].as_mut_ptr();
+            assert!(is_slow_by_strings(dst, from.as_ptr(), len));
+            // SAFETY: both have so many bytes, of this test's own.
+            unsafe { long_way(dst, from.as_ptr(), len) };
+            assert_eq!(
+                to[start..][..len],
+                from[..len],
+                "{ahead} ahead, {len} bytes"
+            );
+            let around = [&to[..start], &to[start + len..]].concat();
+            assert!(
+                around.iter().all(|byte| *byte == 0),
+                "{ahead} ahead, {len} bytes"
+            );
+        }
+        let (dst, src) = (to.as_mut_ptr(), to.as_ptr());
+        assert!(
+            !is_slow_by_strings(dst, src, 4 * PAGE),
+            "the same place in a page"
+        );
+        assert!(!is_slow_by_strings(dst.wrapping_add(NEAR), src, 4 * PAGE));
+        assert!(!is_slow_by_strings(dst.wrapping_add(1), src, STRINGS - 1));
     }
 
     #[test]

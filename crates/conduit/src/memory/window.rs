@@ -121,6 +121,18 @@ impl Window {
         Ok(())
     }
 
+    /// As [`write`](Self::write), past the caches: faster where other processors have read what was there before,
+    /// and are to read this.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    pub fn write_past_caches(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
+        let dst = self.at(offset, data.len())?;
+        // SAFETY: as in `write`.
+        unsafe { copy::store_past_caches(dst.as_ptr(), data.as_ptr(), data.len()) };
+        Ok(())
+    }
+
     /// Copies `data.len()` bytes out.
     ///
     /// # Errors
