@@ -118,6 +118,7 @@ impl Check {
                 Tool::Nextest,
                 Tool::Hydra,
                 Tool::MpichCc,
+                Tool::OpenMpiCc,
                 Tool::OpenMpi,
                 Tool::LibPmix,
             ],

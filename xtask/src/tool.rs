@@ -37,6 +37,8 @@ pub(crate) enum Tool {
     MpichCc,
     /// Open MPI's launcher, which speaks PMIx.
     OpenMpi,
+    /// Open MPI's compiler: `hydrant bench --beside mpi` compiles a program with it.
+    OpenMpiCc,
     /// The library through which ranks speak PMIx, and the headers our copy of its
     /// layouts is checked against.
     LibPmix,
@@ -89,12 +91,13 @@ impl fmt::Display for Source {
 
 impl Tool {
     /// All of them, in the order they are installed: the crates need the compiler.
-    pub(crate) const ALL: [Tool; 23] = [
+    pub(crate) const ALL: [Tool; 24] = [
         Tool::Cc,
         Tool::Cxx,
         Tool::Hydra,
         Tool::MpichCc,
         Tool::OpenMpi,
+        Tool::OpenMpiCc,
         Tool::LibPmix,
         Tool::Valgrind,
         Tool::Qemu,
@@ -130,6 +133,7 @@ impl Tool {
             Tool::Hydra => "mpiexec.hydra of MPICH",
             Tool::MpichCc => "mpicc of MPICH",
             Tool::OpenMpi => "mpirun of Open MPI",
+            Tool::OpenMpiCc => "mpicc of Open MPI",
             Tool::LibPmix => "libpmix.so.2 and its headers",
             Tool::Qemu => "qemu-system-x86_64",
             Tool::Busybox => "static busybox",
@@ -151,6 +155,7 @@ impl Tool {
             Tool::Hydra => Source::Apt("mpich"),
             Tool::MpichCc => Source::Apt("libmpich-dev"),
             Tool::OpenMpi => Source::Apt("openmpi-bin"),
+            Tool::OpenMpiCc => Source::Apt("libopenmpi-dev"),
             Tool::LibPmix => Source::Apt("libpmix-dev"),
             Tool::Qemu => Source::Apt("qemu-system-x86"),
             Tool::Busybox => Source::Apt("busybox-static"),
@@ -194,6 +199,7 @@ impl Tool {
             Tool::MpichCc => on_path("mpicc.mpich"),
             // `mpirun` alone may be MPICH's.
             Tool::OpenMpi => on_path("mpirun.openmpi") || prints("mpirun", "--version", "Open MPI"),
+            Tool::OpenMpiCc => on_path("mpicc.openmpi"),
             Tool::LibPmix => has_libpmix(),
             Tool::Qemu => on_path("qemu-system-x86_64"),
             Tool::Busybox => is_static(&found("busybox")),

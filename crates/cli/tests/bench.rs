@@ -34,7 +34,9 @@ fn rows(arguments: &[&str]) -> Vec<Value> {
 }
 
 fn check(row: &Value) {
-    let keys: Vec<&String> = row.as_object().expect("an object").keys().collect();
+    let keys = row.as_object().expect("an object").keys();
+    // Those of others are there where they were measured.
+    let keys: Vec<&String> = keys.filter(|key| !OTHERS.contains(&key.as_str())).collect();
     let mut expected = [
         "bench",
         "case",
@@ -75,6 +77,9 @@ fn check(row: &Value) {
         "{row}"
     );
 }
+
+/// The keys of those who are measured beside.
+const OTHERS: [&str; 2] = ["mpich", "open_mpi"];
 
 fn cases(rows: &[Value]) -> Vec<&str> {
     rows.iter().filter_map(|row| row["case"].as_str()).collect()
@@ -164,11 +169,73 @@ fn table_names_the_machine_and_the_picture_is_drawn() {
 }
 
 #[test]
+fn without_an_mpi_nothing_is_measured() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+        .args(["bench", "barrier", "--beside", "mpi", "--quick"])
+        .env("PATH", "/no/such/folder")
+        .output()
+        .expect("the command starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("there is no MPI to set beside"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
+    let is_here = |command: &str| std::path::Path::new("/usr/bin").join(command).exists();
+    let commands = [
+        "mpicc.mpich",
+        "mpiexec.mpich",
+        "mpicc.openmpi",
+        "mpiexec.openmpi",
+    ];
+    let required = std::env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|value| value == "1");
+    if !commands.into_iter().all(is_here) && !required {
+        eprintln!("skipped: not both of MPICH and Open MPI are here");
+        return;
+    }
+    let options = [
+        "--beside", "mpi", "--quick", "--reps", "2", "--format", "json",
+    ];
+    for (bench, without) in [
+        ("barrier", "notify and wait"),
+        ("collectives", "nothing"),
+        ("messages", "nothing"),
+    ] {
+        let rows = rows(&[&[bench][..], &options].concat());
+        for row in &rows {
+            let case = row["case"].as_str().expect("a case");
+            let figures: Vec<f64> = OTHERS.iter().filter_map(|key| row[key].as_f64()).collect();
+            if case.starts_with(without) {
+                assert!(figures.is_empty(), "{row}");
+                continue;
+            }
+            assert_eq!(figures.len(), 2, "{row}");
+            assert!(figures.iter().all(|figure| *figure > 0.0), "{row}");
+            assert_eq!(row["goal"], "ahead of MPI", "{row}");
+            let ours = row["median"].as_f64().expect("a number");
+            let ahead = figures.iter().all(|figure| match row["unit"] == "MB/s" {
+                true => ours > *figure,
+                false => ours < *figure,
+            });
+            assert_eq!(row["met"], ahead, "{row}");
+        }
+    }
+}
+
+#[test]
 fn bad_requests_are_refused_before_anything_is_measured() {
     for (arguments, says) in [
         (&["rma", "-n", "1"][..], "1 is not in 2.."),
         (&["weather"], "weather"),
         (&["registration"], "needs no registration"),
+        (&["rma", "--beside", "mpi"], "has nothing of MPI's"),
+        (&["barrier", "--beside", "pigeons"], "pigeons"),
+        (
+            &["messages", "--beside", "mpi", "--conduit", "smp+pin"],
+            "on shared memory",
+        ),
         (&["am", "--conduit", "pigeons"], "pigeons"),
         (&["barrier", "--conduit", "sim:ideal"], "real time"),
         (&["all", "--conduit", "sim:ideal"], "real time"),

@@ -251,13 +251,16 @@ impl<'j> Ensemble<'j> {
     /// Every size from `least` to `most` in steps of two; a few of them if it must be quick, or
     /// where every operation takes long.
     pub(crate) fn sizes(&self, least: u64, most: u64) -> Vec<u64> {
-        const QUICK: [u64; 5] = [8, 64, 4 << 10, 64 << 10, 1 << 20];
-        let sizes = std::iter::successors(Some(least), |size| Some(size * 2));
-        let sizes = sizes.take_while(|size| *size <= most);
-        sizes
-            .filter(|size| !(self.quick || self.registered) || QUICK.contains(size))
-            .collect()
+        sizes(least, most, self.quick || self.registered)
     }
+}
+
+/// Every size from `least` to `most` in steps of two, or a few of them.
+pub(crate) fn sizes(least: u64, most: u64, few: bool) -> Vec<u64> {
+    const FEW: [u64; 5] = [8, 64, 4 << 10, 64 << 10, 1 << 20];
+    let sizes = std::iter::successors(Some(least), |size| Some(size * 2));
+    let sizes = sizes.take_while(|size| *size <= most);
+    sizes.filter(|size| !few || FEW.contains(size)).collect()
 }
 
 /// What rank 0 says, to every rank. It ends in a barrier: all go on from there together, and what

@@ -8,8 +8,10 @@ use std::time::Instant;
 use hydrant::{MessageProtocol, Strategy};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::cases::{scattered, strategies};
-use super::measure::median;
+use super::beside::{self, MpiError, Programs, Request};
+use super::cases::{messages, scattered, strategies};
+use super::ensemble;
+use super::measure::{Plan, median};
 use super::rank::RankArgs;
 use super::report::{Event, Receiver};
 use super::row::Row;
@@ -45,13 +47,25 @@ pub(crate) enum JobError {
         /// Its status.
         status: ExitStatus,
     },
+    /// The others could not be measured.
+    #[error(transparent)]
+    Beside(#[from] MpiError),
 }
 
-/// Runs every step of the bench. The rows, in the order they were measured.
-pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError> {
+/// Runs every step of the bench, in turns with `others`. The rows, in the order they were measured.
+pub(crate) fn measure(
+    args: &BenchArgs,
+    cores: u32,
+    others: Option<&Programs>,
+) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
     let steps: Vec<Step> = (0..rounds(args))
         .flat_map(|_| suite::steps(args.bench, args.network(), args.n))
+        // What a user gets who chooses no protocol.
+        .filter(|step| match step {
+            Step::Send(protocol, _) => args.beside.is_none() || *protocol == MessageProtocol::Auto,
+            _ => true,
+        })
         .collect();
     let launch = Launch {
         conduit: args.conduit.as_deref(),
@@ -59,7 +73,7 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
         protocol: None,
     };
     let bar = progress(steps.len() as u64);
-    let mut rows = Vec::new();
+    let (mut rows, mut samples) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
             Step::Measure(suite, ranks) => {
@@ -102,10 +116,38 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
                 rows.push(start_up(&launch, ranks, args.quick)?);
             }
         }
+        if let (Some(others), Some(request)) = (others, request(step, args)) {
+            bar.set_message(format!("{} by MPI", request.bench));
+            samples.extend(others.measure(&request)?);
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if others.is_some() {
+        beside::set(&mut rows, &samples);
+    }
     Ok(rows)
+}
+
+/// What the others are to measure beside a step.
+fn request(step: Step, args: &BenchArgs) -> Option<Request> {
+    let (suite, ranks) = match step {
+        Step::Measure(suite, ranks) => (suite, ranks),
+        Step::Send(_, ranks) => (Suite::Messages, ranks),
+        _ => return None,
+    };
+    let bench = beside::name_of(suite)?;
+    let plan = Plan::new(args.repetitions().map(|count| count as usize), args.quick);
+    let sizes = match suite {
+        Suite::Messages => ensemble::sizes(8, messages::MOST, args.quick),
+        _ => beside::sizes(args.quick),
+    };
+    Some(Request {
+        bench,
+        ranks,
+        sizes,
+        plan,
+    })
 }
 
 /// How often the strategies take turns, so that what disturbs the machine for a while disturbs them all:
@@ -113,6 +155,7 @@ pub(crate) fn measure(args: &BenchArgs, cores: u32) -> Result<Vec<Row>, JobError
 fn rounds(args: &BenchArgs) -> u32 {
     match args.bench {
         Bench::Strategies if !args.quick && !args.is_played() => args.reps.unwrap_or(ROUNDS),
+        _ if args.beside.is_some() && !args.quick => beside::TURNS,
         _ => 1,
     }
 }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use super::REPETITIONS;
+
 /// A side of a comparison: runs so many operations and returns the time they took.
 pub(crate) type Side<'s, E = hydrant::Error> = &'s mut dyn FnMut(u64) -> Result<Duration, E>;
 
@@ -29,7 +31,11 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan for so many repetitions; `quick` is for seeing that it works.
     pub(crate) fn new(repetitions: Option<usize>, quick: bool) -> Self {
-        let (usual, warm_up, micros) = if quick { (5, 1, 50) } else { (101, 5, 200) };
+        let (usual, warm_up, micros) = if quick {
+            (5, 1, 50)
+        } else {
+            (REPETITIONS as usize, 5, 200)
+        };
         Plan {
             repetitions: repetitions.unwrap_or(usual).max(1),
             warm_up,

@@ -7,6 +7,7 @@
 
 #[allow(unsafe_code)]
 mod bare;
+mod beside;
 mod cases;
 mod derived;
 mod ensemble;
@@ -32,6 +33,7 @@ use crate::format::Format;
 use crate::machine::Machine;
 use crate::plot::PictureFile;
 
+use beside::{Beside, MpiError};
 use jobs::JobError;
 use row::Row;
 
@@ -100,10 +102,17 @@ pub(crate) struct BenchArgs {
     /// How many repetitions to take the median of; for `strategies`, how many rounds of jobs.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     reps: Option<u32>,
+    /// Measure others, too, in turns with Hydrant: MPICH and Open MPI by a program in C, as far as they
+    /// are installed; for barrier, collectives and messages between ranks of this host.
+    #[arg(long, value_enum, value_name = "WHOM")]
+    beside: Option<Beside>,
     /// Fewer sizes and repetitions: to see that it works, not how fast.
     #[arg(long)]
     quick: bool,
 }
+
+/// Repetitions unless somebody says so.
+const REPETITIONS: u32 = 101;
 
 /// How the ranks of a bench reach each other's memory, which decides what stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +137,16 @@ impl BenchArgs {
         (self.named()).is_some_and(|name| name == "sim" || name.starts_with("sim:"))
     }
 
+    /// Repetitions in each job, if they are not the usual ones: with others beside, the turns share them.
+    fn repetitions(&self) -> Option<u32> {
+        match self.beside {
+            Some(_) if !self.quick => {
+                Some(self.reps.unwrap_or(REPETITIONS).div_ceil(beside::TURNS))
+            }
+            _ => self.reps,
+        }
+    }
+
     fn named(&self) -> Option<String> {
         let named = self.conduit.clone();
         named.or_else(|| std::env::var("HYDRANT_CONDUIT").ok())
@@ -149,6 +168,17 @@ pub(crate) enum RunError {
         /// What was to be measured.
         bench: String,
     },
+    /// Nothing of the others is like it.
+    #[error(
+        "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory"
+    )]
+    NothingBeside {
+        /// What was to be measured.
+        bench: String,
+    },
+    /// The others cannot be measured.
+    #[error(transparent)]
+    Beside(#[from] MpiError),
     /// The result could not be printed.
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
@@ -164,17 +194,29 @@ pub(crate) enum RunError {
 
 /// Measures, prints and draws.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
-    if args.is_played() && args.bench.is_of_real_time() {
+    let name = || {
         let bench = args.bench.to_possible_value();
-        let bench = bench.map_or_else(String::new, |bench| bench.get_name().to_owned());
-        return Err(RunError::RealTime { bench });
+        bench.map_or_else(String::new, |bench| bench.get_name().to_owned())
+    };
+    if args.is_played() && args.bench.is_of_real_time() {
+        return Err(RunError::RealTime { bench: name() });
+    }
+    let is_like_others = beside::has(args.bench) && args.network() == Network::Mapped;
+    if args.beside.is_some() && !is_like_others {
+        return Err(RunError::NothingBeside { bench: name() });
     }
     let machine = Machine::here();
     if let Some(file) = &args.plot {
         (file.reserve()).map_err(|error| cannot_draw(file, error.to_string()))?;
     }
-    let mut rows = jobs::measure(args, machine.cores_allowed as u32)?;
-    derived::insert(&mut rows);
+    let others = match args.beside {
+        Some(Beside::Mpi) => Some(beside::Programs::build()?),
+        None => None,
+    };
+    let mut rows = jobs::measure(args, machine.cores_allowed as u32, others.as_ref())?;
+    if args.beside.is_none() {
+        derived::insert(&mut rows);
+    }
     print(args, &machine, &rows).map_err(RunError::Print)?;
     if let Some(file) = &args.plot {
         draw(file, &rows, &machine, args.network())?;

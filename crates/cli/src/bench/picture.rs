@@ -1,9 +1,9 @@
 //! Rows as a picture: a sweep for each bench with sizes, dots for the rest.
 
-use crate::plot::{Dot, Figure, Kind, Panel, Series};
+use crate::plot::{Dot, Figure, Kind, Mark, Panel, Series};
 
 use super::peers::{self, PEER};
-use super::row::{Row, WORKING_SET};
+use super::row::{Other, Row, WORKING_SET};
 
 /// The picture of these rows; rows that are no times are left to the table.
 pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> Figure {
@@ -75,7 +75,7 @@ fn series(rows: &[&Row], peer: &[peers::Figure]) -> Vec<Series> {
                 .filter_map(|row| Some((row.bytes? as f64, figure(row)?)))
                 .collect()
         };
-        let kinds = [
+        let mut kinds = vec![
             (Kind::Ours, case.to_owned(), points(&|row| Some(row.median))),
             (
                 Kind::Reference,
@@ -88,6 +88,14 @@ fn series(rows: &[&Row], peer: &[peers::Figure]) -> Vec<Series> {
                 points(&|row| peers::beside(peer, row)),
             ),
         ];
+        kinds.extend(Other::ALL.map(|other| {
+            let name = format!("{case}, {}", other.name());
+            (
+                Kind::Other(mark(other)),
+                name,
+                points(&|row| row.others.of(other)),
+            )
+        }));
         let filled = kinds
             .into_iter()
             .filter(|(_, _, points)| !points.is_empty());
@@ -101,6 +109,14 @@ fn series(rows: &[&Row], peer: &[peers::Figure]) -> Vec<Series> {
     series
 }
 
+/// What stands for it.
+fn mark(other: Other) -> Mark {
+    match other {
+        Other::Mpich => Mark::Square,
+        Other::OpenMpi => Mark::Triangle,
+    }
+}
+
 fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
     let bytes = row.bytes.filter(|bytes| *bytes > 8);
     let name = match bytes {
@@ -112,6 +128,9 @@ fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
         ours: row.median,
         reference: row.reference,
         peer: peers::beside(peer, row),
+        others: (Other::ALL.into_iter())
+            .filter_map(|other| Some((mark(other), other.name(), row.others.of(other)?)))
+            .collect(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::units;
 
 use super::Network;
 use super::peers::{self, Figure, PEER};
-use super::row::{Row, WORKING_SET};
+use super::row::{Other, Row, WORKING_SET};
 
 /// The lines over the tables: what was measured on.
 pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
@@ -34,19 +34,18 @@ pub(crate) fn tables(rows: &[Row], figures: &[Figure], network: Network) -> Stri
 }
 
 fn table(rows: &[Row], figures: &[Figure]) -> Table {
-    let mut table = Table::new(
-        rows[0].bench.clone(),
-        &[
-            ("case", Align::Left),
-            ("bytes", Align::Right),
-            ("median", Align::Right),
-            ("reference", Align::Right),
-            ("ratio", Align::Right),
-            ("goal", Align::Left),
-            ("met", Align::Left),
-            (PEER, Align::Right),
-        ],
-    );
+    let mut columns = vec![
+        ("case", Align::Left),
+        ("bytes", Align::Right),
+        ("median", Align::Right),
+        ("reference", Align::Right),
+        ("ratio", Align::Right),
+        ("goal", Align::Left),
+        ("met", Align::Left),
+        (PEER, Align::Right),
+    ];
+    columns.extend(Other::ALL.iter().map(|other| (other.name(), Align::Right)));
+    let mut table = Table::new(rows[0].bench.clone(), &columns);
     for row in rows {
         let with_unit = |figure| figure_in_words(figure, &row.unit);
         let met = match row.met {
@@ -54,7 +53,7 @@ fn table(rows: &[Row], figures: &[Figure]) -> Table {
             Some(false) => "✗",
             None => "",
         };
-        table.row([
+        let mut cells = vec![
             row.case.clone(),
             row.bytes
                 .map_or_else(String::new, |bytes| units::bytes(bytes as f64)),
@@ -64,7 +63,11 @@ fn table(rows: &[Row], figures: &[Figure]) -> Table {
             row.goal.clone().unwrap_or_default(),
             met.to_owned(),
             peers::beside(figures, row).map_or_else(String::new, with_unit),
-        ]);
+        ];
+        cells.extend(
+            Other::ALL.map(|other| (row.others.of(other)).map_or_else(String::new, with_unit)),
+        );
+        table.row(cells);
     }
     table
 }
@@ -97,7 +100,8 @@ fn reference(bench: &str) -> &'static str {
              processes; with more, the same with sched_yield between two that share a core\n"
         }
         "collectives" => {
-            "  reference: up to 64 bytes a bare two-word ping-pong, above that a bare copy of as many bytes\n"
+            "  reference: up to 64 bytes a bare two-word ping-pong, above that the copies and additions that a\n  \
+             rank must do of its own at the least, all ranks at once\n"
         }
         _ => "",
     }
@@ -136,6 +140,20 @@ fn network_reference(bench: &str) -> &'static str {
 mod tests {
     use super::super::row::Goal;
     use super::*;
+
+    #[test]
+    fn who_was_measured_beside_has_a_column() {
+        let mut row = Row::new("barrier", "barrier, 2 ranks", "ns", 300.0);
+        let text = |row: &Row| tables(&[row.clone()], &[], Network::Mapped);
+        assert!(!text(&row).contains("MPI"), "{}", text(&row));
+        row.others.open_mpi = Some(1500.0);
+        let text = text(&row);
+        assert!(
+            text.contains("Open MPI") && text.contains("1.5 µs"),
+            "{text}"
+        );
+        assert!(!text.contains("MPICH"), "{text}");
+    }
 
     #[test]
     fn rows_become_one_table_for_each_bench_with_marks_and_the_peer() {

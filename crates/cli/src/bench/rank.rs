@@ -64,7 +64,7 @@ impl RankArgs {
     ) -> Vec<String> {
         let mut words = Self::words(suite);
         words.extend([format!("--report={report}"), format!("--cores={cores}")]);
-        words.extend(bench.reps.map(|reps| format!("--reps={reps}")));
+        words.extend(bench.repetitions().map(|reps| format!("--reps={reps}")));
         words.extend(bench.quick.then(|| "--quick".to_owned()));
         words
     }

@@ -26,6 +26,62 @@ pub(crate) struct Row {
     pub(crate) goal: Option<String>,
     /// Whether this run reached it.
     pub(crate) met: Option<bool>,
+    /// What others take, who were measured in turns with Hydrant; their keys are there if they were.
+    #[serde(flatten)]
+    pub(crate) others: Others,
+}
+
+/// Whom users would pick instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    Mpich,
+    OpenMpi,
+}
+
+impl Other {
+    pub(crate) const ALL: [Self; 2] = [Self::Mpich, Self::OpenMpi];
+
+    /// As it calls itself.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mpich => "MPICH",
+            Self::OpenMpi => "Open MPI",
+        }
+    }
+}
+
+/// Their medians, in the unit of the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Others {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mpich: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) open_mpi: Option<f64>,
+}
+
+impl Others {
+    /// One of them.
+    pub(crate) fn of(self, other: Other) -> Option<f64> {
+        match other {
+            Other::Mpich => self.mpich,
+            Other::OpenMpi => self.open_mpi,
+        }
+    }
+
+    /// The better of the two: the shorter time, or the higher rate.
+    pub(crate) fn best(self, unit: &str) -> Option<Ahead> {
+        let figures = Other::ALL.into_iter().filter_map(|other| self.of(other));
+        let is_rate = unit.ends_with("/s");
+        let best = figures.reduce(if is_rate { f64::max } else { f64::min })?;
+        Some(Ahead { best, is_rate })
+    }
+}
+
+/// What is to be beaten.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ahead {
+    best: f64,
+    is_rate: bool,
 }
 
 impl Row {
@@ -41,6 +97,7 @@ impl Row {
             ratio: None,
             goal: None,
             met: None,
+            others: Others::default(),
         }
     }
 
@@ -88,6 +145,8 @@ pub(crate) enum Goal {
     Between(f64, f64),
     /// At most so many times the reference, and at most so much where the reference itself is.
     AtMostTimesAnd(f64, f64, &'static str),
+    /// Better than the others, whatever the reference.
+    Ahead(Ahead),
 }
 
 impl Goal {
@@ -98,6 +157,7 @@ impl Goal {
             Goal::AtLeastTimes(times) => format!("≥ {times} × reference"),
             Goal::AtMost(most, unit) => format!("≤ {most} {unit}"),
             Goal::Between(least, most) => format!("{least} to {most}"),
+            Goal::Ahead(_) => "ahead of MPI".to_owned(),
             Goal::AtMostTimesAnd(times, most, unit) => {
                 format!("≤ {times} × reference, ≤ {most} {unit} where bare is")
             }
@@ -112,6 +172,10 @@ impl Goal {
             Goal::AtLeastTimes(times) => reference.map(|bare| median >= times * bare),
             Goal::AtMost(most, _) => Some(median <= most),
             Goal::Between(least, most) => Some((least..=most).contains(&median)),
+            Goal::Ahead(Ahead { best, is_rate }) => Some(match is_rate {
+                true => median > best,
+                false => median < best,
+            }),
             Goal::AtMostTimesAnd(times, most, _) => {
                 reference.map(|bare| median <= times * bare && (median <= most || bare > most))
             }
@@ -162,6 +226,32 @@ mod tests {
         let share = |share| row(share, 1.0, Goal::Between(0.2, 0.3)).met;
         let judged = [0.19, 0.2, 0.3, 0.31].map(share);
         assert_eq!(judged, [Some(false), Some(true), Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn who_is_beside_is_to_be_beaten_and_has_a_key_of_its_own() {
+        let others = Others {
+            mpich: Some(4.0),
+            open_mpi: Some(6.0),
+        };
+        let met = |unit, median| {
+            let row = Row::new("b", "c", unit, median);
+            row.goal_if(others.best(unit).map(Goal::Ahead)).met
+        };
+        assert_eq!(
+            [3.9, 4.0, 5.0].map(|median| met("ns", median)),
+            [Some(true), Some(false), Some(false)]
+        );
+        assert_eq!(
+            [5.0, 6.0, 6.1].map(|median| met("MB/s", median)),
+            [Some(false), Some(false), Some(true)]
+        );
+        assert_eq!(Others::default().best("ns"), None);
+        let mut row = Row::new("b", "c", "ns", 1.0);
+        row.others.open_mpi = Some(2.5);
+        let text = serde_json::to_string(&row).unwrap();
+        assert!(text.ends_with(r#""met":null,"open_mpi":2.5}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
     }
 
     #[test]

@@ -4,17 +4,25 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::axis::TickAxis;
-use super::{Area, COLOURS, DOT_HEIGHT, Dot, Drawn, FAINT, INK, WIDTH, anchored, diamond, font};
+use super::{
+    Area, COLOURS, DOT_HEIGHT, Dot, Drawn, FAINT, INK, WIDTH, anchored, diamond, font, mark,
+};
 use crate::units;
 
 const NAME_WIDTH: u32 = 300;
+const OTHERS: RGBColor = COLOURS[2];
 const VALUE_WIDTH: u32 = 230;
 
 /// Draws the panel.
 pub(super) fn draw(area: &Area<'_>, dots: &[Dot], peer_name: &str) -> Drawn {
     let all = dots
         .iter()
-        .flat_map(|dot| [Some(dot.ours), dot.reference, dot.peer])
+        .flat_map(|dot| {
+            let others = dot.others.iter().map(|(_, _, nanos)| Some(*nanos));
+            [Some(dot.ours), dot.reference, dot.peer]
+                .into_iter()
+                .chain(others)
+        })
         .flatten();
     let nanos = TickAxis::nanos(all);
     let (area, legend) = area.split_vertically(DOT_HEIGHT * dots.len() as u32 + 38);
@@ -55,6 +63,10 @@ pub(super) fn draw(area: &Area<'_>, dots: &[Dot], peer_name: &str) -> Drawn {
         if let Some(nanos) = dot.peer {
             chart.draw_series([EmptyElement::at((log(nanos), y)) + diamond((0, 0), peer)])?;
         }
+        for (kind, _, nanos) in &dot.others {
+            let shape = EmptyElement::at((log(*nanos), y)) + mark(*kind, (0, 0), OTHERS);
+            chart.draw_series([shape])?;
+        }
         chart.draw_series([Circle::new((log(dot.ours), y), 5, ours.filled())])?;
     }
     let mut x = NAME_WIDTH as i32;
@@ -78,6 +90,20 @@ pub(super) fn draw(area: &Area<'_>, dots: &[Dot], peer_name: &str) -> Drawn {
         legend.draw(&diamond((x, 12), peer))?;
         legend.draw(&Text::new(
             peer_name,
+            (x + 12, 12),
+            anchored(font(13.0), HPos::Left),
+        ))?;
+    }
+    let mut named: Vec<&str> = Vec::new();
+    for (kind, name, _) in dots.iter().flat_map(|dot| &dot.others) {
+        if named.contains(name) {
+            continue;
+        }
+        named.push(*name);
+        x += if named.len() == 1 { 220 } else { 110 };
+        legend.draw(&mark(*kind, (x, 12), OTHERS))?;
+        legend.draw(&Text::new(
+            *name,
             (x + 12, 12),
             anchored(font(13.0), HPos::Left),
         ))?;

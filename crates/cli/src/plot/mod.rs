@@ -112,6 +112,15 @@ pub(crate) enum Kind {
     Reference,
     /// Published or measured elsewhere: diamonds without a line.
     Peer,
+    /// Measured of others in the same run: marks on a thin line.
+    Other(Mark),
+}
+
+/// What stands for one of several others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Square,
+    Triangle,
 }
 
 /// A line of a dot panel, in nanoseconds.
@@ -125,6 +134,8 @@ pub(crate) struct Dot {
     pub(crate) reference: Option<f64>,
     /// A peer's.
     pub(crate) peer: Option<f64>,
+    /// Those of others in the same run, with their names.
+    pub(crate) others: Vec<(Mark, &'static str, f64)>,
 }
 
 impl Panel {
@@ -194,6 +205,20 @@ fn diamond(at: (i32, i32), colour: RGBColor) -> Polygon<(i32, i32)> {
         [(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6)],
         colour.filled(),
     )
+}
+
+fn mark(mark: Mark, at: (i32, i32), colour: RGBColor) -> Polygon<(i32, i32)> {
+    let (x, y) = at;
+    let corners = match mark {
+        Mark::Square => vec![
+            (x - 4, y - 4),
+            (x + 4, y - 4),
+            (x + 4, y + 4),
+            (x - 4, y + 4),
+        ],
+        Mark::Triangle => vec![(x - 5, y + 4), (x, y - 5), (x + 5, y + 4)],
+    };
+    Polygon::new(corners, colour.filled())
 }
 
 fn anchored(style: TextStyle<'static>, side: HPos) -> TextStyle<'static> {

@@ -4,7 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::axis::TickAxis;
-use super::{Area, COLOURS, Drawn, FAINT, Kind, Series, WIDTH, anchored, diamond, font};
+use super::{Area, COLOURS, Drawn, FAINT, Kind, Series, WIDTH, anchored, diamond, font, mark};
 use crate::units;
 
 pub(super) const LEGEND_WIDTH: u32 = 290;
@@ -76,6 +76,13 @@ pub(super) fn line(chart: &mut Chart<'_, '_>, series: &Series, points: &[(f64, f
                     .map(|at| EmptyElement::at(*at) + diamond((0, 0), colour(series))),
             )?;
         }
+        Kind::Other(kind) => {
+            let thin = colour(series).mix(0.5).stroke_width(1);
+            chart.draw_series(LineSeries::new(points.iter().copied(), thin))?;
+            let marks = points.iter();
+            let marks = marks.map(|at| EmptyElement::at(*at) + mark(kind, (0, 0), colour(series)));
+            chart.draw_series(marks)?;
+        }
     }
     Ok(())
 }
@@ -112,6 +119,11 @@ fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
             }
         }
         Kind::Peer => legend.draw(&diamond((19, y), colour(series)))?,
+        Kind::Other(kind) => {
+            let thin = colour(series).mix(0.5).stroke_width(1);
+            legend.draw(&PathElement::new([(6, y), (32, y)], thin))?;
+            legend.draw(&mark(kind, (19, y), colour(series)))?;
+        }
     }
     Ok(())
 }

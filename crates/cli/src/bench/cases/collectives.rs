@@ -7,22 +7,95 @@ use std::hint::black_box;
 
 use hydrant::{Op, TeamRank};
 
+use super::super::beside;
 use super::super::ensemble::Ensemble;
 use super::super::measure::Side;
-use super::super::row::Row;
-use super::{look, round_trip, written};
+use super::super::row::{Goal, Row};
+use super::{round_trip, written};
 
 /// Up to here a collective costs its messages, above it its bytes.
 const SHORT: u64 = 64;
-
-/// The most bytes from or to each rank.
-const LARGEST: u64 = 1 << 20;
+/// Where memory of the segment is tried, too: what is shorter rides on messages wherever it lies.
+const SHARED: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
+/// Where its copies are judged.
+const JUDGED: u64 = 1 << 20;
 
 /// All ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let coarse = if e.quick { 1 } else { 2 };
-    for bytes in e.sizes(8, LARGEST).into_iter().step_by(coarse) {
+    let sizes = beside::sizes(e.quick || e.registered);
+    // Without a mapping each byte is a message's; such sizes take long and say no more.
+    let sizes = sizes
+        .into_iter()
+        .filter(|size| !e.registered || *size <= JUDGED);
+    for bytes in sizes {
         sized(e, bytes)?;
+        if !e.registered && SHARED.contains(&bytes) {
+            shared(e, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a rank must do of its own, at the least, in copies and additions of so many elements.
+#[derive(Clone, Copy)]
+struct Least {
+    copied: usize,
+    added: usize,
+    /// How many times that it may take where copies are judged.
+    times: Option<f64>,
+}
+
+impl Least {
+    fn copies(copied: usize) -> Self {
+        Self {
+            copied,
+            added: 0,
+            times: None,
+        }
+    }
+
+    /// An addition of so many elements, and a copy of as many.
+    fn both(words: usize) -> Self {
+        Self {
+            added: words,
+            ..Self::copies(words)
+        }
+    }
+
+    fn within(self, times: f64) -> Self {
+        Self {
+            times: Some(times),
+            ..self
+        }
+    }
+}
+
+/// Those whose copies are judged, with buffers in exclusive symmetric memory.
+fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
+    let (job, world) = (e.job, e.job.world());
+    let ranks = job.size() as usize;
+    let words = bytes as usize / size_of::<f64>();
+    let mut part = job.exclusive(job.alloc::<f64>(words)?)?;
+    let mut whole = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
+    let mut into = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
+    // No page of it was ever touched.
+    part.fill(0.0);
+    whole.fill(0.0);
+    into.fill(0.0);
+    let least = Least::copies(words).within(1.3);
+    compare(e, "broadcast, symmetric memory", bytes, least, |i| {
+        world.broadcast(TeamRank((i % ranks as u64) as u32), &mut part)
+    })?;
+    let least = Least::both(words - words / ranks).within(1.5);
+    compare(e, "all_reduce, symmetric memory", bytes, least, |_| {
+        world.all_reduce(&mut part, Op::Sum)
+    })?;
+    let least = Least::copies(words * ranks).within(1.3);
+    compare(e, "all_to_all, symmetric memory", bytes, least, |_| {
+        world.all_to_all_into(&whole, &mut into)
+    })?;
+    for memory in [part, whole, into] {
+        job.free(job.share(memory)?)?;
     }
     Ok(())
 }
@@ -32,30 +105,44 @@ fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let world = e.job.world();
     let ranks = e.job.size();
     let words = bytes as usize / size_of::<f64>();
+    let all = words * ranks as usize;
     let root = |i: u64| TeamRank((i % u64::from(ranks)) as u32);
-    let mut part = vec![1.0f64; words];
-    let whole = vec![1.0f64; words * ranks as usize];
-    compare(e, "broadcast", bytes, |i| {
+    let mut part = vec![0.0f64; words];
+    let whole = vec![0.0f64; all];
+    let mut into = vec![0.0f64; all];
+    // All but the own part of what is reduced comes from others.
+    let theirs = words - words / ranks as usize;
+    let copies = Least::copies;
+    let least = copies(words).within(1.3);
+    compare(e, "broadcast", bytes, least, |i| {
         world.broadcast(root(i), &mut part)
     })?;
-    compare(e, "reduce", bytes, |i| {
-        world.reduce(root(i), &part, Op::Max).map(look)
+    let least = Least {
+        added: theirs,
+        ..copies(0)
+    };
+    compare(e, "reduce", bytes, least, |i| {
+        world.reduce_in_place(root(i), &mut part, Op::Sum)
     })?;
-    compare(e, "all_reduce", bytes, |_| {
-        world.all_reduce(&mut part, Op::Max)
+    let least = Least::both(theirs).within(1.5);
+    compare(e, "all_reduce", bytes, least, |_| {
+        world.all_reduce(&mut part, Op::Sum)
     })?;
-    compare(e, "scan", bytes, |_| world.scan(&mut part, Op::Max))?;
-    compare(e, "gather", bytes, |i| {
-        world.gather(root(i), &part).map(look)
+    compare(e, "scan", bytes, copies(words), |_| {
+        world.scan(&mut part, Op::Sum)
     })?;
-    compare(e, "scatter", bytes, |i| {
+    compare(e, "gather", bytes, copies(words), |i| {
+        world.gather_into(root(i), &part, Some(&mut into))
+    })?;
+    compare(e, "scatter", bytes, copies(words), |i| {
         world.scatter(root(i), Some(&whole), &mut part)
     })?;
-    compare(e, "all_gather", bytes, |_| {
-        world.all_gather(&part).map(look)
+    compare(e, "all_gather", bytes, copies(all), |_| {
+        world.all_gather_into(&part, &mut into)
     })?;
-    compare(e, "all_to_all", bytes, |_| {
-        world.all_to_all(&whole).map(look)
+    let least = copies(all).within(1.3);
+    compare(e, "all_to_all", bytes, least, |_| {
+        world.all_to_all_into(&whole, &mut into)
     })
 }
 
@@ -63,25 +150,33 @@ fn compare(
     e: &Ensemble<'_>,
     case: &str,
     bytes: u64,
+    least: Least,
     mut operation: impl FnMut(u64) -> hydrant::Result<()>,
 ) -> hydrant::Result<()> {
-    let words = bytes as usize / size_of::<u64>();
-    let (mut turn, from, mut to) = (0, vec![1u64; words], vec![0u64; words]);
+    let mut turn = 0;
+    let room = least.copied.max(least.added);
+    let (from, mut to) = (vec![0.0f64; room], vec![0.0f64; room]);
     let mut bare = |count| match bytes <= SHORT {
         true => round_trip(e, &mut turn, bytes, count),
         false if e.network.is_some() => written(e, bytes, count),
         false => e.timed(count, |_| {
-            to.copy_from_slice(black_box(&from));
+            to[..least.copied].copy_from_slice(black_box(&from[..least.copied]));
+            let sums = to.iter_mut().zip(black_box(&from));
+            sums.take(least.added).for_each(|(to, from)| *to += *from);
+            black_box(&mut to);
             Ok(())
         }),
     };
     let what = format!("{case}, {bytes} bytes");
     let sides: [Side<'_>; 2] = [&mut bare, &mut |count| e.timed(count, &mut operation)];
+    let judged = bytes == JUDGED && !e.registered;
+    let goal = (least.times.filter(|_| judged)).map(Goal::AtMostTimes);
     if let Some([bare, ours]) = e.together(&what, sides)? {
         e.row(
             Row::new("collectives", case, "ns", ours)
                 .bytes(bytes)
-                .against(bare),
+                .against(bare)
+                .goal_if(goal),
         )?;
     }
     Ok(())

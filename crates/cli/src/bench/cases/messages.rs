@@ -5,7 +5,7 @@ use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::row::Row;
 
 /// The longest message.
-const MOST: u64 = 4 << 20;
+pub(crate) const MOST: u64 = 4 << 20;
 /// Messages of a stream that are under way at once.
 const WINDOW: usize = 16;
 const THERE: u64 = 1;
