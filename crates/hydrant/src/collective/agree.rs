@@ -6,6 +6,10 @@
 //! headers differ, some link of the two chains to a member differs, whoever is first to
 //! see it passes it on, and all know at the end.
 //!
+//! Where each member maps the scratch of each, and they are few, there is one round, in which a member
+//! tells all others and hears all: what that saves is the time in which a member waits for its
+//! core, once for each round, where there are more ranks than cores.
+//!
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
 //! the sequence number: the one written two agreements ago has been read, for its reader has
 //! since entered the next. That is so if the next has come to its end here. One that has not, for
@@ -18,7 +22,7 @@ use hydrant_conduit::Line;
 
 use super::{
     header::Header,
-    layout::{AGREED, SMALL},
+    layout::{AGREED, Layout, SMALL},
     peer::Outlet,
     sought::Sought,
     stores::Flag,
@@ -47,11 +51,24 @@ pub(super) enum Piggyback<'a> {
 }
 
 impl Piggyback<'_> {
-    /// Whether a block from each of `members` can ride.
-    pub(super) fn fits(members: usize, each: usize) -> bool {
-        // No message carries more than half of the blocks.
-        each.checked_mul(members)
-            .is_some_and(|bytes| bytes <= 2 * SMALL)
+    /// What a member of a flat team gives the one at this distance before it.
+    #[inline]
+    fn own(&self) -> &[u8] {
+        match self {
+            Piggyback::Blocks { all, each } => &all[..*each],
+            Piggyback::Spread { data, distance: 0 } => data,
+            Piggyback::Nothing | Piggyback::Spread { .. } => &[],
+        }
+    }
+
+    /// Where goes what the one at this distance behind it gives.
+    #[inline]
+    fn from(&mut self, from: usize) -> &mut [u8] {
+        match self {
+            Piggyback::Blocks { all, each } => &mut all[from * *each..][..*each],
+            Piggyback::Spread { data, distance } if *distance == from => data,
+            Piggyback::Nothing | Piggyback::Spread { .. } => &mut [],
+        }
     }
 
     /// What goes out in the round of this distance, among `members`.
@@ -188,6 +205,15 @@ pub(super) struct Rounds<'a> {
     first: usize,
 }
 
+/// Whether so many bytes of each of `members` can ride.
+pub(super) fn can_ride(layout: &Layout, members: usize, each: usize) -> bool {
+    match layout.is_flat() {
+        true => each <= SMALL,
+        // No message carries more than half of the blocks.
+        false => (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL),
+    }
+}
+
 impl<'a> Rounds<'a> {
     #[inline]
     pub(super) fn new(sequence: u64, verdict: Verdict, piggyback: Piggyback<'a>) -> Self {
@@ -199,16 +225,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The message of the first round has been sent.
-    pub(super) fn first_is_told(&mut self) {
-        self.first = 1;
+    /// The messages that [`Team::tell_first`] sends have been sent.
+    pub(super) fn first_are_told(&mut self, team: &Team) {
+        self.first = team.told_first();
     }
 
-    /// Sends the message of a round. Whether the one to hear is there already.
+    /// Sends the messages up to that of a round. Whether the one to hear is there already.
     #[inline]
-    fn tell(&self, team: &Team, number: usize) -> Result<bool> {
-        if number >= self.first {
-            team.tell(number, self.sequence, &self.verdict, &self.piggyback)?;
+    fn tell(&mut self, team: &Team, number: usize) -> Result<bool> {
+        while self.first <= number || team.layout.is_flat() && self.first < team.rounds.len() {
+            team.tell(self.first, self.sequence, &self.verdict, &self.piggyback)?;
+            self.first += 1;
         }
         let line = &team.rounds[number].hear[(self.sequence & 1) as usize];
         Ok(line[0].load(Acquire) == self.sequence)
@@ -219,7 +246,10 @@ impl<'a> Rounds<'a> {
     fn hear(&mut self, team: &Team, number: usize) -> Result<()> {
         let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
         if (self.verdict).hear(&round.hear[parity], team.members[round.from]) {
-            let incoming = self.piggyback.incoming(1 << number, team.members.len());
+            let incoming = match team.layout.is_flat() {
+                true => self.piggyback.from(number + 1),
+                false => (self.piggyback).incoming(1 << number, team.members.len()),
+            };
             if !incoming.is_empty() {
                 round.piggyback_in[parity]
                     .read(0, incoming)
@@ -333,10 +363,16 @@ impl Team {
     /// [`Error::PeerLost`].
     #[inline]
     pub(super) fn check_last_agreed(&self, sequence: u64) -> Result<()> {
-        if self.ledger[AGREED].load(Relaxed) + 1 == sequence {
-            return Ok(());
+        match self.has_ended(sequence - 1) {
+            true => Ok(()),
+            false => Err(self.why_not_agreed()),
         }
-        Err(self.why_not_agreed())
+    }
+
+    /// Whether an agreement has come to its end here.
+    #[inline]
+    pub(super) fn has_ended(&self, sequence: u64) -> bool {
+        self.ledger[AGREED].load(Relaxed) == sequence
     }
 
     #[cold]
@@ -371,7 +407,7 @@ impl Team {
 
     fn line_of(&self, sequence: u64, number: usize) -> Sought {
         let parity = (sequence & 1) as usize;
-        Sought::word(self.layout.line(parity, number), sequence)
+        Sought::Word(self.layout.line(parity, number), sequence)
     }
 
     /// Goes on waiting for a line when a member was lost.
@@ -405,6 +441,20 @@ impl Team {
         }
     }
 
+    /// The number of messages that wait for none of another member.
+    pub(super) fn told_first(&self) -> usize {
+        match self.layout.is_flat() {
+            true => self.rounds.len(),
+            false => self.rounds.len().min(1),
+        }
+    }
+
+    /// Tells what needs nothing of another member, and returns.
+    pub(super) fn tell_first(&self, sequence: u64, verdict: &Verdict) -> Result<()> {
+        (0..self.told_first())
+            .try_for_each(|number| self.tell(number, sequence, verdict, &Piggyback::Nothing))
+    }
+
     /// Tells the member of a round.
     #[inline]
     pub(super) fn tell(
@@ -416,6 +466,7 @@ impl Team {
     ) -> Result<()> {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
         let outgoing = match verdict.odd {
+            None if self.layout.is_flat() => piggyback.own(),
             None => piggyback.outgoing(1 << number, self.members.len()),
             Some(_) => &[],
         };

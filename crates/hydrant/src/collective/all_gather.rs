@@ -5,6 +5,7 @@ use std::pin::Pin;
 use super::{
     agree::Piggyback,
     blocks::{Blocks, apart, places, same_length},
+    board::Phase,
     channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
     team::{IDLE, QUEUED, Team, at_once},
@@ -36,23 +37,37 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is longer or shorter.
     pub fn all_gather_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
-        self.now("all_gather_into", self.gather_all_into(mine, into))
+        let _turn = self.enter("all_gather_into", IDLE)?;
+        let each = bytes(mine).len();
+        if !self.fits(each) {
+            return at_once(self.gather_all_into(mine, into));
+        }
+        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+        let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
+        (self.ride_now(header, checked, bytes(mine))?).hand_blocks(bytes_mut(into));
+        Ok(())
     }
 
+    /// As [`all_gather_into`](Self::all_gather_into), of many elements.
     async fn gather_all_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
         let header = Header::new(Operation::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
         let each = bytes(mine).len();
-        if self.fits(each) {
-            let all = self.ride(header, checked, bytes(mine)).await?;
-            all.hand_blocks(bytes_mut(into));
-            return Ok(());
+        if let Some(board) = &self.board {
+            let at = self.next(Phase::Only);
+            let mut streams = match &checked {
+                Ok(()) => {
+                    let blocks = bytes_mut(into).chunks_mut(each).collect();
+                    self.share_streams(board, at, bytes(mine), blocks)?
+                }
+                Err(_) => self.no_streams(board, at),
+            };
+            self.agree_on(header, checked, &mut streams).await?;
+            return streams.run().await;
         }
         self.agree(header, checked, Piggyback::Nothing).await?;
-        into[..mine.len()].copy_from_slice(mine);
-        self.stream_blocks(bytes_mut(into), each).await?;
-        into.rotate_right(self.me * mine.len());
-        Ok(())
+        into[self.me * mine.len()..][..mine.len()].copy_from_slice(mine);
+        self.stream_blocks(bytes_mut(into), each).await
     }
 
     /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member:
@@ -76,10 +91,7 @@ impl Team {
             return Ok(());
         }
         self.agree(header, checked, Piggyback::Nothing).await?;
-        data.copy_within(mine, 0);
-        self.stream_blocks(bytes_mut(data), each).await?;
-        data.rotate_right(self.me * part);
-        Ok(())
+        self.stream_blocks(bytes_mut(data), each).await
     }
 
     /// As [`all_gather_into`](Self::all_gather_into), with blocks of any length, as MPI's
@@ -135,7 +147,7 @@ impl Team {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
         self.agree(header, checked, Piggyback::Nothing).await?;
-        self.exchange(|_| bytes(mine), &mut places(into, &ranges))
+        self.share(Phase::Only, bytes(mine), places(into, &ranges))
             .await
     }
 
@@ -188,7 +200,9 @@ impl Team {
                 .await?;
         } else {
             self.agree(header, checked, Piggyback::Nothing).await?;
+            all.copy_within(..mine.len(), self.me * mine.len());
             self.stream_blocks(bytes_mut(&mut all), each).await?;
+            return Ok(all);
         }
         // Mine is first.
         all.rotate_right(self.me * mine.len());
@@ -224,39 +238,23 @@ impl Team {
         (all, checked)
     }
 
-    /// Agrees, with a block of every member riding along: so few bytes that they fit.
-    pub(super) async fn ride(
-        &self,
-        header: Header,
-        checked: Result<()>,
-        mine: &[u8],
-    ) -> Result<Ride> {
-        let (size, each) = (self.members.len(), mine.len());
-        let mut ride = Ride {
-            all: vec![0; each * size],
-            each,
-            me: self.me,
-            size,
-        };
-        ride.all[..each].copy_from_slice(mine);
-        let all = &mut ride.all[..];
-        self.agree(header, checked, Piggyback::Blocks { all, each })
-            .await?;
-        Ok(ride)
-    }
-
-    /// Whether a block of so many bytes from each member can ride on the agreement.
-    pub(super) fn fits(&self, each: usize) -> bool {
-        Piggyback::fits(self.members.len(), each)
-    }
-
-    /// The rounds of the agreement once more, through channels.
+    /// Brings the blocks of `each` bytes of all members to their places; the own is there. By boards or,
+    /// where there are none, by the rounds of the agreement once more, through channels.
     fn stream_blocks(
         &self,
         all: &mut [u8],
         each: usize,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
         Box::pin(async move {
+            if let Some(board) = &self.board {
+                let mut blocks: Vec<_> = all.chunks_mut(each).collect();
+                let mine = std::mem::take(&mut blocks[self.me]);
+                let at = self.agreed_on(Phase::Only);
+                return self.share_streams(board, at, mine, blocks)?.run().await;
+            }
+            // Here mine is first.
+            let mine = self.me * each;
+            all.copy_within(mine..mine + each, 0);
             let (size, epoch) = (self.members.len(), self.epochs(1));
             let channels = (self.rounds.iter().enumerate())
                 .map(|(channel, round)| Inbound::open(self, channel, round.from, epoch))
@@ -268,6 +266,7 @@ impl Team {
                 let outbound = Outbound::new(self, channel, round.to, epoch);
                 shift(outbound, &have[..bytes], inbound, &mut rest[..bytes]).await?;
             }
+            all.rotate_right(mine);
             Ok(())
         })
     }
@@ -291,38 +290,6 @@ impl Team {
                 available: 0,
                 remedy: "the result of a collective must fit the memory of one process",
             }),
-        }
-    }
-}
-
-/// Blocks of all members that rode on an agreement.
-pub(super) struct Ride {
-    /// Mine is first.
-    all: Vec<u8>,
-    each: usize,
-    me: usize,
-    size: usize,
-}
-
-impl Ride {
-    /// What a member gave.
-    fn block(&self, member: usize) -> &[u8] {
-        let place = (member + self.size - self.me) % self.size;
-        &self.all[place * self.each..][..self.each]
-    }
-
-    /// Hands out the blocks, by member.
-    pub(super) fn hand_blocks(&self, into: &mut [u8]) {
-        for (member, place) in into.chunks_mut(self.each.max(1)).enumerate() {
-            place.copy_from_slice(self.block(member));
-        }
-    }
-
-    /// Hands out my part of each block, by member.
-    pub(super) fn hand_parts(&self, into: &mut [u8]) {
-        let part = self.each / self.size;
-        for (member, place) in into.chunks_mut(part.max(1)).enumerate() {
-            place.copy_from_slice(&self.block(member)[self.me * part..][..part]);
         }
     }
 }

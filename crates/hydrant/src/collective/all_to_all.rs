@@ -5,8 +5,9 @@ use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{apart, places, same_length},
+    board::Phase,
     header::{Header, Operation},
-    team::Team,
+    team::{IDLE, Team, at_once},
 };
 use crate::{Error, Pod, Result};
 
@@ -39,8 +40,13 @@ impl Team {
                 parts.len(),
             )
         });
-        let transposed = self.transpose_into(header, checked, parts, into);
-        self.now("all_to_all_into", transposed)
+        let _turn = self.enter("all_to_all_into", IDLE)?;
+        if !self.fits(bytes(parts).len()) {
+            return at_once(self.transpose_into(header, checked, parts, into));
+        }
+        let checked = checked.and_then(|()| sized::<T>());
+        (self.ride_now(header, checked, bytes(parts))?).hand_parts(bytes_mut(into));
+        Ok(())
     }
 
     /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
@@ -61,9 +67,11 @@ impl Team {
             return Ok(());
         }
         let room = checked.and_then(|()| self.buffer(Some(data.len())));
-        let mut copy = self.agree(header, room, Piggyback::Nothing).await?;
-        copy.copy_from_slice(data);
-        self.exchange_parts(&copy, data).await
+        let (mut copy, checked) = apart(room);
+        if checked.is_ok() {
+            copy.copy_from_slice(data);
+        }
+        self.exchange_parts(header, checked, &copy, data).await
     }
 
     /// As [`all_to_all`](Self::all_to_all), with parts of any length: `parts[m]` goes to
@@ -92,8 +100,8 @@ impl Team {
             .collect::<Result<Vec<Vec<T>>>>();
         // Nobody sends before all have room.
         let mut results = self.agree(header, results, Piggyback::Nothing).await?;
-        let mut into: Vec<_> = results.iter_mut().map(|part| bytes_mut(part)).collect();
-        self.exchange(|member| bytes(&parts[member]), &mut into)
+        let into = results.iter_mut().map(|part| bytes_mut(part)).collect();
+        self.exchange(Phase::Only, |member| bytes(&parts[member]), into)
             .await?;
         Ok(results)
     }
@@ -172,8 +180,9 @@ impl Team {
             });
         self.agree(header, checked, Piggyback::Nothing).await?;
         self.exchange(
+            Phase::Only,
             |member| bytes(&from[from_ranges[member].clone()]),
-            &mut places(into, &into_ranges),
+            places(into, &into_ranges),
         )
         .await
     }
@@ -225,15 +234,33 @@ impl Team {
             all.hand_parts(bytes_mut(into));
             return Ok(());
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.exchange_parts(parts, into).await
+        self.exchange_parts(header, checked, parts, into).await
     }
 
-    /// Gives each member its part, and gets from each: many elements.
-    async fn exchange_parts<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
+    /// Agrees, gives each member its part, and gets from each: many elements.
+    async fn exchange_parts<T: Pod>(
+        &self,
+        header: Header,
+        checked: Result<()>,
+        parts: &[T],
+        into: &mut [T],
+    ) -> Result<()> {
         let part = parts.len() / self.members.len();
-        let mut places: Vec<_> = into.chunks_mut(part).map(bytes_mut).collect();
-        self.exchange(|member| bytes(&parts[member * part..][..part]), &mut places)
-            .await
+        let places = into.chunks_mut(part.max(1)).map(bytes_mut).collect();
+        if let Some(board) = &self.board {
+            let at = self.next(Phase::Only);
+            let mut streams = match &checked {
+                Ok(()) => {
+                    let block = |member: usize| bytes(&parts[member * part..][..part]);
+                    self.exchange_streams(board, at, block, places)?
+                }
+                Err(_) => self.no_streams(board, at),
+            };
+            self.agree_on(header, checked, &mut streams).await?;
+            return streams.run().await;
+        }
+        self.agree(header, checked, Piggyback::Nothing).await?;
+        let block = |member: usize| bytes(&parts[member * part..][..part]);
+        self.exchange(Phase::Only, block, places).await
     }
 }

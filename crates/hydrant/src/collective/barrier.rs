@@ -68,10 +68,8 @@ impl Team {
         let sequence = self.begin();
         self.check_last_agreed(sequence)?;
         self.notified.store(name.unwrap_or(0), Relaxed);
-        if !self.rounds.is_empty() {
-            let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-            self.tell(0, sequence, &verdict, &Piggyback::Nothing)?;
-        }
+        let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
+        self.tell_first(sequence, &verdict)?;
         turn.after = match name {
             Some(_) => NOTIFIED_BY_NAME,
             None => NOTIFIED,
@@ -97,7 +95,7 @@ impl Team {
         let verdict = Verdict::new(Header::barrier(notified, own));
         let sequence = self.sequence.load(Relaxed);
         let mut rounds = Rounds::new(sequence, verdict, Piggyback::Nothing);
-        rounds.first_is_told();
+        rounds.first_are_told(self);
         self.rounds_now(&mut rounds)?;
         match (notified, name) {
             (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {

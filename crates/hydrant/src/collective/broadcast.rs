@@ -3,8 +3,10 @@
 use super::{
     agree::Piggyback,
     all_gather::{bytes_mut, sized},
+    board::Phase,
     header::{Header, Operation},
     layout::SMALL,
+    ride::Room,
     team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -26,15 +28,15 @@ impl Team {
             return at_once(self.spread(header, root, data));
         }
         // Not to be changed unless all agree.
-        let mut copy = data.to_vec();
+        let mut copy = Room::of(data);
         let distance = self.distance_to(&root);
         let spread = Piggyback::Spread {
-            data: &mut copy,
+            data: copy.bytes_mut(),
             distance,
         };
         let root = self.agree_now(header, root, spread)?;
         if root != self.me {
-            data.copy_from_slice(&copy);
+            data.copy_from_slice(copy.bytes());
         }
         Ok(())
     }
@@ -61,8 +63,17 @@ impl Team {
     /// Agrees, and brings the root's bytes to all.
     async fn spread(&self, header: Header, root: Result<usize>, data: &mut [u8]) -> Result<()> {
         if data.len() > SMALL {
-            let root = self.agree(header, root, Piggyback::Nothing).await?;
-            return self.stream_down(root, data).await;
+            let Some(board) = &self.board else {
+                let root = self.agree(header, root, Piggyback::Nothing).await?;
+                return self.stream_down(root, data).await;
+            };
+            let at = self.next(Phase::Only);
+            let mut streams = match &root {
+                Ok(root) => self.broadcast_streams(board, at, *root, data)?,
+                Err(_) => self.no_streams(board, at),
+            };
+            self.agree_on(header, root.map(drop), &mut streams).await?;
+            return streams.run().await;
         }
         // Not to be changed unless all agree.
         let mut copy = data.to_vec();

@@ -55,7 +55,7 @@ impl<'a> Outbound<'a> {
     async fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
         let Self { team, epoch, .. } = *self;
         let sent = self.sent;
-        let credit = Sought::beyond(team.layout.credit(self.to), word(epoch, sent));
+        let credit = Sought::Beyond(team.layout.credit(self.to), word(epoch, sent));
         team.until(&team.members, credit).await?;
         let at = team.layout.slot(self.channel, sent % SLOTS);
         self.sent += 1;
@@ -89,7 +89,7 @@ impl<'a> Inbound<'a> {
     async fn receive_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
         let Self { team, epoch, .. } = *self;
         let received = self.received;
-        let filled = Sought::beyond(team.layout.flag(self.channel), word(epoch, received));
+        let filled = Sought::Beyond(team.layout.flag(self.channel), word(epoch, received));
         team.until(&team.members, filled).await?;
         let at = team.layout.slot(self.channel, received % SLOTS);
         team.scratch.read(at, chunk).map_err(outside)?;

@@ -1,18 +1,63 @@
-//! Pairwise exchange: in step s each member sends to the one s places after it and receives
+//! Exchanges between all members: by [boards](super::board) where they are mapped, else pairwise. In step s each member sends to the one s places after it and receives
 //! from the one s places before it. No member is a bottleneck, and every byte travels once.
 
 use std::pin::Pin;
 
 use super::{
+    board::Phase,
     channel::{Inbound, Outbound, shift},
     team::Team,
 };
 use crate::Result;
 
 impl Team {
+    /// Sends `mine` to all and receives from each member m into `into[m]`, whose length the two know to be
+    /// the same. The own goes to its place, too, if there is one.
+    pub(super) fn share(
+        &self,
+        phase: Phase,
+        mine: &[u8],
+        mut into: Vec<&mut [u8]>,
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            match &self.board {
+                Some(board) => {
+                    self.share_streams(board, self.agreed_on(phase), mine, into)?
+                        .run()
+                        .await
+                }
+                None => {
+                    if !into[self.me].is_empty() {
+                        into[self.me].copy_from_slice(mine);
+                    }
+                    self.exchange_apart(|_| mine, &mut into).await
+                }
+            }
+        })
+    }
+
     /// Sends `block(m)` to each member m and receives from m into `into[m]`, whose length the
-    /// two know to be the same.
+    /// two know to be the same. The own block is copied.
     pub(super) fn exchange<'a>(
+        &self,
+        phase: Phase,
+        block: impl Fn(usize) -> &'a [u8],
+        mut into: Vec<&mut [u8]>,
+    ) -> Pin<Box<impl Future<Output = Result<()>>>> {
+        Box::pin(async move {
+            if let Some(board) = &self.board {
+                return self
+                    .exchange_streams(board, self.agreed_on(phase), block, into)?
+                    .run()
+                    .await;
+            }
+            into[self.me].copy_from_slice(block(self.me));
+            self.exchange_apart(block, &mut into).await
+        })
+    }
+
+    /// The exchange with the other members, by channels.
+    fn exchange_apart<'a>(
         &self,
         block: impl Fn(usize) -> &'a [u8],
         into: &mut [&mut [u8]],
@@ -20,7 +65,6 @@ impl Team {
         Box::pin(async move {
             let (size, me) = (self.members.len(), self.me);
             let epoch = self.epochs(size);
-            into[me].copy_from_slice(block(me));
             let before = |step| (me + size - step) % size;
             // Steps take turns on two channels, so that the next sender need not wait to be let in.
             let channel = |step: usize| (step - 1) % 2;

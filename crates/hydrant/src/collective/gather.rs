@@ -4,8 +4,9 @@ use super::{
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in, places},
+    board::Phase,
     header::{Header, Operation},
-    team::Team,
+    team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
 
@@ -57,7 +58,18 @@ impl Team {
             }
             false => (&mut [][..], Ok(())),
         };
-        self.now("gather_into", self.gather_to(root, checked, mine, into))
+        let _turn = self.enter("gather_into", IDLE)?;
+        if !self.fits(bytes(mine).len()) {
+            return at_once(self.gather_to(root, checked, mine, into));
+        }
+        let header = Header::new(Operation::Gather)
+            .of::<T>(mine.len())
+            .root(root);
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        // They ride along to everybody.
+        let ride = self.ride_now(header, checked.map(drop), bytes(mine))?;
+        ride.hand_blocks(bytes_mut(into));
+        Ok(())
     }
 
     /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
@@ -107,10 +119,11 @@ impl Team {
             });
         self.agree(header, checked, Piggyback::Nothing).await?;
         self.stream_up(
+            Phase::Only,
             root.index(),
             bytes(mine),
             |member| bytes_in::<T>(counts[member]),
-            &mut places(into, &ranges),
+            places(into, &ranges),
         )
         .await
     }
@@ -135,8 +148,8 @@ impl Team {
             return Ok(());
         }
         let root = self.agree(header, checked, Piggyback::Nothing).await?;
-        let mut blocks: Vec<_> = bytes_mut(into).chunks_mut(each).collect();
-        self.stream_up(root, bytes(mine), |_| each, &mut blocks)
+        let blocks = bytes_mut(into).chunks_mut(each).collect();
+        self.stream_up(Phase::Only, root, bytes(mine), |_| each, blocks)
             .await
     }
 }

@@ -9,6 +9,14 @@
 //! piggyback  what rides on the agreement: [parity][round]
 //! slots      of the channels: [channel][slot]
 //! ```
+//!
+//! A team that is [flat](Layout::is_flat) has other members' words in place of credits, and boards in
+//! place of channels:
+//!
+//! ```text
+//! members    one each: how far its stream to me is, and how far it has read mine, written by it
+//! board      what I show to all: [parity]
+//! ```
 
 /// Bytes that ride on a message of the agreement.
 pub(super) const SMALL: usize = 4096;
@@ -16,6 +24,11 @@ pub(super) const SMALL: usize = 4096;
 pub(super) const CHUNK: usize = 16 << 10;
 /// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;
+
+/// Bytes that a member of a flat team shows at once, in each parity of agreements.
+pub(super) const BOARD: usize = 256 << 10;
+/// Members of a team in which each tells each other by itself: more would take longer than rounds do.
+const FLAT: usize = 16;
 
 /// Words that one side spins on stand alone: two lines, for processors that fetch the
 /// neighbour too.
@@ -33,13 +46,38 @@ pub(super) const AGREED: usize = 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     members: usize,
+    /// In a flat team, one for each other member, at the distance of its number and one.
     pub(super) rounds: usize,
+    is_flat: bool,
 }
 
 impl Layout {
-    pub(super) fn new(members: usize) -> Self {
-        let rounds = members.max(1).next_power_of_two().trailing_zeros() as usize;
-        Self { members, rounds }
+    /// The layout of a team, `mapped`: of which each member maps the scratch of each.
+    pub(super) fn new(members: usize, mapped: bool) -> Self {
+        let is_flat = mapped && (2..=FLAT).contains(&members);
+        let rounds = match is_flat {
+            true => members - 1,
+            false => members.max(1).next_power_of_two().trailing_zeros() as usize,
+        };
+        Self {
+            members,
+            rounds,
+            is_flat,
+        }
+    }
+
+    /// Whether each member tells all others in the agreement, and shows its data on a board.
+    pub(super) fn is_flat(&self) -> bool {
+        self.is_flat
+    }
+
+    /// How far the members of a round stand from this one.
+    #[inline]
+    pub(super) fn distance(&self, round: usize) -> usize {
+        match self.is_flat {
+            true => round + 1,
+            false => 1 << round,
+        }
     }
 
     pub(super) fn line(&self, parity: usize, round: usize) -> usize {
@@ -51,7 +89,13 @@ impl Layout {
     }
 
     pub(super) fn credit(&self, member: usize) -> usize {
-        self.flag(self.rounds) + member * CREDIT
+        let flags = if self.is_flat { 0 } else { self.rounds };
+        self.flag(flags) + member * CREDIT
+    }
+
+    /// Of a flat team: the words of a member.
+    pub(super) fn words(&self, member: usize) -> usize {
+        self.credit(member)
     }
 
     /// In the line of a member's credit.
@@ -72,9 +116,17 @@ impl Layout {
         self.piggyback(2, 0) + (channel * SLOTS + slot) * CHUNK
     }
 
+    /// Of a flat team: where its boards begin, one for each parity.
+    pub(super) fn board(&self) -> usize {
+        self.piggyback(2, 0)
+    }
+
     /// Bytes in all.
     pub(super) fn total(&self) -> usize {
-        self.slot(self.rounds, 0)
+        match self.is_flat {
+            true => self.board() + 2 * BOARD,
+            false => self.slot(self.rounds, 0),
+        }
     }
 }
 
@@ -84,17 +136,32 @@ mod tests {
 
     #[test]
     fn nothing_overlaps() {
-        for members in [1, 2, 3, 8, 9, 64, 1000] {
-            let layout = Layout::new(members);
-            assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
+        let all = [1, 2, 3, 8, 9, 16, 17, 64, 1000];
+        for (members, mapped) in all
+            .into_iter()
+            .flat_map(|members| [(members, false), (members, true)])
+        {
+            let layout = Layout::new(members, mapped);
             let mut parts = vec![(LEDGER, ALONE)];
+            match layout.is_flat() {
+                true => {
+                    assert!(mapped && members <= FLAT);
+                    assert_eq!(layout.rounds, members - 1);
+                    parts.push((layout.board(), 2 * BOARD));
+                }
+                false => {
+                    assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
+                    for channel in 0..layout.rounds {
+                        parts.push((layout.flag(channel), ALONE));
+                        parts.extend((0..SLOTS).map(|slot| (layout.slot(channel, slot), CHUNK)));
+                    }
+                }
+            }
             for round in 0..layout.rounds {
                 for parity in 0..2 {
                     parts.push((layout.line(parity, round), ALONE));
                     parts.push((layout.piggyback(parity, round), SMALL));
                 }
-                parts.push((layout.flag(round), ALONE));
-                parts.extend((0..SLOTS).map(|slot| (layout.slot(round, slot), CHUNK)));
             }
             parts.extend((0..members).map(|member| (layout.credit(member), CREDIT)));
             parts.sort_unstable();

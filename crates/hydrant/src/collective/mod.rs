@@ -13,6 +13,10 @@
 //!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
 //!    its slice of the elements for all).
 //!
+//! A team is *flat* if it has 16 members at most and each maps the memory of each. Then the agreement has one
+//! round, in which each tells all others, and what is not small is shown on [boards](board) from
+//! which the others read it, as [streams]: they begin before the agreement ends.
+//!
 //! Where blocks have different lengths the members tell each other how long they are, compare that
 //! with what they have room for, and agree once more, before any data moves.
 //!
@@ -45,9 +49,9 @@
 //!
 //! # What it costs
 //!
-//! A team of n members takes, in the 8 MiB that each rank's segment keeps for this, about
-//! 73 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members; pages that no
-//! collective used take no memory. So some 50 teams of 4 can be at once, or 15 of 64. When
+//! A team of n members takes, in the 16 MiB that each rank's segment keeps for this, about
+//! 73 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members, a flat one 512 KiB + 8.3 KiB × n; pages
+//! that no collective used take no memory. So some 30 teams of 4 can be at once, or 35 of 64. When
 //! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
 mod affair;
@@ -59,6 +63,7 @@ mod barrier;
 mod begin;
 mod begin_reductions;
 mod blocks;
+mod board;
 mod broadcast;
 mod by_team;
 mod channel;
@@ -72,16 +77,19 @@ mod header;
 mod kind;
 mod layout;
 mod located;
+mod on_boards;
 mod op;
 mod peer;
 mod queue;
 mod reduce;
 mod reduce_scatter;
+mod ride;
 mod scan;
 mod scatter;
 mod sought;
 mod split;
 mod stores;
+mod streams;
 mod team;
 mod tree;
 

@@ -56,7 +56,21 @@ pub(super) enum Outlet {
     },
 }
 
+/// Whether this rank maps the segment of `rank`, and can tell whether it sleeps.
+pub(super) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
+    let conduit = progress.conduit();
+    conduit.window(rank).is_some() && conduit.wake_word(rank).is_some()
+}
+
 impl Peer {
+    /// Its scratch, if it is mapped here.
+    pub(super) fn mapped(&self) -> Option<&Window> {
+        match &self.scratch {
+            Scratch::Mapped { window, .. } => Some(window),
+            Scratch::Unmapped(_) => None,
+        }
+    }
+
     pub(super) fn new(progress: &Progress, rank: Rank, offset: usize, len: usize) -> Result<Self> {
         let scratch = match (
             progress.conduit().window(rank),
@@ -99,7 +113,7 @@ impl Round {
         own: &Window,
         me: usize,
     ) -> Result<Self, Fault> {
-        let (size, distance) = (peers.len(), 1 << round);
+        let (size, distance) = (peers.len(), layout.distance(round));
         let (to, from) = ((me + size - distance) % size, (me + distance) % size);
         let piggyback_of = |window: &Window, parity| {
             let part = window.part(layout.piggyback(parity, round), SMALL);

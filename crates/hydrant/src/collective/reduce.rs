@@ -13,6 +13,7 @@ use super::{
     Op, Reducible,
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
+    board::Phase,
     header::{Header, Operation},
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
@@ -69,8 +70,9 @@ impl Team {
         data: &mut [T],
         op: Op,
     ) -> Result<()> {
-        let reduced = self.reduce_here(root, by_op::<T>(Operation::Reduce, op), data, fold_of(op));
-        self.now("reduce_in_place", reduced)
+        let _turn = self.enter("reduce_in_place", IDLE)?;
+        let reduction = by_op::<T>(Operation::Reduce, op);
+        self.reduce_here_now(root, reduction, data, fold_of(op))
     }
 
     /// As [`reduce_in_place`](Self::reduce_in_place), by a function as in
@@ -84,8 +86,8 @@ impl Team {
         data: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let reduced = self.reduce_here(root, by_function(Operation::Reduce), data, by(combine));
-        self.now("reduce_in_place_with", reduced)
+        let _turn = self.enter("reduce_in_place_with", IDLE)?;
+        self.reduce_here_now(root, by_function(Operation::Reduce), data, by(combine))
     }
 
     /// Reduces the members' elements, index by index, on every member. The result takes the
@@ -135,6 +137,26 @@ impl Team {
         }
     }
 
+    /// As [`reduce_here`](Self::reduce_here), while the caller waits.
+    fn reduce_here_now<T: Pod>(
+        &self,
+        root: TeamRank,
+        (header, checked): Reduction,
+        data: &mut [T],
+        fold: impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        if !self.fits(bytes(data).len()) {
+            return at_once(self.reduce_here(root, (header, checked), data, fold));
+        }
+        let header = header.of::<T>(data.len()).root(root);
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        let ride = self.ride_now(header, checked.map(drop), bytes(data))?;
+        if root == self.rank() {
+            ride.fold(data, &fold);
+        }
+        Ok(())
+    }
+
     pub(super) async fn reduce_here<T: Pod>(
         &self,
         root: TeamRank,
@@ -176,6 +198,27 @@ impl Team {
                 Vec::new()
             }));
         }
+        let slice = self.slice(mine.len(), self.me);
+        if let Some(board) = self.board_for::<T>() {
+            let made = checked.and_then(|_| Ok((room()?, self.buffer::<T>(Some(slice.len()))?)));
+            let (room, mut own, checked) = match made {
+                Ok((room, own)) => (Some(room), own, Ok(())),
+                Err(cause) => (None, Vec::new(), Err(cause)),
+            };
+            let at = self.next(Phase::First);
+            if checked.is_ok() {
+                own.copy_from_slice(&mine[slice]);
+            }
+            let others = |member| match &checked {
+                Ok(()) => bytes(&mine[self.slice(mine.len(), member)]),
+                Err(_) => &[],
+            };
+            let (mut streams, folding) = self.fold_streams(board, at, (others, &mut own), &fold)?;
+            self.agree_on(header, checked, &mut streams).await?;
+            streams.fold(folding).await?;
+            let room = room.expect("all is well if it was agreed on");
+            return Ok(Folded::Slice(own, room));
+        }
         let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
         let (room, slices) = self.agree(header, checked, Piggyback::Nothing).await?;
         Ok(Folded::Slice(
@@ -194,7 +237,8 @@ impl Team {
     ) -> Result<()> {
         let bytes_of = |member| self.slice(len, member).len() * size_of::<T>();
         // Places without room, where this is not the root, are not looked at.
-        self.stream_up(root.index(), bytes(slice), bytes_of, &mut self.cut(result))
+        let places = self.cut(result);
+        self.stream_up(Phase::Second, root.index(), bytes(slice), bytes_of, places)
             .await
     }
 
@@ -208,8 +252,9 @@ impl Team {
         if !self.fits(bytes(data).len()) {
             return at_once(self.reduce_all((header, checked), data, fold));
         }
-        let all = self.gather_few_now(header.of::<T>(data.len()), checked, data)?;
-        data.copy_from_slice(&fold_blocks(&all, data.len(), &fold));
+        let checked = checked.and_then(|()| sized::<T>());
+        let ride = self.ride_now(header.of::<T>(data.len()), checked, bytes(data))?;
+        ride.fold(data, &fold);
         Ok(())
     }
 
@@ -225,11 +270,29 @@ impl Team {
             data.copy_from_slice(&fold_blocks(&all, data.len(), &fold));
             return Ok(());
         }
-        let checked = (checked.and_then(|()| sized::<T>()))
-            .and_then(|()| self.slices_to_fold::<T>(data.len()));
-        let slices = self.agree(header, checked, Piggyback::Nothing).await?;
-        let slice = self.fold_slice(data, slices, &fold).await?;
-        self.exchange(|_| bytes(&slice), &mut self.cut(data)).await
+        let checked = checked.and_then(|()| sized::<T>());
+        match self.board_for::<T>() {
+            Some(board) => {
+                let mut slices = self.cut_elements(data);
+                let own = std::mem::take(&mut slices[self.me]);
+                let others: Vec<&[T]> = slices.into_iter().map(|slice| &*slice).collect();
+                let at = self.next(Phase::First);
+                let given = (|member: usize| bytes(others[member]), own);
+                let (mut streams, folding) = self.fold_streams(board, at, given, &fold)?;
+                self.agree_on(header, checked, &mut streams).await?;
+                streams.fold(folding).await?;
+            }
+            None => {
+                let checked = checked.and_then(|()| self.slices_to_fold::<T>(data.len()));
+                let slices = self.agree(header, checked, Piggyback::Nothing).await?;
+                let slice = self.fold_slice(data, slices, &fold).await?;
+                let mine = self.slice(data.len(), self.me);
+                data[mine].copy_from_slice(&slice);
+            }
+        }
+        let mut slices = self.cut(data);
+        let mine = std::mem::take(&mut slices[self.me]);
+        self.share(Phase::Second, mine, slices).await
     }
 
     /// The elements that a member folds, of `len`.
@@ -240,14 +303,19 @@ impl Team {
     }
 
     /// The places of the members' slices.
-    pub(super) fn cut<'a, T: Pod>(&self, mut data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+    pub(super) fn cut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+        let slices = self.cut_elements(data);
+        slices.into_iter().map(bytes_mut).collect()
+    }
+
+    fn cut_elements<'a, T>(&self, mut data: &'a mut [T]) -> Vec<&'a mut [T]> {
         let len = data.len();
         (0..self.members.len())
             .map(|member| {
                 let (slice, rest) =
                     std::mem::take(&mut data).split_at_mut(self.slice(len, member).len());
                 data = rest;
-                bytes_mut(slice)
+                slice
             })
             .collect()
     }
@@ -264,8 +332,9 @@ impl Team {
     /// My slice from every member, by member.
     pub(super) async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
         self.exchange(
+            Phase::First,
             |member| bytes(&data[self.slice(data.len(), member)]),
-            &mut self.even(slices),
+            self.even(slices),
         )
         .await
     }

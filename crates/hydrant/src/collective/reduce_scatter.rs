@@ -8,6 +8,7 @@ use super::{
     agree::Piggyback,
     all_gather::{bytes, sized},
     blocks::{Blocks, same_length},
+    board::Phase,
     header::Operation,
     op::fold_of,
     reduce::{Reduction, by, by_function, by_op, fold_blocks},
@@ -170,7 +171,8 @@ impl Team {
         mine: &mut [T],
         fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        self.exchange(part_of, &mut self.even(&mut parts)).await?;
+        self.exchange(Phase::Only, part_of, self.even(&mut parts))
+            .await?;
         mine.copy_from_slice(&self.or_leave(|| fold_blocks(&parts, mine.len(), fold)));
         Ok(())
     }

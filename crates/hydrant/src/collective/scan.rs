@@ -7,6 +7,7 @@ use super::{
     Op, Reducible,
     agree::Piggyback,
     all_gather::{bytes, sized},
+    board::Phase,
     header::Operation,
     op::{fold_of, identity_of},
     reduce::{Reduction, by, by_function, by_op},
@@ -83,8 +84,9 @@ impl Team {
         let each = self.slice(len, self.me).len();
         self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
         self.exchange(
+            Phase::Second,
             |member| bytes(&slices[member * each..][..each]),
-            &mut self.cut(data),
+            self.cut(data),
         )
         .await
     }

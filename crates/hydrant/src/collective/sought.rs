@@ -1,52 +1,25 @@
-//! What a collective waits for: a word of its scratch that another member stores.
+//! What a collective waits for: a word of its scratch that another member stores, or any of several.
 //!
 //! Who blocks waits for it as for anything else. A collective that goes on while the program
 //! computes leaves it to the [queue](super::queue), which looks whether it has come.
 
 use std::{future::poll_fn, sync::atomic::Ordering::Acquire, task::Poll};
 
-use super::team::{QUEUED, Shared, Team, outside};
+use super::team::{QUEUED, Shared, Team};
 use crate::{
     Rank, Result,
     progress::{For, On},
 };
 
-/// A word of a team's scratch, and what is to be there.
+/// What is to be in a team's scratch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sought {
-    at: usize,
-    value: u64,
-    /// Uses of channels are counted: a word of the same use that counts on will do.
-    counts: bool,
-}
-
-impl Sought {
-    /// This value.
-    pub(super) fn word(at: usize, value: u64) -> Self {
-        Self {
-            at,
-            value,
-            counts: false,
-        }
-    }
-
-    /// A count of chunks beyond that of `value`, in the same use of a channel.
-    pub(super) fn beyond(at: usize, value: u64) -> Self {
-        Self {
-            at,
-            value,
-            counts: true,
-        }
-    }
-
-    /// Whether it is there.
-    #[inline]
-    fn is(self, found: u64) -> bool {
-        match self.counts {
-            false => found == self.value,
-            true => found >> 8 == self.value >> 8 && found != self.value,
-        }
-    }
+pub(super) enum Sought {
+    /// This value, in the word at this place.
+    Word(usize, u64),
+    /// A count of chunks beyond that of this value, in the same use of a channel.
+    Beyond(usize, u64),
+    /// On a board, something else than when it [stood](super::board::Board::stand) so.
+    Change(u64),
 }
 
 impl Team {
@@ -56,8 +29,7 @@ impl Team {
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
     #[inline]
     pub(super) async fn until(&self, members: &[Rank], sought: Sought) -> Result<()> {
-        let word = (self.scratch.atomic_u64(sought.at)).map_err(outside)?;
-        let come = || sought.is(word.load(Acquire));
+        let come = || self.has(sought);
         if self.state() != QUEUED {
             let waited = (self.progress).wait(On::Ranks(members), For::Flag, come);
             return waited.or_else(|cause| {
@@ -88,8 +60,19 @@ impl Team {
 }
 
 impl Shared {
-    /// Whether a word has come.
+    /// Whether it is there.
+    #[inline]
     pub(super) fn has(&self, sought: Sought) -> bool {
-        (self.scratch.atomic_u64(sought.at)).is_ok_and(|word| sought.is(word.load(Acquire)))
+        let at = |at| self.scratch.atomic_u64(at).map(|word| word.load(Acquire));
+        match sought {
+            Sought::Word(place, value) => at(place) == Ok(value),
+            Sought::Beyond(place, value) => {
+                at(place).is_ok_and(|found| found >> 8 == value >> 8 && found != value)
+            }
+            Sought::Change(stood) => self
+                .board
+                .as_ref()
+                .is_some_and(|board| board.stand() != stood),
+        }
     }
 }

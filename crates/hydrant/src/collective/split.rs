@@ -8,6 +8,7 @@ use super::{
     area::Piece,
     header::Operation,
     layout::Layout,
+    peer::is_mapped,
     team::{IDLE, Team, at_once, outside},
 };
 use crate::{Error, Result};
@@ -78,7 +79,7 @@ impl Team {
             Arc::clone(&self.area),
             members,
             me,
-            &offsets,
+            (self.layout_of(&chosen), &offsets),
             piece,
         )
         .map(Some)
@@ -94,7 +95,7 @@ impl Team {
         if members.is_empty() {
             return Ok((None, offer));
         }
-        let layout = Layout::new(members.len());
+        let layout = self.layout_of(members);
         offer.wanted = layout.total() as u64;
         let piece = match self.area.take(layout.total()) {
             Ok(piece) => piece,
@@ -112,6 +113,15 @@ impl Team {
         }))
         .map_err(outside)?;
         Ok((Some(piece), offer))
+    }
+
+    /// The layout of a team of these members.
+    fn layout_of(&self, members: &[usize]) -> Layout {
+        let mut ranks = members.iter().map(|member| self.members[*member]);
+        Layout::new(
+            members.len(),
+            ranks.all(|rank| is_mapped(&self.progress, rank)),
+        )
     }
 
     /// Whether every member has room.

@@ -17,8 +17,9 @@ use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
     area::{Area, Piece},
+    board::Board,
     layout::{LEDGER, Layout},
-    peer::{Peer, Round},
+    peer::{Peer, Round, is_mapped},
     queue::Queue,
 };
 use crate::{
@@ -107,6 +108,8 @@ pub struct Shared {
     pub(super) scratch: Window,
     pub(super) peers: Vec<Peer>,
     pub(super) rounds: Vec<Round>,
+    /// Of a flat team.
+    pub(super) board: Option<Board>,
     /// What this member tells of itself.
     pub(super) ledger: Line,
     pub(super) turn: AtomicU8,
@@ -138,7 +141,10 @@ impl Team {
     pub(crate) fn world(progress: &Arc<Progress>) -> Result<Self> {
         let area = Arc::new(Area::new());
         let members: Vec<Rank> = (0..progress.size).map(Rank).collect();
-        let layout = Layout::new(members.len());
+        let layout = Layout::new(
+            members.len(),
+            members.iter().all(|rank| is_mapped(progress, *rank)),
+        );
         let piece = area
             .take(layout.total())
             .map_err(|available| Error::OutOfMemory {
@@ -153,7 +159,7 @@ impl Team {
             area,
             members,
             progress.rank.index(),
-            &offsets,
+            (layout, &offsets),
             None,
         )
     }
@@ -164,10 +170,9 @@ impl Team {
         area: Arc<Area>,
         members: Vec<Rank>,
         me: usize,
-        offsets: &[usize],
+        (layout, offsets): (Layout, &[usize]),
         piece: Option<Piece>,
     ) -> Result<Self> {
-        let layout = Layout::new(members.len());
         let peers = (members.iter().zip(offsets))
             .map(|(rank, offset)| Peer::new(progress, *rank, *offset, layout.total()))
             .collect::<Result<Vec<_>>>()?;
@@ -177,6 +182,7 @@ impl Team {
         let rounds = (0..layout.rounds)
             .map(|round| Round::new(&layout, round, &peers, &scratch, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
+        let board = Board::new(progress, &layout, &peers, &scratch, me).map_err(outside)?;
         let shared = Shared {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
@@ -187,6 +193,7 @@ impl Team {
             layout,
             peers,
             rounds,
+            board,
             turn: AtomicU8::new(IDLE),
             sequence: AtomicU64::new(0),
             notified: AtomicU64::new(0),

@@ -1,4 +1,5 @@
-//! Binomial trees, along which blocks stream chunk by chunk.
+//! One member to all and all to one: by [boards](super::board) where they are mapped, else by binomial
+//! trees, along which blocks stream chunk by chunk.
 //!
 //! Members count from the root. Member v hangs below v with its lowest bit cleared; so the
 //! members below v are those that follow it, up to its lowest bit, and blocks in the order
@@ -9,6 +10,7 @@ use std::ops::Range;
 use std::pin::Pin;
 
 use super::{
+    board::Phase,
     channel::{Inbound, Outbound},
     layout::CHUNK,
     team::Team,
@@ -105,12 +107,20 @@ impl Team {
     /// member.
     pub(super) fn stream_up(
         &self,
+        phase: Phase,
         root: usize,
         mine: &[u8],
         len: impl Fn(usize) -> usize,
-        blocks: &mut [&mut [u8]],
+        mut blocks: Vec<&mut [u8]>,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
         Box::pin(async move {
+            if let Some(board) = &self.board {
+                let at = self.agreed_on(phase);
+                return self
+                    .gather_streams(board, at, root, mine, blocks)?
+                    .run()
+                    .await;
+            }
             let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
             let children = (tree.children())
                 .map(|child| {
@@ -124,7 +134,7 @@ impl Team {
                 blocks[root].copy_from_slice(mine);
                 for (mut child, below) in children {
                     for v in below {
-                        child.receive(blocks[tree.member(v)]).await?;
+                        child.receive(&mut *blocks[tree.member(v)]).await?;
                     }
                 }
                 return Ok(());
@@ -149,6 +159,13 @@ impl Team {
         mine: &mut [u8],
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
         Box::pin(async move {
+            if let Some(board) = &self.board {
+                let at = self.agreed_on(Phase::Only);
+                return self
+                    .scatter_streams(board, at, root, block, mine)?
+                    .run()
+                    .await;
+            }
             let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
             let parent = (tree.parent())
                 .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))

@@ -208,6 +208,12 @@ impl Progress {
         Weak::clone(&self.me)
     }
 
+    /// Whether there are more ranks than cores.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
     /// The network.
     #[inline]
     pub(crate) fn conduit(&self) -> &dyn Conduit {

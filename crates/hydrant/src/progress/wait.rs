@@ -54,10 +54,10 @@ const UNHEARD: Duration = Duration::from_millis(1);
 /// Polls in a row, each with a look at what is waited for. No pause between them: a poll takes
 /// long enough, and its time is the delay of a message.
 const POLLS: u32 = 16;
+/// The same in a crowd, where each delays the rank that is waited for.
+const CROWDED_POLLS: u32 = 2;
 /// Rounds of these between two looks at the clock.
 const ROUNDS: u32 = 4;
-/// Spins in a crowd before the core is yielded.
-const CROWDED_SPINS: u32 = 1;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -335,7 +335,7 @@ impl Patience {
     fn new(progress: &Progress) -> Self {
         Self {
             backoff: match progress.crowded {
-                true => Backoff::new(CROWDED_SPINS, CROWDED_YIELDS),
+                true => Backoff::new(0, CROWDED_YIELDS),
                 false => Backoff::new(0, YIELDS),
             },
             crowded: progress.crowded,
@@ -349,9 +349,11 @@ impl Patience {
 
     /// Polls before anything else is thought of.
     fn polls(&self) -> u32 {
-        match self.virtual_time || self.shares_cores && self.since.is_some() {
-            true => 1,
-            false => POLLS,
+        let yields = self.shares_cores && self.since.is_some();
+        match (self.virtual_time || yields, self.crowded) {
+            (true, _) => 1,
+            (false, true) => CROWDED_POLLS,
+            (false, false) => POLLS,
         }
     }
 

@@ -1,0 +1,382 @@
+//! Boards: where members of a flat team show data to each other.
+//!
+//! A member has a board in its scratch, which all map. What it gives is a [stream](super::streams) that it
+//! writes to slots of its board, for one reader or for all others; each reader copies the slots to
+//! where they belong. So a byte is copied twice, however many read it, and where all fits the board
+//! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
+//! are told where it lies.
+//!
+//! # Words
+//!
+//! Two members have a line in the scratch of each, which the other writes: how many slots of its
+//! stream are there, and how many of this one's stream it has read. They count from a [base] that
+//! grows with each agreement and each phase of a collective, so none of them is ever set back, and what
+//! an earlier collective left says nothing in a later one.
+//!
+//! # Why nothing is overwritten
+//!
+//! Within a phase, because a slot is written when all readers have read what was there. Phases of a
+//! collective have parts of the board of their own. A collective uses one half of the board, by the
+//! parity of its agreement: who shows something in agreement s was in s - 1 with all others, who so had
+//! ended s - 2. So a stream may even be shown before the agreement has ended.
+
+use std::sync::atomic::{
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+
+use hydrant_conduit::{Line, Window, memory::Fault};
+
+use super::{
+    layout::{BOARD, Layout},
+    peer::Peer,
+};
+use crate::progress::Progress;
+
+/// In the line of a member: the slots of its stream that are there.
+const SHOWN: usize = 0;
+/// And those of this member's stream that it has read.
+const READ: usize = 1;
+/// Where in its segment its stream lies, and one; or nothing, if it is on the board. A word for each phase
+/// and each parity: another may still be reading where the one before lies.
+const PLACES: usize = 2;
+/// Whether it went back on a stream that was not on the board.
+const WITHDRAWN: usize = 6;
+
+/// The bit of a word that tells phases of a collective apart; those before it count, those behind it
+/// number the agreement.
+const PHASE: u32 = 24;
+
+/// From so many bytes on it is faster to write past the caches what others have in theirs. What that takes by
+/// itself is some hundreds of nanoseconds.
+const PAST_CACHES: usize = 8 << 10;
+
+/// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
+/// written.
+const SLOTS: usize = 4;
+/// What a slot has, a number of cache lines.
+const LINE: usize = 64;
+/// A slot is no longer: until the first is full, readers have nothing to do.
+const LONGEST: usize = 32 << 10;
+
+/// A flat team's words and boards, as one member sees them.
+pub(super) struct Board {
+    /// In my scratch, by the member that writes them.
+    mine: Vec<Line>,
+    /// Those that I write, by the member in whose scratch they are.
+    theirs: Vec<Line>,
+    /// By member.
+    boards: Vec<Window>,
+    /// What readers of this member reach without a board.
+    segments: Vec<Window>,
+    me: usize,
+}
+
+/// A phase of a collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// The only one.
+    Only,
+    /// The first of two.
+    First,
+    /// The second of two.
+    Second,
+}
+
+/// Who reads a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Readers {
+    /// All others.
+    All,
+    /// This member.
+    One(usize),
+}
+
+/// Where the slots of a stream lie on a board: both ends find the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slots {
+    at: usize,
+    each: usize,
+    pub(super) count: usize,
+}
+
+/// Where a stream lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// On its member's board, in slots.
+    Board,
+    /// In its member's segment, from this byte on.
+    Segment(usize),
+}
+
+impl Board {
+    /// The board of a team, if it is flat.
+    pub(super) fn new(
+        progress: &Progress,
+        layout: &Layout,
+        peers: &[Peer],
+        own: &Window,
+        me: usize,
+    ) -> Result<Option<Self>, Fault> {
+        if !layout.is_flat() {
+            return Ok(None);
+        }
+        let scratch = |peer: &Peer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
+        let windows = peers.iter().map(scratch).collect::<Result<Vec<_>, _>>()?;
+        let part =
+            |window: &Window| (window.part(layout.board(), 2 * BOARD)).ok_or(Fault::OutOfBounds);
+        let segment = |peer: &Peer| {
+            let window = progress.conduit().window(peer.rank);
+            window.cloned().ok_or(Fault::OutOfBounds)
+        };
+        Ok(Some(Self {
+            mine: (0..peers.len())
+                .map(|member| own.line(layout.words(member)))
+                .collect::<Result<_, _>>()?,
+            theirs: (windows.iter())
+                .map(|window| window.line(layout.words(me)))
+                .collect::<Result<_, _>>()?,
+            boards: windows.iter().map(part).collect::<Result<_, _>>()?,
+            segments: peers.iter().map(segment).collect::<Result<_, _>>()?,
+            me,
+        }))
+    }
+
+    /// Tells two states of this member's words apart: each change of a word is one of this.
+    #[inline]
+    pub(super) fn stand(&self) -> u64 {
+        (self.mine.iter()).fold(0, |sum, line| {
+            let words = [SHOWN, READ].map(|word| line[word].load(Acquire));
+            sum.wrapping_add(words[0]).wrapping_add(words[1])
+        })
+    }
+
+    /// The members that read.
+    pub(super) fn readers(&self, readers: Readers) -> impl Iterator<Item = usize> + use<> {
+        let members = match readers {
+            Readers::All => 0..self.mine.len(),
+            Readers::One(member) => member..member + 1,
+        };
+        let me = self.me;
+        members.filter(move |member| *member != me)
+    }
+
+    /// How many of `all` slots of a stream of this member all its readers have read.
+    pub(super) fn read_by_all(&self, readers: Readers, base: u64, all: usize) -> usize {
+        (self.readers(readers))
+            .map(|reader| count(self.mine[reader][READ].load(Acquire), base, all))
+            .min()
+            .unwrap_or(all)
+    }
+
+    /// How many of `all` slots of a member's stream are there, and where.
+    pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, Place) {
+        let line = &self.mine[member];
+        let shown = count(line[SHOWN].load(Acquire), base, all);
+        let place = match line[place_word(base)].load(Relaxed) {
+            0 => Place::Board,
+            place => Place::Segment((place - 1) as usize),
+        };
+        (shown, place)
+    }
+
+    /// Writes to a slot of this member's stream.
+    pub(super) fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
+        match data.len() {
+            ..PAST_CACHES => self.boards[self.me].write(at, data),
+            _ => self.boards[self.me].write_past_caches(at, data),
+        }
+    }
+
+    /// Reads slot `number` of a member's stream.
+    pub(super) fn read(
+        &self,
+        from: usize,
+        slots: Slots,
+        place: Place,
+        number: usize,
+        into: &mut [u8],
+    ) -> Result<(), Fault> {
+        match place {
+            Place::Board => self.boards[from].read(slots.place(number), into),
+            Place::Segment(start) => {
+                let at = start.saturating_add(number * slots.each);
+                self.segments[from].read(at, into)
+            }
+        }
+    }
+
+    /// Says that so many slots are there, in such a place.
+    pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: Place) {
+        let line = &self.theirs[reader];
+        let place = match place {
+            Place::Board => 0,
+            Place::Segment(start) => start as u64 + 1,
+        };
+        line[place_word(base)].store(place, Relaxed);
+        line[SHOWN].store(base.wrapping_add(shown as u64), Release);
+    }
+
+    /// Says that so many slots of a member's stream were read.
+    pub(super) fn say_read(&self, from: usize, base: u64, read: usize) {
+        self.theirs[from][READ].store(base.wrapping_add(read as u64), Release);
+    }
+
+    /// Says that what was shown without a board may change from now on. That is for good: the team has
+    /// lost a member.
+    pub(super) fn withdraw(&self, readers: Readers) {
+        for reader in self.readers(readers) {
+            self.theirs[reader][WITHDRAWN].store(1, Release);
+        }
+        // Before anything is changed that somebody may be reading.
+        fence(SeqCst);
+    }
+
+    /// Whether a member withdrew what it showed: what was read of it before this may be anything.
+    pub(super) fn is_withdrawn(&self, from: usize) -> bool {
+        // After what was read.
+        fence(Acquire);
+        self.mine[from][WITHDRAWN].load(Acquire) != 0
+    }
+
+    /// Where in this member's segment some bytes lie, if they do.
+    pub(super) fn place_of(&self, data: &[u8]) -> Place {
+        let segment = &self.segments[self.me];
+        let start = data.as_ptr().addr().wrapping_sub(segment.addr());
+        match start.checked_add(data.len()) {
+            Some(end) if end <= segment.len() => Place::Segment(start),
+            _ => Place::Board,
+        }
+    }
+}
+
+fn place_word(base: u64) -> usize {
+    PLACES + (base >> PHASE & 3) as usize
+}
+
+/// How many of `all` slots a word counts.
+#[inline]
+fn count(word: u64, base: u64, all: usize) -> usize {
+    // What is of an earlier phase is behind, what is of a later one far ahead.
+    match word.wrapping_sub(base) {
+        ahead if ahead.cast_signed() > 0 => ahead.min(all as u64) as usize,
+        _ => 0,
+    }
+}
+
+/// From where the words of a phase count. There is room for 2^24 slots: no stream has as many, for a slot
+/// has a KiB or more.
+pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
+    // What falls off at the top is the same for all, and nobody compares words that are far apart.
+    sequence << (PHASE + 1) | u64::from(phase == Phase::Second) << PHASE
+}
+
+impl Slots {
+    /// The slots of stream `number` of `streams` on a board, in the agreement `sequence`. The length
+    /// of a slot is a multiple of `unit`.
+    pub(super) fn new(
+        sequence: u64,
+        phase: Phase,
+        number: usize,
+        streams: usize,
+        unit: usize,
+    ) -> Option<Self> {
+        let (start, room) = match phase {
+            Phase::Only => (0, BOARD),
+            Phase::First => (0, BOARD / 2),
+            Phase::Second => (BOARD / 2, BOARD / 2),
+        };
+        let room = room / streams / LINE * LINE;
+        let each = (room / SLOTS / LINE * LINE).clamp(LINE, LONGEST);
+        let each = each / unit * unit;
+        (each > 0).then(|| Self {
+            at: (sequence & 1) as usize * BOARD + start + number * room,
+            each,
+            count: room / each,
+        })
+    }
+
+    /// How many slots so many bytes take.
+    pub(super) fn of(&self, len: usize) -> usize {
+        len.div_ceil(self.each)
+    }
+
+    /// Where the slot of a number is.
+    pub(super) fn place(&self, number: usize) -> usize {
+        self.at + number % self.count * self.each
+    }
+
+    /// How many elements a slot has, each of so many bytes.
+    pub(super) fn elements(&self, size: usize) -> usize {
+        self.each / size
+    }
+
+    /// The bytes of a slot, of so many.
+    pub(super) fn range(&self, number: usize, len: usize) -> std::ops::Range<usize> {
+        number * self.each..len.min((number + 1) * self.each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 3] = [Phase::Only, Phase::First, Phase::Second];
+
+    #[test]
+    fn slots_of_streams_do_not_overlap() {
+        for streams in 1..=15 {
+            let mut parts = Vec::new();
+            for (sequence, phase) in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {
+                for number in 0..streams {
+                    let slots = Slots::new(sequence, phase, number, streams, 1).unwrap();
+                    assert!(slots.count >= SLOTS, "{slots:?}");
+                    parts.extend((0..slots.count).map(|slot| (slots.place(slot), slots.each)));
+                    assert_eq!(slots.place(0), slots.place(slots.count));
+                }
+            }
+            parts.sort_unstable();
+            for pair in parts.windows(2) {
+                assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{streams}: {pair:?}");
+            }
+            let last = parts[parts.len() - 1];
+            assert!(last.0 + last.1 <= 2 * BOARD);
+        }
+    }
+
+    #[test]
+    fn slots_hold_whole_elements_or_there_are_none() {
+        for (unit, is_there) in [(1, true), (24, true), (1000, true), (BOARD, false)] {
+            let slots = Slots::new(0, Phase::First, 0, 3, unit);
+            assert_eq!(slots.is_some(), is_there, "{unit}");
+            assert!(slots.is_none_or(|slots| slots.each.is_multiple_of(unit)));
+        }
+    }
+
+    #[test]
+    fn words_count_in_their_own_phase_alone() {
+        for sequence in [1, 2, u64::MAX >> 25, u64::MAX >> 20] {
+            let bases = [Phase::First, Phase::Second].map(|phase| base(sequence, phase));
+            let next = base(sequence + 1, Phase::Only);
+            for (at, base) in bases.into_iter().enumerate() {
+                let counted = |word| count(word, base, 10);
+                assert_eq!(
+                    [0, 1, 9, 10].map(|slots| counted(base + slots)),
+                    [0, 1, 9, 10]
+                );
+                // A member that is in a later phase has done all of this one.
+                assert_eq!(counted(next.wrapping_add(3)), 10);
+                assert_eq!(
+                    counted(bases[1].wrapping_add(3)),
+                    if at == 0 { 10 } else { 3 }
+                );
+                assert_eq!(count(base.wrapping_add(7), next, 10), 0);
+            }
+        }
+        assert_eq!(count(0, base(1, Phase::Only), 10), 0);
+        assert_eq!(
+            PHASES.map(|phase| base(3, phase) == base(3, Phase::Only)),
+            [true, true, false]
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Which streams each collective of a flat team is made of.
+
+use super::{
+    board::{Board, Phase, Readers, Slots},
+    streams::{Folding, Streams},
+    team::{Team, outside},
+};
+use crate::{Pod, Result};
+use hydrant_conduit::memory::Fault;
+
+/// A phase of the collective that is agreed on by the agreement of this number.
+pub(super) type At = (u64, Phase);
+
+impl Team {
+    /// A phase of the collective that is to be agreed on next.
+    pub(super) fn next(&self, phase: Phase) -> At {
+        (self.last_agreement() + 1, phase)
+    }
+
+    /// A phase of the collective that was agreed on last.
+    pub(super) fn agreed_on(&self, phase: Phase) -> At {
+        (self.last_agreement(), phase)
+    }
+
+    /// No streams.
+    pub(super) fn no_streams<'a>(&'a self, board: &'a Board, at: At) -> Streams<'a> {
+        Streams::new(self, board, at.0, at.1)
+    }
+
+    /// `block(m)` to each member m, and from m into `into[m]`.
+    pub(super) fn exchange_streams<'a, 'b: 'a>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        block: impl Fn(usize) -> &'b [u8],
+        into: Vec<&'a mut [u8]>,
+    ) -> Result<Streams<'a>> {
+        let (size, me) = (self.members.len(), self.me);
+        let mut streams = self.no_streams(board, at);
+        for to in (1..size).map(|distance| (me + distance) % size) {
+            streams.give(block(to), Readers::One(to), self.pair(at, me, to, 1)?);
+        }
+        for (from, into) in into.into_iter().enumerate() {
+            match from == me {
+                true => streams.keep(block(from), into),
+                false => streams.get(from, into, self.pair(at, from, me, 1)?),
+            }
+        }
+        Ok(streams)
+    }
+
+    /// `mine` to all, and from each member m into `into[m]`; the own goes to its place, too, if there is one.
+    pub(super) fn share_streams<'a>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        mine: &'a [u8],
+        into: Vec<&'a mut [u8]>,
+    ) -> Result<Streams<'a>> {
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        match at.1 {
+            Phase::Only | Phase::First => streams.give(mine, Readers::All, slots),
+            // It was changed in the first.
+            Phase::Second => streams.give_copied(mine, Readers::All, slots),
+        }
+        for (from, into) in into.into_iter().enumerate() {
+            match from == self.me {
+                true if into.is_empty() => {}
+                true => streams.keep(mine, into),
+                false => streams.get(from, into, slots),
+            }
+        }
+        Ok(streams)
+    }
+
+    /// The root's bytes to all.
+    pub(super) fn broadcast_streams<'a>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        root: usize,
+        data: &'a mut [u8],
+    ) -> Result<Streams<'a>> {
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        match root == self.me {
+            true => streams.give_copied(data, Readers::All, slots),
+            false => streams.get(root, data, slots),
+        }
+        Ok(streams)
+    }
+
+    /// Every member's bytes to the root, into `into[m]`.
+    pub(super) fn gather_streams<'a>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        root: usize,
+        mine: &'a [u8],
+        into: Vec<&'a mut [u8]>,
+    ) -> Result<Streams<'a>> {
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        if root != self.me {
+            streams.give(mine, Readers::One(root), slots);
+            return Ok(streams);
+        }
+        for (from, into) in into.into_iter().enumerate() {
+            match from == self.me {
+                true => streams.keep(mine, into),
+                false => streams.get(from, into, slots),
+            }
+        }
+        Ok(streams)
+    }
+
+    /// From the root to every member m its `block(m)`.
+    pub(super) fn scatter_streams<'a, 'b: 'a>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        root: usize,
+        block: impl Fn(usize) -> &'b [u8],
+        mine: &'a mut [u8],
+    ) -> Result<Streams<'a>> {
+        let mut streams = self.no_streams(board, at);
+        if root != self.me {
+            streams.get(root, mine, self.pair(at, root, self.me, 1)?);
+            return Ok(streams);
+        }
+        for to in board.readers(Readers::All) {
+            streams.give(block(to), Readers::One(to), self.pair(at, root, to, 1)?);
+        }
+        streams.keep(block(root), mine);
+        Ok(streams)
+    }
+
+    /// The team's boards, if it has some whose slots have room for such an element.
+    pub(super) fn board_for<T>(&self) -> Option<&Board> {
+        let board = self.board.as_ref()?;
+        // As in `pair`; the agreement is no matter.
+        let size = self.members.len() - 1;
+        Slots::new(0, Phase::First, 0, size, size_of::<T>().max(1)).map(|_| board)
+    }
+
+    /// Of elements that are to be folded each member's slice to it; what comes is folded into the own slice.
+    pub(super) fn fold_streams<'a, T: Pod, F: Fn(&mut [T], &[T])>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        (others, own): (impl Fn(usize) -> &'a [u8], &'a mut [T]),
+        fold: &'a F,
+    ) -> Result<(Streams<'a>, Folding<'a, T, F>)> {
+        let (size, me) = (self.members.len(), self.me);
+        let mut streams = self.no_streams(board, at);
+        let slots = |from, to| self.pair(at, from, to, size_of::<T>().max(1));
+        for to in (1..size).map(|distance| (me + distance) % size) {
+            streams.give_copied(others(to), Readers::One(to), slots(me, to)?);
+        }
+        // All are alike but for where they lie.
+        let from = |member| slots(member, if member == me { (me + 1) % size } else { me });
+        let incoming = (0..size).map(from).collect::<Result<Vec<_>>>()?;
+        Ok((streams, Folding::new(own, incoming, fold)))
+    }
+
+    /// The slots of a stream from one member to another, beside those to all others.
+    fn pair(&self, at: At, from: usize, to: usize, unit: usize) -> Result<Slots> {
+        let size = self.members.len();
+        let number = (to + size - from) % size - 1;
+        let slots = Slots::new(at.0, at.1, number, size - 1, unit);
+        slots.ok_or_else(|| outside(Fault::OutOfBounds))
+    }
+
+    /// The slots of a stream that has its board for itself.
+    fn whole_board(&self, at: At) -> Result<Slots> {
+        let slots = Slots::new(at.0, at.1, 0, 1, 1);
+        slots.ok_or_else(|| outside(Fault::OutOfBounds))
+    }
+}
