@@ -155,7 +155,7 @@ const FILES: [(&str, &[&str]); 29] = [
 ];
 
 /// What holds however little is run: by experiment and part of the criterion's text.
-const ORDERINGS: [(&str, &str); 50] = [
+const ORDERINGS: [(&str, &str); 48] = [
     (
         "firehose-table-3",
         "Cannon, 4 ranks: puts that are one-sided",
@@ -199,9 +199,7 @@ const ORDERINGS: [(&str, &str); 50] = [
     ("armci-figure-12", "requests: the improvement is lower"),
     ("armci-figure-12", "copies: 3, 5 and 7 outstanding"),
     ("armci-figure-12", "copies: the improvement is lower"),
-    ("pindown-table-3", "IS: zero copy is faster"),
     ("pindown-table-3", "IS: most uses hit"),
-    ("pindown-table-3", "FT: most uses miss"),
     ("foresight-figure-2", "makes communication longer"),
     ("foresight-figure-5", "without jitter"),
     ("foresight-figure-6", "(a) more than the communication"),

@@ -15,8 +15,7 @@ use crate::reproduce::part::{Part, Picture, Sheet};
 use crate::reproduce::replays::{Replay, Replayed, script, together};
 use crate::units;
 
-/// Ranks, and those of a host.
-const RANKS: u32 = 16;
+/// Ranks of a host.
 const PER_HOST: u32 = 4;
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
 
@@ -41,18 +40,19 @@ pub(in crate::reproduce) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
         part.note("There is no trace of FT.");
         return Ok(part);
     };
-    let trace = derive(&recorded.trace, RANKS, Scaling::Strong)?;
+    let ranks = scope.pick(16, 8);
+    let trace = derive(&recorded.trace, ranks, Scaling::Strong)?;
     let script = script(&trace, MACHINE)?;
     part.note(format!(
-        "FT on {RANKS} ranks, {PER_HOST} to a host, in the order of the ranks and at random. The trace is derived from \
+        "FT on {ranks} ranks, {PER_HOST} to a host, in the order of the ranks and at random. The trace is derived from \
          {}: its arrays and its computing are divided among more ranks. Messages between ranks of one host are copied \
          and need no registration. The paper's layout is 2 × 8, so that its grouping decides how much leaves a host; \
          ours is of one dimension, in which each rank sends as much to each, and no grouping is better than another.",
         recorded.name
     ));
-    let in_order: Vec<u32> = (0..RANKS).map(|rank| rank / PER_HOST).collect();
-    let mut at_random = vec![0; RANKS as usize];
-    let order = Random::new(12).shuffled(0, RANKS as usize);
+    let in_order: Vec<u32> = (0..ranks).map(|rank| rank / PER_HOST).collect();
+    let mut at_random = vec![0; ranks as usize];
+    let order = Random::new(12).shuffled(0, ranks as usize);
     for (place, rank) in order.into_iter().enumerate() {
         at_random[rank] = place as u32 / PER_HOST;
     }
@@ -76,7 +76,7 @@ pub(in crate::reproduce) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
         let run = |strategy| {
             let mut replay = Replay::new(MACHINE, strategy);
             replay.how.hosts = hosts.clone();
-            let name = format!("{} on {RANKS} ranks, test {test}", recorded.name);
+            let name = format!("{} on {ranks} ranks, test {test}", recorded.name);
             let replayed = replay.run(scope, &name, &script)?;
             let host = largest(&replayed, &hosts);
             Ok::<_, crate::reproduce::ReproduceError>((replayed, host))
@@ -150,7 +150,7 @@ fn largest(replayed: &Replayed, hosts: &[u32]) -> Host {
             series: together(own.map(|it| &it.0.series[..])),
         }
     };
-    let all = (0..RANKS / PER_HOST).rev().map(host);
+    let all = (0..hosts.len() as u32 / PER_HOST).rev().map(host);
     let none = Host { series: Vec::new() };
     all.max_by_key(Host::peak).unwrap_or(none)
 }

@@ -56,7 +56,7 @@ pub(in crate::reproduce) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
          and each exchange is in smaller parts. How FT's computing would change beside that is not known.",
         large.name, small.name
     ));
-    let sizes: &[u32] = scope.pick(&[16, 32, 64][..], &[8, 16][..]);
+    let sizes: &[u32] = scope.pick(&[16, 32, 64][..], &[4, 8][..]);
     let mut sheet = Sheet::new(
         "foresight-table-4",
         "FT by the number of ranks",
