@@ -207,7 +207,8 @@ fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
         for row in &rows {
             let case = row["case"].as_str().expect("a case");
             let figures: Vec<f64> = OTHERS.iter().filter_map(|key| row[key].as_f64()).collect();
-            if case.starts_with(without) {
+            // MPI has no memory that others can read where it lies.
+            if case.starts_with(without) || case.ends_with("symmetric memory") {
                 assert!(figures.is_empty(), "{row}");
                 continue;
             }

@@ -28,7 +28,7 @@ use crate::{
 
 const ASK: u16 = 0;
 const GONE: u16 = 1;
-const LET_GO: u16 = 2;
+pub(super) const LET_GO: u16 = 2;
 
 /// Where a buffer lies that does not.
 const NOWHERE: Place = (u64::MAX, u64::MAX);
@@ -74,6 +74,8 @@ pub(super) struct Known {
     /// Questions that were not answered yet, and whether the buffer has gone since: its answer
     /// may be on its way.
     asked: FxHashMap<(Rank, u64), bool>,
+    /// The highest key of each owner's buffers that was [forgotten](Self::forget). Keys only grow.
+    forgotten: FxHashMap<Rank, u64>,
 }
 
 impl Known {
@@ -104,7 +106,7 @@ impl Known {
     /// A buffer goes: the lease by which it was found, if it was.
     ///
     /// # Errors
-    /// This rank never asked for it, or was told so before.
+    /// This rank never asked for it, or was told so before and has forgotten none that is as young.
     fn gone(&mut self, name: (Rank, u64)) -> Result<Option<Lease>, ()> {
         if let Some(lease) = self.leases.remove(&name) {
             return Ok(Some(lease));
@@ -112,6 +114,14 @@ impl Known {
         match self.asked.get_mut(&name) {
             Some(gone) if !*gone => {
                 *gone = true;
+                Ok(None)
+            }
+            // Its owner ended the loan before it heard that.
+            None if self
+                .forgotten
+                .get(&name.0)
+                .is_some_and(|last| name.1 <= *last) =>
+            {
                 Ok(None)
             }
             _ => Err(()),
@@ -122,8 +132,14 @@ impl Known {
     fn forget(&mut self, name: (Rank, u64)) -> bool {
         match self.leases.get(&name) {
             Some(lease) if !lease.is_only() => false,
+            None => true,
             // Its owner hears of that by other means.
-            known => known.is_none() || self.leases.remove(&name).is_some(),
+            Some(_) => {
+                self.leases.remove(&name);
+                let last = self.forgotten.entry(name.0).or_default();
+                *last = name.1.max(*last);
+                true
+            }
         }
     }
 
@@ -131,6 +147,7 @@ impl Known {
     fn without(&mut self, peer: Rank) {
         self.leases.retain(|(owner, _), _| *owner != peer);
         self.asked.retain(|(owner, _), _| *owner != peer);
+        self.forgotten.remove(&peer);
     }
 }
 
@@ -471,7 +488,10 @@ mod tests {
         assert!(!known.forget(NAME), "it is held");
         assert!(held.end().is_none(), "the table has one");
         assert!(known.forget(NAME) && known.leases.is_empty());
-        assert!(known.gone(NAME).is_err(), "nobody is asked about it");
+        // Its owner did not know that yet.
+        assert!(known.gone(NAME).is_ok_and(|lease| lease.is_none()));
+        let younger = (NAME.0, NAME.1 + 1);
+        assert!(known.gone(younger).is_err(), "nobody knew of it");
     }
 
     #[test]

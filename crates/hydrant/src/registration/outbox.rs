@@ -6,7 +6,7 @@ use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
-use super::Registration;
+use super::{Registration, loan::LET_GO};
 use crate::{
     Rank,
     counters::Count,
@@ -55,8 +55,9 @@ impl Queued {
                 message,
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
-            // A peer hears of a loan once for each question of its own or of this rank.
-            Queued::Loan { .. } | Queued::Left(_) => false,
+            // Whatever it says of a loan that goes, it is told that the loan is used no more.
+            Queued::Loan { tag, .. } => *tag == LET_GO,
+            Queued::Left(_) => false,
         }
     }
 }
