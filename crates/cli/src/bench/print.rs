@@ -144,12 +144,12 @@ mod tests {
     #[test]
     fn who_was_measured_beside_has_a_column() {
         let mut row = Row::new("barrier", "barrier, 2 ranks", "ns", 300.0);
-        let text = |row: &Row| tables(&[row.clone()], &[], Network::Mapped);
+        let text = |row: &Row| tables(std::slice::from_ref(row), &[], Network::Mapped);
         assert!(!text(&row).contains("MPI"), "{}", text(&row));
         row.others.open_mpi = Some(1500.0);
         let text = text(&row);
         assert!(
-            text.contains("Open MPI") && text.contains("1.5 µs"),
+            text.contains("Open MPI") && text.contains("1.50 µs"),
             "{text}"
         );
         assert!(!text.contains("MPICH"), "{text}");
