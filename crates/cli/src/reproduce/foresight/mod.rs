@@ -2,7 +2,8 @@
 //!
 //! Its microbenchmark runs on `hydrant` over `sim:connectx`. Its NAS benchmarks are replayed there from traces of
 //! them ([`traces`](super::traces)), at other sizes than the paper's: class D was not recorded. Its idle cores are
-//! a model by themselves ([`policies`]), because `hydrant` gives each helper a core.
+//! a model by themselves ([`policies`]), because in virtual time
+//! each helper of `hydrant` counts as on a host of its own.
 
 mod accuracy;
 mod benchmarks;
