@@ -67,7 +67,7 @@ pub(in crate::reproduce) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
         "All ranks of a trace on one host that has one idle core: all helpers take turns there (aggressive, with \
          condition 2), or only that of the rank which registers most runs (conservative). This is the model of §5 by \
          itself, in virtual time: the plan that ships, a rank that waits for no other, and helpers that run in turns \
-         of a whole time slice. Hydrant gives each helper a thread of its own and does not distribute them. The \
+         of a whole time slice. Helpers of Hydrant share idle cores in real time only. The \
          paper has six ranks and two idle cores, so three helpers to a core, and does not name its time slice; ours \
          are of 0.1, 1 and 4 ms because small classes compute for less time than class D.",
     );
