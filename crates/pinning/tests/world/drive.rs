@@ -1,14 +1,13 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Ask, Attached, Data, Decisions, Detached, Direction, Error, Message, Operation, Own,
-    Refusal, Region, Strategy, Use, Verdict, wire::Move,
+    Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Strategy,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
 
 /// The region of memory that is foreseen to be needed.
-const AHEAD: Region = Region(u64::MAX - 1);
+pub(super) const AHEAD: Region = Region(u64::MAX - 1);
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
@@ -410,136 +409,6 @@ impl World {
         }
     }
 
-    pub(crate) fn deliver(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        let (message, data) = match Message::decode(bytes) {
-            Ok(decoded) => decoded,
-            Err(cause) => {
-                assert_eq!(Some(from), self.hostile, "{cause:?}");
-                self.offences += 1;
-                return;
-            }
-        };
-        self.note(&(from, to, &message));
-        let verdict = self.judge(from, to, &message, data);
-        let mut out = Decisions::default();
-        let engine = &mut self.ranks[to].engine;
-        let outcome = engine.message(from as u32, message.clone(), verdict, &mut out);
-        if let Err(cause) = outcome {
-            let named = matches!(cause, Error::Malformed { peer, .. } if peer == from as u32);
-            assert!(
-                named && Some(from) == self.hostile,
-                "rank {to} about {message:?} of rank {from}: {cause}"
-            );
-            self.offences += 1;
-            if self.strict && !self.ranks[to].knows_lost.contains(&(from as u32)) {
-                self.events.push(Event::Lost {
-                    rank: to,
-                    who: from as u32,
-                });
-            }
-        }
-        self.perform(to, out, data);
-    }
-
-    /// Whether what a message asks of own memory may be; data that it brings is stored.
-    pub(super) fn judge(
-        &mut self,
-        from: usize,
-        rank: usize,
-        message: &Message,
-        data: &[u8],
-    ) -> Verdict {
-        if Some(from) != self.hostile {
-            self.check_region(message, rank);
-        }
-        let memory = &mut self.ranks[rank].memory;
-        let may = match message {
-            Message::Move(wanted) => match wanted.needs.iter().all(|need| memory.is_near(need.run))
-            {
-                true => Ok(()),
-                false => Err(Refusal::NotMapped),
-            },
-            Message::Get { from, len, .. } => memory.may_peer(*from, u64::from(*len), Use::Read),
-            Message::Pull { from, to, .. } => {
-                let len = to
-                    .iter()
-                    .map(|place| place.len)
-                    .fold(0, u64::saturating_add);
-                memory.may_peer(*from, len, Use::Read)
-            }
-            Message::Ahead { from, len, .. } => memory.may_peer(*from, *len, Use::Read),
-            _ => Ok(()),
-        };
-        let hostile = Some(from) == self.hostile;
-        let may = may.and(match message.goes_to() {
-            None => Ok(()),
-            // Nothing that others look at is spoilt by one who keeps no rule.
-            Some(_) if hostile && !data.is_empty() => Err(Refusal::NotMapped),
-            Some((_, to)) => memory.may_peer(to, data.len() as u64, Use::Write),
-        });
-        if let (Some((_, to)), Ok(())) = (message.goes_to(), may) {
-            memory.store(to, data);
-        }
-        let lasts = match message {
-            Message::Move(wanted) => {
-                // Whoever means memory that went by now, though others last in its bucket, is
-                // not to have that registered.
-                let went = |known: &Known| {
-                    (known.rank, known.peer) == (from, rank)
-                        && !memory.lasts(known.remote, known.len)
-                };
-                let mut needs = wanted.needs.iter();
-                (self.plan.pages == 1 || !self.book.known.values().any(went))
-                    && needs.all(|need| memory.lasts_everywhere(need.run))
-            }
-            Message::Pull { from, to, .. } => {
-                let len = to.iter().map(|place| place.len);
-                memory.lasts(*from, len.fold(0, u64::saturating_add))
-            }
-            Message::Ahead { from, len, .. } => memory.lasts(*from, *len),
-            _ => true,
-        };
-        match may {
-            Err(why) => Verdict::Refused(why),
-            Ok(()) if self.plan.follows || lasts => Verdict::Fine,
-            Ok(()) => Verdict::Copy,
-        }
-    }
-
-    /// What reaches own memory says for which operation, and asks for no bucket that has nothing
-    /// of what that operation means.
-    pub(super) fn check_region(&self, message: &Message, rank: usize) {
-        let geometry = *self.ranks[rank].engine.limits();
-        let geometry = geometry.geometry;
-        let means = |region: &Region, addr: u64, len: u64| {
-            let known = self.book.known.get(&region.0);
-            known.is_some_and(|known| {
-                known.peer == rank && known.remote <= addr && addr + len <= known.remote + known.len
-            })
-        };
-        let fine = match message {
-            // What is foreseen is of no operation.
-            Message::Move(Move { region, .. }) if *region == AHEAD => true,
-            Message::Move(Move { region, needs, .. }) => {
-                let known = self.book.known.get(&region.0);
-                let span = known.and_then(|known| geometry.span(known.remote, known.len).ok());
-                span.is_some_and(|span| needs.iter().all(|need| span.contains(need.run)))
-            }
-            Message::Put {
-                region, to, len, ..
-            } => means(region, *to, u64::from(*len)),
-            Message::Get {
-                region, from, len, ..
-            } => means(region, *from, u64::from(*len)),
-            Message::Pull {
-                region, from, to, ..
-            } => means(region, *from, to.iter().map(|place| place.len).sum()),
-            Message::Ahead { region, from, len } => means(region, *from, *len),
-            _ => true,
-        };
-        assert!(fine, "{message:?} means memory that its operation does not");
-    }
-
     pub(crate) fn perform(&mut self, rank: usize, decided: Decisions, data: &[u8]) {
         for sent in decided.messages {
             self.note(&(rank, &sent));
@@ -637,51 +506,6 @@ impl World {
                     own.memory.make_last(it.addr, it.len, lasts);
                 }
             }
-        }
-    }
-
-    pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
-        let mut bytes = Vec::new();
-        message.encode(&mut bytes);
-        assert!(bytes.len() <= Message::MAX_BYTES, "{message:?}");
-        match data {
-            Data::None => {}
-            Data::Own { addr, len } => {
-                let known = self.book.known.values().any(|known| {
-                    known.direction == Direction::Put
-                        && known.rank == from
-                        && known.local <= addr
-                        && addr + u64::from(len) <= known.local + known.len
-                });
-                assert!(known, "{len} bytes at {addr:#x} sent for nobody");
-                bytes.extend_from_slice(self.ranks[from].memory.bytes(addr, u64::from(len)));
-            }
-            Data::Asked { addr, len, .. } => {
-                match self.ranks[from]
-                    .memory
-                    .may_peer(addr, u64::from(len), Use::Read)
-                {
-                    Ok(()) => {
-                        let data = self.ranks[from].memory.bytes(addr, u64::from(len));
-                        bytes.extend_from_slice(data);
-                    }
-                    Err(why) => {
-                        message.refuse(why);
-                        bytes.clear();
-                        message.encode(&mut bytes);
-                    }
-                }
-            }
-        }
-        assert!(
-            bytes.len() <= self.plan.config(0).max_payload,
-            "{message:?}"
-        );
-        if !self.ranks[to].lost {
-            self.channels
-                .entry((from, to))
-                .or_default()
-                .push_back(bytes);
         }
     }
 

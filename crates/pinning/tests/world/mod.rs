@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub(crate) mod drive;
 pub(crate) mod hostile;
 pub(crate) mod memory;
+pub(crate) mod messages;
 pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod nic;
