@@ -28,7 +28,7 @@ use crate::{
 
 const ASK: u16 = 0;
 const GONE: u16 = 1;
-pub(super) const LET_GO: u16 = 2;
+const LET_GO: u16 = 2;
 
 /// Where a buffer lies that does not.
 const NOWHERE: Place = (u64::MAX, u64::MAX);
@@ -404,7 +404,13 @@ impl Registration {
     }
 
     fn queue_about(&self, to: Rank, tag: u16, key: u64) {
-        self.outbox.lock().push(to.0, Queued::Loan { tag, key });
+        let queued = Queued::Loan {
+            tag,
+            key,
+            // Whatever a peer says of a loan that goes, it is told that the loan is used no more.
+            is_answer: tag == LET_GO,
+        };
+        self.outbox.lock().push(to.0, queued);
     }
 
     /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses

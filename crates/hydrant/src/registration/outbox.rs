@@ -6,7 +6,7 @@ use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};
 use hydrant_pinning::{Data, Message};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, loan::LET_GO};
+use super::Registration;
 use crate::{
     Rank,
     counters::Count,
@@ -17,8 +17,8 @@ use crate::{
 pub(super) enum Queued {
     /// From engine to engine, and what follows it.
     Engine(Message, Data),
-    /// About an exposed buffer.
-    Loan { tag: u16, key: u64 },
+    /// About an exposed buffer, and whether the peer asked for it.
+    Loan { tag: u16, key: u64, is_answer: bool },
     /// None: what was before this had the last data of a put's buffer.
     Left(u64),
 }
@@ -55,8 +55,7 @@ impl Queued {
                 message,
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
-            // Whatever it says of a loan that goes, it is told that the loan is used no more.
-            Queued::Loan { tag, .. } => *tag == LET_GO,
+            Queued::Loan { is_answer, .. } => *is_answer,
             Queued::Left(_) => false,
         }
     }
@@ -223,7 +222,7 @@ impl Registration {
                 self.write_message(to, message, data, room);
                 (kind::REGISTRATION, 0, None)
             }
-            Queued::Loan { tag, key } => (kind::LOAN, *tag, Some(*key)),
+            Queued::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
             Queued::Left(op) => {
                 self.left(*op);
                 return Sent::Yes;
@@ -345,7 +344,11 @@ mod tests {
     }
 
     fn loan(key: u64) -> Queued {
-        Queued::Loan { tag: 0, key }
+        Queued::Loan {
+            tag: 0,
+            key,
+            is_answer: false,
+        }
     }
 
     fn key((_, queued, _): &(u32, Queued, Vec<u8>)) -> u64 {
