@@ -72,10 +72,15 @@ impl Said {
                 len,
                 copied: copied == 1,
             },
-            (CLEAR, &[send, receive, key, keyed @ (0 | 1)]) if bare => Said::Clear {
+            (CLEAR, &[send, receive, key, 1]) if bare => Said::Clear {
                 send,
                 receive,
-                key: (keyed == 1).then_some(key),
+                key: Some(key),
+            },
+            (CLEAR, &[send, receive, 0, 0]) if bare => Said::Clear {
+                send,
+                receive,
+                key: None,
             },
             (PART, &[receive, offset]) if !bare => Said::Part { receive, offset },
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
@@ -161,6 +166,8 @@ mod tests {
         }
         assert_eq!(Said::decode(&delivery(PART, &[1, 2], &[])), None);
         assert_eq!(Said::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])), None);
+        assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 0], &[])), None);
+        assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 2], &[])), None);
         assert_eq!(Said::decode(&delivery(99, &[], &[])), None);
     }
 }
