@@ -139,7 +139,7 @@ fn bad_settings() {
         ("HYDRANT_SPIN", "-1"),
         ("HYDRANT_SERVICE_CPUS", "3-1"),
         ("HYDRANT_SERVICE_CPUS", "0,,2"),
-        ("HYDRANT_SERVICE_CPUS", "auto:"),
+        ("HYDRANT_SERVICE_CPUS", "auto:1"),
         ("HYDRANT_JOIN_TIMEOUT", "0"),
         ("HYDRANT_RING_SLOTS", "7"),
         ("HYDRANT_RING_PAYLOAD", "1"),
@@ -167,7 +167,8 @@ fn peers_are_served_where_it_is_said() {
     };
     let told = served(&[("HYDRANT_SERVICE_CPUS", "0")]);
     assert_eq!(told, ["0 is served on 0", "1 is served on 0"]);
-    let auto = served(&[("HYDRANT_CONDUIT", "smp")]);
+    // What an outer job was told of its processors says nothing of this one's.
+    let auto = served(&[("HYDRANT_CONDUIT", "smp"), ("HYDRANT_HOST_CPUS", "1023")]);
     // The launcher binds two ranks of two processors to one each.
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 2) {
         let cpus: Vec<&str> = auto

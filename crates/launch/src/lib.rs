@@ -57,9 +57,9 @@ pub const MAX_KEY: usize = 40;
 /// launcher of this crate then knows whose status is the job's. Others ignore it.
 pub const FAILING: &str = "failing";
 
-/// The processors on which a rank's service thread may run, as `0,4-7`. Where each rank has one processor the
-/// [`launcher`] sets it to `auto:` and those of the others, unless it is set already.
-pub const SERVICE_CPUS: &str = "HYDRANT_SERVICE_CPUS";
+/// The processors that the [`launcher`] has for the ranks of a host, as `0,4,5`: it sets it for each rank, whatever
+/// it was before.
+pub const HOST_CPUS: &str = "HYDRANT_HOST_CPUS";
 
 /// The longest value [`Bootstrap::put`] takes, in bytes.
 pub const MAX_VALUE: usize = 64 * 1024;

@@ -212,9 +212,10 @@ impl JobBuilder {
         self
     }
 
-    /// The processors on which that thread may run (`HYDRANT_SERVICE_CPUS`); none: those of the
-    /// thread that joins. Those of ranks that wait for answers, where no others are idle, spare each
-    /// answer the way to another core.
+    /// The processors on which that thread may run (`HYDRANT_SERVICE_CPUS`); none: the choice is Hydrant's. Those
+    /// of ranks that wait for answers, where no others are idle, spare each answer the way to another core.
+    ///
+    /// Handlers run on that thread, and a thread that they start is where its parent is, unless it goes elsewhere.
     pub fn service_cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.settings.service_cpus = cpus.into_iter().collect();
         self.settings.built("HYDRANT_SERVICE_CPUS");

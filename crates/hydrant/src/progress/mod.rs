@@ -143,8 +143,7 @@ impl Progress {
         let ranks_here = (0..conduit.size())
             .filter(|rank| conduit.window(Rank(*rank)).is_some())
             .count();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = cores.max(host_cores());
+        let cores = host_cores(settings);
         Self {
             rank: conduit.rank(),
             size: conduit.size(),
@@ -260,15 +259,20 @@ impl Progress {
     }
 }
 
-/// Cores of the host: a rank bound to one core still shares nothing with one bound to
-/// another.
-fn host_cores() -> usize {
-    std::fs::read_to_string("/sys/devices/system/cpu/online").map_or(1, |text| {
+/// Processors that the ranks of this host share. A rank bound to one still shares nothing with one bound to
+/// another, so that its own are no measure.
+fn host_cores(settings: &Settings) -> usize {
+    if !settings.host_cpus.is_empty() {
+        return settings.host_cpus.len();
+    }
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    let online = online.map_or(1, |text| {
         (text.trim().split(','))
             .filter_map(|range| {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 Some(last.parse::<usize>().ok()? - first.parse::<usize>().ok()? + 1)
             })
             .sum()
-    })
+    });
+    std::thread::available_parallelism().map_or(online, |own| online.max(own.get()))
 }

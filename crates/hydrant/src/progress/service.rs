@@ -9,7 +9,7 @@ use std::{
 };
 
 use hydrant_conduit::Sleeper;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Progress;
 use crate::{Result, Settings, counters::Count};
@@ -32,7 +32,7 @@ pub(crate) fn start_service(
 ) -> Result<JoinHandle<()>> {
     let progress = Arc::clone(progress);
     let cpus = match settings.service_cpus.is_empty() && progress.shares_cores {
-        true => settings.service_beside.clone(),
+        true => beside_own(&settings.host_cpus),
         false => settings.service_cpus.clone(),
     };
     thread::Builder::new()
@@ -46,18 +46,29 @@ pub(crate) fn start_service(
         })
 }
 
+/// Of the processors of a host those that are not this thread's, if it has but one: a rank that waits for an answer
+/// is found there, and one that computes is not disturbed.
+fn beside_own(host: &[usize]) -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(own) if own.count() == 1 => (host.iter().copied())
+            .filter(|cpu| *cpu < CpuSet::MAX_CPU && !own.is_set(*cpu))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Keeps the calling thread on some processors, unless there are none; where they are not to be had it
 /// stays where it was, and is only slower.
 fn stay_on(cpus: &[usize]) {
-    if cpus.is_empty() {
+    let mut set = CpuSet::new();
+    // A program may name any.
+    let cpus = cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU);
+    cpus.clone().for_each(|cpu| set.set(*cpu));
+    if cpus.clone().next().is_none() {
         return;
     }
-    let mut set = CpuSet::new();
-    for cpu in cpus {
-        set.set(*cpu);
-    }
     if let Err(cause) = sched_setaffinity(None, &set) {
-        tracing::warn!(%cause, ?cpus, "the service thread stays on the processors of its rank");
+        tracing::warn!(%cause, cpus = ?cpus.collect::<Vec<_>>(), "the service thread stays on the processors of its rank");
     }
 }
 
@@ -157,6 +168,40 @@ fn watch_over(progress: &Progress) {
             progress.ignore_tasks(false);
             progress.service_rests(false);
             quiet_since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_that_no_set_has_are_left_out() {
+        let before = sched_getaffinity(None).expect("a thread has some");
+        stay_on(&[CpuSet::MAX_CPU, usize::MAX]);
+        assert_eq!(sched_getaffinity(None).expect("some"), before);
+    }
+
+    #[test]
+    fn who_has_one_processor_is_served_on_the_others() {
+        let own = |cpus: &[usize]| {
+            let mut set = CpuSet::new();
+            cpus.iter().for_each(|cpu| set.set(*cpu));
+            sched_setaffinity(None, &set).expect("one of those it has");
+        };
+        let all = sched_getaffinity(None).expect("a thread has some");
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
+        let first = first.expect("a thread has one");
+        own(&[first]);
+        assert_eq!(
+            beside_own(&[first, first + 1, CpuSet::MAX_CPU]),
+            [first + 1]
+        );
+        assert_eq!(beside_own(&[]), [0; 0]);
+        if let Some(second) = (first + 1..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)) {
+            own(&[first, second]);
+            assert_eq!(beside_own(&[first, second, second + 1]), [0; 0]);
         }
     }
 }

@@ -130,11 +130,11 @@ pub struct Settings {
     /// Whether a service thread answers while the application computes. In virtual time there
     /// is none.
     pub service: bool,
-    /// The processors on which the service thread may run; none: those of the thread that joins, or
-    /// [`beside`](Self::service_beside) it.
+    /// The processors on which the service thread may run; none: those of the thread that joins, or, where that
+    /// has one and ranks that share memory have no more, those of the others.
     pub service_cpus: Vec<usize>,
-    /// The processors of other ranks, where each rank has one: by whoever started the ranks.
-    pub service_beside: Vec<usize>,
+    /// The processors that the launcher had for the ranks of the host; none: it did not say.
+    pub host_cpus: Vec<usize>,
     /// How long a waiting thread spins before it yields and sleeps.
     pub spin: Duration,
     /// How long to wait for the other ranks at the start.
@@ -182,7 +182,7 @@ impl Settings {
             heap: table::default_heap(),
             service: true,
             service_cpus: Vec::new(),
-            service_beside: Vec::new(),
+            host_cpus: Vec::new(),
             spin: Duration::from_micros(50),
             join_timeout: Duration::from_secs(60),
             ring_slots: 256,
@@ -324,6 +324,8 @@ mod tests {
             ("HYDRANT_HEAP", "lots"),
             ("HYDRANT_HEAP", "-1"),
             ("HYDRANT_SERVICE", "maybe"),
+            ("HYDRANT_SERVICE_CPUS", "auto:1"),
+            ("HYDRANT_HOST_CPUS", "1-"),
             ("HYDRANT_RING_SLOTS", "0"),
             ("HYDRANT_RING_SLOTS", "99999999999"),
             ("HYDRANT_BOOTSTRAP", "smoke-signals"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hydrant_launch::{HOST_ID, SERVICE_CPUS, launcher::DEFAULT_SHELL};
+use hydrant_launch::{HOST_CPUS, HOST_ID, launcher::DEFAULT_SHELL};
 use hydrant_smp::Foreign;
 use rustix::thread::CpuSet;
 
@@ -217,23 +217,18 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| shown(s.service),
     },
     Setting {
-        name: SERVICE_CPUS,
-        meaning: "processors on which the service thread may run, as 0,4-7; auto is those of the rank, and where `hydrant run` gave each rank of a host one and they share memory, those of the others",
+        name: "HYDRANT_SERVICE_CPUS",
+        meaning: "processors on which the service thread may run, as 0,4-7; auto is those of the rank, and where it has one, and shares memory with ranks that have no more, those of the others of the host",
         unit: None,
-        set: |s, text| {
-            (s.service_cpus, s.service_beside) = match text.strip_prefix("auto:") {
-                Some(beside) => (Vec::new(), cpus(beside)?),
-                None => (cpus(text)?, Vec::new()),
-            };
-            Ok(())
-        },
-        show: |s| match s.service_cpus.is_empty() {
-            true => "auto".to_owned(),
-            false => (s.service_cpus.iter())
-                .map(usize::to_string)
-                .collect::<Vec<_>>()
-                .join(","),
-        },
+        set: |s, text| cpus(text).map(|cpus| s.service_cpus = cpus),
+        show: |s| shown_cpus(&s.service_cpus),
+    },
+    Setting {
+        name: HOST_CPUS,
+        meaning: "processors that the ranks of the host share: `hydrant run` says which; auto is all of the host",
+        unit: None,
+        set: |s, text| cpus(text).map(|cpus| s.host_cpus = cpus),
+        show: |s| shown_cpus(&s.host_cpus),
     },
     Setting {
         name: "HYDRANT_SPIN",
@@ -419,6 +414,13 @@ fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
 }
 
 /// Processors, by number and in ranges; none for `auto`.
+fn shown_cpus(cpus: &[usize]) -> String {
+    match cpus {
+        [] => "auto".to_owned(),
+        cpus => (cpus.iter().map(usize::to_string).collect::<Vec<_>>()).join(","),
+    }
+}
+
 fn cpus(text: &str) -> Result<Vec<usize>, String> {
     if text == "auto" {
         return Ok(Vec::new());

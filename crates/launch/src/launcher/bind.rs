@@ -1,6 +1,6 @@
 //! Which cores each rank may run on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -19,21 +19,14 @@ pub(super) fn plan(bind: Bind, ranks: u32) -> Vec<Option<CpuSet>> {
         .collect()
 }
 
-/// For each rank, the processors on which what serves peers for it may run, if not on its own: where each
-/// rank has one processor, which it computes on, those of the others. One that waits for an answer then
-/// finds it there.
-pub(super) fn beside(plan: &[Option<CpuSet>]) -> Vec<Option<Vec<usize>>> {
-    let sets: Vec<Vec<usize>> = (plan.iter())
-        .map(|set| set.as_ref().map(to_list).unwrap_or_default())
+/// The launcher's processors, which are the host's for its ranks; none if they are not known.
+pub(super) fn host() -> Option<String> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let cpus: Vec<String> = (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .map(|cpu| cpu.to_string())
         .collect();
-    if sets.iter().any(|set| set.len() != 1) {
-        return vec![None; plan.len()];
-    }
-    let all: BTreeSet<usize> = sets.iter().flatten().copied().collect();
-    (sets.iter())
-        .map(|own| all.iter().copied().filter(|cpu| !own.contains(cpu)))
-        .map(|others| Some(others.collect()).filter(|others: &Vec<usize>| !others.is_empty()))
-        .collect()
+    Some(cpus.join(",")).filter(|cpus| !cpus.is_empty())
 }
 
 /// The allowed processors, those of one core together: hyperthreads share what a rank needs.
@@ -84,12 +77,6 @@ fn to_set(cpus: &[usize]) -> CpuSet {
     set
 }
 
-fn to_list(set: &CpuSet) -> Vec<usize> {
-    (0..CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,23 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_served_on_the_processors_of_others_where_each_rank_has_one() {
-        let one_each: Vec<Vec<usize>> = [0, 2, 5].map(|cpu| vec![cpu]).to_vec();
-        let plan = |ranks, cores: &[Vec<usize>]| {
-            let sets = assign(Bind::Auto, ranks, cores).into_iter();
-            beside(
-                &sets
-                    .map(|set| set.map(|set| to_set(&set)))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let three = [Some(vec![2, 5]), Some(vec![0, 5]), Some(vec![0, 2])];
-        assert_eq!(plan(3, &one_each), three);
-        // One has two processors, and in the next job none is bound.
-        assert_eq!(plan(2, &one_each), [None, None]);
-        assert!(plan(4, &one_each).iter().all(Option::is_none));
-        assert_eq!(plan(1, &one_each[..1]), [None]);
-        assert_eq!(plan(4, &four_cores_of_two()), [None, None, None, None]);
+    fn the_host_has_the_processors_of_the_launcher() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let host = host().unwrap();
+        let cpus: Vec<usize> = host.split(',').map(|cpu| cpu.parse().unwrap()).collect();
+        assert_eq!(cpus.len(), allowed.count() as usize);
+        assert!(cpus.iter().all(|cpu| allowed.is_set(*cpu)));
     }
 
     #[test]

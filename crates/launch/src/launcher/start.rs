@@ -1,6 +1,5 @@
 //! Starting all ranks of a job, or none.
 
-use std::env;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,7 +16,7 @@ use super::group::{BRIEFLY, Group};
 use super::guard::{Charge, Guard, MARK};
 use super::signals::{Ends, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
-use crate::SERVICE_CPUS;
+use crate::HOST_CPUS;
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
@@ -88,16 +87,13 @@ pub(super) fn start(
 
     let mut ranks = Vec::with_capacity(spec.ranks as usize);
     let mut pipes = Pipes::default();
-    let plan = bind::plan(spec.bind, spec.ranks);
-    let beside = bind::beside(&plan);
-    for (rank, (cpus, beside)) in (part.first..).zip(plan.into_iter().zip(beside)) {
+    let host = bind::host();
+    for (rank, cpus) in (part.first..).zip(bind::plan(spec.bind, spec.ranks)) {
         let mut command = command(spec, program, rank, part, name);
-        if let Some(beside) = beside
-            && env::var_os(SERVICE_CPUS).is_none()
-        {
-            let beside: Vec<String> = beside.iter().map(usize::to_string).collect();
-            command.env(SERVICE_CPUS, format!("auto:{}", beside.join(",")));
-        }
+        match &host {
+            Some(cpus) => command.env(HOST_CPUS, cpus),
+            None => command.env_remove(HOST_CPUS),
+        };
         let begun = Begin {
             command,
             cpus,

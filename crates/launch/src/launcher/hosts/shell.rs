@@ -20,7 +20,7 @@ use crate::launcher::start::pid_of;
 use crate::launcher::{Remote, Spec, stdin};
 
 /// Variables that say something of one host alone, or of how to reach the others.
-const OF_THIS_HOST: [&str; 2] = [crate::HOST_ID, "HYDRANT_RSH"];
+const OF_THIS_HOST: [&str; 3] = [crate::HOST_ID, crate::HOST_CPUS, "HYDRANT_RSH"];
 
 /// Starts the agent of a host: the remote shell's process, and the way to the agent.
 pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, Link)> {
