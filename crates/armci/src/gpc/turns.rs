@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -18,6 +19,9 @@ pub(super) struct Turns(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// The processors of the thread that set this up: procedures compute there. The thread that gives them their
+    /// turn may be the one that serves peers, which has others.
+    cpus: Option<CpuSet>,
 }
 
 #[derive(Default)]
@@ -34,7 +38,10 @@ struct State {
 
 impl Turns {
     pub(super) fn new() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Shared {
+            cpus: sched_getaffinity(None).ok(),
+            ..Shared::default()
+        }))
     }
 
     /// Has a task run when it is its turn.
@@ -71,6 +78,10 @@ impl Shared {
 
     fn run_tasks(self: Arc<Self>) {
         HERE.set(Some(Arc::clone(&self)));
+        if let Some(cpus) = &self.cpus {
+            // Where they are not to be had any more, it is only slower.
+            let _ = sched_setaffinity(None, cpus);
+        }
         let mut state = self.state.lock();
         while !state.over {
             let task = match state.taken {
@@ -155,5 +166,25 @@ mod tests {
         }
         drop(done);
         assert_eq!(ended.iter().count(), 50);
+    }
+
+    #[test]
+    fn procedures_run_where_the_process_does_whoever_gives_them_their_turn() {
+        let turns = Turns::new();
+        let own = sched_getaffinity(None).expect("a thread has some");
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| own.is_set(*cpu));
+        let (done, ended) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut one = CpuSet::new();
+                one.set(first.expect("it has one"));
+                sched_setaffinity(None, &one).expect("one of its own");
+                turns.give(Box::new(move || {
+                    let cpus = sched_getaffinity(None).expect("a thread has some");
+                    done.send(cpus).expect("the test waits");
+                }));
+            });
+        });
+        assert_eq!(ended.recv().expect("it runs"), own);
     }
 }
