@@ -181,11 +181,39 @@ impl Board {
     }
 
     /// Writes to a slot of this member's stream.
-    pub(super) fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
+    fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
         match data.len() {
             ..PAST_CACHES => self.boards[self.me].write(at, data),
             _ => self.boards[self.me].write_past_caches(at, data),
         }
+    }
+
+    /// Whether there is room for slot `shown` of all the slots of a stream of this member.
+    pub(super) fn has_room(
+        &self,
+        readers: Readers,
+        slots: Slots,
+        base: u64,
+        (shown, all): (usize, usize),
+    ) -> bool {
+        let unread = || shown - self.read_by_all(readers, base, all);
+        shown < slots.count || unread() < slots.count
+    }
+
+    /// Writes slot `shown` of a stream of this member, for which there [is room](Self::has_room), and shows it.
+    pub(super) fn show_copied(
+        &self,
+        readers: Readers,
+        slots: Slots,
+        base: u64,
+        shown: usize,
+        chunk: &[u8],
+    ) -> Result<(), Fault> {
+        self.write(slots.place(shown), chunk)?;
+        for reader in self.readers(readers) {
+            self.show(reader, base, shown + 1, Place::Board);
+        }
+        Ok(())
     }
 
     /// Reads slot `number` of a member's stream.
@@ -257,7 +285,8 @@ fn place_word(base: u64) -> usize {
 /// How many of `all` slots a word counts.
 #[inline]
 fn count(word: u64, base: u64, all: usize) -> usize {
-    // What is of an earlier phase is behind, what is of a later one far ahead.
+    // What is of an earlier phase is behind, what is of a later one far ahead: whoever is there has shown
+    // all of this one. Who gave this one up shows nothing of a later one (`streams::GoesOut`).
     match word.wrapping_sub(base) {
         ahead if ahead.cast_signed() > 0 => ahead.min(all as u64) as usize,
         _ => 0,

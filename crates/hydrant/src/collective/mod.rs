@@ -85,6 +85,7 @@ mod reduce;
 mod reduce_scatter;
 mod ride;
 mod scan;
+mod scanning;
 mod scatter;
 mod sought;
 mod split;

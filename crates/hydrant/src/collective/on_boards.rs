@@ -57,7 +57,7 @@ impl Team {
         mine: &'a [u8],
         into: Vec<&'a mut [u8]>,
     ) -> Result<Streams<'a>> {
-        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         match at.1 {
             Phase::Only | Phase::First => streams.give(mine, Readers::All, slots),
             // It was changed in the first.
@@ -81,7 +81,7 @@ impl Team {
         root: usize,
         data: &'a mut [u8],
     ) -> Result<Streams<'a>> {
-        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         match root == self.me {
             true => streams.give_copied(data, Readers::All, slots),
             false => streams.get(root, data, slots),
@@ -98,7 +98,7 @@ impl Team {
         mine: &'a [u8],
         into: Vec<&'a mut [u8]>,
     ) -> Result<Streams<'a>> {
-        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at)?);
+        let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         if root != self.me {
             streams.give(mine, Readers::One(root), slots);
             return Ok(streams);
@@ -161,6 +161,24 @@ impl Team {
         Ok((streams, Folding::new(own, incoming, fold)))
     }
 
+    /// Elements of all members to the root, which folds them into its own.
+    pub(super) fn fold_to_root_streams<'a, T: Pod, F: Fn(&mut [T], &[T])>(
+        &'a self,
+        board: &'a Board,
+        at: At,
+        root: usize,
+        (mine, own): (&'a [u8], &'a mut [T]),
+        fold: &'a F,
+    ) -> Result<(Streams<'a>, Folding<'a, T, F>)> {
+        let mut streams = self.no_streams(board, at);
+        let slots = self.whole_board(at, size_of::<T>().max(1))?;
+        if root != self.me {
+            streams.give(mine, Readers::One(root), slots);
+        }
+        let incoming = vec![slots; self.members.len()];
+        Ok((streams, Folding::new(own, incoming, fold)))
+    }
+
     /// The slots of a stream from one member to another, beside those to all others.
     fn pair(&self, at: At, from: usize, to: usize, unit: usize) -> Result<Slots> {
         let size = self.members.len();
@@ -170,8 +188,8 @@ impl Team {
     }
 
     /// The slots of a stream that has its board for itself.
-    fn whole_board(&self, at: At) -> Result<Slots> {
-        let slots = Slots::new(at.0, at.1, 0, 1, 1);
+    pub(super) fn whole_board(&self, at: At, unit: usize) -> Result<Slots> {
+        let slots = Slots::new(at.0, at.1, 0, 1, unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 }

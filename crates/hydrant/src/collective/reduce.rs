@@ -1,19 +1,22 @@
 //! Reduce and all-reduce.
 //!
 //! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
-//! member folds a slice of the elements for all (by exchange), and the slices are gathered.
+//! member folds a slice of the elements for all (by exchange), and the slices are gathered; of two members that
+//! are mapped the root folds all, for it then works on one half while the other is written.
 //! Either way blocks are folded by rank from the left, so the result is the serial one.
 
 use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::Ordering::Relaxed,
 };
 
 use super::{
     Op, Reducible,
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
-    board::Phase,
+    blocks::apart,
+    board::{Board, Phase},
     header::{Header, Operation},
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
@@ -124,6 +127,15 @@ impl Team {
         let at_root = root == self.rank();
         let room = || self.buffer(Some(if at_root { mine.len() } else { 0 }));
         let header = header.of::<T>(mine.len());
+        if let Some(board) = self.board_of_two(mine) {
+            let (mut result, checked) = apart(checked.and_then(|()| room()));
+            if checked.is_ok() && at_root {
+                result.copy_from_slice(mine);
+            }
+            self.reduce_of_two(board, root, (header, checked), mine, &mut result, fold)
+                .await?;
+            return Ok(at_root.then_some(result));
+        }
         let folded = self
             .fold_for(root, (header, checked), mine, room, fold)
             .await?;
@@ -165,6 +177,15 @@ impl Team {
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
         let (len, header) = (data.len(), header.of::<T>(data.len()));
+        if let Some(board) = self.board_of_two(data) {
+            let (mine, own): (&[T], &mut [T]) = match root == self.rank() {
+                true => (&[], data),
+                false => (data, &mut []),
+            };
+            return self
+                .reduce_of_two(board, root, (header, checked), mine, own, fold)
+                .await;
+        }
         let folded = self
             .fold_for(root, (header, checked), data, || Ok(()), fold)
             .await?;
@@ -176,6 +197,33 @@ impl Team {
             }
             Folded::Slice(slice, ()) => self.bring_slices(root, &slice, len, result).await,
         }
+    }
+
+    /// The boards by which two members reduce so many elements, if they do.
+    fn board_of_two<T: Pod>(&self, elements: &[T]) -> Option<&Board> {
+        let are_many = !self.fits(bytes(elements).len());
+        let board = self.board_for::<T>();
+        board.filter(|_| self.members.len() == 2 && are_many)
+    }
+
+    /// Agrees, and reduces at the root, whose elements are `own`, for the result; the other member gives `mine`.
+    async fn reduce_of_two<T: Pod>(
+        &self,
+        board: &Board,
+        root: TeamRank,
+        (header, checked): Reduction,
+        mine: &[T],
+        own: &mut [T],
+        fold: impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
+        let given = (bytes(mine), own);
+        let at = self.next(Phase::Only);
+        let (mut streams, folding) =
+            self.fold_to_root_streams(board, at, root.index(), given, &fold)?;
+        self.agree_on(header.root(root), checked.map(drop), &mut streams)
+            .await?;
+        streams.fold(folding).await
     }
 
     /// Agrees, after having made room for the result of many elements, and folds what is this
@@ -367,6 +415,8 @@ impl Team {
     /// told but by this rank's end.
     pub(super) fn or_leave<R>(&self, run: impl FnOnce() -> R) -> R {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
+            // Perhaps between two phases.
+            self.gave_up.store(true, Relaxed);
             self.progress.conduit().leave(false);
             resume_unwind(cause)
         })

@@ -1,7 +1,8 @@
 //! Scans: what the members up to this one, or before it, reduce to.
 //!
 //! As reductions go: few elements ride on the agreement; of many, each member scans a slice
-//! for all, and the slices go back where they came from.
+//! for all, and the slices go back where they came from. In a flat team what is before a member comes to it
+//! from the one before it ([`scanning`](super::scanning)).
 
 use super::{
     Op, Reducible,
@@ -11,6 +12,7 @@ use super::{
     header::Operation,
     op::{fold_of, identity_of},
     reduce::{Reduction, by, by_function, by_op},
+    scanning::Scanning,
     team::Team,
 };
 use crate::{Pod, Result};
@@ -77,8 +79,12 @@ impl Team {
             data.copy_from_slice(&all[self.me * len..][..len]);
             return Ok(());
         }
-        let checked =
-            (checked.and_then(|()| sized::<T>())).and_then(|()| self.slices_to_fold::<T>(len));
+        let checked = checked.and_then(|()| sized::<T>());
+        if let Some(board) = self.board_for::<T>() {
+            let scanning = Scanning::new(self, board, data, first, &fold)?;
+            return scanning.run(header, checked).await;
+        }
+        let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
         let mut slices = self.agree(header, checked, Piggyback::Nothing).await?;
         self.exchange_slices(data, &mut slices).await?;
         let each = self.slice(len, self.me).len();

@@ -12,6 +12,8 @@
 //! it lets go of the memory; whoever read looks for that afterwards, and has an error then instead of what may
 //! not be the stream any more.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{
     agree::Piggyback,
     board::{Board, Phase, Place, Readers, Slots, base},
@@ -47,6 +49,28 @@ pub(super) struct Streams<'a> {
     incoming: Vec<Incoming<'a>>,
     /// What only moves within this member, and where to.
     own: Option<(&'a [u8], &'a mut [u8])>,
+}
+
+/// The data of a collective goes out: if this is dropped before that is [over](Self::over), others wait for what they
+/// will never get. They would take anything shown in a later collective for the end of it, so that nothing is
+/// shown [ahead](Team::may_show_ahead) any more.
+pub(super) struct GoesOut<'a>(&'a Shared);
+
+impl<'a> GoesOut<'a> {
+    pub(super) fn new(team: &'a Shared) -> Self {
+        Self(team)
+    }
+
+    /// All of it was shown, and what this member was to get is here.
+    pub(super) fn over(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for GoesOut<'_> {
+    fn drop(&mut self) {
+        self.0.gave_up.store(true, Relaxed);
+    }
 }
 
 /// Streams that are folded as they come: each slot of this member's part, from the first member to the last.
@@ -135,10 +159,12 @@ impl<'a> Streams<'a> {
 
     /// Shows and reads to the end.
     pub(super) async fn run(mut self) -> Result<()> {
+        let goes_out = GoesOut::new(self.team);
         loop {
             let stood = self.board.stand();
             if !self.advance()? {
                 if self.is_over() {
+                    goes_out.over();
                     return Ok(());
                 }
                 let change = Sought::Change(stood);
@@ -152,11 +178,13 @@ impl<'a> Streams<'a> {
         mut self,
         mut folding: Folding<'_, T, F>,
     ) -> Result<()> {
+        let goes_out = GoesOut::new(self.team);
         loop {
             let stood = self.board.stand();
             let moved = self.advance()? | folding.advance(self.team, self.board, self.base)?;
             if !moved {
                 if self.is_over() && folding.is_over() {
+                    goes_out.over();
                     return Ok(());
                 }
                 let change = Sought::Change(stood);
@@ -219,25 +247,26 @@ impl Outgoing<'_> {
 
     /// Shows one more slot, or all that need not be copied, if there is room: whether that was done.
     fn show_one(&mut self, board: &Board, base: u64) -> Result<bool> {
-        let (all, count) = (self.all(), self.slots.count);
+        let all = self.all();
         if self.shown == all {
             return Ok(false);
         }
         match self.place {
-            Place::Segment(_) => self.shown = all,
+            Place::Segment(_) => {
+                self.shown = all;
+                for reader in board.readers(self.readers) {
+                    board.show(reader, base, all, self.place);
+                }
+            }
             Place::Board => {
-                let unread = || self.shown - board.read_by_all(self.readers, base, all);
-                if self.shown >= count && unread() >= count {
+                let (readers, slots, shown) = (self.readers, self.slots, self.shown);
+                if !board.has_room(readers, slots, base, (shown, all)) {
                     return Ok(false);
                 }
-                let chunk = &self.data[self.slots.range(self.shown, self.data.len())];
-                let at = self.slots.place(self.shown);
-                board.write(at, chunk).map_err(outside)?;
+                let chunk = &self.data[slots.range(shown, self.data.len())];
+                (board.show_copied(readers, slots, base, shown, chunk)).map_err(outside)?;
                 self.shown += 1;
             }
-        }
-        for reader in board.readers(self.readers) {
-            board.show(reader, base, self.shown, self.place);
         }
         Ok(true)
     }
@@ -353,15 +382,22 @@ impl Team {
         checked: Result<()>,
         streams: &mut Streams<'_>,
     ) -> Result<()> {
-        // Else an earlier collective did not end, and somebody may be reading what it showed.
-        if checked.is_ok() && self.has_ended(self.last_agreement()) {
+        if self.may_show_ahead(&checked) {
             streams.show_ahead()?;
         }
         self.agree(header, checked, Piggyback::Nothing).await
     }
 
+    /// Whether this member may show something before it has agreed on it.
+    pub(super) fn may_show_ahead(&self, checked: &Result<()>) -> bool {
+        // Else an earlier collective did not end, and somebody may be in it still: reading what it showed, or
+        // waiting for more.
+        let all_ended = !self.gave_up.load(Relaxed) && self.has_ended(self.last_agreement());
+        checked.is_ok() && all_ended
+    }
+
     /// Reads a slot of another member's stream.
-    fn read_slot(
+    pub(super) fn read_slot(
         &self,
         board: &Board,
         (from, slots, place): (usize, Slots, Place),
@@ -372,13 +408,14 @@ impl Team {
         if place != Place::Board && board.is_withdrawn(from) {
             // It was read to the end, or not: that cannot be told.
             let lost = self.progress.conduit().first_lost();
+            let lost = lost.filter(|lost| self.members.contains(lost));
             return Err(Error::PeerLost(lost.unwrap_or(self.members[from])));
         }
         Ok(())
     }
 
     /// Says that so many of all slots of another member's stream were read, if it waits for that.
-    fn say_read(
+    pub(super) fn say_read(
         &self,
         board: &Board,
         (from, slots, place): (usize, Slots, Place),
@@ -400,6 +437,6 @@ impl Team {
 impl Shared {
     /// The number of the last agreement.
     pub(super) fn last_agreement(&self) -> u64 {
-        self.sequence.load(std::sync::atomic::Ordering::Relaxed)
+        self.sequence.load(Relaxed)
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU8, AtomicU64,
+            AtomicBool, AtomicU8, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -117,6 +117,8 @@ pub struct Shared {
     pub(super) sequence: AtomicU64,
     /// The name of the barrier notified.
     pub(super) notified: AtomicU64,
+    /// A collective ended here before all of its data had been shown.
+    pub(super) gave_up: AtomicBool,
     /// Uses of channels so far; alike at every member.
     epoch: AtomicU64,
     /// To be given back; the team of all has none.
@@ -197,6 +199,7 @@ impl Team {
             turn: AtomicU8::new(IDLE),
             sequence: AtomicU64::new(0),
             notified: AtomicU64::new(0),
+            gave_up: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             piece,
             queue: Queue::default(),

@@ -4,6 +4,7 @@ mod answers;
 mod barriers;
 mod begun;
 mod flat;
+mod given_up;
 mod in_segments;
 mod lost;
 mod mismatch;

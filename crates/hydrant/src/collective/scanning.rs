@@ -1,0 +1,167 @@
+//! Scans of flat teams, on [boards](super::board): a member reads, slot by slot, what those before it reduce
+//! to, combines that with what it gave, and shows the next member the outcome while it goes on.
+
+use std::ops::Range;
+
+use super::{
+    agree::Piggyback,
+    all_gather::{bytes, bytes_mut},
+    board::{Board, Phase, Readers, Slots, base},
+    header::Header,
+    sought::Sought,
+    streams::GoesOut,
+    team::{Team, outside},
+};
+use crate::{Pod, Result};
+
+/// A scan of many elements, as far as this member has come.
+pub(super) struct Scanning<'a, T, F> {
+    team: &'a Team,
+    board: &'a Board,
+    base: u64,
+    slots: Slots,
+    /// What this member gave, and in its place, up to slot `done`, the result.
+    data: &'a mut [T],
+    /// What the first member gets, if the scan is exclusive.
+    first: Option<T>,
+    fold: &'a F,
+    done: usize,
+    /// A slot of what the members before this one reduce to, and of that with what this one gave.
+    before: Vec<T>,
+    with_mine: Vec<T>,
+}
+
+impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
+    /// A scan by the next agreement. `T` has a size for which [there is room](Team::board_for).
+    pub(super) fn new(
+        team: &'a Team,
+        board: &'a Board,
+        data: &'a mut [T],
+        first: Option<T>,
+        fold: &'a F,
+    ) -> Result<Self> {
+        let at = team.next(Phase::Only);
+        let slots = team.whole_board(at, size_of::<T>())?;
+        let room = match team.me {
+            0 => Vec::new(),
+            _ => vec![T::zeroed(); slots.elements(size_of::<T>()).min(data.len())],
+        };
+        Ok(Self {
+            team,
+            board,
+            base: base(at.0, at.1),
+            slots,
+            data,
+            first,
+            fold,
+            done: 0,
+            before: room.clone(),
+            with_mine: room,
+        })
+    }
+
+    /// Agrees, and scans.
+    pub(super) async fn run(mut self, header: Header, checked: Result<()>) -> Result<()> {
+        // The others wait for the first; who has none before it changes nothing of its own by showing it.
+        if self.team.me == 0 && self.first.is_none() && self.team.may_show_ahead(&checked) {
+            while self.advance()? && self.team.progress.is_crowded() {}
+        }
+        self.team.agree(header, checked, Piggyback::Nothing).await?;
+        let goes_out = GoesOut::new(self.team);
+        loop {
+            let stood = self.board.stand();
+            if !self.advance()? {
+                if self.done == self.all() {
+                    goes_out.over();
+                    return Ok(());
+                }
+                let change = Sought::Change(stood);
+                self.team.until(&self.team.members, change).await?;
+            }
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.slots.of(size_of_val(self.data))
+    }
+
+    fn next(&self) -> Option<usize> {
+        Some(self.team.me + 1).filter(|next| *next < self.team.members.len())
+    }
+
+    /// Scans one more slot, if what is before it is there, and room for what comes of it: whether that was done.
+    fn advance(&mut self) -> Result<bool> {
+        let (team, board, base, all) = (self.team, self.board, self.base, self.all());
+        let number = self.done;
+        if number == all || !self.has_room() {
+            return Ok(false);
+        }
+        let elements = self.slots.elements(size_of::<T>());
+        let from = number * elements;
+        let range = from..self.data.len().min(from + elements);
+        match team.me.checked_sub(1) {
+            None => {
+                self.show(&self.data[range.clone()])?;
+                if let Some(first) = self.first {
+                    self.data[range].fill(first);
+                }
+            }
+            Some(previous) => {
+                let (shown, place) = board.shown_by(previous, base, all);
+                if number >= shown {
+                    return Ok(false);
+                }
+                let stream = (previous, self.slots, place);
+                let bytes = bytes_mut(&mut self.before[..range.len()]);
+                team.read_slot(board, stream, number, bytes)?;
+                team.say_read(board, stream, base, (number + 1, all));
+                self.combine(range)?;
+            }
+        }
+        self.done += 1;
+        Ok(true)
+    }
+
+    /// Combines a slot with what is before it, for this member and for those behind it.
+    fn combine(&mut self, range: Range<usize>) -> Result<()> {
+        let (fold, is_last) = (self.fold, self.next().is_none());
+        let (mine, before) = (
+            &mut self.data[range.clone()],
+            &mut self.before[..range.len()],
+        );
+        if self.first.is_none() {
+            self.team.or_leave(|| fold(before, mine));
+            mine.copy_from_slice(before);
+            return self.show(&self.before[..range.len()]);
+        }
+        if !is_last {
+            let with_mine = &mut self.with_mine[..range.len()];
+            with_mine.copy_from_slice(before);
+            self.team.or_leave(|| fold(with_mine, mine));
+        }
+        mine.copy_from_slice(before);
+        self.show(&self.with_mine[..range.len()])
+    }
+
+    /// Whether the next member, if there is one, has read so much that this one may show it more.
+    fn has_room(&self) -> bool {
+        let room = |next| {
+            let shown = (self.done, self.all());
+            (self.board).has_room(Readers::One(next), self.slots, self.base, shown)
+        };
+        self.next().is_none_or(room)
+    }
+
+    /// Shows a slot to the next member, if there is one.
+    fn show(&self, slot: &[T]) -> Result<()> {
+        let Some(next) = self.next() else {
+            return Ok(());
+        };
+        let readers = Readers::One(next);
+        (self.board)
+            .show_copied(readers, self.slots, self.base, self.done, bytes(slot))
+            .map_err(outside)?;
+        self.team.touched(next);
+        Ok(())
+    }
+}
