@@ -1,5 +1,8 @@
 //! Entries in order, each in one queue or in several, which are found by pattern: what is first in a
-//! queue is found, added and taken out in constant time, from all its queues at once.
+//! queue is found, added and taken out in constant time, from all its queues at once. Queues of a kind that nobody
+//! has [asked for](Chains::use_kind) are not kept.
+
+use std::mem;
 
 use rustc_hash::FxHashMap;
 
@@ -8,8 +11,10 @@ use super::pattern::Pattern;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Entries that are each in `N` queues, in the order of their sequence numbers.
+/// Entries that are each in up to `N` queues, one of each kind that is in use, in the order of their sequence numbers.
 pub(super) struct Chains<T, const N: usize> {
+    /// Which kinds are in use, by their number: for good, once they are.
+    in_use: [bool; N],
     nodes: Vec<Option<Node<T, N>>>,
     /// Places of `nodes` that are free.
     free: Vec<u32>,
@@ -47,13 +52,30 @@ impl Place {
 impl<T, const N: usize> Chains<T, N> {
     pub(super) fn new() -> Self {
         Self {
+            in_use: [false; N],
             nodes: Vec::new(),
             free: Vec::new(),
             ends: FxHashMap::default(),
         }
     }
 
-    /// Adds an entry to the queues of these patterns, which differ: behind all with a lower number. What
+    /// Keeps queues of a kind from now on. The first time that takes time for each entry.
+    pub(super) fn use_kind(&mut self, kind: usize) {
+        if mem::replace(&mut self.in_use[kind], true) {
+            return;
+        }
+        let mut all: Vec<(u64, u32)> = (self.nodes.iter().zip(0..))
+            .filter_map(|(node, index)| Some((node.as_ref()?.sequence, index)))
+            .collect();
+        all.sort_unstable();
+        for (sequence, index) in all {
+            if let Some(node) = self.node(index) {
+                self.link(kind, node.patterns[kind], index, sequence);
+            }
+        }
+    }
+
+    /// Adds an entry to the queues of these patterns, by kind, which differ: behind all with a lower number. What
     /// has the highest number goes to the end in constant time.
     pub(super) fn insert(&mut self, patterns: [Pattern; N], sequence: u64, value: T) -> Place {
         let nowhere = Ends {
@@ -76,8 +98,10 @@ impl<T, const N: usize> Chains<T, N> {
                 (self.nodes.len() - 1) as u32
             }
         };
-        for (queue, pattern) in patterns.into_iter().enumerate() {
-            self.link(queue, pattern, index, sequence);
+        for (kind, pattern) in patterns.into_iter().enumerate() {
+            if self.in_use[kind] {
+                self.link(kind, pattern, index, sequence);
+            }
         }
         Place { index, sequence }
     }
@@ -97,8 +121,10 @@ impl<T, const N: usize> Chains<T, N> {
             return None;
         }
         let node = self.nodes.get_mut(index as usize)?.take()?;
-        for (queue, (pattern, link)) in node.patterns.iter().zip(node.links).enumerate() {
-            self.unlink(queue, *pattern, link);
+        for (kind, (pattern, link)) in node.patterns.iter().zip(node.links).enumerate() {
+            if self.in_use[kind] {
+                self.unlink(kind, *pattern, link);
+            }
         }
         self.free.push(index);
         Some((node.sequence, node.value))
@@ -121,7 +147,7 @@ impl<T, const N: usize> Chains<T, N> {
         self.nodes.get(index as usize)?.as_ref()
     }
 
-    fn link(&mut self, queue: usize, pattern: Pattern, index: u32, sequence: u64) {
+    fn link(&mut self, kind: usize, pattern: Pattern, index: u32, sequence: u64) {
         let ends = self.ends.entry(pattern).or_insert(Ends {
             first: NONE,
             last: NONE,
@@ -132,10 +158,10 @@ impl<T, const N: usize> Chains<T, N> {
             if node.sequence < sequence {
                 break;
             }
-            before = node.links[queue].first;
+            before = node.links[kind].first;
         }
         let after = match self.nodes.get(before as usize).and_then(Option::as_ref) {
-            Some(node) => node.links[queue].last,
+            Some(node) => node.links[kind].last,
             None => ends.first,
         };
         if before == NONE {
@@ -144,9 +170,9 @@ impl<T, const N: usize> Chains<T, N> {
         if after == NONE {
             ends.last = index;
         }
-        self.set(queue, before, |link| link.last = index);
-        self.set(queue, after, |link| link.first = index);
-        self.set(queue, index, |link| {
+        self.set(kind, before, |link| link.last = index);
+        self.set(kind, after, |link| link.first = index);
+        self.set(kind, index, |link| {
             *link = Ends {
                 first: before,
                 last: after,
@@ -154,13 +180,13 @@ impl<T, const N: usize> Chains<T, N> {
         });
     }
 
-    fn unlink(&mut self, queue: usize, pattern: Pattern, link: Ends) {
+    fn unlink(&mut self, kind: usize, pattern: Pattern, link: Ends) {
         let Ends {
             first: before,
             last: after,
         } = link;
-        self.set(queue, before, |link| link.last = after);
-        self.set(queue, after, |link| link.first = before);
+        self.set(kind, before, |link| link.last = after);
+        self.set(kind, after, |link| link.first = before);
         if before == NONE && after == NONE {
             self.ends.remove(&pattern);
             return;
@@ -175,9 +201,9 @@ impl<T, const N: usize> Chains<T, N> {
         }
     }
 
-    fn set(&mut self, queue: usize, index: u32, change: impl FnOnce(&mut Ends)) {
+    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut Ends)) {
         if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
-            change(&mut node.links[queue]);
+            change(&mut node.links[kind]);
         }
     }
 }

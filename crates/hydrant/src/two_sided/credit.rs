@@ -56,6 +56,11 @@ impl Allowance {
         }
     }
 
+    /// Takes a message out of the allowance, with its bytes, if there is room for both: whether there was.
+    pub(super) fn take_whole(&mut self, bytes: u64) -> bool {
+        self.messages > 0 && self.bytes >= bytes && self.take(bytes)
+    }
+
     /// The peer gave credit back: `false` if it was more than it had been sent.
     #[must_use = "a peer that gives too much breaks a rule"]
     pub(super) fn give(&mut self, messages: u64, bytes: u64) -> bool {

@@ -71,6 +71,9 @@ impl TwoSided {
         data: &[u8],
         site: &'static Location<'static>,
     ) -> Result<()> {
+        if self.send_at_once(to, tag, data)? {
+            return Ok(());
+        }
         self.progress.to_the_end(|| {
             // SAFETY: `data` is borrowed until the request is over.
             let request = unsafe { self.begin_send(to, tag, source(data), false, site)? };
@@ -89,6 +92,9 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<Status> {
         let pattern = Pattern::new(from, tag);
+        if let Some(status) = self.receive_at_once(pattern, data)? {
+            return Ok(status);
+        }
         self.progress.to_the_end(|| {
             // SAFETY: `data` is borrowed mutably until the request is over.
             let (request, _) = unsafe { self.begin_receive(pattern, destination(data), site)? };

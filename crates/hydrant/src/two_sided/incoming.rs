@@ -10,6 +10,9 @@ use crate::{
     progress::{Progress, Route},
 };
 
+const RESERVED: &str = "a message under a reserved tag";
+const NO_CREDIT: &str = "a message for which there was no credit";
+
 /// Who gets what peers say.
 pub(super) struct Incoming(pub(super) Weak<TwoSided>);
 
@@ -96,24 +99,34 @@ impl TwoSided {
 
     /// A whole message came: it goes straight into the buffer of a receive, or is kept.
     fn arrived(&self, from: Rank, tag: u64, send: u64, data: &[u8]) -> Result<(), &'static str> {
-        self.admit(from, tag, data.len())?;
+        if tag > super::MAX_TAG {
+            return Err(RESERVED);
+        }
         let envelope = envelope(from, tag);
         let mut short = Vec::new();
-        let found = {
+        let (found, credit) = {
             let mut state = self.state.lock();
-            let found = (state.matching).fitting(envelope, data.len() as u64, &mut short);
-            if found.is_none() {
-                let data = data.to_vec();
-                (state.matching).keep(envelope, Unexpected::Here { data, send });
+            let bytes = data.len() as u64;
+            if !state.peer(from).account.came(bytes) {
+                return Err(NO_CREDIT);
             }
-            found
+            let found = (state.matching).fitting(envelope, bytes, &mut short);
+            let credit = match found {
+                Some(_) => state.peer(from).account.took(bytes),
+                None => {
+                    let data = data.to_vec();
+                    (state.matching).keep(envelope, Unexpected::Here { data, send });
+                    None
+                }
+            };
+            (found, credit)
         };
         match found {
             Some(posted) => {
                 // SAFETY: a receive that was posted, whose request is not over, with room, and in no
                 // table any more.
                 unsafe { self.land(envelope, data, posted) };
-                self.took_out(from, data.len(), send);
+                self.say_taken(from, credit, send);
             }
             None => self.is_unexpected(),
         }
@@ -124,11 +137,11 @@ impl TwoSided {
     /// Counts a message that came.
     fn admit(&self, from: Rank, tag: u64, bytes: usize) -> Result<(), &'static str> {
         if tag > super::MAX_TAG {
-            return Err("a message under a reserved tag");
+            return Err(RESERVED);
         }
         match self.state.lock().peer(from).account.came(bytes as u64) {
             true => Ok(()),
-            false => Err("a message for which there was no credit"),
+            false => Err(NO_CREDIT),
         }
     }
 

@@ -73,12 +73,13 @@ impl TwoSided {
         Some(state.choice.as_mut()?.begin(now, len, mapped))
     }
 
-    /// A message whose way was chosen has come, or will not.
-    fn came(&self, begun: Option<Begun>, end: &Result<super::Status>) {
+    /// A message whose way was chosen has come by this way, or will not.
+    fn came(&self, begun: Option<Begun>, way: Way, end: &Result<super::Status>) {
         let Some(begun) = begun else { return };
         let now = self.now();
         if let Some(choice) = &mut self.state.lock().choice {
-            choice.end(now, begun, end.is_ok());
+            // What was copied for want of a loan says nothing of writing.
+            choice.end(now, begun, end.is_ok() && begun.way == way);
         }
     }
 
@@ -172,7 +173,7 @@ impl TwoSided {
             ..
         } = receiving;
         let Some(key) = key else {
-            self.came(begun, &end);
+            self.came(begun, Way::Copied, &end);
             return request.end(&self.progress, end);
         };
         // If the job ends before the loan does, what is to follow is dropped, and `close` sees to it.
@@ -188,7 +189,7 @@ impl TwoSided {
     fn unlent(&self, key: Key, end: Result<super::Status>) {
         let unlending = self.state.lock().unlending.remove(&key.0);
         if let Some(Unlending { begun, request, .. }) = unlending {
-            self.came(begun, &end);
+            self.came(begun, Way::Written, &end);
             request.end(&self.progress, end);
         }
     }

@@ -5,7 +5,8 @@
 //! that fits it; so two messages of one rank that fit the same receives are received in the order sent.
 //! A posted receive is in the queue of its pattern, and a message looks at the first of four queues; an
 //! unexpected message is in the queues of all four patterns that it fits. So each step takes constant
-//! time, however many wait.
+//! time, however many wait. Most programs use patterns of one kind: queues of the others are neither kept nor
+//! looked at before somebody receives by such a pattern.
 
 use super::{
     chains::{Chains, Place},
@@ -15,7 +16,9 @@ use super::{
 /// Posted receives `P` and unexpected messages `U`.
 pub(super) struct Matching<P, U> {
     posted: Chains<P, 1>,
-    unexpected: Chains<(Envelope, U), 4>,
+    unexpected: Chains<(Envelope, U), { Pattern::KINDS }>,
+    /// By kind, whether a receive by such a pattern was ever posted.
+    was_posted: [bool; Pattern::KINDS],
     next: u64,
 }
 
@@ -43,21 +46,26 @@ impl<U> Taken<U> {
 
 impl<P, U> Matching<P, U> {
     pub(super) fn new() -> Self {
+        let mut posted = Chains::new();
+        posted.use_kind(0);
         Self {
-            posted: Chains::new(),
+            posted,
             unexpected: Chains::new(),
+            was_posted: [false; Pattern::KINDS],
             next: 0,
         }
     }
 
     /// The first unexpected message that fits.
-    pub(super) fn first(&self, pattern: Pattern) -> Option<(Envelope, &U)> {
+    pub(super) fn first(&mut self, pattern: Pattern) -> Option<(Envelope, &U)> {
+        self.unexpected.use_kind(pattern.kind());
         let (_, (envelope, message)) = self.unexpected.first(pattern)?;
         Some((*envelope, message))
     }
 
     /// Takes the first unexpected message that fits.
     pub(super) fn take(&mut self, pattern: Pattern) -> Option<Taken<U>> {
+        self.unexpected.use_kind(pattern.kind());
         let (place, _) = self.unexpected.first(pattern)?;
         let (sequence, (envelope, message)) = self.unexpected.remove(place)?;
         Some(Taken {
@@ -70,6 +78,7 @@ impl<P, U> Matching<P, U> {
     /// Posts a receive, for which no unexpected message is there.
     pub(super) fn post(&mut self, pattern: Pattern, receive: P) -> PostedAt {
         let sequence = self.number();
+        self.was_posted[pattern.kind()] = true;
         PostedAt(self.posted.insert([pattern], sequence, receive))
     }
 
@@ -80,10 +89,11 @@ impl<P, U> Matching<P, U> {
 
     /// Takes the first posted receive that a message fits.
     pub(super) fn receive_for(&mut self, envelope: Envelope) -> Option<P> {
-        let heads = envelope
-            .patterns()
-            .map(|pattern| self.posted.first(pattern));
-        let heads = heads.into_iter().flatten().map(|(place, _)| place);
+        let patterns = envelope.patterns().into_iter().zip(self.was_posted);
+        let heads = patterns.filter_map(|(pattern, was_posted)| {
+            let first = was_posted.then(|| self.posted.first(pattern))?;
+            first.map(|(place, _)| place)
+        });
         let first = heads.min_by_key(|place| place.order())?;
         self.posted.remove(first).map(|(_, receive)| receive)
     }

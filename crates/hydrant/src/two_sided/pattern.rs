@@ -50,6 +50,14 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Patterns of this many kinds there are.
+    pub(super) const KINDS: usize = 4;
+
+    /// Which of source and tag it says: its place among the [patterns](Envelope::patterns) of an envelope.
+    pub(super) fn kind(self) -> usize {
+        2 * usize::from(self.source.is_none()) + usize::from(self.tag.is_none())
+    }
+
     pub(super) fn new(source: Source, tag: Tag) -> Self {
         Self {
             source: source.0,
@@ -66,8 +74,8 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    /// The patterns that it fits: all of them.
-    pub(super) fn patterns(self) -> [Pattern; 4] {
+    /// The patterns that it fits, by their kinds.
+    pub(super) fn patterns(self) -> [Pattern; Pattern::KINDS] {
         let Self { source, tag } = self;
         let of = |source, tag| Pattern { source, tag };
         [

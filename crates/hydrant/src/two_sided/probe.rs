@@ -112,7 +112,7 @@ impl TwoSided {
     }
 
     fn seen(&self, pattern: Pattern) -> Option<Status> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let (envelope, message) = state.matching.first(pattern)?;
         Some(status(envelope, message.len() as usize))
     }

@@ -12,6 +12,49 @@ use super::{
 use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 impl TwoSided {
+    /// Receives the first message that fits if all of it is here: what is known of it. Else the receive is to
+    /// [begin](Self::begin_receive).
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn receive_at_once(
+        &self,
+        pattern: Pattern,
+        buffer: &mut [u8],
+    ) -> Result<Option<Status>> {
+        progress::may_wait("a receive")?;
+        self.check(pattern.source, pattern.tag)?;
+        if self.are_told() {
+            return Ok(None);
+        }
+        let mut state = self.state.lock();
+        let first = match state.closed {
+            true => return Err(Error::JobOver),
+            false => state.matching.first(pattern),
+        };
+        let is_here = first.is_some_and(|(_, message)| {
+            matches!(message, Unexpected::Here { data, .. } if data.len() <= buffer.len())
+        });
+        let taken = match is_here {
+            true => state.matching.take(pattern),
+            false => None,
+        };
+        let Some(Taken {
+            envelope,
+            message: Unexpected::Here { data, send },
+            ..
+        }) = taken
+        else {
+            return Ok(None);
+        };
+        let from = Rank(envelope.source);
+        let credit = state.peer(from).account.took(data.len() as u64);
+        drop(state);
+        buffer[..data.len()].copy_from_slice(&data);
+        self.say_taken(from, credit, send);
+        Ok(Some(status(envelope, data.len())))
+    }
+
     /// Begins to receive the first message that fits, and where the receive waits if it does.
     ///
     /// # Safety
@@ -144,6 +187,12 @@ impl TwoSided {
     /// number there, if its sender wants to know.
     pub(super) fn took_out(&self, from: Rank, bytes: usize, send: u64) {
         let credit = self.state.lock().peer(from).account.took(bytes as u64);
+        self.say_taken(from, credit, send);
+    }
+
+    /// Tells a peer what it may know of a message of its own that was taken: that there is credit again, and the
+    /// number of the send, if it wants to know of its end.
+    pub(super) fn say_taken(&self, from: Rank, credit: Option<(u64, u64)>, send: u64) {
         if let Some((messages, bytes)) = credit {
             self.say(from, Said::Credit { messages, bytes }, &[]);
         }

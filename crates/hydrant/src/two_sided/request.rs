@@ -1,6 +1,14 @@
 //! One send or receive under way, and its two ends: the source may be used again, and all is over.
 
-use std::{any::Any, mem, task::Waker};
+use std::{
+    any::Any,
+    mem,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
+    task::Waker,
+};
 
 use parking_lot::Mutex;
 
@@ -54,7 +62,11 @@ pub(super) struct Buffer {
 unsafe impl Send for Buffer {}
 
 /// A send or a receive under way, shared by who asks for it and who does it.
-pub(super) struct Request(Mutex<State>);
+pub(super) struct Request {
+    /// It is over. Set once, with its state locked; who waits looks at that alone.
+    over: AtomicBool,
+    state: Mutex<State>,
+}
 
 struct State {
     /// The source may be used again.
@@ -76,45 +88,50 @@ enum End {
 
 impl Request {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(State {
-            left: false,
-            end: End::Open,
-            asker: None,
-            kept: None,
-            used: None,
-        }))
+        Self {
+            over: AtomicBool::new(false),
+            state: Mutex::new(State {
+                left: false,
+                end: End::Open,
+                asker: None,
+                kept: None,
+                used: None,
+            }),
+        }
     }
 
     /// It is a use of memory that is told at its end.
     pub(super) fn uses(&self, used: Use) {
-        self.0.lock().used = Some(used);
+        self.state.lock().used = Some(used);
     }
 
     /// It is none after all: its data goes another way.
     pub(super) fn forget_use(&self) {
-        self.0.lock().used = None;
+        self.state.lock().used = None;
     }
 
     /// The use of memory that it was, once, if it went well.
     pub(super) fn take_use(&self) -> Option<Use> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let used = state.used.take();
         used.filter(|_| matches!(state.end, End::Ended(Ok(_))))
     }
 
     /// The source of a send may be used again.
     pub(super) fn leave(&self) {
-        self.0.lock().left = true;
+        self.state.lock().left = true;
     }
 
     /// It is over, and its buffer is its owner's again. The first end counts.
     pub(super) fn end(&self, progress: &Progress, end: Result<Status>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if !matches!(state.end, End::Open) {
             return;
         }
         state.left = true;
         state.end = End::Ended(end);
+        // What was done with the buffer was done before.
+        self.over.store(true, Release);
         let (asker, kept) = (state.asker.take(), state.kept.take());
         // What wakers and buffers do is the program's affair.
         drop(state);
@@ -126,16 +143,16 @@ impl Request {
     }
 
     pub(super) fn has_left(&self) -> bool {
-        self.0.lock().left
+        self.state.lock().left
     }
 
     pub(super) fn is_over(&self) -> bool {
-        !matches!(self.0.lock().end, End::Open)
+        self.over.load(Acquire)
     }
 
     /// How it ended, if that is known and was not told.
     pub(super) fn tell(&self) -> Result<Status> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match mem::replace(&mut state.end, End::Told) {
             End::Ended(end) => end,
             End::Told => Err(taken()),
@@ -148,18 +165,18 @@ impl Request {
 
     /// Whether its end was told.
     pub(super) fn is_told(&self) -> bool {
-        matches!(self.0.lock().end, End::Told)
+        matches!(self.state.lock().end, End::Told)
     }
 
     /// Whether it went well, and nobody was told.
     pub(super) fn is_good(&self) -> bool {
-        matches!(self.0.lock().end, End::Ended(Ok(_)))
+        matches!(self.state.lock().end, End::Ended(Ok(_)))
     }
 
     /// Has a task woken at the end: whether it will be.
     pub(super) fn wake_at_end(&self, progress: &Progress, waker: &Waker) -> bool {
         let waker = waker.clone();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if !matches!(state.end, End::Open) {
             return false;
         }
@@ -173,7 +190,7 @@ impl Request {
 
     /// Keeps the buffer until the end, because its owner is gone; and wakes nobody any more.
     pub(super) fn keep(&self, progress: &Progress, buffer: Box<dyn Any + Send>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let asker = state.asker.take();
         let over = match state.end {
             End::Open => {

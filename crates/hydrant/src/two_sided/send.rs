@@ -33,6 +33,53 @@ enum Patience {
 }
 
 impl TwoSided {
+    /// Sends a message that may go at once, if that is all there is to it: whether it was sent. Nobody need
+    /// be told of its end, for it is over.
+    ///
+    /// # Errors
+    /// As [`begin_send`](Self::begin_send), and that of the network.
+    pub(super) fn send_at_once(&self, to: Rank, tag: u64, data: &[u8]) -> Result<bool> {
+        progress::may_wait("a send")?;
+        self.check(Some(to.0), Some(tag))?;
+        let is_plain = self.protocols.is_eager(data.len()) && !self.are_told();
+        if !is_plain
+            || to == self.progress.rank
+            || self.progress.conduit().standing(to) != Standing::Present
+        {
+            return Ok(false);
+        }
+        {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(Error::JobOver);
+            }
+            let peer = state.peer(to);
+            let is_first = !peer.draining && peer.waiting.is_empty();
+            if !is_first || !peer.allowance.take_whole(data.len() as u64) {
+                return Ok(false);
+            }
+        }
+        let (number, args, count) = Said::Eager { tag, send: 0 }.encode();
+        let message = Message {
+            kind: kind::TWO_SIDED,
+            tag: number,
+            args: &args[..count],
+            payload: data,
+        };
+        self.send_in_order(to, &message)?;
+        self.progress.tally.one(Count::MessagesEager);
+        self.look_for_change();
+        Ok(true)
+    }
+
+    /// Sends a message, waiting for room, behind what was kept for want of it.
+    fn send_in_order(&self, to: Rank, message: &Message<'_>) -> Result<()> {
+        match self.progress.has_onward() {
+            true => self.progress.send_result(to, message),
+            false => self.progress.send(to, message),
+        }
+    }
+
     /// Begins to send a message. `delivered`: the request ends when the message was received, not when
     /// its source may be used again.
     ///
@@ -145,10 +192,9 @@ impl TwoSided {
             args: &args[..count],
             payload,
         };
-        // What was kept goes first: messages stay in order.
-        let sent = match patience == Patience::None || self.progress.has_onward() {
-            true => self.progress.send_result(to, &message),
-            false => self.progress.send(to, &message),
+        let sent = match patience {
+            Patience::None => self.progress.send_result(to, &message),
+            Patience::Room => self.send_in_order(to, &message),
         };
         if let Err(cause) = sent {
             // Nobody else has the number: it was not sent.

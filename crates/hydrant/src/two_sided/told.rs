@@ -45,6 +45,11 @@ impl TwoSided {
         }
     }
 
+    /// Whether uses are told to anybody.
+    pub(super) fn are_told(&self) -> bool {
+        (self.transfer.registration()).is_some_and(|registration| registration.uses().is_some())
+    }
+
     /// The end of a send or a receive was asked for.
     pub(super) fn ends(&self, request: &Request) {
         let foresight = self.transfer.registration().and_then(|it| it.uses());

@@ -1,6 +1,8 @@
 //! Two-sided messages between rank 0 and its partner, by the protocol in force: half a round trip, and
 //! bytes a second of a stream of them.
 
+use std::time::Duration;
+
 use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::row::Row;
 
@@ -14,14 +16,17 @@ const BACK: u64 = 2;
 /// Rank 0 and its partner.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let protocol = e.job.settings().messages;
+    let takes_part = e.rank() == 0 || e.rank() == PARTNER.0;
     for bytes in e.sizes(8, MOST) {
         let case = format!("ping-pong, {protocol}");
+        // The same memory for all batches, as in the programs that this stands beside.
+        let window = if takes_part { WINDOW } else { 0 };
+        let (mut one, mut buffers) = (buffer(bytes), vec![buffer(bytes); window]);
         let medians = e.together(
             &format!("{case}, {bytes} bytes"),
-            [
-                &mut |count| ping_pong(e, bytes as usize, count),
-                &mut |count| stream(e, bytes as usize, count),
-            ],
+            [&mut |count| ping_pong(e, &mut one, count), &mut |count| {
+                stream(e, &mut buffers, count)
+            }],
         )?;
         if let Some([there_and_back, each]) = medians {
             let half = Row::new("messages", case, "ns", there_and_back / 2.0);
@@ -34,36 +39,34 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
+fn buffer(bytes: u64) -> Vec<u8> {
+    vec![1; bytes as usize]
+}
+
 /// This rank's part in round trips.
-fn ping_pong(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::time::Duration> {
-    let (job, mut buffer) = (e.job, vec![1_u8; bytes]);
-    let zero = hydrant::Rank(0);
+fn ping_pong(e: &Ensemble<'_>, buffer: &mut [u8], count: u64) -> hydrant::Result<Duration> {
+    let (job, zero) = (e.job, hydrant::Rank(0));
     job.barrier()?;
     match e.rank() {
         0 => e.timed(count, |_| {
-            job.send(PARTNER, THERE, &buffer)?;
-            job.receive(PARTNER, BACK, &mut buffer).map(drop)
+            job.send(PARTNER, THERE, buffer)?;
+            job.receive(PARTNER, BACK, buffer).map(drop)
         }),
         rank if rank == PARTNER.0 => e.timed(count, |_| {
-            job.receive(zero, THERE, &mut buffer)?;
-            job.send(zero, BACK, &buffer)
+            job.receive(zero, THERE, buffer)?;
+            job.send(zero, BACK, buffer)
         }),
-        _ => Ok(std::time::Duration::ZERO),
+        _ => Ok(Duration::ZERO),
     }
 }
 
 /// This rank's part in a stream, which is over when the last message was received.
-fn stream(e: &Ensemble<'_>, bytes: usize, count: u64) -> hydrant::Result<std::time::Duration> {
+fn stream(e: &Ensemble<'_>, buffers: &mut [Vec<u8>], count: u64) -> hydrant::Result<Duration> {
     let (job, zero) = (e.job, hydrant::Rank(0));
     let mut left = count as usize;
-    let mut buffers = match e.rank() {
-        rank if rank == 0 || rank == PARTNER.0 => vec![vec![1_u8; bytes]; WINDOW],
-        _ => Vec::new(),
-    };
-    // What asking for memory takes is no part of it, here or there.
     job.barrier()?;
     let watch = e.watch();
-    while left > 0 {
+    while left > 0 && !buffers.is_empty() {
         let round = left.min(WINDOW);
         job.scope(|scope| {
             for buffer in buffers.iter_mut().take(round) {
