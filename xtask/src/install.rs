@@ -30,7 +30,11 @@ pub(crate) fn report(arguments: &Arguments) -> Row {
 }
 
 fn install(prefix: &Path) -> Result<Vec<String>, Error> {
-    run(cargo("build --release -p hydrant-armci -p hydrant-cli"))?;
+    run(cargo("build --release -p hydrant-cli"))?;
+    // The strategy `foresight` tells the places of C programs apart by their call stacks.
+    run(cargo(
+        "rustc --release -p hydrant-armci --lib -- -C force-frame-pointers=yes",
+    ))?;
     let prefix = absolute(prefix).map_err(|source| cannot("find", prefix, source))?;
     let built = target_folder().join("release");
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/armci/include");

@@ -28,6 +28,8 @@ pub struct Armci {
     pub(crate) groups: Mutex<Groups>,
     pub(crate) messages: Arc<Messages>,
     pub(crate) gpc: Gpc,
+    /// Whether uses of memory are predicted, by who asks for them.
+    pub(crate) is_foreseen: bool,
 }
 
 impl Armci {
@@ -50,6 +52,7 @@ impl Armci {
             groups: Mutex::new(Groups::new(job.size() as usize)),
             messages: Messages::new(job)?,
             gpc: Gpc::new(job)?,
+            is_foreseen: job.foresight().is_some(),
             nodes,
             job: job.clone(),
         })

@@ -13,6 +13,7 @@ use std::{
 use hydrant::Job;
 use parking_lot::Mutex;
 
+use super::callers::from_caller;
 use crate::{Armci, Error, Result};
 
 /// ARMCI, while it is initialized; null before and after. What it points to is never freed, for another
@@ -135,15 +136,15 @@ pub(super) fn set_limit(bytes: usize) {
 }
 
 /// What a function does with ARMCI, as [`code`] tells it.
-#[inline]
+#[inline(always)]
 pub(super) fn call(function: &str, act: impl FnOnce(&'static Armci) -> Result<()>) -> c_int {
-    code(function, armci().and_then(act))
+    code(function, armci().and_then(|armci| from_caller(armci, act)))
 }
 
 /// What a function finds with ARMCI, as [`or_die`] tells it.
-#[inline]
+#[inline(always)]
 pub(super) fn found<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
-    or_die(function, armci().and_then(act))
+    or_die(function, armci().and_then(|armci| from_caller(armci, act)))
 }
 
 /// What a function finds by what processes talk by, as [`or_die`] tells it.
