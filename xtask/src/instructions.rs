@@ -9,11 +9,11 @@ use crate::command::{cargo, run_listening, succeeded};
 use crate::error::Error;
 use crate::tool::{Tool, gungraun_runner, lacking};
 
-/// The package and its benchmark.
-const BENCH: &str = "bench -p hydrant-pinning --bench instructions";
-
-/// What was committed: a line `name count` for each measurement.
-const COMMITTED: &str = "crates/pinning/benches/instructions.txt";
+/// The packages with such a benchmark, and what was committed of each: a line `name count` for each measurement.
+const BENCHES: [(&str, &str); 2] = [
+    ("hydrant-pinning", "crates/pinning/benches/instructions.txt"),
+    ("hydrant", "crates/hydrant/benches/instructions.txt"),
+];
 
 /// How many of a hundred a count may rise: another compiler orders code otherwise.
 const SLACK: u64 = 5;
@@ -25,7 +25,23 @@ pub(crate) fn compare() -> Result<Vec<String>, Error> {
     let Some(runner) = gungraun_runner() else {
         return Err(lacking(&[Tool::GungraunRunner]));
     };
-    let mut command = cargo(BENCH);
+    let mut notes = Vec::new();
+    for (package, committed) in BENCHES {
+        let counted = counted(package, &runner)?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = fs::read_to_string(root.join(committed)).map_err(|source| Error::NotRun {
+            command: format!("cat {committed}"),
+            source,
+        })?;
+        notes.extend(judge(&counted, &parse(&text), committed)?);
+    }
+    Ok(notes)
+}
+
+/// What the benchmark of a package counts.
+fn counted(package: &str, runner: &Path) -> Result<Counts, Error> {
+    let mut command = cargo("bench --bench instructions");
+    command.args(["-p", package]);
     command.env("GUNGRAUN_RUNNER", runner);
     command.env("GUNGRAUN_COLOR", "never");
     let mut counted = Counts::new();
@@ -41,18 +57,11 @@ pub(crate) fn compare() -> Result<Vec<String>, Error> {
         return Err(Error::NothingRan { command });
     }
     succeeded(command, status, vec![])?;
-
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let text = fs::read_to_string(root.join(COMMITTED));
-    let committed = text.map_err(|source| Error::NotRun {
-        command: format!("cat {COMMITTED}"),
-        source,
-    })?;
-    judge(&counted, &parse(&committed))
+    Ok(counted)
 }
 
 /// Notes where all is well; the differences where something rose or is not counted.
-fn judge(counted: &Counts, committed: &Counts) -> Result<Vec<String>, Error> {
+fn judge(counted: &Counts, committed: &Counts, file: &'static str) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     let mut differences = Vec::new();
     for (name, count) in counted {
@@ -62,7 +71,7 @@ fn judge(counted: &Counts, committed: &Counts) -> Result<Vec<String>, Error> {
                 differences.push(format!("{name} takes {count}, more than {old}"));
             }
             Some(old) if *count * (100 + SLACK) < old * 100 => {
-                notes.push(format!("{name} {count}; lower the {old} in {COMMITTED}"));
+                notes.push(format!("{name} {count}; lower the {old} in {file}"));
             }
             Some(_) => notes.push(format!("{name} {count}")),
         }
@@ -73,7 +82,6 @@ fn judge(counted: &Counts, committed: &Counts) -> Result<Vec<String>, Error> {
     if differences.is_empty() {
         return Ok(notes);
     }
-    let file = COMMITTED;
     Err(Error::Counts { file, differences })
 }
 
@@ -101,6 +109,8 @@ fn parse(text: &str) -> Counts {
 mod tests {
     use super::*;
 
+    const FILE: &str = "counts.txt";
+
     fn counts(text: &str) -> Counts {
         parse(text)
     }
@@ -118,21 +128,21 @@ mod tests {
     #[test]
     fn a_little_more_passes_and_much_more_does_not() {
         let committed = counts("a 1000");
-        assert!(judge(&counts("a 1050"), &committed).is_ok());
-        let error = judge(&counts("a 1051"), &committed).unwrap_err();
+        assert!(judge(&counts("a 1050"), &committed, FILE).is_ok());
+        let error = judge(&counts("a 1051"), &committed, FILE).unwrap_err();
         assert!(!error.could_not_run());
         assert!(error.to_string().contains("a takes 1051, more than 1000"));
     }
 
     #[test]
     fn what_got_better_is_said() {
-        let notes = judge(&counts("a 900"), &counts("a 1000")).unwrap();
+        let notes = judge(&counts("a 900"), &counts("a 1000"), FILE).unwrap();
         assert!(notes[0].contains("lower the 1000"));
     }
 
     #[test]
     fn both_sides_must_name_the_same() {
-        assert!(judge(&counts("a 1\nb 1"), &counts("a 1")).is_err());
-        assert!(judge(&counts("a 1"), &counts("a 1\nb 1")).is_err());
+        assert!(judge(&counts("a 1\nb 1"), &counts("a 1"), FILE).is_err());
+        assert!(judge(&counts("a 1"), &counts("a 1\nb 1"), FILE).is_err());
     }
 }
