@@ -77,11 +77,14 @@ impl Engine {
     /// As [`Config::check`].
     pub fn new(config: Config) -> Result<Self, Error> {
         let limits = config.check()?;
-        let policy = config.strategy.policy();
+        let common = Common::new(config, limits);
+        let (config, policy) = (common.config(), common.policy());
         let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
-        let peers = match policy.remote {
-            Remote::Firehose => limits.peers_total,
-            Remote::Static | Remote::Copy | Remote::Handshake(_) | Remote::Paged => limits.total,
+        // Firehoses stay when an operation is over, so that M bounds them. What is held for an operation
+        // alone may take all.
+        let peers = match common.share() {
+            0 => limits.total,
+            _ => limits.peers_total,
         };
         let local = Local::new(config.rank, limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
@@ -89,8 +92,7 @@ impl Engine {
         let table = Arc::clone(local.table());
         let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
         let choice = (config.strategy == Strategy::Auto)
-            .then(|| Choice::new(Arc::clone(&hot), &config, limits.share));
-        let common = Common::new(config, limits);
+            .then(|| Choice::new(Arc::clone(&hot), config, limits.share));
         Ok(Self {
             initiator: Initiator::new(Arc::clone(&hot), common.share(), choice),
             target: Target::new(limits.sure),

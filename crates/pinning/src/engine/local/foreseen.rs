@@ -73,7 +73,10 @@ impl Local {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Engine, Error, Registered, Strategy};
+    use crate::{
+        Config, Engine, Error, Message, Region, Registered, Strategy, Verdict,
+        wire::{Move, Need},
+    };
 
     const PAGE: u64 = 4096;
 
@@ -176,5 +179,47 @@ mod tests {
             "{pinned:?}"
         );
         assert!(engine.stats().local.peak <= 8);
+    }
+
+    /// A peer moves a firehose to one page ahead of need.
+    fn hold(engine: &mut Engine, id: u64, page: u64) {
+        let run = Run {
+            first: page,
+            count: 1,
+        };
+        let wanted = Move {
+            id,
+            region: Region::default(),
+            write: true,
+            hold: true,
+            borrow: 0,
+            releases: Vec::new(),
+            needs: vec![Need {
+                run,
+                preferred: run,
+            }],
+            piggyback: None,
+        };
+        let mut out = Decisions::default();
+        let outcome = engine.message(1, Message::Move(wanted), Verdict::Fine, &mut out);
+        outcome.unwrap();
+        perform(engine, out);
+    }
+
+    #[test]
+    fn firehoses_leave_room_for_own_operations() {
+        let mut engine = Engine::new(Config {
+            strategy: Strategy::Foresight,
+            m: 4 * PAGE,
+            maxvictim: 4 * PAGE,
+            ..Config::firehose_paper(0, 2)
+        })
+        .unwrap();
+        foresee(&mut engine, 0, 4);
+        foresee(&mut engine, 8, 4);
+        // Two of the four firehoses that the peer owns: each keeps a whole extent registered.
+        hold(&mut engine, 1, 0);
+        hold(&mut engine, 2, 8);
+        assert_eq!(foresee(&mut engine, 20, 1).0, vec![Ok(())]);
     }
 }
