@@ -203,6 +203,9 @@ fn run(plan: &Plan, steps: &[Step]) -> u64 {
         world.step(step);
     }
     world.drain();
+    if plan.strategy == hydrant_pinning::Strategy::Foresight {
+        world.foresee_nothing();
+    }
     world.hash()
 }
 

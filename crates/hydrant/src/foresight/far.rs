@@ -176,17 +176,7 @@ impl Far {
                     attached => self.moved_to((it.region, region), attached, registration, now),
                 }
             }
-            What::InUse => match self.plan.try_again(it.region, now) {
-                Some(Action::Deregister { id, region }) => {
-                    let is_over = self.give_back((id, region), registration);
-                    if !is_over {
-                        self.unfinished.put_back(it, now);
-                    }
-                }
-                Some(action) => self.carry_out(action, registration, now),
-                None => {}
-            },
-            What::Registering(_) => debug_assert!(false, "that is of own memory"),
+            What::InUse | What::Registering(_) => debug_assert!(false, "that is of own memory"),
         }
         true
     }
@@ -208,11 +198,7 @@ impl Far {
                 Attached::Coming => self.unfinished.add(id, What::Moving(region), now),
                 attached => self.moved_to((id, region), attached, registration, now),
             },
-            Action::Deregister { id, region } => {
-                if !self.give_back((id, region), registration) {
-                    self.unfinished.add(id, What::InUse, now);
-                }
-            }
+            Action::Deregister { id, region } => self.give_back((id, region), registration),
         }
     }
 
@@ -246,19 +232,14 @@ impl Far {
         attached
     }
 
-    /// Whether firehoses are given back, which they are not while they are on their way.
-    fn give_back(&mut self, (id, region): (RegionId, Region), registration: &Registration) -> bool {
+    /// Firehoses are given back: those in use and those on their way as soon as they can be.
+    fn give_back(&mut self, (id, region): (RegionId, Region), registration: &Registration) {
         let (peer, place) = place_of(region);
         let outcome = registration.detach(peer, place);
-        if outcome == Detached::Coming {
-            self.plan.still_used(id);
-            return false;
-        }
         self.given_back += u64::from(outcome != Detached::Nothing);
         if !self.plan.deregistered(id) {
             self.wholes.remove(&region);
         }
-        true
     }
 }
 

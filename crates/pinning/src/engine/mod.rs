@@ -416,7 +416,7 @@ impl Engine {
 
     /// Moves firehoses to memory of a peer that is expected to be needed soon, as far as they are not there. Nothing
     /// holds them then. Under the strategy `foresight` alone, and only as far as some are attached to nothing:
-    /// [`attached`](Self::attached) tells what became of it.
+    /// [`attached`](Self::attached) tells what became of it. Of what is refused in part nothing stays.
     ///
     /// # Errors
     /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
@@ -449,7 +449,7 @@ impl Engine {
     }
 
     /// Gives the firehoses back on memory of a peer that is not expected to be needed soon: those of extents that
-    /// lie in it, of those in use when they are not any more.
+    /// lie in it, of those in use when they are not any more, of those on their way when they have come.
     ///
     /// # Errors
     /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].

@@ -1,5 +1,7 @@
 //! What only several threads at a time would do, step by step.
 
+mod ahead;
+
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
     Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run,

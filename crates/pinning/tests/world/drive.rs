@@ -210,6 +210,7 @@ impl World {
             match attached {
                 Ok(Attached::No) => {}
                 Ok(attached) => {
+                    self.foreseen.insert((rank, peer, there));
                     assert_eq!(own.engine.attached(peer, there, direction), attached);
                     self.ahead += u64::from(attached == Attached::Coming);
                     self.ahead_there += u64::from(before == Attached::All);
@@ -217,6 +218,7 @@ impl World {
                 Err(cause) => assert_eq!(cause, Error::PeerLost(peer)),
             }
         } else {
+            self.foreseen.remove(&(rank, peer, there));
             match own.engine.detach(peer, there, &mut out) {
                 Ok(Detached::Now) => {
                     assert_eq!(own.engine.attached(peer, there, direction), Attached::No);
@@ -227,6 +229,25 @@ impl World {
             }
         }
         self.perform(rank, out, &[]);
+    }
+
+    /// Nothing is foreseen any more: then nobody holds anything of another's.
+    pub(crate) fn foresee_nothing(&mut self) {
+        for (rank, peer, there) in std::mem::take(&mut self.foreseen) {
+            let mut out = Decisions::default();
+            let outcome = self.ranks[rank].engine.detach(peer, there, &mut out);
+            assert!(matches!(outcome, Ok(_) | Err(Error::PeerLost(_))));
+            self.perform(rank, out, &[]);
+        }
+        self.drain();
+        for (rank, own) in self.ranks.iter().enumerate() {
+            for peer in 0..self.ranks.len() {
+                if peer != rank && !own.lost && !self.ranks[peer].lost {
+                    let held = own.engine.attached_at(peer as u32);
+                    assert_eq!(held, 0, "what {rank} holds at {peer}");
+                }
+            }
+        }
     }
 
     /// Begins an operation, unless another one uses its memory.

@@ -49,6 +49,7 @@ impl Initiator {
                         self.end_piece(id, cx);
                     }
                 }
+                self.settle_ahead(from, &[], cx);
                 self.firehoses_free(from, cx);
             }
             Answered::Transfer(transfer) => {

@@ -8,7 +8,7 @@ use super::{
 use crate::engine::impossible::impossible;
 use crate::{
     Direction, Message, Region, Run, Strategy,
-    wire::{MAX_LIST, Move, Need},
+    wire::{Grant, MAX_LIST, Move, Need},
 };
 
 /// How the firehoses on some memory of a peer stand.
@@ -29,7 +29,7 @@ pub enum Detached {
     Now,
     /// Operations use some of them, which go with the last of those, unless somebody foresees their use before.
     WhenUnused,
-    /// A move is on its way that brings some.
+    /// A move is on its way that brings some, which go when they have come, unless somebody foresees their use before.
     Coming,
     /// There were none.
     Nothing,
@@ -48,22 +48,20 @@ impl Initiator {
             return Attached::No;
         }
         let table = self.table_of(peer);
-        table.stay(run);
         let look = table.look(run, direction.remote());
         table.drop_holds(&look.holds);
         let missing = look.gaps.iter().map(|gap| gap.count).sum();
         if look.read_only || table.is_revoked() || table.is_short(missing) {
             return Attached::No;
         }
-        if look.gaps.is_empty() {
-            return match look.joins.is_empty() {
-                true => Attached::All,
-                false => Attached::Coming,
-            };
+        if look.gaps.is_empty() && look.joins.is_empty() {
+            table.stay(run);
+            return Attached::All;
         }
         let Some(needs) = table.set_aside_wide(&look.gaps, 0) else {
             return Attached::No;
         };
+        table.expect(run, direction.remote());
         for needs in needs.chunks(MAX_LIST) {
             self.ask_ahead((peer, region, needs.to_vec()), direction, cx);
         }
@@ -126,12 +124,24 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&peer) else {
             return Detached::Nothing;
         };
+        table.expect_no_more(run);
         let outcome = table.give_up(run);
         if outcome != Detached::Nothing {
             self.give_back(peer, cx);
             self.firehoses_free(peer, cx);
         }
         outcome
+    }
+
+    /// A move was answered: what it brought for nobody's good is given back.
+    pub(super) fn settle_ahead(&mut self, peer: u32, landed: &[Grant], cx: &mut Context<'_>) {
+        if cx.config().strategy != Strategy::Foresight {
+            return;
+        }
+        self.table_of(peer).settle_ahead(landed);
+        if !self.table_of(peer).owed.is_empty() {
+            self.give_back(peer, cx);
+        }
     }
 
     /// Holds the firehoses that a piece needs, if all were moved ahead or are on their way: whether they were.

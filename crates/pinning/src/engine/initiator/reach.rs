@@ -329,6 +329,7 @@ impl Initiator {
         }
         let table = self.table_of(from);
         table.shrink();
+        self.settle_ahead(from, &landed, cx);
         self.answer_revocations(from, cx);
         self.firehoses_free(from, cx);
     }

@@ -1,6 +1,7 @@
 //! The firehose table of a peer: which of its buckets are registered for me (Table 1), how many
 //! more may be, and what was asked for.
 
+mod ahead;
 mod asked;
 mod revoked;
 mod room;
@@ -19,6 +20,7 @@ use crate::{
     table::{Editor, Extent},
     wire::Grant,
 };
+use ahead::Expected;
 pub(super) use asked::{Asked, Chosen};
 use revoked::Closed;
 
@@ -70,6 +72,8 @@ pub(super) struct FirehoseTable {
     passing: VecDeque<u64>,
     /// First buckets of extents that leave when nobody uses them any more.
     leaving: FxHashSet<u64>,
+    /// Runs that are expected to be needed, and are not all there yet.
+    expected: Vec<Expected>,
     /// What was pulled, by `auto`.
     pub(super) pulled: Pulled,
     /// How much of what was attached is used again, for `auto`.
@@ -109,6 +113,7 @@ impl FirehoseTable {
             revoking: Vec::new(),
             passing: VecDeque::new(),
             leaving: FxHashSet::default(),
+            expected: Vec::new(),
             pulled: Pulled::default(),
             reuse: Reuse::default(),
             calm: Calm::default(),
@@ -217,6 +222,7 @@ impl FirehoseTable {
         self.revoking.clear();
         self.passing.clear();
         self.leaving.clear();
+        self.expected.clear();
     }
 
     /// A registration that was there from the start: it costs no firehose and stays.
@@ -253,6 +259,8 @@ impl FirehoseTable {
             let what = format!("references on bucket {bucket}");
             agree(&what, self.editor.references(slot), there)?;
         }
+        let idle = self.expected_in_vain();
+        agree("runs for which nothing is to come", idle, 0)?;
         let reserved: u64 = self.asked.values().map(|asked| asked.reserved()).sum();
         agree("firehoses", self.used, self.owned() + reserved)
     }
@@ -278,7 +286,7 @@ impl FirehoseTable {
     pub(super) fn entries(&self) -> usize {
         let asked = self.asked.values().map(|asked| 1 + asked.waiters.len());
         let waiting = self.queue.len() + self.owed.len() + self.revoking.len() + self.closed.len();
-        asked.sum::<usize>() + waiting + self.moving.len()
+        asked.sum::<usize>() + waiting + self.moving.len() + self.expected.len()
     }
 
     fn moving_at(&self, bucket: u64) -> Option<(u64, u64)> {

@@ -227,20 +227,9 @@ impl FirehoseTable {
                 }
             };
         }
-        let moves = self.moving.range(..run.end()).next_back();
-        match moves.is_some_and(|(_, (end, _))| *end > run.first) {
+        match self.is_coming(run) {
             true => Detached::Coming,
             false => outcome,
-        }
-    }
-
-    /// The extents of a run are needed again.
-    pub(in crate::engine) fn stay(&mut self, run: Run) {
-        if !self.leaving.is_empty() {
-            let extents = self.editor.extents_in(run);
-            extents
-                .iter()
-                .for_each(|extent| _ = self.leaving.remove(&extent.first));
         }
     }
 
