@@ -63,11 +63,22 @@ pub enum Placement {
     },
 }
 
+/// What is known of a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// It has not posted yet.
+    Nothing,
+    /// It has so many bytes registered.
+    Posted(u64),
+    /// It needs no helper any more.
+    Left,
+}
+
 /// The ranks of a host, and what each posted that it registers.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// By rank of the host; `None` for one that has not posted yet.
-    posted: Vec<Option<u64>>,
+    /// By rank of the host.
+    ranks: Vec<Known>,
     idle_cores: u32,
     policy: Policy,
     /// Breaks ties: the same on all ranks, so that they decide alike.
@@ -78,7 +89,7 @@ impl Host {
     /// A host with so many ranks and idle cores. All ranks give the same seed.
     pub fn new(ranks: u32, idle_cores: u32, policy: Policy, seed: u64) -> Self {
         Self {
-            posted: vec![None; ranks as usize],
+            ranks: vec![Known::Nothing; ranks as usize],
             idle_cores,
             policy,
             seed,
@@ -88,29 +99,28 @@ impl Host {
     /// A rank says how many bytes it has registered, as each does after a fixed number of
     /// communications. A rank that is none of the host's is ignored.
     pub fn post(&mut self, rank: u32, registered_bytes: u64) {
-        if let Some(posted) = self.posted.get_mut(rank as usize) {
-            *posted = Some(registered_bytes);
+        if let Some(known) = self.ranks.get_mut(rank as usize) {
+            *known = Known::Posted(registered_bytes);
         }
     }
 
     /// A rank has left, and needs no helper.
     pub fn leave(&mut self, rank: u32) {
-        if let Some(posted) = self.posted.get_mut(rank as usize) {
-            *posted = None;
+        if let Some(known) = self.ranks.get_mut(rank as usize) {
+            *known = Known::Left;
         }
     }
 
     /// Where each rank's helper is to run, by what was posted so far.
     ///
     /// Under the conservative policy a rank has no helper before it has posted anything: until then it registers
-    /// nothing that would be worth one. Without an idle core nobody has a helper.
+    /// nothing that would be worth one. Without an idle core nobody has a helper, and neither has a rank that left.
     pub fn placements(&self) -> Vec<Placement> {
-        let all = 0..self.posted.len() as u32;
         let running = match self.policy {
-            Policy::Aggressive => all.collect(),
+            Policy::Aggressive => self.present().map(|it| it.0).collect(),
             Policy::Conservative => self.most_registering(),
         };
-        let mut placements = vec![Placement::Stopped; self.posted.len()];
+        let mut placements = vec![Placement::Stopped; self.ranks.len()];
         if self.idle_cores == 0 {
             return placements;
         }
@@ -126,12 +136,22 @@ impl Host {
         placements
     }
 
+    /// The ranks that have not left, and what each posted.
+    fn present(&self) -> impl Iterator<Item = (u32, Option<u64>)> {
+        (0..)
+            .zip(&self.ranks)
+            .filter_map(|(rank, known)| match known {
+                Known::Nothing => Some((rank, None)),
+                Known::Posted(bytes) => Some((rank, Some(*bytes))),
+                Known::Left => None,
+            })
+    }
+
     /// The ranks that have the most registered, one for each idle core, in their order.
     fn most_registering(&self) -> Vec<u32> {
-        let posted = (0..).zip(&self.posted);
-        let mut ranks: Vec<(u64, u64, u32)> = posted
-            .filter_map(|(rank, bytes)| {
-                bytes.map(|bytes| (bytes, mix(self.seed ^ u64::from(rank)), rank))
+        let mut ranks: Vec<(u64, u64, u32)> = (self.present())
+            .filter_map(|(rank, posted)| {
+                posted.map(|bytes| (bytes, mix(self.seed ^ u64::from(rank)), rank))
             })
             .collect();
         ranks.sort_unstable_by(|a, b| b.cmp(a));
@@ -216,6 +236,20 @@ mod tests {
         host.post(1, 5);
         host.leave(7);
         assert_eq!(host.placements(), [Placement::Stopped]);
+    }
+
+    #[test]
+    fn who_left_takes_no_turn_on_a_core() {
+        let mut host = Host::new(4, 1, Policy::Aggressive, 0);
+        host.post(1, 10);
+        host.leave(3);
+        host.leave(1);
+        let both = Placement::On {
+            core: 0,
+            helpers: 2,
+        };
+        let none = Placement::Stopped;
+        assert_eq!(host.placements(), [both, none, both, none]);
     }
 
     proptest! {

@@ -80,11 +80,9 @@ impl Cores {
                 true => Some(registered_bytes.saturating_add(1)),
                 false => conduit.published(*mate),
             };
-            let is_there = *mate == own || conduit.standing(*mate) == Standing::Present;
-            if let Some(bytes) = published
-                .and_then(|it| it.checked_sub(1))
-                .filter(|_| is_there)
-            {
+            if *mate != own && conduit.standing(*mate) != Standing::Present {
+                host.leave(at);
+            } else if let Some(bytes) = published.and_then(|it| it.checked_sub(1)) {
                 host.post(at, bytes);
             }
         }
