@@ -67,20 +67,21 @@ impl AllUnfinished {
     }
 
     /// What was looked at is as it was: it is looked at after twice as long. What is in use is left alone in the end,
-    /// until its next record: it may be so for good, and in virtual time nobody would find out that all others
-    /// wait for nothing.
+    /// until [it may be free](Self::may_be_free): it may be in use for good, and in virtual time nobody would find out
+    /// that all others wait for nothing.
     pub(super) fn put_back(&mut self, mut it: Unfinished, now: Time) {
-        if it.what == What::InUse && it.pause_ns >= LAST_LOOK {
-            return;
-        }
-        it.at = now.after(it.pause_ns);
+        it.at = match it.what {
+            What::InUse if it.pause_ns >= LAST_LOOK => Time::NEVER,
+            _ => now.after(it.pause_ns),
+        };
         it.pause_ns = (2 * it.pause_ns).min(LAST_LOOK);
         self.0.push(it);
     }
 
     /// When there is something to look at next.
     pub(super) fn first(&self) -> Option<Time> {
-        self.0.iter().map(|it| it.at).min()
+        let looks = self.0.iter().map(|it| it.at);
+        looks.filter(|at| *at != Time::NEVER).min()
     }
 }
 
@@ -129,6 +130,21 @@ mod tests {
     #[test]
     fn what_stays_in_use_is_left_alone_in_the_end() {
         assert_eq!(looks(What::InUse), 19);
+    }
+
+    #[test]
+    fn what_was_in_use_for_long_is_looked_at_when_it_may_be_free() {
+        let mut all = AllUnfinished::default();
+        all.add(region(), What::InUse, Time(0));
+        while let Some(now) = all.first() {
+            let it = all.take_due(now).unwrap();
+            all.put_back(it, now);
+        }
+        assert!(all.has_used());
+        let now = Time(9_000_000_000);
+        assert!(all.take_due(now).is_none());
+        all.may_be_free(now);
+        assert!(all.take_due(now).is_some());
     }
 
     #[test]

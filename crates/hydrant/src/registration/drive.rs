@@ -285,6 +285,9 @@ impl Registration {
         // Before the engine ends operations with it: their buffers are their callers' again then.
         self.outbox.lock().forget(peer.0);
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
+        if let Some(uses) = self.uses() {
+            uses.freed();
+        }
         // The end of a loan may have waited for this peer alone, in a thread that saw another one
         // come here and went to sleep.
         self.progress.wake_sleepers();
