@@ -1,8 +1,12 @@
 //! Helpers that share the idle cores of a host: which of them have one is decided by what their ranks registered.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use hydrant::{Foresight, ForesightPolicy, IdleCores, Job, Op, Result, Strategy};
+use hydrant::{Foresight, ForesightPolicy, IdleCores, Job, JobBuilder, Op, Result, Strategy};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const LEN: usize = 64 << 10;
 
@@ -26,14 +30,17 @@ fn put_until(job: &Job, helpers: u32) -> Result<Foresight> {
     }
 }
 
-fn run(cores: IdleCores, policy: ForesightPolicy, helpers: u32) -> Vec<Foresight> {
+fn builder(cores: IdleCores, policy: ForesightPolicy) -> JobBuilder {
     let builder = Job::builder().expect("settings are right");
-    let builder = builder
+    builder
         .conduit("smp+pin".parse().expect("it is a conduit"))
         .registration(Strategy::Foresight)
         .foresight_cores(cores)
-        .foresight_policy(policy);
-    let ends = builder.run_local(3, |job| put_until(job, helpers));
+        .foresight_policy(policy)
+}
+
+fn run(cores: IdleCores, policy: ForesightPolicy, helpers: u32) -> Vec<Foresight> {
+    let ends = builder(cores, policy).run_local(3, |job| put_until(job, helpers));
     let ends: Result<Vec<_>> = ends.into_iter().collect();
     ends.expect("the puts arrive")
 }
@@ -71,6 +78,39 @@ fn without_a_core_nothing_is_registered_ahead_or_given_up() {
 fn each_helper_has_a_core_if_nothing_is_said() {
     let all = run(IdleCores::default(), ForesightPolicy::Conservative, 3);
     assert_eq!(on_core(&all), [1, 1, 1]);
+}
+
+fn wait(job: &Job, mut until: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !until() {
+        let (foresight, registration) = (job.foresight(), job.registration());
+        let rank = job.rank();
+        assert!(
+            Instant::now() < end,
+            "rank {rank}: {foresight:?} {registration:?}"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn idle_cores_are_those_of_the_host_though_a_rank_is_bound_to_one() {
+    let all = sched_getaffinity(None).expect("cores");
+    if all.count() == 1 {
+        eprintln!("there is one core, and none is idle");
+        return;
+    }
+    let own = (0..CpuSet::MAX_CPU).find(|it| all.is_set(*it));
+    let mut one = CpuSet::new();
+    one.set(own.expect("a core"));
+    sched_setaffinity(None, &one).expect("it is one of its own");
+    let builder = builder(IdleCores::Auto, ForesightPolicy::Conservative);
+    let ends = builder.run_local(1, |job| {
+        let helpers = || job.foresight().map_or(0, |it| it.helpers_on_core);
+        wait(job, || helpers() == 1);
+        Ok(())
+    });
+    ends.into_iter().for_each(|it| it.expect("the rank ends"));
 }
 
 /// In virtual time each rank is a host of its own.

@@ -4,7 +4,7 @@
 //! placements ([`hydrant_foresight::sharing`]), without a message. A helper that has no core rests: its rank
 //! registers on demand, and what is registered stays until room is short.
 
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use hydrant_conduit::Standing;
 use hydrant_foresight::sharing::{Host, Placement, Sharing};
@@ -40,8 +40,8 @@ impl Cores {
         let idle = match settings.cores {
             IdleCores::Each => return None,
             IdleCores::Auto => {
-                let all = thread::available_parallelism().map_or(1, usize::from);
-                all.saturating_sub(mates.len()) as u32
+                // The rank may be bound to a part of them: idle ones are the host's.
+                progress.host_cores.saturating_sub(mates.len()) as u32
             }
             IdleCores::Count(count) => count,
         };

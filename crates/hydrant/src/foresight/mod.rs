@@ -104,6 +104,7 @@ impl Foreseeing {
         }
         let progress = &transfer.progress;
         let recorder = Arc::new(Recorder::new(progress, settings.firehoses));
+        let cores = Cores::new(progress, settings);
         let this = Arc::new(Self {
             progress: Arc::clone(progress),
             recorder: Arc::clone(&recorder),
@@ -113,11 +114,11 @@ impl Foreseeing {
             given_up: AtomicU64::new(0),
             overwritten: AtomicU64::new(0),
             is_helped: AtomicBool::new(false),
-            helpers_on_core: AtomicU32::new(1),
+            // One that shares cores has none before it has looked.
+            helpers_on_core: AtomicU32::new(u32::from(cores.is_none())),
             thread: Mutex::new(None),
         });
         let most_bytes = settings.firehoses.then(|| firehose_bytes(transfer));
-        let cores = Cores::new(progress, settings);
         let helper = Helper::new(
             (&this, transfer),
             config(transfer)?,

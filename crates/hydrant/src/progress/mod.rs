@@ -72,6 +72,8 @@ pub(crate) struct Progress {
     pub(crate) virtual_time: bool,
     /// How long a waiting thread spins.
     spin: Duration,
+    /// Processors that the ranks of this host share.
+    pub(crate) host_cores: usize,
     /// More ranks than cores: whoever spins takes the core from the one it waits for.
     crowded: bool,
     /// Fewer than two cores for each rank: a thread that spins may have the core that a peer's service
@@ -151,6 +153,7 @@ impl Progress {
             tally: Arc::new(Tally::new()),
             virtual_time: settings.conduit.is_virtual(),
             spin: settings.spin,
+            host_cores: cores,
             crowded: ranks_here > cores,
             shares_cores: settings.service && 2 * ranks_here > cores,
             conduit,
@@ -265,14 +268,36 @@ fn host_cores(settings: &Settings) -> usize {
     if !settings.host_cpus.is_empty() {
         return settings.host_cpus.len();
     }
+    let own = std::thread::available_parallelism().map_or(1, usize::from);
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
-    let online = online.map_or(1, |text| {
-        (text.trim().split(','))
-            .filter_map(|range| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                Some(last.parse::<usize>().ok()? - first.parse::<usize>().ok()? + 1)
-            })
-            .sum()
-    });
-    std::thread::available_parallelism().map_or(online, |own| online.max(own.get()))
+    own.max(online.map_or(1, |text| cores_in(&text)))
+}
+
+/// How many cores the kernel lists, in ranges.
+fn cores_in(list: &str) -> usize {
+    (list.trim().split(','))
+        .filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            last.checked_sub(first)?.checked_add(1)
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_counted_as_the_kernel_lists_them() {
+        for (list, cores) in [
+            ("0\n", 1),
+            ("0-3\n", 4),
+            ("0-3,6,8-9\n", 7),
+            ("3-0", 0),
+            ("", 0),
+        ] {
+            assert_eq!(cores_in(list), cores, "{list:?}");
+        }
+    }
 }
