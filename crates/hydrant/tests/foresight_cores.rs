@@ -1,14 +1,18 @@
 //! Helpers that share the idle cores of a host: which of them have one is decided by what their ranks registered.
 
 use std::{
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
-use hydrant::{Foresight, ForesightPolicy, IdleCores, Job, JobBuilder, Op, Result, Strategy};
+use hydrant::{
+    Foresight, ForesightPolicy, IdleCores, Job, JobBuilder, Op, Rank, Result, Strategy, Symmetric,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const LEN: usize = 64 << 10;
+const PAGE: usize = 4096;
 
 /// Puts until the numbers of helpers on their cores, over all ranks, come to so many; what a rank then knows of its
 /// helper.
@@ -80,6 +84,28 @@ fn each_helper_has_a_core_if_nothing_is_said() {
     assert_eq!(on_core(&all), [1, 1, 1]);
 }
 
+/// How many helpers are on the core of each rank's, as the ranks tell each other without communicating: these are
+/// threads of one process.
+#[derive(Default)]
+struct Told([AtomicU32; 3]);
+
+impl Told {
+    /// Waits until it is so many, of each rank; nothing is used meanwhile.
+    fn wait_for(&self, job: &Job, helpers: [u32; 3]) {
+        let told = || self.0.each_ref().map(|it| it.load(SeqCst));
+        wait(job, || {
+            self.tell(job);
+            told() == helpers
+        });
+    }
+
+    fn tell(&self, job: &Job) -> Foresight {
+        let foresight = job.foresight().expect("it is the strategy");
+        self.0[job.rank().0 as usize].store(foresight.helpers_on_core, SeqCst);
+        foresight
+    }
+}
+
 fn wait(job: &Job, mut until: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !until() {
@@ -91,6 +117,52 @@ fn wait(job: &Job, mut until: impl FnMut() -> bool) {
         );
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Has so many pages of a rank's registered, and no helper gives them up: they are used in pieces that are not worth
+/// it.
+fn fill(memory: &Symmetric<u8>, rank: Rank, pages: usize) -> Result<()> {
+    for page in 0..pages {
+        memory.put(rank, page * PAGE, &[1; PAGE])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_helper_that_hears_of_no_use_gives_its_core_up() {
+    let told = Told::default();
+    let builder = builder(IdleCores::Count(1), ForesightPolicy::Conservative);
+    let ends = builder.run_local(3, |job| {
+        let memory = job.alloc::<u8>(20 * PAGE)?;
+        if job.rank() == Rank(2) {
+            fill(&memory, Rank(0), 10)?;
+        }
+        told.wait_for(job, [1, 0, 0]);
+        job.barrier()?;
+        if job.rank() == Rank(2) {
+            fill(&memory, Rank(1), 20)?;
+        }
+        told.wait_for(job, [0, 1, 0]);
+        job.barrier()
+    });
+    ends.into_iter().for_each(|it| it.expect("the puts arrive"));
+}
+
+#[test]
+fn a_helper_says_what_is_registered_after_the_last_use_that_it_hears_of() {
+    let told = Told::default();
+    let builder = builder(IdleCores::Count(1), ForesightPolicy::Conservative);
+    let ends = builder.run_local(3, |job| {
+        let memory = job.alloc::<u8>(64 * PAGE)?;
+        if job.rank() == Rank(2) {
+            // More than the others will have, and its helper gives it up at once.
+            memory.put(Rank(0), 0, &vec![1; 64 * PAGE])?;
+            fill(&memory, Rank(1), 20)?;
+        }
+        told.wait_for(job, [0, 1, 0]);
+        job.barrier()
+    });
+    ends.into_iter().for_each(|it| it.expect("the puts arrive"));
 }
 
 #[test]

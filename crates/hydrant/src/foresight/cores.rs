@@ -4,10 +4,13 @@
 //! placements ([`hydrant_foresight::sharing`]), without a message. A helper that has no core rests: its rank
 //! registers on demand, and what is registered stays until room is short.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::Standing;
-use hydrant_foresight::sharing::{Host, Placement, Sharing};
+use hydrant_foresight::{
+    Time,
+    sharing::{Host, Placement, Sharing},
+};
 
 use crate::{
     Rank,
@@ -17,6 +20,9 @@ use crate::{
 
 /// Uses after which a helper publishes what is registered, and looks what others did.
 const POSTS_AFTER: u32 = 64;
+
+/// The time after which it does so, too: what is registered, and where helpers run, changes though it hears of no use.
+pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(100);
 
 /// What it takes to switch from one thread to another.
 const CONTEXT_SWITCH_NS: u64 = 5_000;
@@ -29,6 +35,7 @@ pub(super) struct Cores {
     /// The ranks of the host, in the job's order.
     mates: Vec<Rank>,
     uses: u32,
+    looked: Time,
 }
 
 impl Cores {
@@ -51,6 +58,7 @@ impl Cores {
             idle,
             mates,
             uses: 0,
+            looked: Time(0),
         })
     }
 
@@ -59,15 +67,18 @@ impl Cores {
         self.mates.len() > 1
     }
 
-    /// Another use was read: whether it is time to [look](Self::look).
-    pub(super) fn is_due(&mut self) -> bool {
-        self.uses += 1;
-        self.uses.is_multiple_of(POSTS_AFTER)
+    /// Whether it is time to [look](Self::look): asked whenever the helper is awake, and whether it read a use.
+    pub(super) fn is_due(&mut self, has_read: bool, now: Time) -> bool {
+        self.uses = self.uses.wrapping_add(u32::from(has_read));
+        let has_read_many = has_read && self.uses.is_multiple_of(POSTS_AFTER);
+        let is_late = u128::from(now.since(self.looked)) >= LOOKS_AFTER.as_nanos();
+        self.may_change() && (has_read_many || is_late)
     }
 
     /// Publishes that so many bytes are registered. What the helper is to allow for others on its core; none if it
     /// has no core.
-    pub(super) fn look(&self, registered_bytes: u64) -> Option<Sharing> {
+    pub(super) fn look(&mut self, registered_bytes: u64, now: Time) -> Option<Sharing> {
+        self.looked = now;
         let conduit = self.progress.conduit();
         // Zero is what nobody has published yet.
         conduit.publish(registered_bytes.saturating_add(1));

@@ -1,9 +1,6 @@
 //! The helper thread: the loop of the plan's documentation, with a real clock, a real NIC and a real engine.
 
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
     Communication, Region, Way,
@@ -14,7 +11,7 @@ use hydrant_pinning::GivenUp;
 
 use super::{
     Foreseeing, Recorder,
-    cores::Cores,
+    cores::{Cores, LOOKS_AFTER},
     far::{Far, is_far},
     unfinished::{AllUnfinished, What},
 };
@@ -22,9 +19,6 @@ use crate::{
     registration::{Foreseen, Registration},
     transfer::Transfer,
 };
-
-/// How long a helper that has no core rests before it looks again.
-const RESTS: Duration = Duration::from_millis(100);
 
 /// The helper, on its thread.
 pub(super) struct Helper {
@@ -95,7 +89,7 @@ impl Helper {
         while !self.recorder.ends() {
             if self.rests {
                 let may_change = self.cores.as_ref().is_some_and(Cores::may_change);
-                self.recorder.rest(may_change.then_some(RESTS));
+                self.recorder.rest(may_change.then_some(LOOKS_AFTER));
                 self.look_for_core(registration, &mut plan, far.as_mut());
                 continue;
             }
@@ -110,8 +104,14 @@ impl Helper {
             }
             // Both queues take turns, so that neither waits for all of the other.
             let read = self.read(registration, &mut plan, far.as_mut());
-            if read && self.cores.as_mut().is_some_and(Cores::is_due) {
+            if let Some(cores) = &mut self.cores
+                && cores.is_due(read, self.recorder.now())
+            {
                 self.look_for_core(registration, &mut plan, far.as_mut());
+                if self.rests {
+                    self.say(&plan, far.as_ref());
+                    continue;
+                }
             }
             let looked = self.look(registration, &mut plan);
             let again = self.look_again(registration, &mut plan);
@@ -119,10 +119,7 @@ impl Helper {
                 Some(far) => far.look(registration, self.recorder.now()),
                 None => false,
             };
-            *self.foreseeing.said.lock() = plan.stats();
-            if let Some(far) = &far {
-                *self.foreseeing.said_of_peers.lock() = far.stats();
-            }
+            self.say(&plan, far.as_ref());
             self.recorder.wait_for_use(self.unfinished.has_used());
             if !(read || looked || again || ahead) {
                 let readers = &self.readers;
@@ -137,6 +134,14 @@ impl Helper {
         self.plan = Some(plan);
     }
 
+    /// Says what happened so far.
+    fn say(&self, plan: &Plan, far: Option<&Far>) {
+        *self.foreseeing.said.lock() = plan.stats();
+        if let Some(far) = far {
+            *self.foreseeing.said_of_peers.lock() = far.stats();
+        }
+    }
+
     /// Publishes what is registered, and looks whether the helper has a core, and with whom.
     fn look_for_core(
         &mut self,
@@ -144,10 +149,11 @@ impl Helper {
         plan: &mut Plan,
         far: Option<&mut Far>,
     ) {
-        let Some(cores) = &self.cores else { return };
+        let Some(cores) = &mut self.cores else { return };
         let buckets = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
-        let sharing = cores.look(buckets.saturating_mul(bucket));
+        let now = self.recorder.now();
+        let sharing = cores.look(buckets.saturating_mul(bucket), now);
         self.rests = sharing.is_none();
         let helpers = sharing.map_or(0, |it| it.helpers);
         self.foreseeing.helpers_on_core.store(helpers, SeqCst);
