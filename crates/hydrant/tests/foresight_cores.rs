@@ -1,7 +1,7 @@
 //! Helpers that share the idle cores of a host: which of them have one is decided by what their ranks registered.
 
 use std::{
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -160,6 +160,48 @@ fn a_helper_says_what_is_registered_after_the_last_use_that_it_hears_of() {
             fill(&memory, Rank(1), 20)?;
         }
         told.wait_for(job, [0, 1, 0]);
+        job.barrier()
+    });
+    ends.into_iter().for_each(|it| it.expect("the puts arrive"));
+}
+
+#[test]
+fn a_helper_that_rests_holds_nothing_of_its_peers() {
+    let told = Told::default();
+    let is_ahead = AtomicBool::new(false);
+    let builder = builder(IdleCores::Count(2), ForesightPolicy::Conservative);
+    let ends = builder.run_local(3, |job| {
+        let part = 100 * PAGE;
+        let memory = job.alloc::<u8>(part + LEN)?;
+        if job.rank() == Rank(2) {
+            fill(&memory, Rank(0), 20)?;
+            fill(&memory, Rank(1), 60)?;
+        }
+        told.wait_for(job, [1, 1, 0]);
+        job.barrier()?;
+        let registered = || job.registration().map_or(0, |it| it.local.registered);
+        let before = registered();
+        job.barrier()?;
+        match job.rank() {
+            // It puts again and again, so that its firehoses stay, until another helper has its core.
+            Rank(0) => {
+                let source = vec![1_u8; LEN];
+                while told.tell(job).helpers_on_core > 0 {
+                    memory.put(Rank(1), part, &source)?;
+                    let found = job.foresight().map_or(0, |it| it.firehoses_found);
+                    is_ahead.store(found > 8, SeqCst);
+                }
+            }
+            Rank(1) => {
+                wait(job, || is_ahead.load(SeqCst));
+                fill(&memory, Rank(2), 100)?;
+            }
+            _ => {}
+        }
+        told.wait_for(job, [0, 1, 1]);
+        if job.rank() == Rank(1) {
+            wait(job, || registered() <= before);
+        }
         job.barrier()
     });
     ends.into_iter().for_each(|it| it.expect("the puts arrive"));

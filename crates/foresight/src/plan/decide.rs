@@ -21,7 +21,7 @@ impl Plan {
         (!is_needed).then(|| self.deregister(id))
     }
 
-    fn deregister(&mut self, id: RegionId) -> Action {
+    pub(super) fn deregister(&mut self, id: RegionId) -> Action {
         let region = self.regions.at_mut(id);
         region.state = State::Deregistering;
         Action::Deregister {

@@ -46,7 +46,7 @@ use crate::time::Time;
 pub use action::{Action, ERRORS, RegionId, Stats, ThreadId};
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
-use region::{Regions, State};
+use region::{Known, Regions, State};
 
 /// What the helper knows and decides.
 pub struct Plan {
@@ -193,6 +193,14 @@ impl Plan {
     /// The helper shares its core with others from now on, or no longer.
     pub fn share(&mut self, sharing: crate::sharing::Sharing) {
         self.config.sharing = sharing;
+    }
+
+    /// The helper is to keep nothing registered, because it rests: what it is to deregister next, though that may be
+    /// expected; none if all is. What is in use stays.
+    pub fn rest(&mut self) -> Option<Action> {
+        let can_go = |it: &Known| it.state == State::Registered && !it.is_held;
+        let id = self.regions.iter().find(|(_, it)| can_go(it))?.0;
+        Some(self.deregister(id))
     }
 
     /// The bytes that are registered as far as the plan knows, those under way included.

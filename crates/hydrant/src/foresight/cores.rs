@@ -2,7 +2,7 @@
 //!
 //! Each rank publishes what it has registered, and reads what the others of its host did; from that all come to the same
 //! placements ([`hydrant_foresight::sharing`]), without a message. A helper that has no core rests: its rank
-//! registers on demand, and what is registered stays until room is short.
+//! registers on demand, what is registered stays until room is short, and firehoses that were moved ahead go back.
 
 use std::{sync::Arc, time::Duration};
 

@@ -181,6 +181,18 @@ impl Far {
         true
     }
 
+    /// The helper is to rest: all firehoses are given back that were moved ahead.
+    pub(super) fn rest(&mut self, registration: &Registration, now: Time) {
+        // Whether they are there or on their way is the same to whoever gives them back.
+        for region in self.unfinished.take_all() {
+            self.plan.registered(region);
+        }
+        self.used_early.clear();
+        while let Some(action) = self.plan.rest() {
+            self.carry_out(action, registration, now);
+        }
+    }
+
     /// When there is something to do next.
     pub(super) fn wake(&self) -> Option<Time> {
         let looks = self.unfinished.first();

@@ -142,7 +142,9 @@ impl Helper {
         }
     }
 
-    /// Publishes what is registered, and looks whether the helper has a core, and with whom.
+    /// Publishes what is registered, and looks whether the helper has a core, and with whom. One that is to rest has
+    /// firehoses given back first, because nobody would find out meanwhile that they are of no use: what peers keep
+    /// registered for them is not given up where room is short.
     fn look_for_core(
         &mut self,
         registration: &Registration,
@@ -154,15 +156,19 @@ impl Helper {
         let bucket = registration.limits().geometry.bucket();
         let now = self.recorder.now();
         let sharing = cores.look(buckets.saturating_mul(bucket), now);
-        self.rests = sharing.is_none();
+        let rested = std::mem::replace(&mut self.rests, sharing.is_none());
+        match (sharing, far) {
+            (Some(sharing), far) => {
+                plan.share(sharing);
+                if let Some(far) = far {
+                    far.share(sharing);
+                }
+            }
+            (None, Some(far)) if !rested => far.rest(registration, now),
+            (None, _) => {}
+        }
         let helpers = sharing.map_or(0, |it| it.helpers);
         self.foreseeing.helpers_on_core.store(helpers, SeqCst);
-        if let Some(sharing) = sharing {
-            plan.share(sharing);
-            if let Some(far) = far {
-                far.share(sharing);
-            }
-        }
     }
 
     /// Takes one item off the deregistration queues; whether there was one.

@@ -66,6 +66,11 @@ impl AllUnfinished {
         Some(self.0.swap_remove(at))
     }
 
+    /// The regions of all that is to be looked at, which is off the list then.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = RegionId> {
+        self.0.drain(..).map(|it| it.region)
+    }
+
     /// What was looked at is as it was: it is looked at after twice as long. What is in use is left alone in the end,
     /// until [it may be free](Self::may_be_free): it may be in use for good, and in virtual time nobody would find out
     /// that all others wait for nothing.

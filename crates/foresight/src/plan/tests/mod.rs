@@ -475,3 +475,28 @@ fn values_out_of_range_are_refused() {
         Some(Invalid::Grain { bits: 64 })
     );
 }
+
+#[test]
+fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
+    let mut one = One::new(CONFIG);
+    // Pages 7 and 8 are needed again too soon to be given up; page 9 is in use.
+    for (page, at) in [(7, 1000), (8, 1010), (9, 1020)] {
+        let Some(Action::Deregister { id, .. }) = one.used(page, page, at, Way::OnDemand) else {
+            panic!("page {page} is kept");
+        };
+        one.plan.still_used(id);
+    }
+    for page in [7, 8] {
+        assert_eq!(one.used(page, page, 1040, Way::Found), None);
+    }
+    let mut given_up = Vec::new();
+    while let Some(action) = one.plan.rest() {
+        let Action::Deregister { id, region } = action else {
+            panic!("{action:?}");
+        };
+        assert!(one.plan.deregistered(id), "it is expected all the same");
+        given_up.push(region.addr / PAGE);
+    }
+    assert_eq!(given_up, [7, 8]);
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+}
