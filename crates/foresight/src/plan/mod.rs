@@ -37,7 +37,7 @@ mod report;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::communication::{Communication, Way};
+use crate::communication::{Communication, Region, Way};
 use crate::costs::Backlog;
 use crate::predictor::{Observation, Predictor, Update};
 use crate::signature::{Context, Signature};
@@ -201,6 +201,16 @@ impl Plan {
         let can_go = |it: &Known| it.state == State::Registered && !it.is_held;
         let id = self.regions.iter().find(|(_, it)| can_go(it))?.0;
         Some(self.deregister(id))
+    }
+
+    /// How many regions are remembered.
+    pub fn regions(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Whether a region is remembered.
+    pub fn remembers(&self, memory: Region) -> bool {
+        self.regions.exact(memory).is_some()
     }
 
     /// The bytes that are registered as far as the plan knows, those under way included.

@@ -197,7 +197,8 @@ impl Regions {
         id
     }
 
-    fn exact(&self, memory: Region) -> Option<RegionId> {
+    /// The region of just these bytes, if it is not forgotten.
+    pub(super) fn exact(&self, memory: Region) -> Option<RegionId> {
         let from = (memory.addr, RegionId(0))..=(memory.addr, RegionId(u64::MAX));
         let mut starting = self.by_start.range(from);
         starting.find(|it| *it.1 == memory.end()).map(|it| it.0.1)

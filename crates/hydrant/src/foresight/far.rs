@@ -141,7 +141,7 @@ impl Far {
     ) {
         self.is_used = true;
         let region = Region::of_pages(self.page_bytes, it.addr, it.bytes);
-        self.wholes.insert(region, it.stack[FRAMES - 1]);
+        self.note_whole(region, it.stack[FRAMES - 1]);
         let mut stack = it.stack;
         stack[FRAMES - 1] = 0;
         let it = Communication {
@@ -249,9 +249,17 @@ impl Far {
         let (peer, place) = place_of(region);
         let outcome = registration.detach(peer, place);
         self.given_back += u64::from(outcome != Detached::Nothing);
-        if !self.plan.deregistered(id) {
-            self.wholes.remove(&region);
+        let _ = self.plan.deregistered(id);
+    }
+
+    /// Notes what of a peer's a region is part of. The plan forgets regions without a word: those go here when they
+    /// are as many as those that it remembers.
+    fn note_whole(&mut self, region: Region, whole: u64) {
+        let Self { plan, wholes, .. } = self;
+        if wholes.len() > 2 * plan.regions() {
+            wholes.retain(|region, _| plan.remembers(*region));
         }
+        wholes.insert(region, whole);
     }
 }
 
@@ -291,5 +299,28 @@ mod tests {
         }
         assert_eq!(record(&used(65_535, 0)), None);
         assert_eq!(record(&used(0, 1 << ADDRESS)), None);
+    }
+
+    #[test]
+    fn what_the_plan_forgot_is_forgotten_here() {
+        let config = Config {
+            regions: 4,
+            ..Config::DEFAULT
+        };
+        let mut far = Far::new(config, u64::MAX).expect("a plan");
+        far.add_thread();
+        for page in 0..100 {
+            let it = record(&used(1, page * 4096)).expect("there is room");
+            let region = Region::of_pages(4096, it.addr, it.bytes);
+            far.note_whole(region, 7);
+            // Each is used once, and expected again by nobody.
+            let it = Communication { region, ..it };
+            match far.plan.used(far.threads[0], &it, Time(1000 * page)) {
+                Some(Action::Deregister { id, .. }) => _ = far.plan.deregistered(id),
+                other => panic!("{other:?}"),
+            }
+            assert!(far.wholes.len() <= 2 * far.plan.regions() + 1);
+            assert!(far.wholes.contains_key(&region));
+        }
     }
 }

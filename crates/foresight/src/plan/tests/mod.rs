@@ -500,3 +500,20 @@ fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
     assert_eq!(given_up, [7, 8]);
     assert_eq!(one.plan.registered_bytes(), PAGE);
 }
+
+#[test]
+fn regions_of_which_nothing_is_expected_are_forgotten() {
+    let mut one = One::new(Config {
+        regions: 2,
+        ..CONFIG
+    });
+    for page in [7, 8, 9] {
+        one.used_and_gone(page, page, 1000 * page, Way::OnDemand);
+    }
+    let page = |page| Region {
+        addr: page * PAGE,
+        bytes: PAGE,
+    };
+    let remembered = [7, 8, 9].map(|it| one.plan.remembers(page(it)));
+    assert_eq!((remembered, one.plan.regions()), ([false, true, true], 2));
+}
