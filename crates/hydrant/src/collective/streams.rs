@@ -21,7 +21,10 @@ use super::{
     sought::Sought,
     team::{Shared, Team, outside},
 };
-use crate::{Error, Pod, Result};
+use crate::{
+    Error, Pod, Result,
+    progress::{For, On},
+};
 
 /// A stream that this member shows.
 struct Outgoing<'a> {
@@ -407,9 +410,8 @@ impl Team {
         (board.read(from, slots, place, number, into)).map_err(outside)?;
         if place != Place::Board && board.is_withdrawn(from) {
             // It was read to the end, or not: that cannot be told.
-            let lost = self.progress.conduit().first_lost();
-            let lost = lost.filter(|lost| self.members.contains(lost));
-            return Err(Error::PeerLost(lost.unwrap_or(self.members[from])));
+            let why = self.progress.in_vain(On::Ranks(&self.members), For::Flag);
+            return Err(why.unwrap_or(Error::PeerLost(self.members[from])));
         }
         Ok(())
     }
