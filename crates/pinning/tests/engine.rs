@@ -317,7 +317,8 @@ fn a_revocation_ends_when_the_last_hit_does() {
 }
 
 /// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on.
-fn soak(kind: &str, mut world_of: impl FnMut(u64) -> World) {
+/// `rare`: what may never happen in so short a time.
+fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
     let start = std::time::Instant::now();
     let first = std::env::var("HYDRANT_SOAK_SEED").ok();
     let first: u64 = first.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -351,7 +352,8 @@ fn soak(kind: &str, mut world_of: impl FnMut(u64) -> World) {
     println!("{seen:?}");
     assert!(served > failed / 4, "{served} against {failed}");
     // A world in which nothing happens proves nothing.
-    let never: Vec<_> = seen.iter().filter(|(_, times)| **times == 0).collect();
+    seen.retain(|what, times| *times == 0 && !rare.contains(what));
+    let never: Vec<_> = seen.keys().collect();
     assert!(never.is_empty() || seed - first < 100, "{never:?}");
 }
 
@@ -367,7 +369,7 @@ fn sequence(seed: u64) -> impl FnMut(u64) -> u64 {
 
 #[test]
 fn worlds_of_all_kinds_go_on_for_long() {
-    soak("honest", |seed| {
+    soak("honest", &[], |seed| {
         let mut world = World::new(Plan::drawn(seed));
         let mut draw = sequence(seed);
         for _ in 0..3000 {
@@ -380,7 +382,8 @@ fn worlds_of_all_kinds_go_on_for_long() {
 
 #[test]
 fn one_that_keeps_no_rule_harms_nobody_else() {
-    soak("hostile", |seed| {
+    // Firehoses that were moved ahead seldom stay until they are foreseen again.
+    soak("hostile", &["found ahead"], |seed| {
         let mut world = World::new(Plan::drawn(seed)).with_hostile();
         world.strict = seed % 3 == 0;
         let mut draw = sequence(seed);

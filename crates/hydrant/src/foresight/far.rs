@@ -171,10 +171,16 @@ impl Far {
         match it.what {
             What::Moving(region) => {
                 let (peer, place) = place_of(region);
-                match registration.attached(peer, place) {
-                    Attached::Coming => self.unfinished.put_back(it, now),
-                    attached => self.moved_to((it.region, region), attached, registration, now),
+                let attached = registration.attached(peer, place);
+                if attached == Attached::Coming {
+                    self.unfinished.put_back(it, now);
+                    return true;
                 }
+                if attached == Attached::No {
+                    // Of what others gave back a part of since it came, the rest is of no use.
+                    let _ = registration.detach(peer, place);
+                }
+                self.moved_to((it.region, region), attached, registration, now);
             }
             What::InUse | What::Registering(_) => debug_assert!(false, "that is of own memory"),
         }

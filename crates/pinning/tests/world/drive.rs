@@ -201,16 +201,24 @@ impl World {
         let start = memory.base() + u64::from(bucket >> 1) % places * bucket_bytes;
         let bytes = (1 + u64::from(buckets % 6)) * bucket_bytes;
         let bytes = bytes.min(memory.base() + len - start);
+        // Now and then what was foreseen before, which may be there by now.
+        let mut again =
+            (self.foreseen.keys()).filter(|(of, ..)| soon && bucket % 4 == 3 && *of == rank);
+        let (peer, there) = match again.next_back() {
+            Some(&(_, peer, there)) => (peer, there),
+            None => (peer as u32, (start, bytes)),
+        };
         let mut out = Decisions::default();
         let own = &mut self.ranks[rank];
-        let (there, peer) = ((start, bytes), peer as u32);
         let before = own.engine.attached(peer, there, direction);
         if soon {
             let attached = own.engine.attach((peer, AHEAD), there, direction, &mut out);
             match attached {
                 Ok(Attached::No) => {}
                 Ok(attached) => {
-                    self.foreseen.insert((rank, peer, there));
+                    let is_there = attached == Attached::All;
+                    let it = self.foreseen.entry((rank, peer, there));
+                    it.or_insert((direction, is_there)).1 |= is_there;
                     assert_eq!(own.engine.attached(peer, there, direction), attached);
                     self.ahead += u64::from(attached == Attached::Coming);
                     self.ahead_there += u64::from(before == Attached::All);
@@ -231,9 +239,25 @@ impl World {
         self.perform(rank, out, &[]);
     }
 
+    /// What was foreseen and refused is so no more, and nobody gives it back.
+    fn look_at_foreseen(&mut self) {
+        let Self {
+            foreseen, ranks, ..
+        } = self;
+        foreseen.retain(|(rank, peer, there), (direction, is_there)| {
+            if *is_there {
+                return true;
+            }
+            let engine = &mut ranks[*rank].engine;
+            let attached = engine.attached(*peer, *there, *direction);
+            *is_there = attached == Attached::All;
+            attached != Attached::No
+        });
+    }
+
     /// Nothing is foreseen any more: then nobody holds anything of another's.
     pub(crate) fn foresee_nothing(&mut self) {
-        for (rank, peer, there) in std::mem::take(&mut self.foreseen) {
+        for (rank, peer, there) in std::mem::take(&mut self.foreseen).into_keys() {
             let mut out = Decisions::default();
             let outcome = self.ranks[rank].engine.detach(peer, there, &mut out);
             assert!(matches!(outcome, Ok(_) | Err(Error::PeerLost(_))));
@@ -407,6 +431,11 @@ impl World {
     }
 
     pub(super) fn advance(&mut self, which: usize) {
+        self.go_on(which);
+        self.look_at_foreseen();
+    }
+
+    fn go_on(&mut self, which: usize) {
         let things = self.things();
         if things == 0 {
             return;

@@ -140,8 +140,9 @@ pub(crate) struct World {
     /// Operations on memory that may come and go, and those whose data the NIC took along.
     pub(crate) transient: u64,
     pub(crate) inline: u64,
-    /// What is foreseen: by whom, of whose memory, from where on and how much.
-    pub(crate) foreseen: BTreeSet<(usize, u32, (u64, u64))>,
+    /// What is foreseen: by whom, of whose memory, from where on and how much; which way data goes, and whether
+    /// the firehoses are there.
+    pub(crate) foreseen: BTreeMap<(usize, u32, (u64, u64)), (Direction, bool)>,
     /// Firehoses moved ahead, those found there, and those given back.
     pub(crate) ahead: u64,
     pub(crate) ahead_there: u64,
@@ -185,7 +186,7 @@ impl World {
             revocations: 0,
             transient: 0,
             inline: 0,
-            foreseen: BTreeSet::new(),
+            foreseen: BTreeMap::new(),
             ahead: 0,
             ahead_there: 0,
             given_back: 0,

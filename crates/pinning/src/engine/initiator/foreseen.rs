@@ -8,7 +8,7 @@ use super::{
 use crate::engine::impossible::impossible;
 use crate::{
     Direction, Message, Region, Run, Strategy,
-    wire::{Grant, MAX_LIST, Move, Need},
+    wire::{MAX_LIST, Move, Need},
 };
 
 /// How the firehoses on some memory of a peer stand.
@@ -101,17 +101,8 @@ impl Initiator {
         run: Run,
         direction: Direction,
     ) -> Attached {
-        let Some(table) = self.tables.get_mut(&peer) else {
-            return Attached::No;
-        };
-        let look = table.look(run, direction.remote());
-        table.drop_holds(&look.holds);
-        match (look.gaps.is_empty(), look.joins.is_empty()) {
-            _ if look.read_only => Attached::No,
-            (true, true) => Attached::All,
-            (true, false) => Attached::Coming,
-            (false, _) => Attached::No,
-        }
+        let table = self.tables.get_mut(&peer);
+        table.map_or(Attached::No, |it| it.standing(run, direction.remote()))
     }
 
     /// Gives the firehoses on some memory of a peer back, those in use when they are not any more.
@@ -127,19 +118,18 @@ impl Initiator {
         table.expect_no_more(run);
         let outcome = table.give_up(run);
         if outcome != Detached::Nothing {
+            self.settle_ahead(peer, &[], cx);
             self.give_back(peer, cx);
             self.firehoses_free(peer, cx);
         }
         outcome
     }
 
-    /// A move was answered: what it brought for nobody's good is given back.
-    pub(super) fn settle_ahead(&mut self, peer: u32, landed: &[Grant], cx: &mut Context<'_>) {
-        if cx.config().strategy != Strategy::Foresight {
-            return;
-        }
-        self.table_of(peer).settle_ahead(landed);
-        if !self.table_of(peer).owed.is_empty() {
+    /// Firehoses came to runs that are expected, or went: what came for nobody's good is given back, and so are
+    /// `strays`.
+    pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut Context<'_>) {
+        if cx.config().strategy == Strategy::Foresight {
+            self.table_of(peer).settle_ahead(strays);
             self.give_back(peer, cx);
         }
     }

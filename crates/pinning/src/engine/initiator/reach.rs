@@ -8,7 +8,7 @@ use super::{
 };
 use crate::engine::impossible::impossible;
 use crate::{
-    Action, Direction, Message, Refusal, Run, Violation,
+    Action, Direction, Message, Refusal, Run, Strategy, Violation,
     strategy::{After, Remote},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
@@ -302,6 +302,10 @@ impl Initiator {
         let Some(asked) = table.answered(granted.id, attached) else {
             return impossible("a move lands that was not under way");
         };
+        let strays = match cx.config().strategy {
+            Strategy::Foresight => table.came(&landed),
+            _ => Vec::new(),
+        };
         self.stats.refused += asked.refused.len() as u64;
         for (id, run) in &asked.waiters {
             let Some(piece) = self.pieces.get(id) else {
@@ -329,7 +333,7 @@ impl Initiator {
         }
         let table = self.table_of(from);
         table.shrink();
-        self.settle_ahead(from, &landed, cx);
+        self.settle_ahead(from, &strays, cx);
         self.answer_revocations(from, cx);
         self.firehoses_free(from, cx);
     }

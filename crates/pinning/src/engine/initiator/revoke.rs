@@ -25,6 +25,7 @@ impl Initiator {
         if !table.begin_revocation(id, run) {
             return Err(Violation::TooManyRevocations);
         }
+        self.settle_ahead(from, &[], cx);
         self.firehoses_free(from, cx);
         Ok(())
     }

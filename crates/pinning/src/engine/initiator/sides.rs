@@ -127,6 +127,7 @@ impl Initiator {
                     cx.send(peer, Message::Release { runs, unpin });
                 }
                 if !self.table_of(peer).owed.is_empty() {
+                    self.settle_ahead(peer, &[], cx);
                     self.give_back(peer, cx);
                 }
                 self.answer_revocations(peer, cx);

@@ -1,7 +1,7 @@
 //! Runs that are expected to be needed soon: what moves bring for them stays if all of a run comes. Nobody else
 //! would give it back, for nothing that is foreseen is taken off for others.
 
-use super::FirehoseTable;
+use super::{super::foreseen::Attached, FirehoseTable};
 use crate::{Run, Use, wire::Grant};
 
 /// A run that is expected to be needed, and of which something is still to come.
@@ -39,35 +39,46 @@ impl FirehoseTable {
         extents
     }
 
-    /// A move has been answered that brought extents ahead of need. Those that lie in no run that is expected are
-    /// given up, and so are those that came for a run of which the rest was refused.
-    pub(in crate::engine) fn settle_ahead(&mut self, landed: &[Grant]) {
-        for grant in landed {
-            let mut is_expected = false;
-            for it in (self.expected.iter_mut()).filter(|it| it.run.contains(grant.run)) {
-                it.brought.push(grant.run);
-                is_expected = true;
-            }
-            if !is_expected {
-                self.give_up(grant.run);
-            }
-        }
-        let (coming, over): (Vec<_>, Vec<_>) =
-            (std::mem::take(&mut self.expected).into_iter()).partition(|it| self.is_coming(it.run));
-        self.expected = coming;
-        let (there, missed): (Vec<_>, Vec<_>) = over.into_iter().partition(|it| self.has_all(it));
-        for extent in missed.into_iter().flat_map(|it| it.brought) {
-            let others = self.expected.iter().chain(&there);
-            if !others.into_iter().any(|it| it.run.contains(extent)) {
-                self.give_up(extent);
-            }
-        }
+    /// A move brought extents ahead of need: those that lie in no run that is expected, which are to be given up.
+    pub(in crate::engine) fn came(&mut self, landed: &[Grant]) -> Vec<Run> {
+        let extents = landed.iter().map(|grant| grant.run);
+        extents
+            .filter(|extent| !bring(&mut self.expected, *extent))
+            .collect()
     }
 
-    fn has_all(&mut self, it: &Expected) -> bool {
-        let look = self.look(it.run, it.used);
+    /// Extents came, or went. Given up are strays, and what came for a run of which a part will not be there, unless
+    /// others have use for it.
+    pub(in crate::engine) fn settle_ahead(&mut self, strays: &[Run]) {
+        for extent in strays {
+            self.give_up(*extent);
+        }
+        let mut all = std::mem::take(&mut self.expected);
+        // What is given up of one run may be missing in another.
+        while let Some(at) = all
+            .iter()
+            .position(|it| self.standing(it.run, it.used) == Attached::No)
+        {
+            for extent in all.swap_remove(at).brought {
+                if !bring(&mut all, extent) {
+                    self.give_up(extent);
+                }
+            }
+        }
+        all.retain(|it| self.standing(it.run, it.used) == Attached::Coming);
+        self.expected = all;
+    }
+
+    /// How the firehoses on a run stand, for what is used so.
+    pub(in crate::engine) fn standing(&mut self, run: Run, used: Use) -> Attached {
+        let look = self.look(run, used);
         self.drop_holds(&look.holds);
-        look.gaps.is_empty() && !look.read_only
+        match (look.gaps.is_empty(), look.joins.is_empty()) {
+            _ if look.read_only => Attached::No,
+            (true, true) => Attached::All,
+            (true, false) => Attached::Coming,
+            (false, _) => Attached::No,
+        }
     }
 
     /// Runs that are expected though no move brings anything of them: there are none.
@@ -81,4 +92,16 @@ impl FirehoseTable {
         let last = self.moving.range(..run.end()).next_back();
         last.is_some_and(|(_, (end, _))| *end > run.first)
     }
+}
+
+/// Whether an extent lies in runs that are expected: it is there for these then.
+fn bring(expected: &mut [Expected], extent: Run) -> bool {
+    let mut is_expected = false;
+    for it in expected.iter_mut().filter(|it| it.run.contains(extent)) {
+        if !it.brought.contains(&extent) {
+            it.brought.push(extent);
+        }
+        is_expected = true;
+    }
+    is_expected
 }
