@@ -1,8 +1,8 @@
 //! Reduce and all-reduce.
 //!
 //! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
-//! member folds a slice of the elements for all (by exchange), and the slices are gathered; of two members that
-//! are mapped the root folds all, for it then works on one half while the other is written.
+//! member folds a slice of the elements for all (by exchange), and the slices are gathered; of few members
+//! that are mapped the root folds all, while the others write what comes next: each byte moves once.
 //! Either way blocks are folded by rank from the left, so the result is the serial one.
 
 use std::{
@@ -22,6 +22,9 @@ use super::{
     team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
+
+/// So many members fold at the root: with more, it would be the only one to work for too long.
+const FEW: usize = 4;
 
 /// What a member says of a reduction, and whether it can be done.
 pub(super) type Reduction = (Header, Result<()>);
@@ -127,12 +130,12 @@ impl Team {
         let at_root = root == self.rank();
         let room = || self.buffer(Some(if at_root { mine.len() } else { 0 }));
         let header = header.of::<T>(mine.len());
-        if let Some(board) = self.board_of_two(mine) {
+        if let Some(board) = self.board_of_few(mine) {
             let (mut result, checked) = apart(checked.and_then(|()| room()));
             if checked.is_ok() && at_root {
                 result.copy_from_slice(mine);
             }
-            self.reduce_of_two(board, root, (header, checked), mine, &mut result, fold)
+            self.reduce_of_few(board, root, (header, checked), mine, &mut result, fold)
                 .await?;
             return Ok(at_root.then_some(result));
         }
@@ -177,13 +180,13 @@ impl Team {
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
         let (len, header) = (data.len(), header.of::<T>(data.len()));
-        if let Some(board) = self.board_of_two(data) {
+        if let Some(board) = self.board_of_few(data) {
             let (mine, own): (&[T], &mut [T]) = match root == self.rank() {
                 true => (&[], data),
                 false => (data, &mut []),
             };
             return self
-                .reduce_of_two(board, root, (header, checked), mine, own, fold)
+                .reduce_of_few(board, root, (header, checked), mine, own, fold)
                 .await;
         }
         let folded = self
@@ -199,15 +202,15 @@ impl Team {
         }
     }
 
-    /// The boards by which two members reduce so many elements, if they do.
-    fn board_of_two<T: Pod>(&self, elements: &[T]) -> Option<&Board> {
+    /// The boards by which few members reduce so many elements, if they do.
+    fn board_of_few<T: Pod>(&self, elements: &[T]) -> Option<&Board> {
         let are_many = !self.fits(bytes(elements).len());
         let board = self.board_for::<T>();
-        board.filter(|_| self.members.len() == 2 && are_many)
+        board.filter(|_| self.members.len() <= FEW && are_many)
     }
 
-    /// Agrees, and reduces at the root, whose elements are `own`, for the result; the other member gives `mine`.
-    async fn reduce_of_two<T: Pod>(
+    /// Agrees, and reduces at the root, whose elements are `own`, for the result; the other members give `mine`.
+    async fn reduce_of_few<T: Pod>(
         &self,
         board: &Board,
         root: TeamRank,

@@ -1,6 +1,6 @@
 //! Active messages and remote calls, on the job.
 
-use std::{any::type_name_of_val, sync::Arc};
+use std::{any::type_name_of_val, sync::Arc, thread};
 
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
@@ -95,9 +95,15 @@ impl Job {
     }
 
     /// Delivers the messages that have arrived; how many there were. Needed only where the
-    /// service thread is off. When the job is over there are none.
+    /// service thread is off. When the job is over there are none. Where ranks are more than cores, a poll that
+    /// delivers nothing lets others run: who polls until something comes may have the core that it is to come from.
     pub fn poll(&self) -> usize {
-        (self.active()).map_or(0, |core| core.progress.look_round())
+        let Ok(core) = self.active() else { return 0 };
+        let delivered = core.progress.look_round();
+        if delivered == 0 && core.progress.is_crowded() {
+            thread::yield_now();
+        }
+        delivered
     }
 
     /// Registers a handler for requests and replies. Collective: every rank registers the

@@ -44,6 +44,7 @@ impl TwoSided {
     fn heard(&self, from: Rank, said: Said, payload: &[u8]) -> Result<(), &'static str> {
         match said {
             Said::Eager { tag, send } => self.arrived(from, tag, send, payload),
+            Said::Few { tag, send, len, .. } => self.arrived(from, tag, send, &said.bytes()[..len]),
             Said::Announce {
                 tag,
                 send,

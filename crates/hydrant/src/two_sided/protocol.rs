@@ -49,25 +49,28 @@ impl Protocols {
     }
 }
 
-/// Most bytes that are sent at once because their copies cost less than what they save, and how longer ones go.
+/// Most bytes that are sent at once because their copies cost less than what they save, and how longer ones go unless
+/// they are copied.
 fn by_costs(caps: &Caps) -> (usize, Long) {
-    match &caps.registration {
-        Some(registration) => (
-            worth_copying(registration, caps.max_payload),
-            Long::Written(usize::MAX),
-        ),
-        // Two copies through shared memory, made at both ranks at the same time, take less than the
-        // system's one, which looks up each page, and than the round trip before it.
-        None => (caps.max_payload, Long::Copied),
-    }
+    let eager = match &caps.registration {
+        Some(registration) => worth_copying(registration, caps.max_payload),
+        None => caps.max_payload,
+    };
+    (eager, Long::Written(usize::MAX))
 }
 
 /// Most bytes of a long message that is copied first, if which way those go is [chosen](super::choice) by what they
 /// take. Both ranks copy at the same time, as both register at the same time.
+///
+/// Where nothing is registered, either way may take three times as long as the other: two copies through shared memory,
+/// made at both ranks at the same time, or the system's one, which looks up each page. It depends on whether the
+/// processors share a cache.
 pub(super) fn copied_first(settings: &Settings, caps: &Caps) -> Option<usize> {
-    let registration = caps.registration.as_ref();
-    let chosen = registration.filter(|_| settings.messages == MessageProtocol::Auto);
-    chosen.map(|registration| worth_copying(registration, usize::MAX))
+    let is_chosen = settings.messages == MessageProtocol::Auto;
+    is_chosen.then(|| match &caps.registration {
+        Some(registration) => worth_copying(registration, usize::MAX),
+        None => usize::MAX,
+    })
 }
 
 /// Bytes whose two copies cost less than registering and deregistering both buffers, doubled until

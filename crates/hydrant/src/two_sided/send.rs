@@ -59,12 +59,13 @@ impl TwoSided {
                 return Ok(false);
             }
         }
-        let (number, args, count) = Said::Eager { tag, send: 0 }.encode();
+        let (said, payload) = Said::whole(tag, 0, data);
+        let (number, args, count) = said.encode();
         let message = Message {
             kind: kind::TWO_SIDED,
             tag: number,
             args: &args[..count],
-            payload: data,
+            payload,
         };
         self.send_in_order(to, &message)?;
         self.progress.tally.one(Count::MessagesEager);
@@ -172,7 +173,8 @@ impl TwoSided {
                 let tag = outgoing.tag;
                 // SAFETY: the caller's promise.
                 let data = unsafe { bytes_of(outgoing.buffer) };
-                (Said::Eager { tag, send }, data, Some((outgoing, send)))
+                let (said, payload) = Said::whole(tag, send, data);
+                (said, payload, Some((outgoing, send)))
             }
             Ready::Announce { tag, send, len } => {
                 let copied = self.protocols.long == Long::Copied;
@@ -199,7 +201,9 @@ impl TwoSided {
         if let Err(cause) = sent {
             // Nobody else has the number: it was not sent.
             let send = match said {
-                Said::Eager { send, .. } | Said::Announce { send, .. } => send,
+                Said::Eager { send, .. } | Said::Few { send, .. } | Said::Announce { send, .. } => {
+                    send
+                }
                 _ => 0,
             };
             let gone = self.state.lock().sends.remove(&send);

@@ -7,6 +7,13 @@ use hydrant_conduit::Delivery;
 pub(super) enum Said {
     /// A whole message, as the payload. `send`: who wants to know that it was received, if not 0.
     Eager { tag: u64, send: u64 },
+    /// The same, of so few bytes that they are arguments, too: they come on the line that says so.
+    Few {
+        tag: u64,
+        send: u64,
+        len: usize,
+        words: [u64; WORDS],
+    },
     /// A message of `len` bytes waits at its sender until it is asked for.
     Announce {
         tag: u64,
@@ -30,6 +37,12 @@ pub(super) enum Said {
     Credit { messages: u64, bytes: u64 },
 }
 
+/// Words of data that fit beside the others.
+const WORDS: usize = MOST_ARGS - 2;
+/// Arguments of a message at most.
+const MOST_ARGS: usize = 7;
+const WORD: usize = size_of::<u64>();
+
 const EAGER: u16 = 0;
 const ANNOUNCE: u16 = 1;
 const CLEAR: u16 = 2;
@@ -37,27 +50,61 @@ const PART: u16 = 3;
 const WRITTEN: u16 = 4;
 const RECEIVED: u16 = 5;
 const CREDIT: u16 = 6;
+/// And up to the bytes of [`WORDS`] more, one for each length.
+const FEW: u16 = 0x100;
 
 impl Said {
+    /// A whole message, and what of it is the payload.
+    #[inline]
+    pub(super) fn whole(tag: u64, send: u64, data: &[u8]) -> (Self, &[u8]) {
+        let len = data.len();
+        if len > WORDS * WORD {
+            return (Said::Eager { tag, send }, data);
+        }
+        let mut words = [0; WORDS];
+        bytemuck::cast_slice_mut(&mut words)[..len].copy_from_slice(data);
+        let few = Said::Few {
+            tag,
+            send,
+            len,
+            words,
+        };
+        (few, &[])
+    }
+
     /// The active message's tag and arguments, of which the first so many count.
-    pub(super) fn encode(self) -> (u16, [u64; 4], usize) {
+    #[inline]
+    pub(super) fn encode(self) -> (u16, [u64; MOST_ARGS], usize) {
+        let of = |number, some: &[u64]| {
+            let mut args = [0; MOST_ARGS];
+            args[..some.len()].copy_from_slice(some);
+            (number, args, some.len())
+        };
         match self {
-            Said::Eager { tag, send } => (EAGER, [tag, send, 0, 0], 2),
+            Said::Eager { tag, send } => of(EAGER, &[tag, send]),
+            Said::Few {
+                tag,
+                send,
+                len,
+                words: [a, b, c, d, e],
+            } => {
+                let all = [tag, send, a, b, c, d, e];
+                of(FEW + len as u16, &all[..2 + len.div_ceil(WORD)])
+            }
             Said::Announce {
                 tag,
                 send,
                 len,
                 copied,
-            } => (ANNOUNCE, [tag, send, len, u64::from(copied)], 4),
-            Said::Clear { send, receive, key } => (
-                CLEAR,
-                [send, receive, key.unwrap_or(0), u64::from(key.is_some())],
-                4,
-            ),
-            Said::Part { receive, offset } => (PART, [receive, offset, 0, 0], 2),
-            Said::Written { receive } => (WRITTEN, [receive, 0, 0, 0], 1),
-            Said::Received { send } => (RECEIVED, [send, 0, 0, 0], 1),
-            Said::Credit { messages, bytes } => (CREDIT, [messages, bytes, 0, 0], 2),
+            } => of(ANNOUNCE, &[tag, send, len, u64::from(copied)]),
+            Said::Clear { send, receive, key } => {
+                let key = [key.unwrap_or(0), u64::from(key.is_some())];
+                of(CLEAR, &[send, receive, key[0], key[1]])
+            }
+            Said::Part { receive, offset } => of(PART, &[receive, offset]),
+            Said::Written { receive } => of(WRITTEN, &[receive]),
+            Said::Received { send } => of(RECEIVED, &[send]),
+            Said::Credit { messages, bytes } => of(CREDIT, &[messages, bytes]),
         }
     }
 
@@ -86,8 +133,34 @@ impl Said {
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
             (RECEIVED, &[send]) if bare => Said::Received { send },
             (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
+            (FEW.., &[tag, send, ref data @ ..]) if bare => {
+                let len = usize::from(delivery.tag - FEW);
+                let mut words = [0; WORDS];
+                if data.len() != len.div_ceil(WORD) || data.len() > WORDS {
+                    return None;
+                }
+                words[..data.len()].copy_from_slice(data);
+                let few = Said::Few {
+                    tag,
+                    send,
+                    len,
+                    words,
+                };
+                few.bytes()[len..]
+                    .iter()
+                    .all(|byte| *byte == 0)
+                    .then_some(few)?
+            }
             _ => return None,
         })
+    }
+
+    /// The words of a message that has [few](Said::Few) bytes, which come first in them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Said::Few { words, .. } => bytemuck::cast_slice(words),
+            _ => &[],
+        }
     }
 }
 
@@ -130,6 +203,10 @@ mod tests {
     fn what_is_said_is_understood_and_nothing_else() {
         let all = [
             Said::Eager { tag: 7, send: 0 },
+            Said::whole(7, 3, &[]).0,
+            Said::whole(7, 3, &[1; 8]).0,
+            Said::whole(7, 3, &[1; 9]).0,
+            Said::whole(7, 3, &[1; WORDS * WORD]).0,
             Said::Announce {
                 tag: 7,
                 send: 3,
@@ -169,5 +246,13 @@ mod tests {
         assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 0], &[])), None);
         assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 2], &[])), None);
         assert_eq!(Said::decode(&delivery(99, &[], &[])), None);
+        // One byte, and more in its word; two bytes in no word; more than there is room for.
+        assert_eq!(Said::decode(&delivery(FEW + 1, &[3, 4, 256], &[])), None);
+        assert_eq!(Said::decode(&delivery(FEW + 2, &[3, 4], &[])), None);
+        assert_eq!(Said::decode(&delivery(FEW + 48, &[0; 8], &[])), None);
+        assert_eq!(Said::decode(&delivery(u16::MAX, &[0; 7], &[])), None);
+        let long = [1; WORDS * WORD + 1];
+        let said = Said::whole(7, 3, &long);
+        assert_eq!(said, (Said::Eager { tag: 7, send: 3 }, &long[..]));
     }
 }
