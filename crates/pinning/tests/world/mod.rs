@@ -100,6 +100,9 @@ pub(crate) enum Event {
     },
 }
 
+/// Memory that is foreseen to be used: by which rank, whose it is, from where on and how much.
+pub(crate) type Foreseen = (usize, u32, (u64, u64));
+
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) rank: usize,
@@ -140,9 +143,8 @@ pub(crate) struct World {
     /// Operations on memory that may come and go, and those whose data the NIC took along.
     pub(crate) transient: u64,
     pub(crate) inline: u64,
-    /// What is foreseen: by whom, of whose memory, from where on and how much; which way data goes, and whether
-    /// the firehoses are there.
-    pub(crate) foreseen: BTreeMap<(usize, u32, (u64, u64)), (Direction, bool)>,
+    /// What is foreseen: which way data goes, and whether the firehoses are there.
+    pub(crate) foreseen: BTreeMap<Foreseen, (Direction, bool)>,
     /// Firehoses moved ahead, those found there, and those given back.
     pub(crate) ahead: u64,
     pub(crate) ahead_there: u64,
