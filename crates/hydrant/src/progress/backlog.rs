@@ -13,9 +13,13 @@
 //! - While messages wait, the service thread naps for a millisecond at most, and looks after every
 //!   nap; it leaves that to application threads only while these sleep, for room.
 
-use std::sync::atomic::{
-    Ordering::{Relaxed, SeqCst},
-    fence,
+use std::{
+    cell::Cell,
+    ptr,
+    sync::atomic::{
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
 };
 
 use hydrant_conduit::Sleeper;
@@ -34,7 +38,48 @@ pub(crate) enum Backlog {
     Tasks = 4,
 }
 
+thread_local! {
+    /// Of whom this thread is polling; null if of nobody.
+    static POLLED: Cell<*const Progress> = const { Cell::new(ptr::null()) };
+}
+
+/// How often a poll looks again for tasks that tasks have woken.
+const ROUNDS: u32 = 4;
+
+/// This thread polls until this is dropped, and then the tasks that were woken meanwhile.
+pub(super) struct Polls<'a> {
+    progress: &'a Progress,
+    before: *const Progress,
+}
+
+impl Drop for Polls<'_> {
+    fn drop(&mut self) {
+        let progress = self.progress;
+        if progress.has_backlog() {
+            // In the midst of another poll that one does it, if nothing may wait here.
+            match ptr::eq(self.before, progress) {
+                true => progress.flush_backlog(),
+                false => progress.flush_woken(),
+            }
+        }
+        POLLED.set(self.before);
+    }
+}
+
 impl Progress {
+    /// This thread polls from now on.
+    #[inline]
+    pub(super) fn polls(&self) -> Polls<'_> {
+        Polls {
+            progress: self,
+            before: POLLED.replace(self),
+        }
+    }
+
+    fn is_polled_here(&self) -> bool {
+        ptr::eq(POLLED.get(), self)
+    }
+
     /// The service thread sleeps, for longer than messages that found no room may wait, and for
     /// something else than room.
     pub(super) fn service_rests(&self, rests: bool) {
@@ -84,6 +129,26 @@ impl Progress {
         if self.has_backlog_of(Backlog::Registration) {
             self.tell_operations(|operations| operations.flush());
         }
+    }
+
+    /// A task was woken. Whoever polls just now, this thread among them, polls it before that is over: nobody has to
+    /// be woken for it, which takes longer than most tasks do.
+    pub(super) fn look_after_task(&self) {
+        if !self.is_polled_here() {
+            self.look_after_backlog();
+        }
+    }
+
+    /// Polls the tasks that were woken while this thread polled, and by those tasks. What is left then is looked after as
+    /// what was woken elsewhere.
+    pub(super) fn flush_woken(&self) {
+        for _ in 0..ROUNDS {
+            self.flush_backlog();
+            if !self.has_backlog_of(Backlog::Tasks) {
+                return;
+            }
+        }
+        self.look_after_backlog();
     }
 
     /// Something has begun to wait. Whoever sleeps for something else is woken, so that

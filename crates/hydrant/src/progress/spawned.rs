@@ -61,7 +61,7 @@ impl Wake for Task {
         // With the lock held, so that it says what the last who looked has found.
         progress.set_backlog(Backlog::Tasks, true);
         drop(spawned);
-        progress.look_after_backlog();
+        progress.look_after_task();
     }
 }
 

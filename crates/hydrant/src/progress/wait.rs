@@ -66,16 +66,17 @@ impl Progress {
     /// Delivers what has arrived; how much that was.
     #[inline]
     pub(crate) fn poll(&self) -> usize {
+        let _polls = self.polls();
         let delivered = self.conduit.poll(&mut self.arrivals());
         if delivered > 0 {
             self.wake_hopeful();
         }
-        self.flush_backlog();
         delivered
     }
 
     /// Delivers all that has arrived, also if another thread is delivering.
     pub(crate) fn drain(&self) {
+        let _polls = self.polls();
         self.conduit.drain(&mut self.arrivals());
         self.wake_hopeful();
     }
