@@ -4,8 +4,9 @@
 //!
 //! The functions of this library keep frame pointers where it is built so, as `cargo xtask install` does; where
 //! they do not, no stack is read. How far the stack is known beyond the caller depends on whether the program was
-//! built with `-fno-omit-frame-pointer`: what is read instead of a frame pointer is no address further up in
-//! the stack, or one whose words tell nothing, and the number is still the same for the same stack.
+//! built with `-fno-omit-frame-pointer`: what is read instead of a frame pointer is mostly no address further up in
+//! the stack, which ends the walk, or else one whose words are the program's data. That is harmless but for the number,
+//! which may then differ between uses from the same place, so that these are not foreseen.
 
 use std::{cell::Cell, hash::Hasher, ops::Range, sync::LazyLock};
 
@@ -78,7 +79,7 @@ fn addresses(frame: usize, stack: Range<usize>) -> impl Iterator<Item = usize> {
             && *frame >= stack.start
             && *frame <= stack.end.saturating_sub(size_of::<[usize; 2]>())
     };
-    let frames = std::iter::successors(Some(frame).filter(within.clone()), move |frame| {
+    let frames = std::iter::successors(Some(frame).filter(&within), move |frame| {
         let next = read(*frame);
         // Stacks grow downwards.
         Some(next).filter(|next| next > frame).filter(&within)

@@ -95,10 +95,14 @@ impl Job {
     }
 
     /// Delivers the messages that have arrived; how many there were. Needed only where the
-    /// service thread is off. When the job is over there are none. Where ranks are more than cores, a poll that
+    /// service thread is off. When the job is over, and in a handler, there are none. Where ranks are more than cores, a poll that
     /// delivers nothing lets others run: who polls until something comes may have the core that it is to come from.
     pub fn poll(&self) -> usize {
         let Ok(core) = self.active() else { return 0 };
+        if progress::may_wait("a poll").is_err() {
+            // Who polls holds what has come until the handler returns.
+            return 0;
+        }
         let delivered = core.progress.look_round();
         if delivered == 0 && core.progress.is_crowded() {
             thread::yield_now();

@@ -37,7 +37,7 @@ const LINE: usize = 64;
 /// Tries before others get the processor.
 const SPINS: u32 = 100;
 /// Tries between two looks whether the holder is still there.
-const LOOK: u32 = 1000;
+const LOOK: u32 = 1 << 16;
 
 /// The locks of each rank whose memory is mapped here.
 pub(crate) struct Locks {

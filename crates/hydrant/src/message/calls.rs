@@ -178,6 +178,8 @@ impl Calls {
         if let Some(waker) = waker {
             progress.wake_task(waker);
         }
+        // Tasks end questions, too, after whoever handed up what they follow from let others look.
+        progress.wake_sleepers();
         true
     }
 

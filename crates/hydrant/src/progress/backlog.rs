@@ -56,9 +56,15 @@ impl Drop for Polls<'_> {
     fn drop(&mut self) {
         let progress = self.progress;
         if progress.has_backlog() {
-            // In the midst of another poll that one does it, if nothing may wait here.
             match ptr::eq(self.before, progress) {
-                true => progress.flush_backlog(),
+                // In the midst of another poll, which may be in a handler that waits for what a task does: whoever
+                // sleeps polls it.
+                true => {
+                    progress.flush_backlog();
+                    if progress.has_backlog_of(Backlog::Tasks) {
+                        progress.look_after_backlog();
+                    }
+                }
                 false => progress.flush_woken(),
             }
         }

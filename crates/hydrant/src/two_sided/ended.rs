@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use hydrant_conduit::{Key, Standing};
 
 use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
-use crate::{Error, Rank};
+use crate::{Error, Rank, progress};
 
 /// What ended, to be told when nothing is locked.
 #[derive(Default)]
@@ -17,9 +17,22 @@ struct Gone {
 impl TwoSided {
     /// Looks whether a peer has ended, if any ever has: called when something was noted that waits.
     pub(super) fn look_for_change(&self) {
-        if self.progress.conduit().changes() != 0 {
-            self.look_for_ended();
+        if self.progress.conduit().changes() == 0 {
+            return;
         }
+        if progress::may_wait("a look").is_ok() {
+            return self.look_after_drain();
+        }
+        // In the midst of what a peer said more of it may be to come, which is not handled from here.
+        if let Some(this) = self.me.upgrade() {
+            self.progress.spawn(async move { this.look_after_drain() });
+        }
+    }
+
+    /// What ranks sent before their end still counts, and may not be handled yet.
+    pub(super) fn look_after_drain(&self) {
+        self.progress.drain();
+        self.look_for_ended();
     }
 
     /// Ends everything that waits for ranks that have ended.

@@ -32,9 +32,7 @@ impl Route for Incoming {
 
     fn peers_ended(&self) {
         if let Some(two_sided) = self.0.upgrade() {
-            // What was sent before the end still counts.
-            two_sided.progress.drain();
-            two_sided.look_for_ended();
+            two_sided.look_after_drain();
         }
     }
 }

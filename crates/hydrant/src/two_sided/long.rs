@@ -91,6 +91,12 @@ impl TwoSided {
 
     /// Lends the buffer of a receive that was matched, if that can be.
     fn lend(&self, posted: &PostedReceive, len: usize) -> Option<Key> {
+        if self.transfer.registration().is_none()
+            && self.state.lock().receives.len() >= self.most_lent
+        {
+            // The rest of the table is for buffers that the program exposes.
+            return None;
+        }
         // SAFETY: the buffer stays until the request is over, which it is not before the loan is; nobody
         // but the sender uses it until then.
         let lent = unsafe { self.transfer.lend_at_once(posted.buffer.at, len) };

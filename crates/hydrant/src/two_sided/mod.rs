@@ -63,6 +63,9 @@ use protocol::Protocols;
 use request::{Buffer, Request};
 use wire::Said;
 
+/// Places of that table, unless the settings say how many.
+const EXTENTS: usize = 4096;
+
 /// The highest tag that programs may use: those above are Hydrant's own.
 pub const MAX_TAG: u64 = (1 << 63) - 1;
 
@@ -73,6 +76,8 @@ pub(crate) struct TwoSided {
     protocols: Protocols,
     /// Whether the way of long messages is [chosen](choice) for each.
     chooses: bool,
+    /// Messages on their way at once up to which buffers are lent, where each takes a place of a table.
+    most_lent: usize,
     state: Mutex<State>,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
@@ -218,6 +223,7 @@ impl TwoSided {
             transfer: Arc::clone(transfer),
             protocols,
             chooses: choice.is_some(),
+            most_lent: settings.extents.unwrap_or(EXTENTS) / 4,
             state: Mutex::new(State {
                 matching: Matching::new(),
                 sends: FxHashMap::default(),

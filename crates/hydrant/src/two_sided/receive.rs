@@ -94,11 +94,7 @@ impl TwoSided {
         }
         let at = state.matching.post(pattern, posted);
         drop(state);
-        if self.progress.conduit().changes() != 0 {
-            // What a rank sent before its end may not be handled yet.
-            self.progress.drain();
-            self.look_for_ended();
-        }
+        self.look_for_change();
         Ok((request, Some(at)))
     }
 

@@ -142,7 +142,7 @@ fn what_waits_for_a_rank_that_failed_ends() {
         // Nor can the others end in good order.
         assert!(ends[0].is_err() && ends[2].is_err());
         let causes = causes.into_inner().expect("no panic");
-        assert_eq!(causes.len(), 17);
+        assert_eq!(causes.len(), 17, "{protocol}: {ends:?}");
         for cause in causes {
             assert!(matches!(cause, Some(Error::PeerLost(_))), "{cause:?}");
         }
