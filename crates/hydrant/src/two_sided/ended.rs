@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use hydrant_conduit::{Key, Standing};
 
 use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
-use crate::{Error, Rank, progress};
+use crate::{Error, Rank};
 
 /// What ended, to be told when nothing is locked.
 #[derive(Default)]
@@ -15,17 +15,18 @@ struct Gone {
 }
 
 impl TwoSided {
-    /// Looks whether a peer has ended, if any ever has: called when something was noted that waits.
+    /// Looks whether a peer has ended, if any ever has: called when something was noted that waits, in the midst of
+    /// what a peer said.
     pub(super) fn look_for_change(&self) {
-        if self.progress.conduit().changes() == 0 {
-            return;
+        if self.progress.conduit().changes() != 0 {
+            self.look_for_ended();
         }
-        if progress::may_wait("a look").is_ok() {
-            return self.look_after_drain();
-        }
-        // In the midst of what a peer said more of it may be to come, which is not handled from here.
-        if let Some(this) = self.me.upgrade() {
-            self.progress.spawn(async move { this.look_after_drain() });
+    }
+
+    /// As [`look_for_change`](Self::look_for_change), by a thread of the program.
+    pub(super) fn look_for_change_here(&self) {
+        if self.progress.conduit().changes() != 0 {
+            self.look_after_drain();
         }
     }
 

@@ -94,7 +94,7 @@ impl TwoSided {
         }
         let at = state.matching.post(pattern, posted);
         drop(state);
-        self.look_for_change();
+        self.look_for_change_here();
         Ok((request, Some(at)))
     }
 

@@ -69,7 +69,7 @@ impl TwoSided {
         };
         self.send_in_order(to, &message)?;
         self.progress.tally.one(Count::MessagesEager);
-        self.look_for_change();
+        self.look_for_change_here();
         Ok(true)
     }
 
@@ -133,7 +133,7 @@ impl TwoSided {
             Some(ready) => unsafe { self.transmit(to, ready, Patience::Room) },
             None => self.progress.tally.one(Count::MessagesCreditWaits),
         }
-        self.look_for_change();
+        self.look_for_change_here();
         Ok(request)
     }
 
