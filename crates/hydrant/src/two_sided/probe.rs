@@ -153,7 +153,7 @@ impl TwoSided {
             }
         }
         self.refuse(envelope, short);
-        self.look_for_change_here();
+        self.look_for_change();
     }
 }
 
