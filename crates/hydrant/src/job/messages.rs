@@ -95,8 +95,9 @@ impl Job {
     }
 
     /// Delivers the messages that have arrived; how many there were. Needed only where the
-    /// service thread is off. When the job is over, and in a handler, there are none. Where ranks are more than cores, a poll that
-    /// delivers nothing lets others run: who polls until something comes may have the core that it is to come from.
+    /// service thread is off. When the job is over, and in a handler, there are none. Where ranks are more than
+    /// cores, a poll that delivers nothing lets others run: who polls until something comes may have the core that
+    /// it is to come from.
     pub fn poll(&self) -> usize {
         let Ok(core) = self.active() else { return 0 };
         if progress::may_wait("a poll").is_err() {
