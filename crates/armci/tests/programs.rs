@@ -44,7 +44,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 24] = [
+const PROGRAMS: [(&str, &[u32]); 25] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),
@@ -69,6 +69,7 @@ const PROGRAMS: [(&str, &[u32]); 24] = [
     ("gatherers", &[2, 3]),
     ("bad_input", &[1, 2, 3]),
     ("odd_collectives", &[2, 3]),
+    ("signals", &[1, 3]),
 ];
 
 /// What a process has that is killed, and what the others say.

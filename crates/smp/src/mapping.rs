@@ -5,6 +5,7 @@
 use std::{
     any::Any,
     ffi::c_void,
+    mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::Arc,
@@ -173,13 +174,15 @@ impl Mapping {
                 available,
             });
         }
-        fs::fallocate(
-            &self.file,
-            FallocateFlags::empty(),
-            offset as u64,
-            len as u64,
-        )
-        .map_err(|cause| match cause {
+        let committed = without_signals(|| {
+            fs::fallocate(
+                &self.file,
+                FallocateFlags::empty(),
+                offset as u64,
+                len as u64,
+            )
+        });
+        committed.map_err(|cause| match cause {
             // The system gives back what it added, and nothing else: pages that were there keep what
             // they hold.
             rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => Error::OutOfMemory {
@@ -207,7 +210,7 @@ impl Mapping {
             return Ok(0);
         }
         // SAFETY: as above; it faults the pages in, zeroed, as a store would.
-        match unsafe { mm::madvise(at, len, Advice::LinuxPopulateWrite) } {
+        match without_signals(|| unsafe { mm::madvise(at, len, Advice::LinuxPopulateWrite) }) {
             Ok(()) => Ok(huge_bytes(at.addr())),
             Err(rustix::io::Errno::NOMEM) => Err(Error::OutOfMemory {
                 wanted: len as u64,
@@ -349,9 +352,27 @@ impl Slots for MappedRing {
 
     fn write_payload(&self, offset: usize, data: &[u8]) {
         self.payload
-            .write(offset, data)
+            .write_for_others(offset, data)
             .expect("the cursor stays in the ring");
     }
+}
+
+/// Does what a signal would interrupt, and the system would undo then, with this thread's signals blocked: a program
+/// whose timer ticks faster than that takes would never get to the end of it.
+fn without_signals<R>(call: impl FnOnce() -> R) -> R {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: it fills the set.
+    let is_filled = unsafe { libc::sigfillset(all.as_mut_ptr()) } == 0;
+    let is_blocked = is_filled
+        // SAFETY: the first set is filled; the second is written to.
+        && unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) } == 0;
+    let done = call();
+    if is_blocked {
+        // SAFETY: the call above wrote the set; nothing is written here.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+    done
 }
 
 /// The right to commit memory: one rank of the job at a time. It ends with the process that
@@ -366,7 +387,7 @@ impl<'a> Turn<'a> {
         // Record locks hold between processes, not between the threads of one.
         static THREADS: Mutex<()> = Mutex::new(());
         let threads = THREADS.lock();
-        fs::fcntl_lock(file, FlockOperation::LockExclusive)
+        rustix::io::retry_on_intr(|| fs::fcntl_lock(file, FlockOperation::LockExclusive))
             .map_err(|cause| Error::system("waiting for the turn to commit memory", cause))?;
         Ok(Self {
             file,

@@ -18,6 +18,10 @@ use super::{
     copy,
 };
 
+/// From so many bytes on it is faster to write past the caches what others have in theirs. What that takes by
+/// itself is some hundreds of nanoseconds.
+const PAST_CACHES: usize = 8 << 10;
+
 /// Why a window refused an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -121,12 +125,15 @@ impl Window {
         Ok(())
     }
 
-    /// As [`write`](Self::write), past the caches: faster where other processors have read what was there before,
-    /// and are to read this.
+    /// As [`write`](Self::write), where other processors have read what was there before and are to read this: much data
+    /// goes past the caches, which is faster then.
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`].
-    pub fn write_past_caches(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
+    pub fn write_for_others(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
+        if data.len() < PAST_CACHES {
+            return self.write(offset, data);
+        }
         let dst = self.at(offset, data.len())?;
         // SAFETY: as in `write`.
         unsafe { copy::store_past_caches(dst.as_ptr(), data.as_ptr(), data.len()) };

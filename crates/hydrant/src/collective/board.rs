@@ -47,10 +47,6 @@ const WITHDRAWN: usize = 6;
 /// number the agreement.
 const PHASE: u32 = 24;
 
-/// From so many bytes on it is faster to write past the caches what others have in theirs. What that takes by
-/// itself is some hundreds of nanoseconds.
-const PAST_CACHES: usize = 8 << 10;
-
 /// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
 /// written.
 const SLOTS: usize = 4;
@@ -182,10 +178,7 @@ impl Board {
 
     /// Writes to a slot of this member's stream.
     fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
-        match data.len() {
-            ..PAST_CACHES => self.boards[self.me].write(at, data),
-            _ => self.boards[self.me].write_past_caches(at, data),
-        }
+        self.boards[self.me].write_for_others(at, data)
     }
 
     /// Whether there is room for slot `shown` of all the slots of a stream of this member.
