@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     };
     let little = Options {
         slots: 8,
-        payload: 1 << 10,
+        payload: Some(1 << 10),
         extents: 512,
         segment: 8 << 20,
         ..plain.clone()

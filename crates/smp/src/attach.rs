@@ -17,6 +17,7 @@ use crate::{
     layout::{Extra, MAGIC, Shape, header},
     mapping::{self, Mapping},
     rendezvous,
+    ring::MAX_PAYLOAD,
     shared::Shared,
 };
 
@@ -27,8 +28,9 @@ pub struct Options {
     pub segment: usize,
     /// Messages a ring holds; rounded up to a power of two.
     pub slots: usize,
-    /// Bytes of payload a ring holds; a message carries a quarter of it.
-    pub payload: usize,
+    /// Bytes of payload a ring holds, of which a message carries a quarter. If not given, messages carry 16 KiB and
+    /// a ring has what long ones need that go in parts, less with many ranks: 512 to 64 KiB.
+    pub payload: Option<usize>,
     /// Extents a rank may have registered at once.
     pub extents: usize,
     /// How memory outside the segments is reached.
@@ -42,10 +44,32 @@ impl Default for Options {
         Self {
             segment: 1 << 30,
             slots: 256,
-            payload: 64 << 10,
+            payload: None,
             extents: 4096,
             foreign: Foreign::Auto,
             timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Most bytes of a message, unless it is said what a ring holds.
+const MESSAGE: usize = 16 << 10;
+/// Bytes of the rings to one rank together, unless it is said: what long messages from all others may come to touch.
+const RINGS: usize = 8 << 20;
+
+/// Bytes of payload that a ring holds in a job of so many ranks, and most bytes of a message.
+///
+/// Two copies of a long message, made by both ends at the same time, need room for some of its parts, or one end
+/// waits for the other after each.
+fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
+    match asked {
+        Some(bytes) => {
+            let bytes = bytes.clamp(1 << 10, 64 << 20).next_multiple_of(64);
+            (bytes, (bytes / 4).min(MAX_PAYLOAD))
+        }
+        None => {
+            let each = RINGS / (ranks as usize).next_power_of_two();
+            (each.clamp(4 * MESSAGE, 32 * MESSAGE), MESSAGE)
         }
     }
 }
@@ -118,13 +142,12 @@ fn host(
     options: &Options,
     extra: Extra,
 ) -> Result<(Shape, OwnedFd), Error> {
+    let (payload, message) = payload_of_ring(options.payload, bootstrap.size());
     let shape = Shape {
         ranks: u64::from(bootstrap.size()),
         slots: options.slots.clamp(8, 1 << 20).next_power_of_two() as u64,
-        payload: options
-            .payload
-            .clamp(1 << 10, 64 << 20)
-            .next_multiple_of(64) as u64,
+        payload: payload as u64,
+        message: message as u64,
         segment: options.segment.next_multiple_of(4096) as u64,
         extents: options.extents.clamp(1, 1 << 20) as u64,
         extra,

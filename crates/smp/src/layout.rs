@@ -73,6 +73,8 @@ pub(crate) struct Shape {
     pub(crate) slots: u64,
     /// Bytes of payload in a ring; a multiple of 64.
     pub(crate) payload: u64,
+    /// Most bytes of a message: a quarter of that at most.
+    pub(crate) message: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
     /// Extents a rank may have registered.
@@ -197,6 +199,7 @@ mod tests {
             ranks: 67,
             slots: 256,
             payload: 65536,
+            message: 16384,
             segment: 3 << 20,
             extents: 4096,
             extra: Extra {

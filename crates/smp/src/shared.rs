@@ -20,7 +20,7 @@ use crate::{
     layout::{RingKind, Shape, block, header},
     mapping::{MappedRing, MappedWords, Mapping},
     notify::{self, Barrier},
-    ring::{MAX_ARGS, MAX_PAYLOAD, Writer},
+    ring::{MAX_ARGS, Writer},
     transfer::Transfers,
     wake_word,
 };
@@ -111,7 +111,7 @@ impl Shared {
                 // Processors do them, on memory that is mapped.
                 atomics: None,
                 max_args: MAX_ARGS,
-                max_payload: (shape.payload as usize / 4).min(MAX_PAYLOAD),
+                max_payload: shape.message as usize,
                 segment: shape.segment as usize,
             },
             transfers: Transfers::default(),

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     let tiny = Options {
         slots: 8,
-        payload: 1 << 10,
+        payload: Some(1 << 10),
         extents: 16,
         segment: 8 << 20,
         ..messages.clone()

@@ -243,9 +243,9 @@ impl JobBuilder {
         self
     }
 
-    /// Bytes of payload that a ring holds (`HYDRANT_RING_PAYLOAD`).
+    /// Bytes of payload that a ring holds, of which a message carries a quarter (`HYDRANT_RING_PAYLOAD`).
     pub fn ring_payload(mut self, bytes: usize) -> Self {
-        self.settings.ring_payload = bytes;
+        self.settings.ring_payload = Some(bytes);
         self.settings.built("HYDRANT_RING_PAYLOAD");
         self
     }

@@ -141,8 +141,9 @@ pub struct Settings {
     pub join_timeout: Duration,
     /// Messages that a ring between two ranks holds.
     pub ring_slots: usize,
-    /// Bytes of payload that a ring holds; a message carries a quarter.
-    pub ring_payload: usize,
+    /// Bytes of payload that a ring holds, of which a message carries a quarter; if not given, what the number of
+    /// ranks allows, and messages carry 16 KiB.
+    pub ring_payload: Option<usize>,
     /// Buffers that a rank may have exposed at once, on `smp+pin` extents registered; what the
     /// network can do well, if not given.
     pub extents: Option<usize>,
@@ -186,7 +187,7 @@ impl Settings {
             spin: Duration::from_micros(50),
             join_timeout: Duration::from_secs(60),
             ring_slots: 256,
-            ring_payload: 64 << 10,
+            ring_payload: None,
             extents: None,
             foreign: Foreign::Auto,
             verbs: VerbsSettings::default(),

@@ -257,10 +257,21 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_RING_PAYLOAD",
-        meaning: "bytes of payload that a ring holds; a message carries a quarter of it (smp)",
+        meaning: "bytes of payload that a ring holds; a message carries a quarter of it; auto is 512 KiB, less from 17 ranks on, and 16 KiB a message (smp)",
         unit: Some("bytes"),
-        set: |s, text| bytes(text, 1 << 10, 64 << 20).map(|bytes| s.ring_payload = bytes),
-        show: |s| format_bytes(s.ring_payload as u64),
+        set: |s, text| {
+            s.ring_payload = match text {
+                "auto" => None,
+                _ => {
+                    let bytes = bytes(text, 1 << 10, 64 << 20);
+                    Some(bytes.map_err(|expected| format!("auto, or {expected}"))?)
+                }
+            };
+            Ok(())
+        },
+        show: |s| {
+            (s.ring_payload).map_or_else(|| "auto".to_owned(), |bytes| format_bytes(bytes as u64))
+        },
     },
     Setting {
         name: "HYDRANT_EXTENTS",
