@@ -55,7 +55,8 @@ counters! {
     Indirect indirect,
     /// Puts and gets whose memory was registered on both sides, found without asking anybody.
     Hits hits,
-    /// Puts and gets for which something had to be registered, asked for or looked up twice.
+    /// Puts and gets for which something had to be registered, asked for or looked up twice; by `foresight`, which
+    /// takes note of each, all of them (what it found registered is in [`Job::foresight`](crate::Job::foresight)).
     Misses misses,
     /// Registrations made.
     Registrations registrations,

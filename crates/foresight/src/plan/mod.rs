@@ -255,7 +255,9 @@ impl Plan {
             }
             Way::OnDemand => {
                 self.stats.on_demand += 1;
-                self.stats.late += u64::from(was_expected && region.state == State::Absent);
+                // Not begun, or not over yet.
+                let is_late = was_expected && region.state != State::Registered;
+                self.stats.late += u64::from(is_late);
                 region.is_ahead = false;
                 if region.state == State::Absent {
                     region.state = State::Registered;

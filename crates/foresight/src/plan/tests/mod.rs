@@ -158,6 +158,18 @@ fn a_use_on_demand_that_was_expected_is_late() {
 }
 
 #[test]
+fn a_use_while_its_registration_is_under_way_is_late() {
+    let mut one = One::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, Way::OnDemand);
+    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let (now, region) = one.registers_at(2010, 4000);
+    let _ = one.used(1, 7, now + 1, Way::OnDemand);
+    one.plan.registered(region);
+    let stats = one.plan.stats();
+    assert_eq!((stats.late, stats.on_demand, stats.ahead), (1, 3, 0));
+}
+
+#[test]
 fn condition_2_adds_the_turns_of_the_others() {
     let sharing = Sharing {
         helpers: 2,
