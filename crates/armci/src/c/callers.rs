@@ -17,6 +17,10 @@ use crate::Armci;
 /// Return addresses that make a number, from the caller of this library's function upwards.
 const DEPTH: usize = 6;
 
+/// Frames are no farther apart. What is farther is hardly a frame pointer, and there may be memory between that a
+/// program protects: the guard of a coroutine's stack within the thread's own.
+const APART: usize = 64 << 10;
+
 /// Whether the functions of this library keep frame pointers.
 static ARE_KEPT: LazyLock<bool> = LazyLock::new(are_kept);
 
@@ -79,10 +83,12 @@ fn addresses(frame: usize, stack: Range<usize>) -> impl Iterator<Item = usize> {
             && *frame >= stack.start
             && *frame <= stack.end.saturating_sub(size_of::<[usize; 2]>())
     };
-    let frames = std::iter::successors(Some(frame).filter(&within), move |frame| {
+    let first = Some(frame).filter(|first| first.wrapping_sub(stack.start) <= APART);
+    let frames = std::iter::successors(first.filter(&within), move |frame| {
         let next = read(*frame);
         // Stacks grow downwards.
-        Some(next).filter(|next| next > frame).filter(&within)
+        let is_near = |next: &usize| (1..=APART).contains(&next.wrapping_sub(*frame));
+        Some(next).filter(is_near).filter(&within)
     });
     frames
         .map(|frame| read(frame + size_of::<usize>()))
@@ -93,8 +99,9 @@ fn addresses(frame: usize, stack: Range<usize>) -> impl Iterator<Item = usize> {
 /// A word of the thread's own stack, above the frame of whoever asks.
 fn read(address: usize) -> usize {
     let word = std::ptr::with_exposed_provenance::<usize>(address);
-    // SAFETY: `addresses` hands in aligned words between the own frame and the end of the thread's stack,
-    // which stay mapped while the thread is here. Any word is a number, one that is just written to as well.
+    // SAFETY: 1. `addresses` hands in aligned words between the own frame and the end of the thread's stack, which
+    //            stay mapped while the thread is here, if the program protects none of them (docs/foresight.md).
+    //         2. Any word is a number, one that is just written to as well.
     unsafe { word.read_volatile() }
 }
 
@@ -144,7 +151,8 @@ fn are_kept() -> bool {
         let (own, Some(stack)) = (frame(), stack()) else {
             return false;
         };
-        std::hint::black_box(own < above && stack.contains(&own) && read(own) == above)
+        let is_a_frame = own.is_multiple_of(align_of::<usize>()) && stack.contains(&own);
+        std::hint::black_box(is_a_frame && own < above && read(own) == above)
     }
     outer()
 }
