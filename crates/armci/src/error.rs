@@ -25,6 +25,17 @@ pub enum Error {
         least: i64,
     },
 
+    /// What is handed over is longer than can be.
+    #[error("{what} has {bytes} bytes, and can have {most}")]
+    TooLong {
+        /// What it is.
+        what: &'static str,
+        /// Bytes of it.
+        bytes: i64,
+        /// Bytes that it can have.
+        most: i64,
+    },
+
     /// There are not so many stride levels.
     #[error("{levels} stride levels: there are 0 to {}", crate::MAX_STRIDE_LEVEL)]
     StrideLevels {
@@ -151,7 +162,7 @@ impl Error {
         match self {
             Error::Null { .. } => -1,
             Error::Code { .. } | Error::Misaligned { .. } => -2,
-            Error::Number { .. } => -3,
+            Error::Number { .. } | Error::TooLong { .. } => -3,
             Error::StrideLevels { .. } => -4,
             Error::NoProcess { .. } | Error::NoGroup { .. } | Error::Group { .. } => -5,
             Error::UnknownAddress { .. } | Error::PastAllocation { .. } => -6,

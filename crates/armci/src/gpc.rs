@@ -29,6 +29,8 @@ use crate::{Armci, Error, Result, memory::Memory};
 
 /// Tries to take a lock between two looks whether all processes are still there.
 const LOOK: u32 = 1000;
+/// Tries of those who want a lock of procedures, before they rest between two.
+const TRIES: u32 = 64;
 
 /// What is sent back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -295,15 +297,17 @@ impl Armci {
     /// As [`try_lock_procedures`](Self::try_lock_procedures); also if some process ended meanwhile, for
     /// that may be who has it.
     pub fn lock_procedures(&self, proc: i32) -> Result<()> {
-        for tries in 1_u32.. {
-            if self.try_lock_procedures(proc)? {
-                break;
-            }
+        let mut tries = 0_u32;
+        while !self.try_lock_procedures(proc)? {
+            tries = tries.wrapping_add(1);
             if tries.is_multiple_of(LOOK) {
                 self.job.quiet()?;
             }
             self.job.poll();
-            thread::yield_now();
+            match tries {
+                ..TRIES => thread::yield_now(),
+                _ => thread::sleep(REST),
+            }
         }
         Ok(())
     }

@@ -176,10 +176,10 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
         let given = |at: *mut c_void, len: c_int, most: c_int, what| -> Result<&[u8]> {
             let bytes = count(len.into(), 0, what)?;
             if len > most {
-                return Err(Error::Number {
+                return Err(Error::TooLong {
                     what,
-                    value: len.into(),
-                    least: 0,
+                    bytes: len.into(),
+                    most: most.into(),
                 });
             }
             if bytes == 0 {

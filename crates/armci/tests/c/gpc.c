@@ -143,6 +143,10 @@ int main(void) {
     IS(mine[1], sum);
     IS(calls, 30 * processes);
 
+    /* Headers and data have a most. */
+    IS(ARMCI_Gpc_exec(turns, me, header, ARMCI_Gpc_get_hlen() + 1, NULL, 0, NULL, 0, NULL, 0, NULL), -3);
+    IS(ARMCI_Gpc_exec(turns, me, header, 1, data, ARMCI_Gpc_get_dlen() + 1, NULL, 0, NULL, 0, NULL), -3);
+
     /* Procedures that wait for others let others run. */
     nests = ARMCI_Gpc_register(nest);
     ARMCI_Barrier();

@@ -123,12 +123,13 @@ impl Locks {
 
     #[cold]
     fn take_in_time<'a>(&self, word: &'a AtomicU64) -> Result<Held<'a>> {
-        for tries in 1_u32.. {
-            match word.compare_exchange_weak(0, self.own, Acquire, Relaxed) {
-                Ok(_) => break,
-                Err(holder) if tries.is_multiple_of(LOOK) => self.look_after(holder)?,
-                Err(_) if tries < SPINS => hint::spin_loop(),
-                Err(_) => thread::yield_now(),
+        let mut tries = 0_u32;
+        while let Err(holder) = word.compare_exchange_weak(0, self.own, Acquire, Relaxed) {
+            tries = tries.wrapping_add(1);
+            match tries {
+                _ if tries.is_multiple_of(LOOK) => self.look_after(holder)?,
+                ..SPINS => hint::spin_loop(),
+                _ => thread::yield_now(),
             }
         }
         Ok(Held(word))
