@@ -42,7 +42,7 @@ impl Progress {
     }
 
     /// Has a task be woken when a peer ends, or the job is over, too, until
-    /// [`unwatch`](Self::unwatch). `id` is one of a [question](crate::message::Calls)'s.
+    /// [`unwatch`](Self::unwatch). `id` is a number that no other watcher has.
     pub(crate) fn watch(&self, id: u64, waker: &Waker) {
         let waker = waker.clone();
         let before = self.watchers.lock().insert(id, waker);

@@ -257,7 +257,7 @@ impl Connection {
     ///    the result of an atomic operation.
     /// 3. The peer bears what the operation changes there, if its `rkey` opens memory that nobody
     ///    registered for that.
-    #[allow(unsafe_code)] // posts a operation request
+    #[allow(unsafe_code)] // posts a work request
     #[inline(always)] // where it is known what is asked, the request is made at once
     pub(crate) unsafe fn post_now(
         &mut self,
@@ -311,7 +311,7 @@ impl Connection {
     }
 
     /// Hands what is queued to the NIC, as far as there is room.
-    #[allow(unsafe_code)] // posts operation requests
+    #[allow(unsafe_code)] // posts work requests
     pub(crate) fn flush(&mut self, pool: &SendPool) -> io::Result<()> {
         let (State::Ready, Some(pair)) = (self.state, &self.pair) else {
             return Ok(());
