@@ -230,8 +230,9 @@ impl<'scope> Scope<'scope, '_> {
         Ok(self.keep(posted))
     }
 
-    /// Begins to send `data` to `rank` under a tag. It is over when the message was received; if the body
-    /// fails before that was asked for, a copy is sent, and the scope does not wait for it.
+    /// Begins to send `data` to `rank` under a tag, as `MPI_Isend`. It is over when `data` may be used again, which
+    /// says nothing of the receiver. If the body fails before a long message was asked for, a copy is sent, and the
+    /// scope does not wait for it.
     ///
     /// # Errors
     /// As [`Job::send_nb`](crate::Job::send_nb).
@@ -242,10 +243,36 @@ impl<'scope> Scope<'scope, '_> {
         tag: u64,
         data: &'scope [T],
     ) -> Result<Transit<'scope>> {
-        let (bytes, site) = (bytemuck::cast_slice(data), Location::caller());
+        self.begin_send(rank, tag, data, false, Location::caller())
+    }
+
+    /// As [`send`](Self::send), as `MPI_Issend`: it is over when the message was received, and the scope waits for that.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[track_caller]
+    pub fn send_synchronous<T: Pod>(
+        &'scope self,
+        rank: Rank,
+        tag: u64,
+        data: &'scope [T],
+    ) -> Result<Transit<'scope>> {
+        self.begin_send(rank, tag, data, true, Location::caller())
+    }
+
+    fn begin_send<T: Pod>(
+        &'scope self,
+        rank: Rank,
+        tag: u64,
+        data: &'scope [T],
+        synchronous: bool,
+        site: &'static Location<'static>,
+    ) -> Result<Transit<'scope>> {
+        let bytes = bytemuck::cast_slice(data);
         // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the send.
-        let (transit, lent) = unsafe { self.two_sided.send_lent(rank, tag, bytes, site)? };
-        self.messages.lock().push(lent);
+        let (transit, lent) =
+            unsafe { (self.two_sided).send_lent(rank, tag, bytes, synchronous, site)? };
+        self.keep_message(lent);
         Ok(transit)
     }
 
@@ -265,7 +292,7 @@ impl<'scope> Scope<'scope, '_> {
         let fits = (source.into(), tag.into());
         // SAFETY: as in `send`; the borrow is mutable.
         let (transit, lent) = unsafe { self.two_sided.receive_lent(fits, bytes, site)? };
-        self.messages.lock().push(lent);
+        self.keep_message(lent);
         Ok(transit)
     }
 
@@ -288,6 +315,12 @@ impl<'scope> Scope<'scope, '_> {
     unsafe fn begin(&self, access: hydrant_conduit::Access) -> Result<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer.begin(&access) }
+    }
+
+    fn keep_message(&self, lent: Option<Lent>) {
+        if let Some(lent) = lent {
+            self.messages.lock().push(lent);
+        }
     }
 
     fn keep(&self, posted: Posted) -> Operation<'scope> {

@@ -18,21 +18,38 @@ pub(super) struct Chains<T, const N: usize> {
     nodes: Vec<Option<Node<T, N>>>,
     /// Places of `nodes` that are free.
     free: Vec<u32>,
-    ends: FxHashMap<Pattern, Ends>,
+    /// Of each kind, the queue that was changed last: programs use the same ones again and again. It may be empty.
+    last: [(Pattern, Ends); Pattern::KINDS],
+    /// The others, none of which is empty.
+    queues: FxHashMap<Pattern, Ends>,
 }
 
 struct Node<T, const N: usize> {
     value: T,
     sequence: u64,
     patterns: [Pattern; N],
-    links: [Ends; N],
+    links: [Links; N],
 }
 
-/// The first and the last entry of a queue; or the entries before and after one.
+/// The first and the last entry of a queue.
 #[derive(Clone, Copy)]
 struct Ends {
     first: u32,
     last: u32,
+}
+
+/// The entries before and after one in a queue.
+#[derive(Clone, Copy)]
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+impl Ends {
+    const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+    };
 }
 
 /// An entry, as long as it is there.
@@ -55,7 +72,8 @@ impl<T, const N: usize> Chains<T, N> {
             in_use: [false; N],
             nodes: Vec::new(),
             free: Vec::new(),
-            ends: FxHashMap::default(),
+            last: [(Pattern::ANY, Ends::EMPTY); Pattern::KINDS],
+            queues: FxHashMap::default(),
         }
     }
 
@@ -78,9 +96,9 @@ impl<T, const N: usize> Chains<T, N> {
     /// Adds an entry to the queues of these patterns, by kind, which differ: behind all with a lower number. What
     /// has the highest number goes to the end in constant time.
     pub(super) fn insert(&mut self, patterns: [Pattern; N], sequence: u64, value: T) -> Place {
-        let nowhere = Ends {
-            first: NONE,
-            last: NONE,
+        let nowhere = Links {
+            previous: NONE,
+            next: NONE,
         };
         let node = Some(Node {
             value,
@@ -108,7 +126,11 @@ impl<T, const N: usize> Chains<T, N> {
 
     /// The first entry of a queue.
     pub(super) fn first(&self, pattern: Pattern) -> Option<(Place, &T)> {
-        let index = self.ends.get(&pattern)?.first;
+        let (last, ends) = &self.last[pattern.kind()];
+        let index = match *last == pattern {
+            true => ends.first,
+            false => self.queues.get(&pattern)?.first,
+        };
         let node = self.node(index)?;
         let sequence = node.sequence;
         Some((Place { index, sequence }, &node.value))
@@ -147,61 +169,55 @@ impl<T, const N: usize> Chains<T, N> {
         self.nodes.get(index as usize)?.as_ref()
     }
 
+    /// The queue of a pattern, to be changed.
+    fn queue(&mut self, pattern: Pattern) -> &mut Ends {
+        let last = &mut self.last[pattern.kind()];
+        if last.0 != pattern {
+            let ends = self.queues.remove(&pattern).unwrap_or(Ends::EMPTY);
+            let (before, ends) = mem::replace(last, (pattern, ends));
+            if ends.first != NONE {
+                self.queues.insert(before, ends);
+            }
+        }
+        &mut last.1
+    }
+
     fn link(&mut self, kind: usize, pattern: Pattern, index: u32, sequence: u64) {
-        let ends = self.ends.entry(pattern).or_insert(Ends {
-            first: NONE,
-            last: NONE,
-        });
-        let mut before = ends.last;
+        let ends = *self.queue(pattern);
+        let mut previous = ends.last;
         // What was taken out for a moment goes back to where it was.
-        while let Some(node) = self.nodes.get(before as usize).and_then(Option::as_ref) {
+        while let Some(node) = self.node(previous) {
             if node.sequence < sequence {
                 break;
             }
-            before = node.links[kind].first;
+            previous = node.links[kind].previous;
         }
-        let after = match self.nodes.get(before as usize).and_then(Option::as_ref) {
-            Some(node) => node.links[kind].last,
+        let next = match self.node(previous) {
+            Some(node) => node.links[kind].next,
             None => ends.first,
         };
-        if before == NONE {
-            ends.first = index;
-        }
-        if after == NONE {
-            ends.last = index;
-        }
-        self.set(kind, before, |link| link.last = index);
-        self.set(kind, after, |link| link.first = index);
-        self.set(kind, index, |link| {
-            *link = Ends {
-                first: before,
-                last: after,
-            };
-        });
+        self.set(kind, index, |links| *links = Links { previous, next });
+        self.join(kind, pattern, (previous, index));
+        self.join(kind, pattern, (index, next));
     }
 
-    fn unlink(&mut self, kind: usize, pattern: Pattern, link: Ends) {
-        let Ends {
-            first: before,
-            last: after,
-        } = link;
-        self.set(kind, before, |link| link.last = after);
-        self.set(kind, after, |link| link.first = before);
-        if before == NONE && after == NONE {
-            self.ends.remove(&pattern);
-            return;
+    fn unlink(&mut self, kind: usize, pattern: Pattern, links: Links) {
+        self.join(kind, pattern, (links.previous, links.next));
+    }
+
+    /// Has two entries of a queue follow each other; none is the end of the queue.
+    fn join(&mut self, kind: usize, pattern: Pattern, (previous, next): (u32, u32)) {
+        match previous {
+            NONE => self.queue(pattern).first = next,
+            _ => self.set(kind, previous, |links| links.next = next),
         }
-        if let Some(ends) = self.ends.get_mut(&pattern) {
-            if before == NONE {
-                ends.first = after;
-            }
-            if after == NONE {
-                ends.last = before;
-            }
+        match next {
+            NONE => self.queue(pattern).last = previous,
+            _ => self.set(kind, next, |links| links.previous = previous),
         }
     }
 
-    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut Ends)) {
+    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut Links)) {
         if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
             change(&mut node.links[kind]);
         }

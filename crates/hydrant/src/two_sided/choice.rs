@@ -1,5 +1,4 @@
-//! Which way a long message goes where memory must be registered: copied in parts, or written into the receiver's
-//! buffer, by what each took lately.
+//! Which way a long message goes: copied in parts, or written into the receiver's buffer, by what each took lately.
 //!
 //! It is the receiver that chooses and measures, from the match to the end of the receive: that has all that
 //! either way costs, the registrations of both sides by the strategy in force among them. Each way is tried a

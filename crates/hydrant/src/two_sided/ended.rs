@@ -83,10 +83,8 @@ impl TwoSided {
         let mut requests: Vec<_> = (state.sends.drain())
             .map(|(_, sending)| request_of(sending))
             .collect();
-        let waiting = state
-            .peers
-            .values_mut()
-            .flat_map(|peer| peer.waiting.drain(..));
+        let peers = state.peers.iter_mut().flatten();
+        let waiting = peers.flat_map(|peer| peer.waiting.drain(..));
         requests.extend(waiting.map(|outgoing| outgoing.request));
         let posted = state.matching.withdraw_all(|_| true);
         requests.extend(posted.into_iter().map(|posted| posted.request));
@@ -130,7 +128,7 @@ impl State {
         });
         (gone.requests).extend(sends.map(|(to, sending)| (request_of(sending), to)));
         for rank in ended {
-            if let Some(peer) = self.peers.get_mut(&rank.0) {
+            if let Some(peer) = &mut self.peers[rank.index()] {
                 let waiting = peer.waiting.drain(..).map(|it| (it.request, *rank));
                 gone.requests.extend(waiting);
             }

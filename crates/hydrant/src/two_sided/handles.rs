@@ -14,16 +14,26 @@ use bytemuck::Pod;
 use super::{Buffer, Request, Source, Status, Tag, TwoSided, matching::PostedAt, pattern::Pattern};
 use crate::{
     Rank, Result,
-    progress::{self, For, On},
+    progress::{self, For, On, taken},
 };
 
 /// A send or a receive of a [scope](crate::Job::scope). It may be dropped: the scope completes it. What
 /// befell it is said once, here if it is asked for here, else by the scope.
 ///
-/// It is a future, on any executor, that ends when all is over: for a send, when the message was received.
+/// It is a future, on any executor, that ends when it is over: a receive when the message is there, a
+/// [send](crate::Scope::send) when its source may be used again, and a [synchronous
+/// one](crate::Scope::send_synchronous) when the message was received.
 pub struct Transit<'scope> {
     two_sided: &'scope TwoSided,
-    request: Arc<Request>,
+    stage: Stage,
+}
+
+/// How far a send or a receive of a scope is.
+enum Stage {
+    /// It goes on.
+    Open(Arc<Request>),
+    /// It was over when the call returned, and went well. What is known of it, unless that was told.
+    Over(Option<Status>),
 }
 
 /// A send under way, which owns its source. It is a future that gives the buffer back when the message was
@@ -173,10 +183,11 @@ impl TwoSided {
         Ok(ReceiveHandle { owner, at })
     }
 
-    /// Begins to send a borrowed buffer.
+    /// Begins to send a borrowed buffer. `synchronous`: the send is over when the message was received, not when
+    /// the buffer may be used again.
     ///
     /// # Safety
-    /// Until what is kept was [completed](Self::complete), `data` is there and nobody writes to it.
+    /// Until what is kept, if anything, was [completed](Self::complete), `data` is there and nobody writes to it.
     ///
     /// # Errors
     /// As [`Scope::send`](crate::Scope::send).
@@ -185,17 +196,21 @@ impl TwoSided {
         to: Rank,
         tag: u64,
         data: &[u8],
+        synchronous: bool,
         site: &'static Location<'static>,
-    ) -> Result<(Transit<'_>, Lent)> {
+    ) -> Result<(Transit<'_>, Option<Lent>)> {
+        if !synchronous && self.send_at_once(to, tag, data)? {
+            return Ok((self.over(self.sent(tag, data.len())), None));
+        }
         // SAFETY: the caller's promise.
-        let request = unsafe { self.begin_send(to, tag, source(data), true, site)? };
+        let request = unsafe { self.begin_send(to, tag, source(data), synchronous, site)? };
         Ok(self.lent_out(request, None))
     }
 
     /// Begins to receive into a borrowed buffer.
     ///
     /// # Safety
-    /// Until what is kept was [completed](Self::complete), `data` is there and nobody else uses it.
+    /// Until what is kept, if anything, was [completed](Self::complete), `data` is there and nobody else uses it.
     ///
     /// # Errors
     /// As [`Scope::receive`](crate::Scope::receive).
@@ -204,23 +219,33 @@ impl TwoSided {
         (from, tag): (Source, Tag),
         data: &mut [u8],
         site: &'static Location<'static>,
-    ) -> Result<(Transit<'_>, Lent)> {
+    ) -> Result<(Transit<'_>, Option<Lent>)> {
         let pattern = Pattern::new(from, tag);
+        if let Some(status) = self.receive_at_once(pattern, data)? {
+            return Ok((self.over(status), None));
+        }
         // SAFETY: the caller's promise.
         let (request, at) = unsafe { self.begin_receive(pattern, destination(data), site)? };
         Ok(self.lent_out(request, at))
     }
 
-    fn lent_out(&self, request: Arc<Request>, at: Option<PostedAt>) -> (Transit<'_>, Lent) {
+    fn lent_out(&self, request: Arc<Request>, at: Option<PostedAt>) -> (Transit<'_>, Option<Lent>) {
         let lent = Lent {
             request: Arc::clone(&request),
             at,
         };
         let transit = Transit {
             two_sided: self,
-            request,
+            stage: Stage::Open(request),
         };
-        (transit, lent)
+        (transit, Some(lent))
+    }
+
+    fn over(&self, status: Status) -> Transit<'_> {
+        Transit {
+            two_sided: self,
+            stage: Stage::Over(Some(status)),
+        }
     }
 
     /// Completes what a scope began. `failed`: its body did, so that nothing is waited for that others
@@ -307,22 +332,28 @@ impl TwoSided {
 }
 
 impl Transit<'_> {
-    /// Whether it is over: for a send, whether the message was received.
+    /// Whether it is over.
     ///
     /// # Errors
     /// What befell it.
     pub fn test(&mut self) -> Result<bool> {
-        self.two_sided.test(&self.request)
+        match &self.stage {
+            Stage::Open(request) => self.two_sided.test(request),
+            Stage::Over(_) => Ok(true),
+        }
     }
 
-    /// Waits until it is over: for a send, until the message was received.
+    /// Waits until it is over: what is known of the message.
     ///
     /// # Errors
     /// What befell it; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said before;
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<Status> {
         progress::may_wait("wait")?;
-        self.two_sided.finish(&self.request)
+        match &mut self.stage {
+            Stage::Open(request) => self.two_sided.finish(request),
+            Stage::Over(status) => status.take().ok_or_else(taken),
+        }
     }
 
     /// Waits until the source of a send may be used again, once the scope's borrow allows it.
@@ -330,7 +361,10 @@ impl Transit<'_> {
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&self) -> Result<()> {
-        self.two_sided.wait_left(&self.request)
+        match &self.stage {
+            Stage::Open(request) => self.two_sided.wait_left(request),
+            Stage::Over(_) => progress::may_wait("wait_local"),
+        }
     }
 }
 
@@ -338,7 +372,11 @@ impl Future for Transit<'_> {
     type Output = Result<Status>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.two_sided.poll(&self.request, context)
+        let this = self.get_mut();
+        match &mut this.stage {
+            Stage::Open(request) => this.two_sided.poll(request, context),
+            Stage::Over(status) => Poll::Ready(status.take().ok_or_else(taken)),
+        }
     }
 }
 
@@ -436,6 +474,10 @@ impl<T: Pod> Drop for ReceiveHandle<T> {
 
 impl<T: Pod> Drop for Owner<T> {
     fn drop(&mut self) {
+        if self.request.is_over() {
+            // Nobody uses the buffer any more, and who was to be woken was.
+            return;
+        }
         self.two_sided
             .leave_to(&self.request, mem::take(&mut self.buffer));
     }

@@ -50,7 +50,7 @@ impl TwoSided {
                 copied,
             } => {
                 let message = Unexpected::Announced { send, len, copied };
-                self.admit(from, tag, 0)?;
+                self.admit_announcement(from, tag)?;
                 self.match_message(envelope(from, tag), message);
                 Ok(())
             }
@@ -104,14 +104,16 @@ impl TwoSided {
         let envelope = envelope(from, tag);
         let mut short = Vec::new();
         let (found, credit) = {
-            let mut state = self.state.lock();
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            let account = &mut state.peers[from.index()].get_or_insert_default().account;
             let bytes = data.len() as u64;
-            if !state.peer(from).account.came(bytes) {
+            if !account.came(bytes) {
                 return Err(NO_CREDIT);
             }
             let found = (state.matching).fitting(envelope, bytes, &mut short);
             let credit = match found {
-                Some(_) => state.peer(from).account.took(bytes),
+                Some(_) => account.took(bytes),
                 None => {
                     let data = data.to_vec();
                     (state.matching).keep(envelope, Unexpected::Here { data, send });
@@ -133,12 +135,12 @@ impl TwoSided {
         Ok(())
     }
 
-    /// Counts a message that came.
-    fn admit(&self, from: Rank, tag: u64, bytes: usize) -> Result<(), &'static str> {
+    /// Counts an announcement, of which no bytes wait here.
+    fn admit_announcement(&self, from: Rank, tag: u64) -> Result<(), &'static str> {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        match self.state.lock().peer(from).account.came(bytes as u64) {
+        match self.state.lock().peer(from).account.came(0) {
             true => Ok(()),
             false => Err(NO_CREDIT),
         }

@@ -9,8 +9,8 @@
 //!   chunk by chunk under the transfer (Li §2 and §6). Where that fails, or [takes longer](choice), it is
 //!   copied in parts.
 //!
-//! All that is decided is decided behind one lock, which is not held while anything is sent, and only for
-//! a part of a copied message while anything is copied.
+//! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
+//! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
 
 #![allow(unsafe_code)] // keeps the addresses of buffers that their owners lend until a request ends
 
@@ -63,7 +63,7 @@ use protocol::Protocols;
 use request::{Buffer, Request};
 use wire::Said;
 
-/// Places of that table, unless the settings say how many.
+/// Places of the table of buffers that are lent on `smp`, unless the settings say how many (`hydrant_smp::Options`).
 const EXTENTS: usize = 4096;
 
 /// The highest tag that programs may use: those above are Hydrant's own.
@@ -93,7 +93,8 @@ struct State {
     receives: FxHashMap<u64, Receiving>,
     /// Receives that end once nobody writes to their buffers any more, by the key of the loan.
     unlending: FxHashMap<u64, Unlending>,
-    peers: FxHashMap<u32, Peer>,
+    /// By rank; those that this one has exchanged messages with.
+    peers: Vec<Option<Box<Peer>>>,
     /// The number of the last send or receive that has one.
     last: u64,
     /// Which way long messages come, where that is chosen.
@@ -207,7 +208,7 @@ impl State {
     }
 
     fn peer(&mut self, rank: Rank) -> &mut Peer {
-        self.peers.entry(rank.0).or_default()
+        self.peers[rank.index()].get_or_insert_default()
     }
 }
 
@@ -229,7 +230,7 @@ impl TwoSided {
                 sends: FxHashMap::default(),
                 receives: FxHashMap::default(),
                 unlending: FxHashMap::default(),
-                peers: FxHashMap::default(),
+                peers: (0..progress.size).map(|_| None).collect(),
                 last: 0,
                 choice,
                 closed: false,

@@ -53,6 +53,12 @@ impl Pattern {
     /// Patterns of this many kinds there are.
     pub(super) const KINDS: usize = 4;
 
+    /// That which every message fits.
+    pub(super) const ANY: Self = Self {
+        source: None,
+        tag: None,
+    };
+
     /// Which of source and tag it says: its place among the [patterns](Envelope::patterns) of an envelope.
     pub(super) fn kind(self) -> usize {
         2 * usize::from(self.source.is_none()) + usize::from(self.tag.is_none())

@@ -319,7 +319,8 @@ impl TwoSided {
                 Sending::Announced(_, outgoing) => Some(outgoing),
                 Sending::Sent(..) => None,
             });
-        let waiting = (state.peers.values_mut()).flat_map(|peer| peer.waiting.iter_mut());
+        let peers = state.peers.iter_mut().flatten();
+        let waiting = peers.flat_map(|peer| peer.waiting.iter_mut());
         let found = (announced.chain(waiting)).find(|it| Arc::ptr_eq(&it.request, request));
         let Some(outgoing) = found else { return };
         let own = Arc::new(Request::new());
