@@ -13,7 +13,7 @@ use bytemuck::Pod;
 
 use super::{Buffer, Request, Source, Status, Tag, TwoSided, matching::PostedAt, pattern::Pattern};
 use crate::{
-    Rank, Result,
+    Error, Rank, Result,
     progress::{self, For, On, taken},
 };
 
@@ -123,12 +123,24 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<Status> {
         let pattern = Pattern::new(from, of);
+        // Before the receive takes a message.
+        progress::may_wait("a send")?;
+        self.check(Some(to.0), Some(tag))?;
         self.progress.to_the_end(|| {
+            let send = || {
+                // SAFETY: `data` is borrowed until the request is over.
+                let sent = unsafe { self.begin_send(to, tag, source(data), false, site)? };
+                self.finish(&sent).map(drop)
+            };
             // SAFETY: `room` is borrowed mutably until the request is over.
-            let (received, at) = unsafe { self.begin_receive(pattern, destination(room), site)? };
-            // SAFETY: `data` is borrowed until the request is over.
-            let sent = unsafe { self.begin_send(to, tag, source(data), false, site) };
-            let sent = sent.and_then(|sent| self.finish(&sent));
+            let received = unsafe { self.begin_receive(pattern, destination(room), site) };
+            let (received, at) = match received {
+                Ok(begun) => begun,
+                // The peer gets its message, as it would if the one that is too long came later.
+                Err(cause @ Error::ReceiveTooShort { .. }) => return send().and(Err(cause)),
+                Err(cause) => return Err(cause),
+            };
+            let sent = send();
             if sent.is_err()
                 && let Some(at) = at
             {

@@ -117,6 +117,67 @@ fn borrowed_buffers_live_in_a_scope() {
 }
 
 #[test]
+fn synchronous_sends_of_a_scope_end_when_they_are_received() {
+    by_each(all(), 2, |job| {
+        let (one, other) = (Rank(0), Rank(1));
+        let data = [numbers_of(one, 1, 2), numbers_of(one, 1, 50_000)];
+        if job.rank() == other {
+            let mut got = vec![0; 50_000];
+            for _ in &data {
+                job.receive(one, 1, &mut got)?;
+            }
+            job.barrier()?;
+            for sent in &data {
+                let bytes = job.receive(one, 2, &mut got)?.bytes();
+                assert_eq!((&got[..sent.len()], bytes), (&sent[..], 4 * sent.len()));
+            }
+            return job.barrier();
+        }
+        job.scope(|scope| {
+            for sent in &data {
+                let mut send = scope.send(other, 1, sent)?;
+                let status = send.wait()?;
+                let known = (status.source(), status.tag(), status.count::<u32>());
+                assert_eq!(known, (one, 1, Some(sent.len())));
+                assert!(send.test()?, "it is over");
+                let again = send.wait();
+                assert!(
+                    matches!(again, Err(hydrant::Error::OutOfTurn { .. })),
+                    "{again:?}"
+                );
+            }
+            let mut sends = Vec::new();
+            for sent in &data {
+                sends.push(scope.send_synchronous(other, 2, sent)?);
+            }
+            for send in &mut sends {
+                assert!(!send.test()?, "the receiver waits in a barrier");
+            }
+            job.barrier()?;
+            sends.iter_mut().try_for_each(|send| send.wait().map(drop))
+        })?;
+        job.barrier()
+    });
+}
+
+#[test]
+fn short_sends_of_a_scope_wait_for_no_receiver() {
+    local(2, |job| {
+        let data = numbers(job, 1, 10);
+        // All of them before any is received.
+        job.scope(|scope| (0..9).try_for_each(|_| scope.send(job.right(), 1, &data).map(drop)))?;
+        job.barrier()?;
+        let mut got = [0; 10];
+        for _ in 0..9 {
+            // They are here: nothing is left for the scope to wait for.
+            job.scope(|scope| scope.receive(job.left(), 1, &mut got)?.wait().map(drop))?;
+            assert_eq!(got[..], numbers_of(job.left(), 1, 10));
+        }
+        job.barrier()
+    });
+}
+
+#[test]
 fn a_scope_that_fails_waits_for_nothing_that_may_never_come() {
     by_each(all(), 2, |job| {
         let data = numbers(job, 1, 30_000);

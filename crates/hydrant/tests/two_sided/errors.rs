@@ -248,3 +248,47 @@ fn a_job_ends_amid_messages() {
 fn is_end(cause: &Error) -> bool {
     matches!(cause, Error::JobOver | Error::PeerLost(_))
 }
+
+#[test]
+fn who_receives_too_little_at_once_sends_all_the_same() {
+    for is_here in [false, true] {
+        local(2, |job| {
+            let (one, other) = (Rank(0), Rank(1));
+            if job.rank() == other {
+                if !is_here {
+                    // Sent only when the receive was posted.
+                    job.receive(one, 3, &mut [0_u8; 1])?;
+                }
+                job.send(one, 1, &[1_u8; 3])?;
+                return job.receive(one, 2, &mut [0_u8; 1]).map(drop);
+            }
+            if is_here {
+                job.probe(other, 1)?;
+            }
+            std::thread::scope(|threads| {
+                threads.spawn(|| is_here || job.send(other, 3, &[0_u8; 1]).is_ok());
+                let end = job.send_receive((other, 2, &[7_u8]), (other, 1, &mut [0_u8; 2]));
+                assert!(matches!(end, Err(Error::ReceiveTooShort { .. })), "{end:?}");
+            });
+            job.receive(other, 1, &mut [0_u8; 3]).map(drop)
+        });
+    }
+}
+
+#[test]
+fn a_send_that_is_refused_leaves_the_message_that_its_receive_would_take() {
+    local(2, |job| {
+        let other = Rank(1);
+        if job.rank() == other {
+            return job.send(Rank(0), 1, &[1_u8; 3]);
+        }
+        job.probe(other, 1)?;
+        let mut room = [0_u8; 3];
+        for (to, tag) in [(Rank(9), 1), (other, MAX_TAG + 1)] {
+            let end = job.send_receive((to, tag, &[7_u8]), (other, 1, &mut room));
+            assert!(end.is_err() && room == [0; 3], "{end:?}");
+        }
+        assert_eq!(job.receive(other, 1, &mut room)?.bytes(), 3);
+        Ok(())
+    });
+}
