@@ -13,8 +13,11 @@ use crate::{
     transfer,
 };
 
-/// Messages taken from one ring before the next peer's turn.
-const TURN: usize = 64;
+/// Messages taken from one ring before the next peer's turn. Whoever polls may wait for the first of them, and do what
+/// the others are to find: what comes before that has to be kept somewhere else than in the ring.
+const TURN: usize = 16;
+/// The same, of bytes of payload: a turn ends with the message that reaches that.
+const TURN_BYTES: usize = 16 << 10;
 
 /// The receiving side of a rank: one thread at a time holds it.
 pub(crate) struct Inbox {
@@ -246,6 +249,7 @@ impl Peer {
             return 0;
         }
         let from = self.back.peer;
+        let mut bytes = 0;
         for count in 0..TURN {
             let taken = match self.requests.take() {
                 Ok(Some(taken)) => taken,
@@ -279,6 +283,10 @@ impl Peer {
                 return count + 1;
             }
             self.finish(shared, &taken);
+            bytes += taken.head.payload;
+            if bytes >= TURN_BYTES {
+                return count + 1;
+            }
         }
         TURN
     }
