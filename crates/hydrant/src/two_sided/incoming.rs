@@ -39,10 +39,10 @@ impl Route for Incoming {
 
 impl TwoSided {
     /// Does what a peer's message asks for, or says which rule it breaks.
-    fn heard(&self, from: Rank, said: Said, payload: &[u8]) -> Result<(), &'static str> {
+    fn heard(&self, from: Rank, said: Said<'_>, payload: &[u8]) -> Result<(), &'static str> {
         match said {
             Said::Eager { tag, send } => self.arrived(from, tag, send, payload),
-            Said::Few { tag, send, len, .. } => self.arrived(from, tag, send, &said.bytes()[..len]),
+            Said::Few { tag, send, data } => self.arrived(from, tag, send, data),
             Said::Announce {
                 tag,
                 send,

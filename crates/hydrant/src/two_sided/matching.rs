@@ -90,13 +90,16 @@ impl<P, U> Matching<P, U> {
 
     /// Takes the first posted receive that a message fits.
     pub(super) fn receive_for(&mut self, envelope: Envelope) -> Option<P> {
-        let patterns = envelope.patterns().into_iter().zip(self.was_posted);
-        let heads = patterns.filter_map(|(pattern, was_posted)| {
-            let first = was_posted.then(|| self.posted.first(pattern))?;
-            first.map(|(place, _)| place)
-        });
-        let first = heads.min_by_key(|place| place.order())?;
-        self.posted.remove(first).map(|(_, receive)| receive)
+        let mut first: Option<Place> = None;
+        for (pattern, was_posted) in envelope.patterns().into_iter().zip(self.was_posted) {
+            if was_posted
+                && let Some((place, _)) = self.posted.first(pattern)
+                && first.is_none_or(|first| place.order() < first.order())
+            {
+                first = Some(place);
+            }
+        }
+        self.posted.remove(first?).map(|(_, receive)| receive)
     }
 
     /// Keeps a message that no posted receive fits.

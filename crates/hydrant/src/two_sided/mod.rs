@@ -245,7 +245,7 @@ impl TwoSided {
 
     /// Says something to a peer, now or when there is room. What becomes of a peer that is lost is told
     /// to [those that wait for it](ended).
-    fn say(&self, to: Rank, said: Said, payload: &[u8]) {
+    fn say(&self, to: Rank, said: Said<'_>, payload: &[u8]) {
         let (tag, args, count) = said.encode();
         let message = Message {
             kind: kind::TWO_SIDED,

@@ -4,16 +4,11 @@ use hydrant_conduit::Delivery;
 
 /// What a message of this kind is, by the tag of the active message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Said {
+pub(super) enum Said<'a> {
     /// A whole message, as the payload. `send`: who wants to know that it was received, if not 0.
     Eager { tag: u64, send: u64 },
     /// The same, of so few bytes that they are arguments, too: they come on the line that says so.
-    Few {
-        tag: u64,
-        send: u64,
-        len: usize,
-        words: [u64; WORDS],
-    },
+    Few { tag: u64, send: u64, data: &'a [u8] },
     /// A message of `len` bytes waits at its sender until it is asked for.
     Announce {
         tag: u64,
@@ -53,23 +48,14 @@ const CREDIT: u16 = 6;
 /// And up to the bytes of [`WORDS`] more, one for each length.
 const FEW: u16 = 0x100;
 
-impl Said {
+impl<'a> Said<'a> {
     /// A whole message, and what of it is the payload.
     #[inline]
-    pub(super) fn whole(tag: u64, send: u64, data: &[u8]) -> (Self, &[u8]) {
-        let len = data.len();
-        if len > WORDS * WORD {
-            return (Said::Eager { tag, send }, data);
+    pub(super) fn whole(tag: u64, send: u64, data: &'a [u8]) -> (Self, &'a [u8]) {
+        match data.len() > WORDS * WORD {
+            true => (Said::Eager { tag, send }, data),
+            false => (Said::Few { tag, send, data }, &[]),
         }
-        let mut words = [0; WORDS];
-        bytemuck::cast_slice_mut(&mut words)[..len].copy_from_slice(data);
-        let few = Said::Few {
-            tag,
-            send,
-            len,
-            words,
-        };
-        (few, &[])
     }
 
     /// The active message's tag and arguments, of which the first so many count.
@@ -82,14 +68,10 @@ impl Said {
         };
         match self {
             Said::Eager { tag, send } => of(EAGER, &[tag, send]),
-            Said::Few {
-                tag,
-                send,
-                len,
-                words: [a, b, c, d, e],
-            } => {
-                let all = [tag, send, a, b, c, d, e];
-                of(FEW + len as u16, &all[..2 + len.div_ceil(WORD)])
+            Said::Few { tag, send, data } => {
+                let mut args = [tag, send, 0, 0, 0, 0, 0];
+                bytemuck::cast_slice_mut(&mut args[2..])[..data.len()].copy_from_slice(data);
+                (FEW + data.len() as u16, args, 2 + data.len().div_ceil(WORD))
             }
             Said::Announce {
                 tag,
@@ -109,7 +91,8 @@ impl Said {
     }
 
     /// What a peer said, if it is anything.
-    pub(super) fn decode(delivery: &Delivery<'_>) -> Option<Self> {
+    #[inline]
+    pub(super) fn decode(delivery: &'a Delivery<'_>) -> Option<Self> {
         let bare = delivery.payload.is_empty();
         Some(match (delivery.tag, delivery.args) {
             (EAGER, &[tag, send]) => Said::Eager { tag, send },
@@ -133,34 +116,17 @@ impl Said {
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
             (RECEIVED, &[send]) if bare => Said::Received { send },
             (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
-            (FEW.., &[tag, send, ref data @ ..]) if bare => {
+            (FEW.., &[tag, send, ref words @ ..]) if bare => {
                 let len = usize::from(delivery.tag - FEW);
-                let mut words = [0; WORDS];
-                if data.len() != len.div_ceil(WORD) || data.len() > WORDS {
+                if words.len() != len.div_ceil(WORD) || words.len() > WORDS {
                     return None;
                 }
-                words[..data.len()].copy_from_slice(data);
-                let few = Said::Few {
-                    tag,
-                    send,
-                    len,
-                    words,
-                };
-                few.bytes()[len..]
-                    .iter()
-                    .all(|byte| *byte == 0)
-                    .then_some(few)?
+                let (data, rest) = bytemuck::cast_slice(words).split_at(len);
+                let few = Said::Few { tag, send, data };
+                rest.iter().all(|byte| *byte == 0).then_some(few)?
             }
             _ => return None,
         })
-    }
-
-    /// The words of a message that has [few](Said::Few) bytes, which come first in them.
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Said::Few { words, .. } => bytemuck::cast_slice(words),
-            _ => &[],
-        }
     }
 }
 

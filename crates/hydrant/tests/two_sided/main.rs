@@ -2,6 +2,7 @@
 //! strategies of registration that differ in what they do for these.
 
 mod basics;
+mod beside;
 mod counted;
 mod errors;
 mod flood;

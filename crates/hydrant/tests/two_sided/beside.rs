@@ -1,0 +1,100 @@
+//! Messages beside what else a rank does: exposed buffers, handlers, tasks.
+
+use std::{
+    sync::{Arc, Barrier, Mutex},
+    time::Duration,
+};
+
+use hydrant::{ConduitKind, MessageProtocol, Rank, ReceiveHandle, Result};
+
+use super::{builder, good, numbers, numbers_of};
+
+#[test]
+fn long_messages_leave_room_for_exposed_buffers() {
+    const EXTENTS: usize = 16;
+    const MESSAGES: u64 = 8;
+    let network = builder().messages(MessageProtocol::Rendezvous);
+    // The sender looks at nothing before that: what was lent to it stays lent.
+    let exposed = Barrier::new(2);
+    good(network.extents(EXTENTS).service(false).run_local(2, |job| {
+        let other = Rank(1);
+        if job.rank() == other {
+            let sends = (0..MESSAGES)
+                .map(|tag| job.send_nb(Rank(0), tag, numbers(job, tag, 50_000)))
+                .collect::<Result<Vec<_>>>()?;
+            exposed.wait();
+            sends.into_iter().try_for_each(|it| it.wait().map(drop))?;
+            return job.barrier();
+        }
+        let receives = (0..MESSAGES)
+            .map(|tag| {
+                job.probe(other, tag)?;
+                job.receive_nb(other, tag, vec![0; 50_000])
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let guards: Result<Vec<_>> = (0..EXTENTS * 3 / 4)
+            .map(|_| job.expose(vec![0_u8; 5000]))
+            .collect();
+        exposed.wait();
+        guards.map(drop)?;
+        for (tag, receive) in (0..).zip(receives) {
+            assert_eq!(receive.wait()?.0, numbers_of(other, tag, 50_000));
+        }
+        job.barrier()
+    }));
+}
+
+#[test]
+fn a_call_ends_when_its_task_has_its_message() {
+    for conduit in [ConduitKind::Smp, ConduitKind::Pinned] {
+        // Who waits sleeps at once, and has to be woken by what the task does.
+        let network = builder().conduit(conduit).spin(Duration::ZERO);
+        good(network.run_local(2, |job| {
+            let posted = Arc::new(Mutex::new(None::<ReceiveHandle<u32>>));
+            let taken = Arc::clone(&posted);
+            let finish = job.async_function(move |_: Rank, (): ()| {
+                let receive = taken.lock().unwrap().take();
+                async move {
+                    let (data, status) = receive.expect("one a call").await.expect("it comes");
+                    let count = status.count::<u32>().expect("whole numbers");
+                    data[..count].iter().map(|it| u64::from(*it)).sum::<u64>()
+                }
+            })?;
+            job.barrier()?;
+            for (tag, count) in (0..).zip([1, 10, 2000, 40_000, 0, 3]) {
+                let receive = job.receive_nb(job.left(), tag, vec![0_u32; 40_000])?;
+                *posted.lock().unwrap() = Some(receive);
+                let send = job.send_nb(job.right(), tag, numbers(job, tag, count))?;
+                let right = numbers_of(job.left(), tag, count);
+                let right: u64 = right.iter().map(|it| u64::from(*it)).sum();
+                assert_eq!(job.call(job.rank(), &finish, &())?, right);
+                send.wait()?;
+            }
+            job.barrier()
+        }));
+    }
+}
+
+#[test]
+fn nothing_is_delivered_in_the_midst_of_a_handler() {
+    good(builder().run_local(2, |job| {
+        let here = job.downgrade();
+        let looks = job.function(move |caller: Rank, tag: u64| {
+            let job = here.upgrade().expect("the job goes on");
+            // The message of the caller came before the call.
+            assert_eq!(job.poll(), 0);
+            job.try_probe(caller, tag).expect("a look").is_some()
+        })?;
+        job.barrier()?;
+        for tag in 0..50 {
+            job.send(job.right(), tag, &[tag])?;
+            assert!(job.call(job.right(), &looks, &tag)?);
+        }
+        for tag in 0..50 {
+            let mut got = [u64::MAX];
+            job.receive(job.left(), tag, &mut got)?;
+            assert_eq!(got, [tag]);
+        }
+        job.barrier()
+    }));
+}
