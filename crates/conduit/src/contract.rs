@@ -108,7 +108,8 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// Requests sent to `peer` that its handlers have finished with, and sent at all.
     fn handled(&self, peer: Rank) -> (u64, u64);
 
-    /// Delivers what has arrived; how many things that were. Returns at once, or soon, if another
+    /// Delivers what has arrived, or some of it from each peer; how many things that were. Who polls until that is 0 has
+    /// all, unless another thread polls. Returns at once, or soon, if another
     /// thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
 

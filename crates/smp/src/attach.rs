@@ -54,7 +54,8 @@ impl Default for Options {
 
 /// Most bytes of a message, unless it is said what a ring holds.
 const MESSAGE: usize = 16 << 10;
-/// Bytes of the rings to one rank together, unless it is said: what long messages from all others may come to touch.
+/// Bytes of payload of the request rings to one rank together, unless it is said: what long messages from all others may
+/// come to touch. Those of replies have as many.
 const RINGS: usize = 8 << 20;
 
 /// Bytes of payload that a ring holds in a job of so many ranks, and most bytes of a message.
@@ -225,4 +226,40 @@ fn fence(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
 
 fn unreachable(cause: hydrant_launch::Error) -> Error {
     Error::Unreachable(cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_have_what_the_number_of_ranks_allows() {
+        const KIB: usize = 1 << 10;
+        for (ranks, kib) in [
+            (1, 512),
+            (16, 512),
+            (17, 256),
+            (32, 256),
+            (128, 64),
+            (4096, 64),
+        ] {
+            assert_eq!(
+                payload_of_ring(None, ranks),
+                (kib * KIB, 16 * KIB),
+                "{ranks}"
+            );
+        }
+        for (asked, ring, message) in [
+            (1, 1 << 10, 256),
+            (5000, 5056, 1264),
+            (64 << 20, 64 << 20, MAX_PAYLOAD),
+            (usize::MAX, 64 << 20, MAX_PAYLOAD),
+        ] {
+            assert_eq!(
+                payload_of_ring(Some(asked), 100),
+                (ring, message),
+                "{asked}"
+            );
+        }
+    }
 }

@@ -214,6 +214,10 @@ impl Peer {
         let from = self.back.peer;
         for count in 0..TURN {
             let taken = match self.replies.take() {
+                Ok(Some(taken)) if taken.head.payload > shared.caps.max_payload => {
+                    let what = "a payload longer than a message's";
+                    return self.give_up(shared, Error::Malformed { peer: from, what }, sink);
+                }
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
                     if self.replies.publish() {
@@ -240,6 +244,9 @@ impl Peer {
                 shared.notify_room(from);
             }
         }
+        if self.replies.publish() {
+            shared.notify_room(from);
+        }
         TURN
     }
 
@@ -252,6 +259,10 @@ impl Peer {
         let mut bytes = 0;
         for count in 0..TURN {
             let taken = match self.requests.take() {
+                Ok(Some(taken)) if taken.head.payload > shared.caps.max_payload => {
+                    let what = "a payload longer than a message's";
+                    return self.give_up(shared, Error::Malformed { peer: from, what }, sink);
+                }
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
                     if self.requests.publish() {
@@ -285,8 +296,12 @@ impl Peer {
             self.finish(shared, &taken);
             bytes += taken.head.payload;
             if bytes >= TURN_BYTES {
+                // Of what has a payload its writer was told.
                 return count + 1;
             }
+        }
+        if self.requests.publish() {
+            shared.notify_room(from);
         }
         TURN
     }

@@ -174,13 +174,16 @@ impl Mapping {
                 available,
             });
         }
+        // A thread that is stopped and goes on may be interrupted all the same; what was done is undone then.
         let committed = without_signals(|| {
-            fs::fallocate(
-                &self.file,
-                FallocateFlags::empty(),
-                offset as u64,
-                len as u64,
-            )
+            rustix::io::retry_on_intr(|| {
+                fs::fallocate(
+                    &self.file,
+                    FallocateFlags::empty(),
+                    offset as u64,
+                    len as u64,
+                )
+            })
         });
         committed.map_err(|cause| match cause {
             // The system gives back what it added, and nothing else: pages that were there keep what

@@ -1,5 +1,7 @@
 //! Messages: what is sent arrives, as sent, in order.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use crate::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use super::{
@@ -30,6 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
         "handled_counts",
         "handled requests are counted when their replies were sent",
         handled,
+    ),
+    Check::new(
+        "handled_when_polled",
+        "where messages arrive at once, what a poll has handled is counted when it returns",
+        handled_when_polled,
     ),
     Check::new(
         "drain_delivers",
@@ -299,6 +306,43 @@ fn handled(fixture: &dyn Fixture) {
                 0
             }
         );
+    });
+}
+
+fn handled_when_polled(fixture: &dyn Fixture) {
+    if !fixture.arrives_at_once() {
+        return;
+    }
+    let sent = AtomicU64::new(0);
+    each(fixture, 2, |me| {
+        let log = &mut Log::new();
+        let mut polled = 0;
+        for count in [1, 2, 7, 8, 15, 16, 17, 31, 32, 33] {
+            if me.rank() == Rank(0) {
+                let message = Message {
+                    kind: 0,
+                    tag: 0,
+                    args: &[count],
+                    payload: &[],
+                };
+                let taken = (0..count)
+                    .map(|_| me.conduit.send(me.right(), &message))
+                    .take_while(|taken| !matches!(taken, Ok(crate::Sent::Full)))
+                    .inspect(|taken| assert!(taken.is_ok(), "{taken:?}"));
+                sent.fetch_add(taken.count() as u64, SeqCst);
+            }
+            me.meet_deaf();
+            // No poll more than there is something to handle.
+            while me.rank() != Rank(0) && polled < sent.load(SeqCst) {
+                polled += me.conduit.poll(log) as u64;
+            }
+            me.meet_deaf();
+            if me.rank() == Rank(0) {
+                let sent = sent.load(SeqCst);
+                assert_eq!(me.conduit.handled(me.right()), (sent, sent), "{count} more");
+            }
+            me.meet_deaf();
+        }
     });
 }
 

@@ -94,7 +94,7 @@ impl Job {
         self.core().messages.failure().map_or(Ok(()), Err)
     }
 
-    /// Delivers the messages that have arrived; how many there were. Needed only where the
+    /// Delivers messages that have arrived, some of each peer's at a time; how many there were. Needed only where the
     /// service thread is off. When the job is over, and in a handler, there are none. Where ranks are more than
     /// cores, a poll that delivers nothing lets others run: who polls until something comes may have the core that
     /// it is to come from.

@@ -39,7 +39,7 @@ impl<S: Slots> Writer<S> {
 
     /// Publishes a message; `false` if there is no room for it now.
     ///
-    /// The caller has checked the limits: at most `MAX_ARGS` arguments and a quarter of the
+    /// The caller has checked the limits: at most `MAX_ARGS` arguments, and a quarter of the
     /// byte ring of payload.
     #[inline]
     pub(crate) fn push(&mut self, kind: u8, tag: u16, args: &[u64], payload: &[u8]) -> bool {
