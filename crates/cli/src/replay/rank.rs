@@ -152,8 +152,6 @@ struct UnderWay<'scope> {
     loan: u64,
     /// If it is received here.
     received: Option<End>,
-    /// Whether its source may be used again before it is received.
-    leaves: bool,
 }
 
 struct Player<'scope, 'env, 'a> {
@@ -229,12 +227,16 @@ impl Player<'_, '_, '_> {
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
                 let sent = &data[..self.goes(end, data.len())];
-                let transit = self.scope.send(Rank(end.peer), end.tag, sent)?;
+                let peer = Rank(end.peer);
+                // What would wait for its receiver does, though between ranks of one host only a stamp goes.
+                let transit = match end.place.bytes() <= self.options.at_once {
+                    true => self.scope.send(peer, end.tag, sent)?,
+                    false => self.scope.send_synchronous(peer, end.tag, sent)?,
+                };
                 let it = UnderWay {
                     transit,
                     loan,
                     received: None,
-                    leaves: end.place.bytes() <= self.options.at_once,
                 };
                 self.under_way.insert(*request, it);
             }
@@ -248,16 +250,12 @@ impl Player<'_, '_, '_> {
                     transit,
                     loan,
                     received: Some(*end),
-                    leaves: false,
                 };
                 self.under_way.insert(*request, it);
             }
             Step::Complete(request) => {
                 if let Some(mut it) = self.under_way.remove(request) {
-                    match it.leaves {
-                        true => it.transit.wait_local()?,
-                        false => it.transit.wait().map(drop)?,
-                    }
+                    it.transit.wait()?;
                     self.memory.end(it.loan);
                     if let Some(end) = it.received {
                         self.copies_near(&end);
