@@ -192,8 +192,12 @@ fn tell(e: &Ensemble<'_>, pinned: &Pinned) -> hydrant::Result<()> {
     let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
-    // Each rank of a pair has half of what the pair costs.
-    let own = conduit.per_rank + conduit.per_pair / 2 * peers;
+    // Each rank of a pair has half of what the pair costs, if that is registered: the rings of shared memory are not.
+    let of_pairs = match e.job.settings().conduit {
+        hydrant::ConduitKind::Pinned => 0,
+        _ => conduit.per_pair / 2 * peers,
+    };
+    let own = conduit.per_rank + of_pairs;
     // The bare network beside the job has memory of its own.
     let bare = (e.network.as_ref()).map_or(0, |network| network.borrow().registered_bytes());
     let fixed = own + bare;
