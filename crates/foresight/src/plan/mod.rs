@@ -255,7 +255,7 @@ impl Plan {
             }
             Way::OnDemand => {
                 self.stats.on_demand += 1;
-                // Not begun, or not over yet.
+                // The registration has not begun, or is not over yet, or it is being given up.
                 let is_late = was_expected && region.state != State::Registered;
                 self.stats.late += u64::from(is_late);
                 region.is_ahead = false;
