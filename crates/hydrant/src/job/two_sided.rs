@@ -60,7 +60,8 @@ impl Job {
     /// ring may call it at once.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`receive`](Self::receive).
+    /// As [`send`](Self::send) and [`receive`](Self::receive), when the send is over: where a message is too long for
+    /// `buffer`, the other is sent all the same. What cannot be sent takes no message.
     #[track_caller]
     pub fn send_receive<T: Pod, U: Pod>(
         &self,
@@ -76,7 +77,7 @@ impl Job {
     }
 
     /// Begins to send `data`. The handle says when it may be used again and when the message was
-    /// received. On borrowed buffers: [`Scope::send`](crate::Scope::send).
+    /// received. On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
     /// As [`send`](Self::send), of what is found at once; the rest is said by the handle.

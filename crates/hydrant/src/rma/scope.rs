@@ -231,8 +231,8 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// Begins to send `data` to `rank` under a tag, as `MPI_Isend`. It is over when `data` may be used again, which
-    /// says nothing of the receiver. If the body fails before a long message was asked for, a copy is sent, and the
-    /// scope does not wait for it.
+    /// says nothing of the receiver. If the body fails before a message was asked for, or while there is no credit for
+    /// it, a copy is sent, and the scope does not wait for it.
     ///
     /// # Errors
     /// As [`Job::send_nb`](crate::Job::send_nb).

@@ -2,7 +2,7 @@
 //! queue is found, added and taken out in constant time, from all its queues at once. Queues of a kind that nobody
 //! has [asked for](Chains::use_kind) are not kept.
 
-use std::mem;
+use std::{array, mem};
 
 use rustc_hash::FxHashMap;
 
@@ -10,6 +10,12 @@ use super::pattern::Pattern;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
+
+/// What is in up to `N` queues.
+pub(super) trait Queued<const N: usize> {
+    /// The pattern of one of its queues, by kind; those of an entry differ.
+    fn pattern(&self, kind: usize) -> Pattern;
+}
 
 /// Entries that are each in up to `N` queues, one of each kind that is in use, in the order of their sequence numbers.
 pub(super) struct Chains<T, const N: usize> {
@@ -27,7 +33,6 @@ pub(super) struct Chains<T, const N: usize> {
 struct Node<T, const N: usize> {
     value: T,
     sequence: u64,
-    patterns: [Pattern; N],
     links: [Links; N],
 }
 
@@ -66,7 +71,7 @@ impl Place {
     }
 }
 
-impl<T, const N: usize> Chains<T, N> {
+impl<T: Queued<N>, const N: usize> Chains<T, N> {
     pub(super) fn new() -> Self {
         Self {
             in_use: [false; N],
@@ -88,22 +93,22 @@ impl<T, const N: usize> Chains<T, N> {
         all.sort_unstable();
         for (sequence, index) in all {
             if let Some(node) = self.node(index) {
-                self.link(kind, node.patterns[kind], index, sequence);
+                self.link(kind, node.value.pattern(kind), index, sequence);
             }
         }
     }
 
-    /// Adds an entry to the queues of these patterns, by kind, which differ: behind all with a lower number. What
-    /// has the highest number goes to the end in constant time.
-    pub(super) fn insert(&mut self, patterns: [Pattern; N], sequence: u64, value: T) -> Place {
+    /// Adds an entry to its queues: behind all with a lower number. What has the highest number goes to the end in
+    /// constant time.
+    pub(super) fn insert(&mut self, sequence: u64, value: T) -> Place {
         let nowhere = Links {
             previous: NONE,
             next: NONE,
         };
+        let patterns: [Pattern; N] = array::from_fn(|kind| value.pattern(kind));
         let node = Some(Node {
             value,
             sequence,
-            patterns,
             links: [nowhere; N],
         });
         let index = match self.free.pop() {
@@ -143,9 +148,10 @@ impl<T, const N: usize> Chains<T, N> {
             return None;
         }
         let node = self.nodes.get_mut(index as usize)?.take()?;
-        for (kind, (pattern, link)) in node.patterns.iter().zip(node.links).enumerate() {
+        for (kind, links) in node.links.into_iter().enumerate() {
             if self.in_use[kind] {
-                self.unlink(kind, *pattern, link);
+                let between = (links.previous, links.next);
+                self.join(kind, node.value.pattern(kind), between);
             }
         }
         self.free.push(index);
@@ -199,10 +205,6 @@ impl<T, const N: usize> Chains<T, N> {
         self.set(kind, index, |links| *links = Links { previous, next });
         self.join(kind, pattern, (previous, index));
         self.join(kind, pattern, (index, next));
-    }
-
-    fn unlink(&mut self, kind: usize, pattern: Pattern, links: Links) {
-        self.join(kind, pattern, (links.previous, links.next));
     }
 
     /// Has two entries of a queue follow each other; none is the end of the queue.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytemuck::Pod;
+use hydrant_conduit::Standing;
 
 use super::{Buffer, Request, Source, Status, Tag, TwoSided, matching::PostedAt, pattern::Pattern};
 use crate::{
@@ -126,6 +127,10 @@ impl TwoSided {
         // Before the receive takes a message.
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
+        let standing = self.progress.conduit().standing(to);
+        if to != self.progress.rank && standing != Standing::Present {
+            return Err(Error::PeerLost(to));
+        }
         self.progress.to_the_end(|| {
             let send = || {
                 // SAFETY: `data` is borrowed until the request is over.
@@ -277,10 +282,7 @@ impl TwoSided {
             }
         }
         self.wait_over(&lent.request);
-        match lent.request.is_told() {
-            true => Ok(()),
-            false => lent.request.tell().map(drop),
-        }
+        lent.request.tell_if_untold()
     }
 
     /// Waits until a request is over, and tells how it ended.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use hydrant_conduit::{Delivery, ReplyPort};
+use smallvec::SmallVec;
 
 use super::{Envelope, Receiving, Sending, TwoSided, Unexpected, receive::copy_into, wire::Said};
 use crate::{
@@ -115,7 +116,7 @@ impl TwoSided {
             let credit = match found {
                 Some(_) => account.took(bytes),
                 None => {
-                    let data = data.to_vec();
+                    let data = SmallVec::from_slice(data);
                     (state.matching).keep(envelope, Unexpected::Here { data, send });
                     None
                 }

@@ -10,13 +10,13 @@
 //! looked at before somebody receives by such a pattern.
 
 use super::{
-    chains::{Chains, Place},
+    chains::{Chains, Place, Queued},
     pattern::{Envelope, Pattern},
 };
 
 /// Posted receives `P` and unexpected messages `U`.
 pub(super) struct Matching<P, U> {
-    posted: Chains<P, 1>,
+    posted: Chains<(Pattern, P), 1>,
     unexpected: Chains<(Envelope, U), { Pattern::KINDS }>,
     /// By kind, whether a receive by such a pattern was ever posted.
     was_posted: [bool; Pattern::KINDS],
@@ -45,6 +45,19 @@ impl<U> Taken<U> {
     }
 }
 
+/// It is in the queue of its pattern alone.
+impl<P> Queued<1> for (Pattern, P) {
+    fn pattern(&self, _: usize) -> Pattern {
+        self.0
+    }
+}
+
+impl<U> Queued<{ Pattern::KINDS }> for (Envelope, U) {
+    fn pattern(&self, kind: usize) -> Pattern {
+        self.0.patterns()[kind]
+    }
+}
+
 impl<P, U> Matching<P, U> {
     pub(super) fn new() -> Self {
         let mut posted = Chains::new();
@@ -66,8 +79,18 @@ impl<P, U> Matching<P, U> {
 
     /// Takes the first unexpected message that fits.
     pub(super) fn take(&mut self, pattern: Pattern) -> Option<Taken<U>> {
+        self.take_if(pattern, |_| true)
+    }
+
+    /// Takes the first unexpected message that fits, if this is so of it.
+    pub(super) fn take_if(
+        &mut self,
+        pattern: Pattern,
+        is_so: impl FnOnce(&U) -> bool,
+    ) -> Option<Taken<U>> {
         self.unexpected.use_kind(pattern.kind());
-        let (place, _) = self.unexpected.first(pattern)?;
+        let (place, _) =
+            (self.unexpected.first(pattern)).filter(|(_, (_, message))| is_so(message))?;
         let (sequence, (envelope, message)) = self.unexpected.remove(place)?;
         Some(Taken {
             envelope,
@@ -80,12 +103,12 @@ impl<P, U> Matching<P, U> {
     pub(super) fn post(&mut self, pattern: Pattern, receive: P) -> PostedAt {
         let sequence = self.number();
         self.was_posted[pattern.kind()] = true;
-        PostedAt(self.posted.insert([pattern], sequence, receive))
+        PostedAt(self.posted.insert(sequence, (pattern, receive)))
     }
 
     /// Takes a posted receive back, if it waits still.
     pub(super) fn withdraw(&mut self, at: PostedAt) -> Option<P> {
-        self.posted.remove(at.0).map(|(_, receive)| receive)
+        (self.posted.remove(at.0)).map(|(_, (_, receive))| receive)
     }
 
     /// Takes the first posted receive that a message fits.
@@ -99,14 +122,13 @@ impl<P, U> Matching<P, U> {
                 first = Some(place);
             }
         }
-        self.posted.remove(first?).map(|(_, receive)| receive)
+        (self.posted.remove(first?)).map(|(_, (_, receive))| receive)
     }
 
     /// Keeps a message that no posted receive fits.
     pub(super) fn keep(&mut self, envelope: Envelope, message: U) {
         let sequence = self.number();
-        let patterns = envelope.patterns();
-        (self.unexpected).insert(patterns, sequence, (envelope, message));
+        self.unexpected.insert(sequence, (envelope, message));
     }
 
     /// Puts a message back that was taken, to its place among the others. No posted receive fits it.
@@ -116,15 +138,14 @@ impl<P, U> Matching<P, U> {
             message,
             sequence,
         } = taken;
-        let patterns = envelope.patterns();
-        (self.unexpected).insert(patterns, sequence, (envelope, message));
+        self.unexpected.insert(sequence, (envelope, message));
     }
 
     /// Takes all posted receives of which this is so.
-    pub(super) fn withdraw_all(&mut self, is_so: impl FnMut(&P) -> bool) -> Vec<P> {
-        let places = self.posted.places(is_so);
+    pub(super) fn withdraw_all(&mut self, mut is_so: impl FnMut(&P) -> bool) -> Vec<P> {
+        let places = self.posted.places(|(_, receive)| is_so(receive));
         let taken = places.into_iter().filter_map(|at| self.posted.remove(at));
-        taken.map(|(_, receive)| receive).collect()
+        taken.map(|(_, (_, receive))| receive).collect()
     }
 
     /// Takes all unexpected messages of which this is so.

@@ -40,6 +40,7 @@ use std::{
 use hydrant_conduit::{Key, Message};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 pub(crate) use handles::Lent;
 pub use handles::{ReceiveHandle, SendHandle, Transit};
@@ -141,8 +142,11 @@ struct Posted {
 
 /// A message that nobody has asked for.
 enum Unexpected {
-    /// It is here. `send`: whom to tell that it was received.
-    Here { data: Vec<u8>, send: u64 },
+    /// It is here, without an allocation if it came in arguments. `send`: whom to tell that it was received.
+    Here {
+        data: SmallVec<[u8; wire::FEW_BYTES]>,
+        send: u64,
+    },
     /// It is at its sender.
     Announced { send: u64, len: u64, copied: bool },
     /// This rank sent it to itself.
@@ -179,7 +183,8 @@ struct Unlending {
 impl Unexpected {
     fn len(&self) -> u64 {
         match self {
-            Unexpected::Here { data, .. } | Unexpected::Own { data, .. } => data.len() as u64,
+            Unexpected::Here { data, .. } => data.len() as u64,
+            Unexpected::Own { data, .. } => data.len() as u64,
             Unexpected::Announced { len, .. } => *len,
         }
     }

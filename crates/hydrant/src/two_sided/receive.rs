@@ -28,17 +28,12 @@ impl TwoSided {
             return Ok(None);
         }
         let mut state = self.state.lock();
-        let first = match state.closed {
-            true => return Err(Error::JobOver),
-            false => state.matching.first(pattern),
-        };
-        let is_here = first.is_some_and(|(_, message)| {
+        if state.closed {
+            return Err(Error::JobOver);
+        }
+        let taken = state.matching.take_if(pattern, |message| {
             matches!(message, Unexpected::Here { data, .. } if data.len() <= buffer.len())
         });
-        let taken = match is_here {
-            true => state.matching.take(pattern),
-            false => None,
-        };
         let Some(Taken {
             envelope,
             message: Unexpected::Here { data, send },

@@ -163,6 +163,19 @@ impl Request {
         }
     }
 
+    /// How it ended, unless that was told.
+    pub(super) fn tell_if_untold(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        match mem::replace(&mut state.end, End::Told) {
+            End::Ended(end) => end.map(drop),
+            End::Told => Ok(()),
+            End::Open => {
+                state.end = End::Open;
+                Err(taken())
+            }
+        }
+    }
+
     /// Whether its end was told.
     pub(super) fn is_told(&self) -> bool {
         matches!(self.state.lock().end, End::Told)

@@ -37,6 +37,8 @@ const WORDS: usize = MOST_ARGS - 2;
 /// Arguments of a message at most.
 const MOST_ARGS: usize = 7;
 const WORD: usize = size_of::<u64>();
+/// Bytes of a message that goes as arguments, at most.
+pub(super) const FEW_BYTES: usize = WORDS * WORD;
 
 const EAGER: u16 = 0;
 const ANNOUNCE: u16 = 1;
@@ -52,7 +54,7 @@ impl<'a> Said<'a> {
     /// A whole message, and what of it is the payload.
     #[inline]
     pub(super) fn whole(tag: u64, send: u64, data: &'a [u8]) -> (Self, &'a [u8]) {
-        match data.len() > WORDS * WORD {
+        match data.len() > FEW_BYTES {
             true => (Said::Eager { tag, send }, data),
             false => (Said::Few { tag, send, data }, &[]),
         }
@@ -172,7 +174,7 @@ mod tests {
             Said::whole(7, 3, &[]).0,
             Said::whole(7, 3, &[1; 8]).0,
             Said::whole(7, 3, &[1; 9]).0,
-            Said::whole(7, 3, &[1; WORDS * WORD]).0,
+            Said::whole(7, 3, &[1; FEW_BYTES]).0,
             Said::Announce {
                 tag: 7,
                 send: 3,
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(Said::decode(&delivery(FEW + 2, &[3, 4], &[])), None);
         assert_eq!(Said::decode(&delivery(FEW + 48, &[0; 8], &[])), None);
         assert_eq!(Said::decode(&delivery(u16::MAX, &[0; 7], &[])), None);
-        let long = [1; WORDS * WORD + 1];
+        let long = [1; FEW_BYTES + 1];
         let said = Said::whole(7, 3, &long);
         assert_eq!(said, (Said::Eager { tag: 7, send: 3 }, &long[..]));
     }
