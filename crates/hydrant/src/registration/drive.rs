@@ -1,5 +1,7 @@
 //! Doing what the engine says.
 
+#![allow(unsafe_code)] // copies into memory that an operation borrows, and hands pieces of it on
+
 use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};

@@ -15,6 +15,8 @@
 //! by a message of another room, that it uses the buffer no more, [forgets](Registration::forget) it, and is not
 //! asked.
 
+#![allow(unsafe_code)] // lends memory whose owner says that it stays
+
 use std::sync::Arc;
 
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};

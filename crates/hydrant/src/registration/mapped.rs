@@ -1,6 +1,8 @@
 //! Registering own memory, clipped to what is mapped: a bucket may be larger than what its
 //! neighbours left of it (Firehose §3.2, bucket size), and an extent wider than the mapping.
 
+#![allow(unsafe_code)] // registers memory of this rank with the conduit
+
 use std::fs;
 
 use hydrant_conduit::{Error, Key, Permission};

@@ -9,8 +9,6 @@
 //! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
 //! [has it](segments), a place in an exposed buffer from where its owner [says](loan) it lies.
 
-#![allow(unsafe_code)] // hands memory to the conduit; see each block
-
 mod block;
 mod drive;
 mod foreseen;

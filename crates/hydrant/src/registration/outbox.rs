@@ -1,5 +1,7 @@
 //! Messages to peers, in the order in which they were decided.
 
+#![allow(unsafe_code)] // reads memory of operations that wait, and moves what the engine asked for
+
 use std::collections::VecDeque;
 
 use hydrant_conduit::{Access, Key, Local, Posted, Remote, Sent, Window};

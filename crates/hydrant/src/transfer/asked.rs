@@ -1,5 +1,7 @@
 //! Operations whose end is asked for by tasks, or by nobody any more.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::task::{Context, Poll};
 
 use bytemuck::Pod;

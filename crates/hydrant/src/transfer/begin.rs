@@ -1,5 +1,7 @@
 //! How a put or a get begins, on every conduit that the peer is reached by.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::{collections::VecDeque, ops::Range};
 
 use hydrant_conduit::{Access, Local, Posted, Remote, Ticket};

@@ -5,6 +5,8 @@
 //! M, so that a slot is a hit on the own side whichever it is. There are slots of a page and slots
 //! of the largest buffer that is worth copying.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     num::NonZeroUsize,

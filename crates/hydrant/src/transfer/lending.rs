@@ -1,6 +1,8 @@
 //! Lending own memory to peers: by the registration room where memory must be registered, else as
 //! extents of the conduit.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::sync::Arc;
 
 use hydrant_conduit::{Key, Permission};

@@ -11,8 +11,6 @@
 //! - What is [under way](under_way) is one map: an operation is there from when it was posted until
 //!   its end was asked for. What is [held] for it is given back at its end.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
-
 mod asked;
 mod begin;
 mod bounce;
@@ -131,6 +129,7 @@ impl Operations for Transfer {
     }
 }
 
+#[allow(unsafe_code)] // hands the promise of who has the piece on
 impl Carrier for Transfer {
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome> {
         // SAFETY: the caller's promise.

@@ -1,5 +1,7 @@
 //! Buffers whose owner is gone while an operation uses them.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::{
     alloc::{Layout, dealloc},
     mem::ManuallyDrop,

@@ -1,5 +1,7 @@
 //! Puts and gets where memory must be registered: the hit, and the way to the engine.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
 use hydrant_pinning::{Ask, Attached, Direction, Hit, Operation, Own, Region, Strategy, TimedHit};
 

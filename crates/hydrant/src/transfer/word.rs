@@ -6,6 +6,8 @@
 //! the allocation, that is tried again. The own word is held by the engine as a part of what may
 //! be registered beside M.
 
+#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+
 use std::{future::poll_fn, sync::Arc, time::Instant};
 
 use hydrant_conduit::{Access, Atomic, Key, Posted, Remote, Ticket};

@@ -1,6 +1,8 @@
 //! Sends and receives as users hold them: blocking ones on slices, those of a scope on borrowed buffers,
 //! and those that own their buffers.
 
+#![allow(unsafe_code)] // lends buffers to requests, which are over before these go
+
 use std::{
     mem,
     panic::Location,

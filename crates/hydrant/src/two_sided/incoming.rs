@@ -1,5 +1,7 @@
 //! What peers say about two-sided messages, and what follows from it. Whoever breaks a rule is expelled.
 
+#![allow(unsafe_code)] // copies into the buffers of receives
+
 use std::sync::{Arc, Weak};
 
 use hydrant_conduit::{Delivery, ReplyPort};

@@ -4,6 +4,8 @@
 //! because there is no room for another loan or to register memory, is copied in parts, so that a
 //! message that was matched arrives. So is what is faster that way.
 
+#![allow(unsafe_code)] // writes from the buffers of sends and lends those of receives
+
 use std::{
     collections::VecDeque,
     future::poll_fn,

@@ -12,8 +12,6 @@
 //! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
 //! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
 
-#![allow(unsafe_code)] // keeps the addresses of buffers that their owners lend until a request ends
-
 mod chains;
 mod choice;
 mod credit;

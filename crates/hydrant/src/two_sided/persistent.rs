@@ -1,5 +1,7 @@
 //! Sends and receives that are done again and again with the same buffer.
 
+#![allow(unsafe_code)] // lends a buffer that it owns to its requests
+
 use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;

@@ -1,5 +1,7 @@
 //! Looking at messages before they are received, and taking one out so that no other thread receives it.
 
+#![allow(unsafe_code)] // copies into a borrowed buffer
+
 use std::{
     panic::Location,
     sync::{Arc, atomic::Ordering::SeqCst},

@@ -1,5 +1,7 @@
 //! Receiving: a message that is here already, or a posted receive that waits for one.
 
+#![allow(unsafe_code)] // keeps the addresses of buffers until their requests end, and copies into them
+
 use std::{panic::Location, ptr, sync::Arc};
 
 use super::{

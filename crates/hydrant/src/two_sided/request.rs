@@ -1,5 +1,7 @@
 //! One send or receive under way, and its two ends: the source may be used again, and all is over.
 
+#![allow(unsafe_code)] // hands the address of a buffer to other threads
+
 use std::{
     any::Any,
     mem,

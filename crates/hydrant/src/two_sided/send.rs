@@ -1,5 +1,7 @@
 //! Sending: at once, or by an announcement, or when there is credit for either.
 
+#![allow(unsafe_code)] // keeps the addresses of buffers until their requests end, and reads them
+
 use std::{mem, panic::Location, slice, sync::Arc};
 
 use hydrant_conduit::{Message, Standing};
