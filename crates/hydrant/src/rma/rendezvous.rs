@@ -50,7 +50,12 @@ impl Rendezvous for Buffers {
                 limit: isize::MAX as usize,
             })?;
             let place = GlobalPtr::extent(transfer.progress.id, from, key, 0);
-            handles::get_from(&transfer, &memory, place, buffer)?.await
+            match handles::get_from(&transfer, &memory, place, buffer) {
+                Ok(get) => get.await,
+                // It was known: its owner took it back since, and a task cannot ask for it again.
+                Err(Error::InHandler { .. }) => Err(transfer.why_unknown(from)),
+                Err(cause) => Err(cause),
+            }
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Key, Permission};
 
 use super::Transfer;
-use crate::{Rank, Result, registration::Record};
+use crate::{Error, Rank, Result, registration::Record};
 
 impl Transfer {
     /// Bytes of which memory is registered together; 1 where it is not registered.
@@ -140,6 +140,14 @@ impl Transfer {
         match known {
             Some(true) => Ok(()),
             _ => Err(registration.why_unknown(rank)),
+        }
+    }
+
+    /// Why it is not known any more where an exposed buffer of a peer lies.
+    pub(crate) fn why_unknown(&self, rank: Rank) -> Error {
+        match &self.registration {
+            Some(registration) => registration.why_unknown(rank),
+            None => Error::Revoked { rank },
         }
     }
 
