@@ -109,8 +109,7 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     fn handled(&self, peer: Rank) -> (u64, u64);
 
     /// Delivers what has arrived, or some of it from each peer; how many things that were. Who polls until that is 0 has
-    /// all, unless another thread polls. Returns at once, or soon, if another
-    /// thread is polling.
+    /// all, unless another thread polls. Returns at once, or soon, if another thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
 
     /// As [`poll`](Self::poll), but waits for its turn: when it returns, everything that had

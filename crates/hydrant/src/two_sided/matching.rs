@@ -6,8 +6,8 @@
 //! A posted receive is in the queue of its pattern, and a message looks at the first of four queues; an
 //! unexpected message is in the queues of all four patterns that it fits. So each step takes constant
 //! time, however many wait, but for two, which take time for those that wait: a message goes back to its place, and
-//! somebody receives by the first pattern of a kind. Most programs use patterns of one kind: queues of the others are neither kept nor
-//! looked at before somebody receives by such a pattern.
+//! somebody receives by the first pattern of a kind. Most programs use patterns of one kind: queues of the others are
+//! neither kept nor looked at before somebody receives by such a pattern.
 
 use super::{
     chains::{Chains, Place, Queued},
