@@ -189,6 +189,8 @@ pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
             let seen = Observation {
                 signature: context.sign(&it),
                 at: it.begun,
+                // A trace's communications take no time.
+                heard: it.begun,
                 wanted: it.bytes > setting.threshold_bytes,
                 lead_ns: setting.lead_ns(&mut backlog, &it),
             };

@@ -77,25 +77,30 @@ impl Plan {
             if done <= first.deadline {
                 return None;
             }
-            let within = self.registered_bytes.checked_add(bytes);
-            if within.is_some_and(|it| it <= self.config.limit_bytes) {
+            let all = self.registered_bytes.saturating_add(bytes);
+            if all > self.config.limit_bytes {
+                if let Some(victim) = self.victim(bytes, first.wanted) {
+                    return Some(self.deregister(victim));
+                }
+                // Nothing that is needed later can make room.
+                self.stats.postponed += 1;
+            } else if all <= self.bound.bytes() {
                 self.queue.remove(first.region);
-                return Some(self.register(first.region));
+                return Some(self.register(first.region, now));
             }
-            if let Some(victim) = self.victim(bytes, first.wanted) {
-                return Some(self.deregister(victim));
-            }
-            // Nothing that is needed later can make room.
             self.queue.remove(first.region);
-            self.regions.at_mut(first.region).is_postponed = true;
-            self.stats.postponed += 1;
+            let short = all.saturating_sub(self.bound.bytes());
+            let region = self.regions.at_mut(first.region);
+            region.is_postponed = true;
+            region.short = region.short.max(short);
         }
         None
     }
 
-    fn register(&mut self, id: RegionId) -> Action {
+    fn register(&mut self, id: RegionId, now: Time) -> Action {
         let region = self.regions.at_mut(id);
         region.state = State::Registering;
+        region.registered_from = now;
         let region = region.memory;
         self.registered_bytes = self.registered_bytes.saturating_add(region.bytes);
         Action::Register { id, region }

@@ -24,10 +24,12 @@
 //! the others.
 //!
 //! Beyond the paper: a use that waits for a landmark is not acted upon before that; a region that
-//! was registered and then not used for a period after its time is deregistered again; and the bytes registered
+//! was registered and then not used for a period after its time is deregistered again; what is registered ahead waits
+//! until there is no more registered than uses need at once, unless that costs time ([`bound`]); and the bytes registered
 //! stay within a limit, by giving up what is needed last.
 
 mod action;
+mod bound;
 mod config;
 mod decide;
 mod queue;
@@ -44,6 +46,7 @@ use crate::signature::{Context, Signature};
 use crate::time::Time;
 
 pub use action::{Action, ERRORS, RegionId, Stats, ThreadId};
+use bound::Bound;
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
 use region::{Known, Regions, State};
@@ -57,6 +60,8 @@ pub struct Plan {
     /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
     expiries: BTreeSet<(Time, RegionId)>,
     registered_bytes: u64,
+    /// How many of them there may be when something is registered ahead.
+    bound: Bound,
     /// What is to be registered for the uses of late.
     backlog: Backlog,
     stats: Stats,
@@ -87,6 +92,7 @@ impl Plan {
             queue: RegistrationQueue::default(),
             expiries: BTreeSet::new(),
             registered_bytes: 0,
+            bound: Bound::default(),
             backlog: Backlog::default(),
             stats: Stats::default(),
             updates: Vec::new(),
@@ -123,14 +129,7 @@ impl Plan {
             .get_mut(thread.0 as usize)
             .expect("a thread that was added");
         let signature = stream.context.sign(communication);
-        let seen = Observation {
-            signature,
-            at: communication.begun.before(stream.stalled_ns),
-            wanted,
-            lead_ns,
-        };
-        let mut updates = std::mem::take(&mut self.updates);
-        stream.predictor.observe(&seen, &mut updates);
+        let begun = communication.begun.before(stream.stalled_ns);
         if communication.way == Way::OnDemand {
             let takes_ns = self
                 .config
@@ -140,9 +139,19 @@ impl Plan {
             stream.stalled_ns = stream.stalled_ns.saturating_add(takes_ns);
         }
         let stalled_ns = stream.stalled_ns;
+        let seen = Observation {
+            signature,
+            at: begun,
+            heard: now.before(stalled_ns).max(begun),
+            wanted,
+            lead_ns,
+        };
+        let mut updates = std::mem::take(&mut self.updates);
+        stream.predictor.observe(&seen, &mut updates);
         let region = wanted.then(|| self.regions.find_or_add(communication, now));
         if let Some(region) = region {
             self.count(thread, signature, region, communication);
+            self.weigh(region, communication, now);
             // The use has come: what was expected of it is over.
             if let Some(left) = self.regions.expect(region, thread, signature, None) {
                 self.requeue(left);
@@ -223,6 +232,21 @@ impl Plan {
         self.stats
     }
 
+    /// Takes note of how much memory a use needed at once with others, and whether it would have come sooner with more.
+    fn weigh(&mut self, id: RegionId, communication: &Communication, now: Time) {
+        let region = self.regions.at_mut(id);
+        let (bytes, begun) = (region.bytes(), communication.begun);
+        let pages = bytes / self.config.page_bytes;
+        let given_up = now.after(self.config.costs.deregister.of(pages));
+        self.bound.used(id, bytes, (begun, given_up));
+        let short = std::mem::take(&mut region.short);
+        let register_ns = self.config.costs.register.of(pages);
+        let is_late = region.registered_from.after(register_ns) > begun;
+        if short > 0 && (is_late || communication.way == Way::OnDemand) {
+            self.bound.cost(register_ns, short, now);
+        }
+    }
+
     /// Takes note of how a use got its buffer.
     fn count(
         &mut self,
@@ -255,9 +279,8 @@ impl Plan {
             }
             Way::OnDemand => {
                 self.stats.on_demand += 1;
-                // The registration has not begun, or is not over yet, or it is being given up.
-                let is_late = was_expected && region.state != State::Registered;
-                self.stats.late += u64::from(is_late);
+                // By now it may be registered, which was too late for this use.
+                self.stats.late += u64::from(was_expected);
                 region.is_ahead = false;
                 if region.state == State::Absent {
                     region.state = State::Registered;

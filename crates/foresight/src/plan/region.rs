@@ -48,8 +48,12 @@ pub(super) struct Known {
     pub(super) is_held: bool,
     /// The helper registered it, and it was not used since.
     pub(super) is_ahead: bool,
-    /// It was to be registered, and the limit did not allow it.
+    /// It was to be registered, and there was no room.
     pub(super) is_postponed: bool,
+    /// How many bytes were too few when it was to be registered first, since its last record.
+    pub(super) short: u64,
+    /// When the helper last began to register it.
+    pub(super) registered_from: Time,
     pub(super) last_used: Time,
     /// When it is to be looked at.
     pub(super) looked_at: Option<Time>,
@@ -64,6 +68,8 @@ impl Known {
             is_held: false,
             is_ahead: false,
             is_postponed: false,
+            short: 0,
+            registered_from: Time::default(),
             last_used: now,
             looked_at: None,
             uses: Vec::new(),

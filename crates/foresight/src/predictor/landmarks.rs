@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use super::generations::Generations;
 use super::history::History;
 use super::shortest::MOST_SITES;
-use super::way::{Sum, Way};
+use super::way::{Passed, Sum, Way};
 use super::{Forecast, Observation, Predictor, Update, period};
 use crate::signature::{Signature, mix};
 use crate::time::Time;
@@ -49,8 +49,8 @@ pub struct Landmarks {
     pub(super) sites: Generations<Signature, Site>,
     /// What is waited for: the uses whose landmark is reached when the sum is that.
     pub(super) awaited: Generations<Sum, Vec<Signature>>,
-    /// The last communications, newest last: when, and the sum then.
-    recent: VecDeque<(Time, Sum)>,
+    /// The last communications, newest last.
+    recent: VecDeque<Passed>,
     sum: Sum,
 }
 
@@ -147,7 +147,11 @@ impl Predictor for Landmarks {
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back((seen.at, self.sum));
+        self.recent.push_back(Passed {
+            at: seen.at,
+            heard: seen.heard,
+            sum: self.sum,
+        });
     }
 }
 
@@ -185,13 +189,7 @@ impl Site {
         }
     }
 
-    fn learn(
-        &mut self,
-        seen: &Observation,
-        period_ns: u64,
-        taken: Sum,
-        recent: &VecDeque<(Time, Sum)>,
-    ) {
+    fn learn(&mut self, seen: &Observation, period_ns: u64, taken: Sum, recent: &VecDeque<Passed>) {
         self.turn(taken);
         self.periods.push(period_ns);
         let mut way = match self.ways.iter().position(|way| way.taken == taken) {

@@ -39,6 +39,9 @@ pub struct Observation {
     pub signature: Signature,
     /// When it began.
     pub at: Time,
+    /// When the helper heard of it, which for a long communication is long after it began: nothing can be done
+    /// about what comes next before that.
+    pub heard: Time,
     /// Whether its buffer is to be registered. Others are landmarks only.
     pub wanted: bool,
     /// How long before its next use that must be known, for the buffer to be registered in time.

@@ -19,6 +19,7 @@ fn run(
         let seen = Observation {
             signature: Signature(signature),
             at: Time(at),
+            heard: Time(at),
             wanted,
             lead_ns: LEAD,
         };
@@ -211,6 +212,7 @@ fn endless_new_buffers_take_bounded_memory() {
         let seen = Observation {
             signature: Signature(mix(number)),
             at: Time(number * 100),
+            heard: Time(number * 100),
             wanted: true,
             lead_ns: LEAD,
         };
@@ -218,4 +220,29 @@ fn endless_new_buffers_take_bounded_memory() {
         assert_eq!(updates.pop().unwrap().forecast, None);
     }
     assert!(predictor.sites.len() <= MOST_SITES && predictor.awaited.len() <= MOST_SITES);
+}
+
+#[test]
+fn what_is_heard_of_too_late_is_no_landmark() {
+    // A put is written down when it is over, just before the next use; what was written down at 600 comes early enough.
+    let round = |n: u64| {
+        let base = n * 1000;
+        [(1, base, 0), (2, base + 600, 0), (3, base + 700, 298)]
+    };
+    let mut predictor = Landmarks::new();
+    let mut said_by = Vec::new();
+    for (signature, at, late) in (0..6).flat_map(round) {
+        let mut updates = Vec::new();
+        let seen = Observation {
+            signature: Signature(signature),
+            at: Time(at),
+            heard: Time(at + late),
+            wanted: signature == 1,
+            lead_ns: LEAD,
+        };
+        predictor.observe(&seen, &mut updates);
+        let of_the_use = updates.iter().filter(|it| it.signature == Signature(1));
+        said_by.extend(of_the_use.map(|it| (signature, it.forecast.map(|it| it.expected.0))));
+    }
+    assert_eq!(said_by.last(), Some(&(2, Some(6000))));
 }

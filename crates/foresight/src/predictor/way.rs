@@ -19,6 +19,36 @@ const NEARER: f64 = 0.7;
 /// How often a landmark must have come before its use to be relied on.
 const TRUSTED: u32 = 2;
 
+/// A communication that has passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    /// When it began.
+    pub(super) at: Time,
+    /// When the helper heard of it.
+    pub(super) heard: Time,
+    /// What had happened by then.
+    pub(super) sum: Sum,
+}
+
+impl Passed {
+    /// How long before a use it was.
+    fn before(&self, used: Time) -> Gap {
+        Gap {
+            begun_ns: used.since(self.at),
+            heard_ns: used.since(self.heard),
+        }
+    }
+}
+
+/// How long before a use a communication was.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// Since it began.
+    begun_ns: u64,
+    /// Since the helper heard of it.
+    heard_ns: u64,
+}
+
 /// One way from a use to the next of the same signature.
 #[derive(Debug)]
 pub(super) struct Way {
@@ -29,6 +59,8 @@ pub(super) struct Way {
     pub(super) landmark: Option<Sum>,
     /// The times from the landmark to the use.
     gaps: History,
+    /// How much of each was left when the helper heard of the landmark.
+    left: History,
     /// How often the landmark came.
     times_seen: u32,
 }
@@ -40,6 +72,7 @@ impl Way {
             periods: History::default(),
             landmark: None,
             gaps: History::default(),
+            left: History::default(),
             times_seen: 0,
         }
     }
@@ -49,30 +82,31 @@ impl Way {
         &mut self,
         seen: &Observation,
         last_sum: Sum,
-        recent: &VecDeque<(Time, Sum)>,
+        recent: &VecDeque<Passed>,
     ) {
         let far_enough = (seen.lead_ns as f64 * MARGIN) as u64;
         let mut best = None;
         let mut found = None;
-        for &(at, sum) in recent.iter().rev() {
+        for passed in recent.iter().rev() {
             // Further back is the use before.
-            if sum == last_sum {
+            if passed.sum == last_sum {
                 break;
             }
-            let since = sum.wrapping_sub(last_sum);
-            let gap_ns = seen.at.since(at);
+            let since = passed.sum.wrapping_sub(last_sum);
+            let gap = passed.before(seen.at);
             if self.landmark == Some(since) {
-                found = Some(gap_ns);
+                found = Some(gap);
             }
-            if best.is_none() && gap_ns >= far_enough {
-                best = Some((since, gap_ns));
+            if best.is_none() && gap.heard_ns >= far_enough {
+                best = Some((since, gap));
             }
             if best.is_some() && (found.is_some() || self.landmark.is_none()) {
                 break;
             }
         }
-        if let Some(gap_ns) = found {
-            self.gaps.push(gap_ns);
+        if let Some(gap) = found {
+            self.gaps.push(gap.begun_ns);
+            self.left.push(gap.heard_ns);
             self.times_seen = self.times_seen.saturating_add(1);
         }
         if found.is_none() || self.is_outdone(seen.lead_ns, best) {
@@ -81,26 +115,29 @@ impl Way {
     }
 
     /// Whether the landmark comes too late by now, or another one much nearer.
-    fn is_outdone(&self, lead_ns: u64, best: Option<(Sum, u64)>) -> bool {
-        let Some(gap_ns) = self.gaps.quantile(9, 0.5) else {
+    fn is_outdone(&self, lead_ns: u64, best: Option<(Sum, Gap)>) -> bool {
+        let usual = |times: &History| times.quantile(9, 0.5);
+        let (Some(gap_ns), Some(left_ns)) = (usual(&self.gaps), usual(&self.left)) else {
             return true;
         };
-        let nearer = |(since, gap): (Sum, u64)| {
-            Some(since) != self.landmark && (gap as f64) < gap_ns as f64 * NEARER
+        let nearer = |(since, gap): (Sum, Gap)| {
+            Some(since) != self.landmark && (gap.begun_ns as f64) < gap_ns as f64 * NEARER
         };
-        gap_ns < lead_ns || best.is_some_and(nearer)
+        left_ns < lead_ns || best.is_some_and(nearer)
     }
 
-    fn replace_landmark(&mut self, best: Option<(Sum, u64)>) {
+    fn replace_landmark(&mut self, best: Option<(Sum, Gap)>) {
         let since = best.map(|it| it.0);
         if since == self.landmark && since.is_some() {
             return;
         }
         self.landmark = since;
         self.gaps.clear();
+        self.left.clear();
         self.times_seen = 0;
-        if let Some((_, gap_ns)) = best {
-            self.gaps.push(gap_ns);
+        if let Some((_, gap)) = best {
+            self.gaps.push(gap.begun_ns);
+            self.left.push(gap.heard_ns);
             self.times_seen = 1;
         }
     }

@@ -364,6 +364,25 @@ fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
 }
 
 #[test]
+fn what_comes_next_waits_until_the_last_is_given_up_where_no_two_were_in_use() {
+    let mut one = One::new(CONFIG);
+    for round in 0..2 {
+        one.used_and_gone(1, 10, round * 10_000, Way::OnDemand);
+        one.used_and_gone(2, 20, round * 10_000 + 1000, Way::OnDemand);
+    }
+    let (_, first) = one.registers_at(12_000, 20_000);
+    one.plan.registered(first);
+    let action = one.used(1, 10, 20_000, Way::Found);
+    assert!(matches!(action, Some(Action::Deregister { id, .. }) if id == first));
+    // The second is due.
+    assert_eq!(one.plan.look(Time(20_995)), None);
+    assert!(one.plan.wake().is_none_or(|at| at > Time(20_995)));
+    one.plan.deregistered(first);
+    let action = one.plan.look(Time(20_995));
+    assert!(matches!(action, Some(Action::Register { id, .. }) if id != first));
+}
+
+#[test]
 fn a_landmark_is_waited_for() {
     let mut one = One::new(Config {
         method: Method::Landmarks,
