@@ -128,23 +128,83 @@ impl Task {
         if let Ok(Poll::Pending) = polled {
             return false;
         }
+        // Under the lock under which it was polled: a thread that waits for that, because the task was woken meanwhile,
+        // is not to poll it again.
+        let over = work.take();
         drop(work);
         if let Err(cause) = polled {
             tracing::error!(number = self.number, "a task panicked");
             // Dropping that may panic, too.
             std::mem::forget(cause);
         }
-        self.end();
+        self.let_go(over);
         true
     }
 
-    /// Drops what it does: a user's destructors may run there.
+    /// Ends it before its end.
     fn end(&self) {
         let work = self.work.lock().take();
+        self.let_go(work);
+    }
+
+    /// Drops what it did: a user's destructors may run there.
+    fn let_go(&self, work: Option<Work>) {
         let dropped = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| drop(work))));
         if let Err(cause) = dropped {
             tracing::error!(number = self.number, "a task panicked when it was dropped");
             std::mem::forget(cause);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        sync::atomic::{AtomicU64, Ordering::SeqCst},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+    use crate::{ConduitKind, Job};
+
+    /// A task that is woken in the poll that completes it is queued again, and another thread may take it from there
+    /// while that poll goes on.
+    #[test]
+    fn what_is_over_is_not_polled_again() {
+        const TASKS: u64 = 2000;
+        let (again, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (again, ended) = (&again, &ended);
+        let builder = Job::builder().unwrap().conduit(ConduitKind::Smp);
+        let ends = builder.service(false).run_local(1, |job| {
+            thread::scope(|threads| {
+                let poll = || {
+                    while ended.load(SeqCst) < TASKS {
+                        job.poll();
+                    }
+                };
+                (0..3).for_each(|_| _ = threads.spawn(poll));
+                for number in 0..TASKS {
+                    let (again, over) = (Arc::clone(again), Arc::clone(ended));
+                    let mut is_over = false;
+                    job.core().progress.spawn(poll_fn(move |context| {
+                        again.fetch_add(u64::from(is_over), SeqCst);
+                        is_over = true;
+                        context.waker().wake_by_ref();
+                        let begun = Instant::now();
+                        while begun.elapsed() < Duration::from_micros(20) {}
+                        over.fetch_add(1, SeqCst);
+                        Poll::Ready(())
+                    }));
+                    while ended.load(SeqCst) <= number {
+                        job.poll();
+                    }
+                }
+            });
+            Ok(())
+        });
+        ends.into_iter().for_each(|end| end.unwrap());
+        assert_eq!(again.load(SeqCst), 0);
     }
 }
