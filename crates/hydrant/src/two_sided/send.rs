@@ -265,9 +265,17 @@ impl TwoSided {
                 if let Ready::Eager(outgoing, _) = &mut ready {
                     // Another thread may find the peer lost, and end the request.
                     outgoing.buffer.at = data.as_mut_ptr();
+                    // The source was copied. A scope whose body fails finds the message nowhere from here on, and is
+                    // not to wait until it is received.
+                    if outgoing.delivered {
+                        outgoing.request.leave();
+                    }
                 }
                 (ready, data)
             };
+            if matches!(&ready, Ready::Eager(outgoing, _) if outgoing.delivered) {
+                self.progress.wake_sleepers();
+            }
             // SAFETY: the data of a message that goes at once is here.
             unsafe { self.transmit(to, ready, Patience::None) };
             drop(data);

@@ -1,11 +1,15 @@
 //! Messages beside what else a rank does: exposed buffers, handlers, tasks.
 
 use std::{
-    sync::{Arc, Barrier, Mutex},
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
     time::Duration,
 };
 
-use hydrant::{ConduitKind, MessageProtocol, Rank, ReceiveHandle, Result};
+use hydrant::{ConduitKind, Error, MessageProtocol, Rank, ReceiveHandle, Result};
 
 use super::{builder, good, numbers, numbers_of};
 
@@ -97,6 +101,61 @@ fn nothing_is_delivered_in_the_midst_of_a_handler() {
             job.receive(job.left(), tag, &mut got)?;
             assert_eq!(got, [tag]);
         }
+        job.barrier()
+    }));
+}
+
+/// Credit that comes back lets sends go that waited for it, from whichever thread hears of it, just when the scope fails
+/// that began them.
+#[test]
+fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
+    const ROUNDS: u64 = 60;
+    const SENDS: usize = 1800;
+    /// Those that are received while the scope ends: what credit lets go.
+    const BEFORE: usize = 512;
+    let ended = AtomicU64::new(0);
+    good(builder().run_local(2, |job| {
+        let other = job.right();
+        let over = AtomicBool::new(false);
+        thread::scope(|threads| {
+            for _ in 0..2 * usize::from(job.rank() == Rank(0)) {
+                threads.spawn(|| {
+                    while !over.load(SeqCst) {
+                        job.poll();
+                    }
+                });
+            }
+            let round = |number: u64| -> Result<()> {
+                let mut got = [0_u8; 480];
+                if job.rank() == Rank(0) {
+                    let end: Result<()> = job.scope(|scope| {
+                        for _ in 0..SENDS {
+                            scope.send_synchronous(other, 1, &[3_u8; 480])?;
+                        }
+                        Err(Error::other("the scope fails"))
+                    });
+                    assert!(end.is_err());
+                    ended.store(number, SeqCst);
+                    return job.receive(other, 2, &mut got[..1]).map(drop);
+                }
+                job.probe(other, 1)?;
+                thread::sleep(Duration::from_micros(number * 37 % 1500));
+                for _ in 0..BEFORE {
+                    job.receive(other, 1, &mut got)?;
+                }
+                // The others are not received before the scope has ended.
+                while ended.load(SeqCst) != number {
+                    job.poll();
+                }
+                for _ in BEFORE..SENDS {
+                    job.receive(other, 1, &mut got)?;
+                }
+                job.send(other, 2, &[0_u8])
+            };
+            let end = (1..=ROUNDS).try_for_each(round);
+            over.store(true, SeqCst);
+            end
+        })?;
         job.barrier()
     }));
 }
