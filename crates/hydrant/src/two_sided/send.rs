@@ -87,7 +87,9 @@ impl TwoSided {
     /// its source may be used again.
     ///
     /// # Safety
-    /// Until the request [is over](Request::is_over), the buffer can be read, and nobody writes to it.
+    /// Until the request [is over](Request::is_over):
+    /// 1. The buffer can be read.
+    /// 2. Nobody writes to it.
     ///
     /// # Errors
     /// What is found at once: nothing is under way then.
@@ -286,7 +288,7 @@ impl TwoSided {
         request: &Arc<Request>,
         delivered: bool,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         let data = unsafe { bytes_of(buffer) }.to_vec();
         request.leave();
         let status = self.sent(tag, buffer.len);
@@ -341,11 +343,13 @@ impl TwoSided {
 /// The bytes of a buffer.
 ///
 /// # Safety
-/// It can be read, and nobody writes to it, while they are used.
+/// While they are used:
+/// 1. The buffer can be read.
+/// 2. Nobody writes to it.
 pub(super) unsafe fn bytes_of<'a>(buffer: Buffer) -> &'a [u8] {
     match buffer.len {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         len => unsafe { slice::from_raw_parts(buffer.at, len) },
     }
 }
