@@ -10,12 +10,7 @@ use super::{
     Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected, protocol::Long,
     request::Status, wire::Said,
 };
-use crate::{
-    Error, Rank, Result,
-    counters::Count,
-    progress::{self, kind},
-    uses::UseKind,
-};
+use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 /// What is to be said to a receiver.
 enum Ready {
@@ -62,14 +57,7 @@ impl TwoSided {
             }
         }
         let (said, payload) = Said::whole(tag, 0, data);
-        let (number, args, count) = said.encode();
-        let message = Message {
-            kind: kind::TWO_SIDED,
-            tag: number,
-            args: &args[..count],
-            payload,
-        };
-        self.send_in_order(to, &message)?;
+        self.send_in_order(to, &said.encode().message(payload))?;
         self.progress.tally.one(Count::MessagesEager);
         self.look_for_change_here();
         Ok(true)
@@ -191,13 +179,8 @@ impl TwoSided {
                 (said, &[], None)
             }
         };
-        let (number, args, count) = said.encode();
-        let message = Message {
-            kind: kind::TWO_SIDED,
-            tag: number,
-            args: &args[..count],
-            payload,
-        };
+        let encoded = said.encode();
+        let message = encoded.message(payload);
         let sent = match patience {
             Patience::None => self.progress.send_result(to, &message),
             Patience::Room => self.send_in_order(to, &message),
