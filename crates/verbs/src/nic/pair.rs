@@ -415,25 +415,25 @@ use ffi::{
 
 /// Requests to be posted at once.
 pub(crate) struct Batch {
-    requests: [MaybeUninit<ibv_send_wr>; Batch::MOST],
-    pieces: [MaybeUninit<ibv_sge>; Batch::MOST],
+    requests: [MaybeUninit<ibv_send_wr>; Batch::MAX_REQUESTS],
+    pieces: [MaybeUninit<ibv_sge>; Batch::MAX_REQUESTS],
     len: usize,
 }
 
 impl Batch {
     /// Most requests.
-    pub(crate) const MOST: usize = 16;
+    pub(crate) const MAX_REQUESTS: usize = 16;
 
     pub(crate) fn new() -> Self {
         Self {
-            requests: [const { MaybeUninit::uninit() }; Self::MOST],
-            pieces: [const { MaybeUninit::uninit() }; Self::MOST],
+            requests: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
+            pieces: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
             len: 0,
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len == Self::MOST
+        self.len == Self::MAX_REQUESTS
     }
 
     /// Makes the last work request a signaled one.
