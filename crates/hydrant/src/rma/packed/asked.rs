@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     counters::Count,
     progress::kind,
-    rma::far::{Far, Name, Run},
+    rma::unmapped::{Name, Run, Unmapped},
 };
 
 /// A message to be.
@@ -22,7 +22,7 @@ pub(super) struct Packed {
 
 /// Messages of a call that were sent.
 pub(super) struct Asked<'a> {
-    far: &'a Far<'a>,
+    unmapped: &'a Unmapped<'a>,
     tag: u16,
     /// The words of a factor, for those that add.
     pub(super) factor: Option<[u64; 2]>,
@@ -37,13 +37,13 @@ struct Question {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(far: &'a Far<'a>, tag: u16) -> Self {
-        let tag = match far.name {
+    pub(super) fn new(unmapped: &'a Unmapped<'a>, tag: u16) -> Self {
+        let tag = match unmapped.name {
             Name::Allocation(_) => tag,
             Name::Exposed(_) => tag | EXPOSED,
         };
         Self {
-            far,
+            unmapped,
             tag,
             factor: None,
             open: VecDeque::with_capacity(MANY),
@@ -61,9 +61,9 @@ impl<'a> Asked<'a> {
         if runs.is_empty() {
             return Ok(());
         }
-        let start = match self.far.name {
+        let start = match self.unmapped.name {
             Name::Allocation(_) => 0,
-            Name::Exposed(_) => self.far.at.offset,
+            Name::Exposed(_) => self.unmapped.at.offset,
         };
         let mut payload = bytes;
         payload.reserve_exact(runs.len() * WORD);
@@ -80,14 +80,14 @@ impl<'a> Asked<'a> {
     }
 
     fn ask(&self, payload: &[u8], runs: usize) -> Result<u64> {
-        let Far { rank, .. } = *self.far;
-        let progress = &self.far.transfer.progress;
+        let Unmapped { rank, .. } = *self.unmapped;
+        let progress = &self.unmapped.transfer.progress;
         progress.tally.add_each([(Count::Packed, runs as u64)]);
-        let name = match self.far.name {
+        let name = match self.unmapped.name {
             Name::Allocation(block) => block.number,
             Name::Exposed(key) => key,
         };
-        self.far.calls.begin(rank, None, |id| {
+        self.unmapped.calls.begin(rank, None, |id| {
             let [low, high] = self.factor.unwrap_or_default();
             let args = [id, name, runs as u64, low, high];
             let message = Message {
@@ -116,8 +116,8 @@ impl<'a> Asked<'a> {
     }
 
     fn end_first(&mut self, mut unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>) -> Result<()> {
-        let Far { rank, calls, .. } = *self.far;
-        let progress = &self.far.transfer.progress;
+        let Unmapped { rank, calls, .. } = *self.unmapped;
+        let progress = &self.unmapped.transfer.progress;
         let Some(mut first) = self.open.pop_front() else {
             return Ok(());
         };
@@ -132,7 +132,7 @@ impl<'a> Asked<'a> {
                 }
                 // It lives here: it is not known there yet, or about to be freed here too.
                 Err(Error::Freed) => {
-                    if let Name::Allocation(block) = self.far.name {
+                    if let Name::Allocation(block) = self.unmapped.name {
                         block.check()?;
                     }
                     thread::yield_now();
@@ -147,10 +147,10 @@ impl<'a> Asked<'a> {
 impl Drop for Asked<'_> {
     /// What was asked in vain is nobody's any more.
     fn drop(&mut self) {
-        let Far { calls, rank, .. } = *self.far;
+        let Unmapped { calls, rank, .. } = *self.unmapped;
         for question in &self.open {
             // No task waits for it.
-            drop(calls.let_be(&self.far.transfer.progress, rank, question.id));
+            drop(calls.let_be(&self.unmapped.transfer.progress, rank, question.id));
         }
     }
 }

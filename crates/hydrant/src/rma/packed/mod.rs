@@ -19,7 +19,7 @@ mod words;
 
 use hydrant_conduit::memory::Factor;
 
-use super::far::{Far, Run};
+use super::unmapped::{Run, Unmapped};
 use crate::Result;
 use asked::{Asked, Packed};
 use parts::split;
@@ -47,24 +47,28 @@ pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 /// Puts runs of `data`.
 ///
 /// # Errors
-/// As [`Far::put`].
-pub(super) fn put(far: &Far<'_>, data: &[u8], runs: impl Iterator<Item = Run>) -> Result<()> {
-    send(far, data, runs, Asked::new(far, PUT), 1)
+/// As [`Unmapped::put`].
+pub(super) fn put(
+    unmapped: &Unmapped<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    send(unmapped, data, runs, Asked::new(unmapped, PUT), 1)
 }
 
 /// Adds multiples of the elements of runs of `data`.
 ///
 /// # Errors
-/// As [`Far::put`].
+/// As [`Unmapped::put`].
 pub(super) fn add(
-    far: &Far<'_>,
+    unmapped: &Unmapped<'_>,
     data: &[u8],
     runs: impl Iterator<Item = Run>,
     factor: &Factor,
 ) -> Result<()> {
-    let mut asked = Asked::new(far, ADD | (factor.number() as u16) << 8);
+    let mut asked = Asked::new(unmapped, ADD | (factor.number() as u16) << 8);
     asked.factor = Some(words_of(factor));
-    send(far, data, runs, asked, factor.number().size())
+    send(unmapped, data, runs, asked, factor.number().size())
 }
 
 /// A factor, for a message.
@@ -77,13 +81,13 @@ pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
 
 /// Sends runs of `data`, of elements of so many bytes.
 fn send(
-    far: &Far<'_>,
+    unmapped: &Unmapped<'_>,
     data: &[u8],
     runs: impl Iterator<Item = Run>,
     mut asked: Asked<'_>,
     element: usize,
 ) -> Result<()> {
-    let limit = far.transfer.progress.conduit().caps().max_payload;
+    let limit = unmapped.transfer.progress.conduit().caps().max_payload;
     let mut message = Packed::default();
     for run in runs.flat_map(split(limit, element)) {
         if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
@@ -101,9 +105,13 @@ fn send(
 /// Gets runs into `data`.
 ///
 /// # Errors
-/// As [`Far::get`].
-pub(super) fn get(far: &Far<'_>, data: &mut [u8], runs: impl Iterator<Item = Run>) -> Result<()> {
-    let limit = far.transfer.progress.conduit().caps().max_payload;
+/// As [`Unmapped::get`].
+pub(super) fn get(
+    unmapped: &Unmapped<'_>,
+    data: &mut [u8],
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    let limit = unmapped.transfer.progress.conduit().caps().max_payload;
     let mut unpack = |runs: &[Run], mut answer: &[u8]| {
         for run in runs {
             let (piece, rest) = answer.split_at_checked(run.len).ok_or(())?;
@@ -112,7 +120,7 @@ pub(super) fn get(far: &Far<'_>, data: &mut [u8], runs: impl Iterator<Item = Run
         }
         if answer.is_empty() { Ok(()) } else { Err(()) }
     };
-    let mut asked = Asked::new(far, GET);
+    let mut asked = Asked::new(unmapped, GET);
     let mut message = Packed::default();
     let mut answer = 0;
     for run in runs.flat_map(split(limit, 1)) {

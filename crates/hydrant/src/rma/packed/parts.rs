@@ -1,7 +1,7 @@
 //! Long runs in parts that fit messages.
 
 use super::{LONGEST, WORD};
-use crate::rma::far::Run;
+use crate::rma::unmapped::Run;
 
 /// Parts of a run that fit a message, of whole elements of so many bytes.
 pub(super) fn split(limit: usize, element: usize) -> impl Fn(Run) -> Parts {
