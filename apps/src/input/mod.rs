@@ -131,9 +131,12 @@ fn read_text<T: Number>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputE
 
 /// What is shown of a word that may be anything.
 fn shortened(word: &[u8]) -> String {
-    const MOST: usize = 24;
-    let shown: String = String::from_utf8_lossy(word).chars().take(MOST).collect();
-    let dots = if word.len() > MOST { "..." } else { "" };
+    const MAX_SHOWN: usize = 24;
+    let shown: String = String::from_utf8_lossy(word)
+        .chars()
+        .take(MAX_SHOWN)
+        .collect();
+    let dots = if word.len() > MAX_SHOWN { "..." } else { "" };
     format!("{}{dots}", shown.escape_debug())
 }
 

@@ -122,9 +122,10 @@ impl Part {
     /// Takes a block back.
     ///
     /// # Safety
-    /// It is a block of that class that `take` gave, and nobody uses it any more.
+    /// 1. It is a block of that class that `take` gave.
+    /// 2. Nobody uses it any more.
     unsafe fn give(&mut self, block: usize, class: usize) {
-        // SAFETY: the caller's promise; every block has room for a word.
+        // SAFETY: 1. every block has room for a word; 2.
         unsafe { *ptr::with_exposed_provenance_mut::<usize>(block) = self.free[class] };
         self.free[class] = block;
     }
@@ -183,7 +184,7 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { System.dealloc(block, layout) };
         };
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the caller's promise; `alloc` took it from here with the same layout.
+        // SAFETY: 1. `alloc` took it from here with the same layout. 2. The caller's promise.
         unsafe { part.give(block.expose_provenance(), class(layout.size())) };
     }
 }

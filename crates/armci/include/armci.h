@@ -1,4 +1,4 @@
-/* ARMCI on Hydrant. Made by cbindgen from armci.rs, transfer.rs, nonblocking.rs of crates/armci/src/c. */
+/* ARMCI on Hydrant. Made by cbindgen from armci/types.rs, armci/lifecycle.rs, armci/synchronize.rs, armci/allocate.rs, armci/mutexes.rs, armci/nodes.rs, armci/group.rs, transfer.rs, nonblocking.rs of crates/armci/src/c. */
 
 #ifndef _ARMCI_H
 #define _ARMCI_H
@@ -206,6 +206,15 @@ void ARMCI_Error(char *msg, int code);
 void ARMCI_Cleanup(void);
 
 /**
+ * Says that a condition does not hold that a program asserts, and ends the job.
+ */
+int dassertp_fail(const char *cond_string,
+                  const char *file,
+                  const char *func,
+                  unsigned int line,
+                  int code);
+
+/**
  * Waits until all processes have come, and all that they did is done. Collective.
  */
 void ARMCI_Barrier(void);
@@ -281,16 +290,6 @@ void ARMCI_Memctl(armci_meminfo_t *meminfo);
 void ARMCI_Set_shm_limit(unsigned long shmemlimit);
 
 /**
- * Whether any process's memory is mapped here, as on nodes with several.
- */
-int ARMCI_Uses_shm(void);
-
-/**
- * Whether memory of other members of a group is mapped here.
- */
-int ARMCI_Uses_shm_grp(ARMCI_Group *group);
-
-/**
  * Makes mutexes, so many of this process. Collective.
  */
 int ARMCI_Create_mutexes(int num);
@@ -309,6 +308,16 @@ void ARMCI_Lock(int mutex, int proc);
  * Unlocks a mutex of a process.
  */
 void ARMCI_Unlock(int mutex, int proc);
+
+/**
+ * Whether any process's memory is mapped here, as on nodes with several.
+ */
+int ARMCI_Uses_shm(void);
+
+/**
+ * Whether memory of other members of a group is mapped here.
+ */
+int ARMCI_Uses_shm_grp(ARMCI_Group *group);
 
 /**
  * Whether a process is on this one's node.
@@ -397,15 +406,6 @@ void ARMCI_Group_get_world(ARMCI_Group *group_out);
  * The process that is a member of a group.
  */
 int ARMCI_Absolute_id(ARMCI_Group *group, int group_rank);
-
-/**
- * Says that a condition does not hold that a program asserts, and ends the job.
- */
-int dassertp_fail(const char *cond_string,
-                  const char *file,
-                  const char *func,
-                  unsigned int line,
-                  int code);
 
 /**
  * Puts bytes to a process; the source is free when it returns.

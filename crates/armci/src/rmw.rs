@@ -59,8 +59,9 @@ impl Armci {
     /// As [`get`](Self::get); [`Error::Misaligned`].
     ///
     /// # Safety
-    /// If the process is this one and ARMCI did not allocate `word`, it is readable and writable, and
-    /// only changed in this way meanwhile.
+    /// If the process is this one and ARMCI did not allocate `word`:
+    /// 1. It is readable and writable.
+    /// 2. It is only changed in this way meanwhile.
     #[inline]
     pub unsafe fn read_modify_write<W: Word>(
         &self,

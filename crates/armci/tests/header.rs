@@ -18,7 +18,17 @@ struct Header {
 const HEADERS: [Header; 3] = [
     Header {
         name: "armci.h",
-        sources: &["armci.rs", "transfer.rs", "nonblocking.rs"],
+        sources: &[
+            "armci/types.rs",
+            "armci/lifecycle.rs",
+            "armci/synchronize.rs",
+            "armci/allocate.rs",
+            "armci/mutexes.rs",
+            "armci/nodes.rs",
+            "armci/group.rs",
+            "transfer.rs",
+            "nonblocking.rs",
+        ],
         guard: "_ARMCI_H",
         before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>",
         after: include_str!("header/armci.txt"),

@@ -52,8 +52,11 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// Makes own memory usable by peers, and by the NIC, under the key returned.
     ///
     /// # Safety
-    /// The memory stays allocated, and nothing but this conduit touches it other than
-    /// through shared-memory accesses, until [`deregister`](Self::deregister) returned.
+    /// Until [`deregister`](Self::deregister) returned:
+    ///
+    /// 1. The memory stays allocated.
+    /// 2. Nothing but this conduit touches it other than through shared-memory accesses.
+    ///
     /// With [`Caps::registration`], memory that no peer was told the key of may be used
     /// freely; it need not even be mapped: that is an error.
     ///

@@ -55,7 +55,7 @@ pub(crate) struct Use {
 
 /// A use of a peer's memory that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FarUse {
+pub(crate) struct RemoteUse {
     /// A put or a get.
     pub(crate) kind: UseKind,
     pub(crate) peer: Rank,
@@ -81,7 +81,7 @@ pub(crate) trait Uses: Send + Sync {
     fn wants_reached(&self) -> bool;
 
     /// A peer's memory is used.
-    fn reached(&self, it: &FarUse);
+    fn reached(&self, it: &RemoteUse);
 
     /// Own memory may be free that a peer used.
     fn freed(&self);

@@ -45,13 +45,15 @@ impl Default for Options {
             segment: 1 << 30,
             slots: 256,
             payload: None,
-            extents: 4096,
+            extents: DEFAULT_EXTENTS,
             foreign: Foreign::Auto,
             timeout: Duration::from_secs(60),
         }
     }
 }
 
+/// Extents a rank may have registered at once, unless it is said.
+pub const DEFAULT_EXTENTS: usize = 4096;
 /// Most bytes of a message, unless it is said what a ring holds.
 const MESSAGE: usize = 16 << 10;
 /// Bytes of payload of the request rings to one rank together, unless it is said: what long messages from all others may

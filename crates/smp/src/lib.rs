@@ -50,7 +50,7 @@ mod wake_word;
 mod watch;
 
 #[cfg(not(loom))]
-pub use attach::{Options, attach};
+pub use attach::{DEFAULT_EXTENTS, Options, attach};
 #[cfg(not(loom))]
 pub use conduit::Smp;
 #[cfg(not(loom))]

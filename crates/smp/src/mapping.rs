@@ -245,7 +245,9 @@ impl Drop for Mapping {
 /// A type made of atomics alone.
 ///
 /// # Safety
-/// Any bytes are a valid value, it may change while borrowed, and any thread may use it.
+/// 1. Any bytes are a valid value.
+/// 2. It may change while borrowed.
+/// 3. Any thread may use it.
 pub unsafe trait Shareable {}
 // SAFETY: an atomic.
 unsafe impl Shareable for AtomicU64 {}

@@ -21,9 +21,10 @@ impl Verbs {
     /// A write or a read; `WATCHED`: and looks a moment whether it has ended.
     ///
     /// # Safety
-    /// Until the operation is complete, or until this returns if it goes along with the request,
-    /// `local` stays as it is for a write, and is written to by nobody else for a read; under [`Key::ANY`] the peer bears the change of what is at
-    /// `remote`. As [`Conduit::post`](hydrant_conduit::Conduit::post).
+    /// As [`Conduit::post`](hydrant_conduit::Conduit::post):
+    /// 1. Until the operation is complete, or until this returns if it goes along with the request,
+    ///    `local` stays as it is for a write, and is written to by nobody else for a read.
+    /// 2. Under [`Key::ANY`] the peer bears the change of what is at `remote`.
     #[inline(always)] // all that a hit costs, in one function for each kind
     pub(crate) unsafe fn access<const WATCHED: bool>(
         &self,

@@ -34,14 +34,14 @@ impl Copies {
     /// A copy of what is at an address: at most [`BYTES`](Self::BYTES) of it.
     ///
     /// # Safety
-    /// `addr` is readable for `len` bytes, and nobody writes to them meanwhile.
+    /// 1. `addr` is readable for `len` bytes.
+    /// 2. Nobody writes to them meanwhile.
     pub(crate) unsafe fn of(&self, addr: u64, len: u32) -> Copied {
         let spare = self.spare.lock().pop();
         let mut copied = spare.unwrap_or_else(|| Copied(Box::new([0; Self::BYTES])));
         let from = ptr::with_exposed_provenance::<u8>(addr as usize);
         let len = (len as usize).min(Self::BYTES);
-        // SAFETY: `from` is readable for `len`, says the caller; the copy has room for as many, and is
-        // memory of its own.
+        // SAFETY: 1., 2.; the copy has room for as many, and is memory of its own.
         unsafe { ptr::copy_nonoverlapping(from, copied.0.as_mut_ptr(), len) };
         copied
     }

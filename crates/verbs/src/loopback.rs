@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Deliveries of one poll, at most.
-const MOST: usize = 64;
+const MAX_DELIVERIES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Loopback {
@@ -81,7 +81,7 @@ impl Loopback {
     pub(crate) fn deliver(&self, endpoint: &Endpoint, peers: &Peers, sink: &mut dyn Sink) -> usize {
         let rank = endpoint.rank();
         let mut count = 0;
-        while count < MOST
+        while count < MAX_DELIVERIES
             && let Some(message) = self.take()
         {
             let delivery = Delivery {

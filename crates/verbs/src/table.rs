@@ -23,7 +23,7 @@ const CHUNK: usize = 1024;
 const PLACE: u32 = 20;
 const CHECK: u32 = 32 - PLACE;
 /// Most extents at once.
-pub(crate) const MOST: usize = 1 << PLACE;
+pub(crate) const MAX_EXTENTS: usize = 1 << PLACE;
 
 /// An extent as it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(limit: usize) -> Self {
-        let limit = limit.clamp(1, MOST);
+        let limit = limit.clamp(1, MAX_EXTENTS);
         Self {
             chunks: (0..limit.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())

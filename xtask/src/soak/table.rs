@@ -6,7 +6,7 @@ use super::job::{Outcome, Trial};
 use super::kind::Kind;
 
 /// Problems that are told, of one conduit.
-const MOST: usize = 20;
+const MAX_TOLD: usize = 20;
 
 /// What came of a conduit.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Row {
         let told = format!("seed {}: {problem}\n$ {}", trial.seed, trial.typed());
         // At once, for a long run may be ended early.
         eprintln!("\n{told}");
-        if self.problems.len() < MOST {
+        if self.problems.len() < MAX_TOLD {
             self.problems.push(told);
         }
     }

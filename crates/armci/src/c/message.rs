@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_longlong, c_void};
 
 use super::{
-    armci::{ARMCI_Group, group_at},
+    arguments::group_at,
+    armci::ARMCI_Group,
     process::{self, or_die, talk},
 };
 use crate::{

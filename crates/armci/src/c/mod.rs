@@ -12,6 +12,7 @@
     reason = "what pointers must be is C's, as the headers say"
 )]
 
+mod arguments;
 mod callers;
 mod process;
 

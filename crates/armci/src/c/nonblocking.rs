@@ -3,7 +3,8 @@
 use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 
 use super::{
-    armci::{armci_giov_t, armci_hdl_t, handle, strides, vectors},
+    arguments::{handle, strides, vectors},
+    armci::{armci_giov_t, armci_hdl_t},
     process::{armci, call, code, found, or_die},
 };
 use crate::{Armci, Error, Handle, Result};

@@ -3,7 +3,8 @@
 use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 
 use super::{
-    armci::{armci_giov_t, strides, vectors},
+    arguments::{strides, vectors},
+    armci::armci_giov_t,
     process::{armci, call, code, found, or_die},
 };
 use crate::{

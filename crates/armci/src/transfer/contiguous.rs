@@ -26,8 +26,9 @@ impl Armci {
     /// [`Error`](crate::Error), of which each cause is a variant.
     ///
     /// # Safety
-    /// 1. `src` is readable for `bytes`, and nobody writes to it meanwhile. 2. If the process is this
-    ///    one and ARMCI did not allocate `dst`, it is writable for `bytes`, and nobody else uses it.
+    /// 1. `src` is readable for `bytes`, and nobody writes to it meanwhile.
+    /// 2. If the process is this one and ARMCI did not allocate `dst`, it is writable for `bytes`, and
+    ///    nobody else uses it.
     #[inline]
     pub unsafe fn put(&self, src: *const u8, dst: *mut u8, bytes: i32, proc: i32) -> Result<()> {
         let bytes = count(bytes.into(), 0, "the number of bytes")?;

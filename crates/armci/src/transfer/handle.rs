@@ -71,8 +71,9 @@ impl Armci {
     /// Begins a put or a get of memory that is not mapped here, with a handle, or an implicit one.
     ///
     /// # Safety
-    /// Until the handle was waited for, or the process fenced, or all is: 1. `local` is readable for
-    /// `bytes`, or writable for a get. 2. Nobody writes to it, or for a get reads it.
+    /// Until the handle was waited for, or the process fenced, or all is:
+    /// 1. `local` is readable for `bytes`, or writable for a get.
+    /// 2. Nobody writes to it, or for a get reads it.
     pub(crate) unsafe fn begin_far(
         &self,
         direction: Direction,

@@ -12,7 +12,7 @@ use super::outstanding::IMPLICIT;
 use crate::Error;
 
 /// So many are kept for a process, whoever never asks; then the oldest is forgotten.
-const MOST: usize = 256;
+const MAX_MISSED: usize = 256;
 
 /// Whose an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub(super) struct Missed(Vec<(Whose, Error)>);
 impl Missed {
     /// Keeps what befell an operation: whether there is one more now.
     pub(super) fn keep(&mut self, whose: Whose, cause: &Error) -> bool {
-        let is_full = self.0.len() == MOST;
+        let is_full = self.0.len() == MAX_MISSED;
         if is_full {
             self.0.remove(0);
         }
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_is_bounded() {
         let mut missed = Missed::default();
-        for rank in 0..MOST as u32 {
+        for rank in 0..MAX_MISSED as u32 {
             assert!(missed.keep(Whose::begun(1), &lost(rank)));
         }
-        assert!(!missed.keep(Whose::begun(1), &lost(MOST as u32)));
-        assert!(is_lost(missed.take(Asker::OfHandle(1)), MOST, 1));
+        assert!(!missed.keep(Whose::begun(1), &lost(MAX_MISSED as u32)));
+        assert!(is_lost(missed.take(Asker::OfHandle(1)), MAX_MISSED, 1));
     }
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{Error, Result};
 
 /// So many may be outstanding to a process; then the oldest is waited for.
-const MOST: usize = 256;
+const MAX_OUTSTANDING: usize = 256;
 
 /// The number that implicit handles have.
 pub(crate) const IMPLICIT: i32 = 0;
@@ -211,7 +211,7 @@ impl Outstanding {
         let queue = &self.0[proc];
         let oldest = {
             let mut list = queue.list.lock();
-            let oldest = (list.len() >= MOST).then(|| Arc::clone(&list[0]));
+            let oldest = (list.len() >= MAX_OUTSTANDING).then(|| Arc::clone(&list[0]));
             list.push(Arc::new(operation));
             queue.count.fetch_add(1, Release);
             oldest

@@ -139,7 +139,7 @@ fn request(step: Step, args: &BenchArgs) -> Option<Request> {
     let bench = beside::name_of(suite)?;
     let plan = Plan::new(args.repetitions().map(|count| count as usize), args.quick);
     let sizes = match suite {
-        Suite::Messages => ensemble::sizes(8, messages::MOST, args.quick),
+        Suite::Messages => ensemble::sizes(8, messages::MAX_BYTES, args.quick),
         _ => beside::sizes(args.quick),
     };
     Some(Request {

@@ -12,7 +12,7 @@ use super::REPETITIONS;
 pub(crate) type Side<'s, E = hydrant::Error> = &'s mut dyn FnMut(u64) -> Result<Duration, E>;
 
 /// More operations than any batch needs: a side that reports no time must not run for ever.
-const MOST: u64 = 1 << 24;
+const MAX_OPERATIONS: u64 = 1 << 24;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +67,15 @@ impl Plan {
             if took * 8 >= self.batch {
                 took = took.min(side(count)?).min(side(count)?);
             }
-            if took >= self.batch || count >= MOST {
+            if took >= self.batch || count >= MAX_OPERATIONS {
                 return Ok(count);
             }
             // From an eighth of the batch on the estimate can be trusted; below, keep doubling.
             count = if took * 8 >= self.batch {
                 let scale = self.batch.as_secs_f64() / took.as_secs_f64();
-                ((count as f64 * scale).ceil() as u64 + 1).min(MOST)
+                ((count as f64 * scale).ceil() as u64 + 1).min(MAX_OPERATIONS)
             } else {
-                (count * 2).min(MOST)
+                (count * 2).min(MAX_OPERATIONS)
             };
         }
     }

@@ -147,11 +147,12 @@ impl Memory {
     /// The bytes of a message that is sent, and the number of their loan, until that [ends](Self::end).
     ///
     /// # Safety
-    /// The memory lives, and the loan does not end, as long as the slice is used.
+    /// As long as the slice is used:
+    /// 1. The memory lives.
+    /// 2. The loan does not end.
     pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, false)?;
-        // SAFETY: `take` found the bytes in a block, which lives as long, says the caller; nobody writes to
-        //         them before the loan ends.
+        // SAFETY: 1. `take` found the bytes in a block. 2. Nobody writes to them before the loan ends.
         Ok((unsafe { std::slice::from_raw_parts(at, len) }, loan))
     }
 

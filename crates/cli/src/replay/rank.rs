@@ -186,7 +186,7 @@ impl Player<'_, '_, '_> {
             Step::Copy { bytes } => self.copies(*bytes),
             Step::Send(end) => {
                 self.stamp(end);
-                // SAFETY: the memory outlives this, and the loan ends when the message was sent.
+                // SAFETY: 1. The memory outlives this. 2. The loan ends when the message was sent.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
                 let sent = &data[..self.goes(end, data.len())];
@@ -222,7 +222,7 @@ impl Player<'_, '_, '_> {
             }
             Step::BeginSend(request, end) => {
                 self.stamp(end);
-                // SAFETY: the memory outlives the scope, which ends all that was begun; the loan ends
+                // SAFETY: 1. The memory outlives the scope, which ends all that was begun. 2. The loan ends
                 //         with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);

@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Nobody's rings hold more messages than this.
-const MOST: u64 = 1 << 20;
+const MAX_MESSAGES: u64 = 1 << 20;
 
 fn full(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
@@ -66,10 +66,10 @@ fn full(fixture: &dyn Fixture) {
                 sent += u64::from(taken == Sent::Yes);
                 taken
             };
-            let refused = (0..MOST).find(|_| send() == Sent::Full);
+            let refused = (0..MAX_MESSAGES).find(|_| send() == Sent::Full);
             assert!(
                 refused.is_some(),
-                "{MOST} messages were taken that nobody polled for"
+                "{MAX_MESSAGES} messages were taken that nobody polled for"
             );
             // Small or large, there is no room until the other polls; then there is.
             me.meet_deaf();
@@ -127,7 +127,7 @@ fn bounded(fixture: &dyn Fixture) {
                         sent += 1;
                         seen = polls.load(SeqCst);
                         assert!(
-                            sent < MOST,
+                            sent < MAX_MESSAGES,
                             "{sent} requests handled whose replies nobody took"
                         );
                     }

@@ -381,7 +381,7 @@ fn timeout(fixture: &dyn Fixture) {
 fn idle(fixture: &dyn Fixture) {
     /// Of sleeps of a millisecond, which the meanest conduit may make of longer ones, there
     /// are two hundred; of a spinning rank's, a hundred times as many.
-    const MOST: u32 = 4000;
+    const MAX_RETURNS: u32 = 4000;
     let returns = AtomicU32::new(0);
     each(fixture, 2, |me| {
         for sleeper in [
@@ -401,7 +401,7 @@ fn idle(fixture: &dyn Fixture) {
             me.meet_deaf();
             let returns = returns.load(Relaxed);
             assert!(
-                returns < MOST,
+                returns < MAX_RETURNS,
                 "{sleeper:?} returned {returns} times with nothing to do"
             );
             me.meet_deaf();

@@ -56,7 +56,9 @@ impl Window {
     /// [`Fault::OutOfBounds`] if they leave the window; then nothing was copied.
     ///
     /// # Safety
-    /// Each run on that side is readable, lies apart from the window, and nobody writes to it meanwhile.
+    /// 1. Each run on that side is readable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_runs_from(
         &self,
@@ -66,8 +68,8 @@ impl Window {
     ) -> Result<(), Fault> {
         let [here, _] = runs.spans();
         let dst = self.at(offset, here)?;
-        // SAFETY: (1) the span here was checked, the other side is the caller's promise, as is (3);
-        // (2) the window's promise.
+        // SAFETY: the span here was checked, and the other side is readable (1., 3.); the accesses to the
+        // window are its promise; the two lie apart (2.).
         unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
         Ok(())
     }
@@ -78,7 +80,9 @@ impl Window {
     /// As [`write_runs_from`](Self::write_runs_from).
     ///
     /// # Safety
-    /// Each run on that side is writable, lies apart from the window, and nobody else uses it meanwhile.
+    /// 1. Each run on that side is writable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_runs_to(
         &self,
@@ -139,7 +143,9 @@ impl Window {
     /// [`Fault::OutOfBounds`] if one leaves the window; those before it were copied then.
     ///
     /// # Safety
-    /// Each is readable, lies apart from the window, and nobody writes to it meanwhile.
+    /// 1. Each is readable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_list_from(
         &self,
@@ -147,7 +153,7 @@ impl Window {
         list: impl Iterator<Item = (usize, *const u8)>,
     ) -> Result<(), Fault> {
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
-        // SAFETY: `at` checked that each lies in the window, and of the other side the caller says so.
+        // SAFETY: `at` checked that each lies in the window; of the other side it is 1., 2., 3.
         unsafe { copy_list(run, Direction::IntoWindow, list) }
     }
 
@@ -157,7 +163,9 @@ impl Window {
     /// As [`write_list_from`](Self::write_list_from).
     ///
     /// # Safety
-    /// Each is writable, lies apart from the window, and nobody else uses it meanwhile.
+    /// 1. Each is writable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_list_to(
         &self,
@@ -177,7 +185,9 @@ impl Window {
     /// As there.
     ///
     /// # Safety
-    /// Each run on that side is readable, lies apart from the window, and nobody writes to it meanwhile.
+    /// 1. Each run on that side is readable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_part_from(
         &self,
@@ -190,7 +200,7 @@ impl Window {
         self.at(offset.wrapping_add(first), part.span())?;
         let dst = self.as_ptr().wrapping_add(offset);
         let nest = part.nest(Direction::IntoWindow, dst, src);
-        // SAFETY: the span here was checked, the other side is the caller's promise.
+        // SAFETY: the span here was checked, and the other side is 1., 2., 3.
         unsafe { accumulate::each(part.run(), factor, nest) };
         Ok(())
     }
@@ -202,7 +212,9 @@ impl Window {
     /// [`Fault::OutOfBounds`] if one leaves the window; those before it were added then.
     ///
     /// # Safety
-    /// Each is readable, lies apart from the window, and nobody writes to it meanwhile.
+    /// 1. Each is readable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_list_from(
         &self,
@@ -212,7 +224,7 @@ impl Window {
     ) -> Result<(), Fault> {
         let mut outcome = Ok(());
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
-        // SAFETY: `at` checked that each lies in the window, and of the other side the caller says so.
+        // SAFETY: `at` checked that each lies in the window; of the other side it is 1., 2., 3.
         unsafe { accumulate::each(run, factor, List(list, &mut outcome)) };
         outcome
     }

@@ -19,9 +19,9 @@ pub(super) const LONGEST: usize = 512;
 /// As [`store`](super::copy::store) or [`load`](super::copy::load), of each run.
 pub(super) unsafe fn each(run: usize, runs: impl Each) {
     match run {
-        // SAFETY: handed on.
+        // SAFETY: 1. handed on; 2. as was matched.
         ..32 => unsafe { short(run, runs) },
-        // SAFETY: handed on; those are the processor's.
+        // SAFETY: 1. handed on; 2. as was matched; 3. those are the processor's.
         _ => unsafe { long(Vectors::here(), run, runs) },
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
-    // SAFETY: handed on; those are the processor's.
+    // SAFETY: 1. handed on; 2. those are the processor's.
     unsafe {
         match vectors {
             Vectors::Sse2 => chunks::<64, 16>(dst, src, len),
@@ -76,7 +76,7 @@ pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
         Some(rest) => (head, rest / PAST * PAST),
         None => (len, 0),
     };
-    // SAFETY: handed on, of a part; in the loop the target is a multiple of 64.
+    // SAFETY: 1. handed on, of a part; 2. in the loop the target is a multiple of 64.
     unsafe {
         copy::store(dst, src, head);
         for at in (head..head + lines).step_by(PAST) {
@@ -90,11 +90,12 @@ pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// As [`past_caches`], of 64 bytes to a multiple of 16.
+/// 1. As [`past_caches`], of 64 bytes.
+/// 2. `dst` is a multiple of 16.
 #[inline(always)]
 unsafe fn past_64(dst: *mut u8, src: *const u8) {
-    // SAFETY: it loads bytes that are readable and stores them where they may be stored, and
-    // nothing else.
+    // SAFETY: it loads bytes that are readable and stores them where they may be stored (1.), at an
+    // address that is aligned as `movntps` wants it (2.), and nothing else.
     unsafe {
         asm!(
             "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
@@ -129,13 +130,16 @@ macro_rules! lengths {
 }
 
 /// # Safety
-/// As [`each`], of runs of less than 32 bytes.
+/// 1. As [`each`].
+/// 2. `run` is less than 32.
 unsafe fn short(run: usize, runs: impl Each) {
     lengths!(run runs 16; 1 2 4 8 16; 2..4 4..8 8..16 16..32);
 }
 
 /// # Safety
-/// As [`each`], of runs of 32 bytes at least; the processor has the vectors.
+/// 1. As [`each`].
+/// 2. `run` is 32 at least.
+/// 3. The processor has the vectors.
 unsafe fn long(vectors: Vectors, run: usize, runs: impl Each) {
     match vectors {
         Vectors::Sse2 => lengths!(run runs 16; 32 64; 32..64 64..513),
@@ -168,7 +172,8 @@ unsafe fn chunks<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const 
 /// Copies `N` bytes, a power of two, by vectors of `VECTOR` bytes at most.
 ///
 /// # Safety
-/// As [`each`]; the processor has such vectors.
+/// 1. As [`each`].
+/// 2. The processor has such vectors.
 #[inline(always)]
 unsafe fn piece<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u8) {
     // SAFETY: handed on.
@@ -198,7 +203,8 @@ unsafe fn piece<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u
 macro_rules! moves {
     ($($name:ident [$($value:tt)+] [$($line:literal),+];)+) => {$(
         /// # Safety
-        /// As [`each`], of the bytes in its name; the processor has the vectors in its name.
+        /// 1. As [`each`], of the bytes in its name.
+        /// 2. The processor has the vectors in its name.
         #[inline(always)]
         pub(super) unsafe fn $name(dst: *mut u8, src: *const u8) {
             // SAFETY: it loads bytes that are readable and stores them where they may be stored,

@@ -26,12 +26,13 @@ pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
         Vectors::Avx512 if len >= FAR => Vectors::Avx2,
         vectors => vectors,
     };
-    // SAFETY: handed on; those are the processor's.
+    // SAFETY: 1. handed on; 2. those are the processor's.
     unsafe { by_vectors(vectors, len, factor, runs) }
 }
 
 /// # Safety
-/// As [`each`]; the processor has the vectors.
+/// 1. As [`each`].
+/// 2. The processor has the vectors.
 unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl Each) {
     macro_rules! long {
         ($lines:ident, $masked:ident) => {{
@@ -90,10 +91,11 @@ fn mask(bytes: usize) -> u32 {
 macro_rules! vectors {
     ($($name:ident $bytes:literal $register:literal [$($begin:literal),+] [$($vector:literal),+] $plus:literal;)+) => {$(
         /// # Safety
-        /// As [`by_vectors`]; `len` is a multiple of the vector, and not 0.
+        /// 1. As [`by_vectors`].
+        /// 2. `len` is a multiple of the vector, and not 0.
         #[inline(always)]
         unsafe fn $name(dst: *mut u8, src: *const u8, len: usize, factor: &Factor) {
-            // SAFETY: each turn reads and writes the next vector of both, up to the last of `len` bytes;
+            // SAFETY: each turn reads and writes the next vector of both, up to the last of `len` bytes (2.);
             // the factor has 16 bytes, of which no more is read; registers that change are named.
             unsafe {
                 asm!(
@@ -159,7 +161,8 @@ vectors! {
 macro_rules! masked {
     ($($name:ident $broadcast:literal $size:literal $times:literal $plus:literal;)+) => {$(
         /// # Safety
-        /// As [`by_vectors`], of the words of four bytes that have a bit in the mask, whole elements.
+        /// 1. As [`by_vectors`], of the words of four bytes that have a bit in the mask.
+        /// 2. These are whole elements.
         #[inline(always)]
         unsafe fn $name(dst: *mut u8, src: *const u8, mask: u32, factor: &Factor) {
             // SAFETY: words without a bit are neither read nor written; the factor has 16 bytes, of

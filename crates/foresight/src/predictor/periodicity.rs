@@ -13,7 +13,7 @@ use crate::signature::Signature;
 use crate::time::Time;
 
 /// The longest window there may be.
-const MOST: usize = 1 << 12;
+const MAX_COMMUNICATIONS: usize = 1 << 12;
 
 /// Patterns of the communications whose buffers are registered.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Periodicity {
 impl Periodicity {
     /// A predictor with a window of so many communications.
     pub fn new(window: usize) -> Self {
-        let window = window.clamp(1, MOST);
+        let window = window.clamp(1, MAX_COMMUNICATIONS);
         Self {
             window,
             stream: VecDeque::new(),

@@ -12,7 +12,7 @@ use hydrant_pinning::GivenUp;
 use super::{
     Foreseeing, Recorder,
     cores::{Cores, LOOKS_AFTER},
-    far::{Far, is_far},
+    remote::{RemotePlan, is_remote},
     unfinished::{AllUnfinished, What},
 };
 use crate::{
@@ -73,9 +73,11 @@ impl Helper {
         if !self.recorder.begin() {
             return;
         }
-        let far = self.most_bytes.map(|most| Far::new(self.config, most));
-        let (mut plan, mut far) = match (Plan::new(self.config), far.transpose()) {
-            (Ok(plan), Ok(far)) => (plan, far),
+        let remote = self
+            .most_bytes
+            .map(|most| RemotePlan::new(self.config, most));
+        let (mut plan, mut remote) = match (Plan::new(self.config), remote.transpose()) {
+            (Ok(plan), Ok(remote)) => (plan, remote),
             (Err(cause), _) | (_, Err(cause)) => {
                 tracing::error!(%cause, "nothing is foreseen");
                 return;
@@ -85,48 +87,48 @@ impl Helper {
         let Some(registration) = transfer.registration() else {
             return;
         };
-        self.look_for_core(registration, &mut plan, far.as_mut());
+        self.look_for_core(registration, &mut plan, remote.as_mut());
         while !self.recorder.ends() {
             if self.rests {
                 let may_change = self.cores.as_ref().is_some_and(Cores::may_change);
                 self.recorder.rest(may_change.then_some(LOOKS_AFTER));
-                self.look_for_core(registration, &mut plan, far.as_mut());
+                self.look_for_core(registration, &mut plan, remote.as_mut());
                 continue;
             }
             for reader in self.recorder.take_fresh() {
                 self.readers.push((plan.add_thread(), reader));
-                if let Some(far) = &mut far {
-                    far.add_thread();
+                if let Some(remote) = &mut remote {
+                    remote.add_thread();
                 }
             }
             if self.recorder.take_freed() {
                 self.unfinished.may_be_free(self.recorder.now());
             }
             // Both queues take turns, so that neither waits for all of the other.
-            let read = self.read(registration, &mut plan, far.as_mut());
+            let read = self.read(registration, &mut plan, remote.as_mut());
             if let Some(cores) = &mut self.cores
                 && cores.is_due(read, self.recorder.now())
             {
-                self.look_for_core(registration, &mut plan, far.as_mut());
+                self.look_for_core(registration, &mut plan, remote.as_mut());
                 if self.rests {
-                    self.say(&plan, far.as_ref());
+                    self.say(&plan, remote.as_ref());
                     continue;
                 }
             }
             let looked = self.look(registration, &mut plan);
             let again = self.look_again(registration, &mut plan);
-            let ahead = match &mut far {
-                Some(far) => far.look(registration, self.recorder.now()),
+            let ahead = match &mut remote {
+                Some(remote) => remote.look(registration, self.recorder.now()),
                 None => false,
             };
-            self.say(&plan, far.as_ref());
+            self.say(&plan, remote.as_ref());
             self.recorder.wait_for_use(self.unfinished.has_used());
             if !(read || looked || again || ahead) {
                 let readers = &self.readers;
                 let has_records = || readers.iter().any(|it| !it.1.is_empty());
                 let until = (self.unfinished.first().into_iter())
                     .chain(plan.wake())
-                    .chain(far.as_ref().and_then(Far::wake))
+                    .chain(remote.as_ref().and_then(RemotePlan::wake))
                     .min();
                 self.recorder.sleep(until, &has_records);
             }
@@ -135,10 +137,10 @@ impl Helper {
     }
 
     /// Says what happened so far.
-    fn say(&self, plan: &Plan, far: Option<&Far>) {
+    fn say(&self, plan: &Plan, remote: Option<&RemotePlan>) {
         *self.foreseeing.said.lock() = plan.stats();
-        if let Some(far) = far {
-            *self.foreseeing.said_of_peers.lock() = far.stats();
+        if let Some(remote) = remote {
+            *self.foreseeing.said_of_peers.lock() = remote.stats();
         }
     }
 
@@ -149,7 +151,7 @@ impl Helper {
         &mut self,
         registration: &Registration,
         plan: &mut Plan,
-        far: Option<&mut Far>,
+        remote: Option<&mut RemotePlan>,
     ) {
         let Some(cores) = &mut self.cores else { return };
         let buckets = registration.stats().local.registered;
@@ -157,14 +159,14 @@ impl Helper {
         let now = self.recorder.now();
         let sharing = cores.look(buckets.saturating_mul(bucket), now);
         let rested = std::mem::replace(&mut self.rests, sharing.is_none());
-        match (sharing, far) {
-            (Some(sharing), far) => {
+        match (sharing, remote) {
+            (Some(sharing), remote) => {
                 plan.share(sharing);
-                if let Some(far) = far {
-                    far.share(sharing);
+                if let Some(remote) = remote {
+                    remote.share(sharing);
                 }
             }
-            (None, Some(far)) if !rested => far.rest(registration, now),
+            (None, Some(remote)) if !rested => remote.rest(registration, now),
             (None, _) => {}
         }
         let helpers = sharing.map_or(0, |it| it.helpers);
@@ -176,7 +178,7 @@ impl Helper {
         &mut self,
         registration: &Registration,
         plan: &mut Plan,
-        far: Option<&mut Far>,
+        remote: Option<&mut RemotePlan>,
     ) -> bool {
         let count = self.readers.len();
         for offset in 0..count {
@@ -190,12 +192,12 @@ impl Helper {
             let lost = self.readers.iter().map(|it| it.1.overwritten()).sum();
             self.foreseeing.overwritten.store(lost, SeqCst);
             let now = self.recorder.now();
-            if let Some(far) = far {
-                if is_far(&communication) {
-                    far.used(at, &communication, registration, now);
+            if let Some(remote) = remote {
+                if is_remote(&communication) {
+                    remote.used(at, &communication, registration, now);
                     return true;
                 }
-                far.passed(at, &communication, now);
+                remote.passed(at, &communication, now);
             }
             let communication = self.located(registration, communication);
             if let Some(action) = plan.used(thread, &communication, now) {

@@ -9,9 +9,9 @@
 //! In virtual time the helper is one more thread of the rank, on a core of its own: it has turns as all have.
 
 mod cores;
-mod far;
 mod helper;
 mod record;
+mod remote;
 mod unfinished;
 
 use std::{

@@ -19,11 +19,11 @@ use hydrant_foresight::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{WORTH_IT, far};
+use super::{WORTH_IT, remote};
 use crate::{
     progress::Progress,
     stripe::Striped,
-    uses::{FarUse, Stood, Use, Uses},
+    uses::{RemoteUse, Stood, Use, Uses},
 };
 
 /// The longest that the helper sleeps without looking. A thread that writes while the helper falls asleep may
@@ -44,7 +44,7 @@ pub(super) struct Recorder {
     /// The helper is to end; it has ended.
     ends: AtomicBool,
     /// Whether uses of peers' memory are written down.
-    tells_far: bool,
+    tells_remote: bool,
     /// The helper waits for memory that was in use; some may be free by now.
     waits_for_use: AtomicBool,
     has_freed: AtomicBool,
@@ -66,7 +66,7 @@ enum Stage {
 }
 
 impl Recorder {
-    pub(super) fn new(progress: &Arc<Progress>, tells_far: bool) -> Self {
+    pub(super) fn new(progress: &Arc<Progress>, tells_remote: bool) -> Self {
         Self {
             progress: Arc::clone(progress),
             writers: Striped::new(Mutex::default),
@@ -75,7 +75,7 @@ impl Recorder {
             asleep: AtomicBool::new(false),
             helper: OnceLock::new(),
             ends: AtomicBool::new(false),
-            tells_far,
+            tells_remote,
             waits_for_use: AtomicBool::new(false),
             has_freed: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -274,14 +274,14 @@ impl Uses for Recorder {
         self.write(&communication);
     }
 
-    fn reached(&self, it: &FarUse) {
-        if let Some(communication) = far::record(it) {
+    fn reached(&self, it: &RemoteUse) {
+        if let Some(communication) = remote::record(it) {
             self.write(&communication);
         }
     }
 
     fn wants_reached(&self) -> bool {
-        self.tells_far
+        self.tells_remote
     }
 
     fn freed(&self) {

@@ -18,9 +18,10 @@ impl Job {
     /// [`Error::PeerLost`].
     ///
     /// # Safety
-    /// The program at `rank` can bear the change: no reference there promises that the bytes
-    /// stay as they are, nothing reads them at the same time without atomics, and they are a
-    /// valid value of whatever lives there.
+    /// The program at `rank` can bear the change:
+    /// 1. No reference there promises that the bytes stay as they are.
+    /// 2. Nothing reads them at the same time without atomics.
+    /// 3. They are a valid value of whatever lives there.
     pub unsafe fn put_anywhere(&self, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
         self.check_anywhere(rank)?;
         // SAFETY: the caller's promise.

@@ -78,7 +78,7 @@ impl Network {
 
 /// Shared memory between the ranks of `bootstrap`, all of one host.
 pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Box<dyn Conduit>> {
-    let options = smp_options(builder, segment(builder), EXPOSED);
+    let options = smp_options(builder, segment(builder), hydrant_smp::DEFAULT_EXTENTS);
     Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
 }
 
@@ -106,9 +106,6 @@ pub(super) fn verbs(
 pub(super) fn segment(builder: &JobBuilder) -> usize {
     SYSTEM + builder.settings.heap
 }
-
-/// Buffers that may be exposed at once, unless it is said.
-const EXPOSED: usize = 4096;
 
 fn smp_options(builder: &JobBuilder, segment: usize, extents: usize) -> hydrant_smp::Options {
     let settings = &builder.settings;

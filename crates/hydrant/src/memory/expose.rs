@@ -145,23 +145,25 @@ impl<T: Pod> Exposed<'static, T> {
 
 impl<'a, T: Pod> Exposed<'a, T> {
     /// # Safety
-    /// Until the loan is revoked, the buffer stays allocated and nothing but the guard's
-    /// window reads or writes it.
+    /// Until the loan is revoked:
+    /// 1. The buffer stays allocated.
+    /// 2. Nothing but the guard's window reads or writes it.
     pub(crate) unsafe fn new(
         transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,
         buffer: NonNull<[T]>,
     ) -> Result<Self> {
-        // SAFETY: the caller's promise covers the registration's whole life.
+        // SAFETY: 1., 2., which cover the registration's whole life.
         let lend = |base: *mut u8, bytes| unsafe { transfer.lend(base, bytes) };
-        // SAFETY: handed on.
+        // SAFETY: 1. Handed on. 2. It lends what it is given, by the above.
         unsafe { Self::lent(transfer, memory, buffer, lend) }
     }
 
     /// A buffer that `lend` lends.
     ///
     /// # Safety
-    /// As [`new`](Self::new); `lend` lends what it is given.
+    /// 1. As [`new`](Self::new).
+    /// 2. `lend` lends what it is given.
     unsafe fn lent(
         transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,

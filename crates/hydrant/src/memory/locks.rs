@@ -200,7 +200,9 @@ impl Adder<'_> {
     /// As there.
     ///
     /// # Safety
-    /// Each run on that side is readable, lies apart from the window, and nobody writes to it meanwhile.
+    /// 1. Each run on that side is readable.
+    /// 2. It lies apart from the window.
+    /// 3. Nobody writes to it meanwhile.
     #[allow(unsafe_code)] // memory is named by its address
     #[inline]
     pub(crate) unsafe fn add_runs(

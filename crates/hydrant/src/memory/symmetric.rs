@@ -147,7 +147,9 @@ impl<T: Pod> Symmetric<T> {
     /// for the type.
     ///
     /// # Safety
-    /// While the slice lives no rank writes to this part, and it is not freed.
+    /// While the slice lives:
+    /// 1. No rank writes to this part.
+    /// 2. It is not freed.
     #[allow(unsafe_code)] // a promise that only the caller can make
     pub unsafe fn local_slice(&self) -> Result<&[T]> {
         let at = self.local_start()?;
@@ -162,8 +164,9 @@ impl<T: Pod> Symmetric<T> {
     /// As [`local_slice`](Self::local_slice).
     ///
     /// # Safety
-    /// While the slice lives nobody else reads or writes this part, other threads and
-    /// handles of this rank included, and it is not freed.
+    /// While the slice lives:
+    /// 1. Nobody else reads or writes this part, other threads and handles of this rank included.
+    /// 2. It is not freed.
     #[allow(unsafe_code, clippy::mut_from_ref)] // a promise that only the caller can make
     pub unsafe fn local_slice_mut(&self) -> Result<&mut [T]> {
         let at = self.local_start()?;

@@ -3,7 +3,7 @@
 //!
 //! Why no circle of ranks can wait for each other: a rank handles what arrives however much it keeps
 //! here. So a peer's messages leave its rings, there is room again, and what is kept goes. What that
-//! costs is memory, which [`MOST`] limits.
+//! costs is memory, which [`MAX_KEPT_BYTES`] limits.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::{Progress, backlog::Backlog};
 use crate::{Error, Rank, Result, counters::Count};
 
 /// Bytes that a rank may keep for peers that have no room.
-pub(crate) const MOST: usize = 64 << 20;
+pub(crate) const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// What is kept, by peer. Its lock is never held while a message is sent.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Progress {
     /// # Errors
     /// [`Error::PeerLost`], [`Error::OnwardFull`], and the conduit's for a message that is too long.
     pub(crate) fn send_onward(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
-        self.send_or_keep(rank, message, MOST)
+        self.send_or_keep(rank, message, MAX_KEPT_BYTES)
     }
 
     /// As [`send_onward`](Self::send_onward), without a limit: the result of a call, of which there is

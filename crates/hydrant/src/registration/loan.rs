@@ -157,8 +157,9 @@ impl Registration {
     /// Lends a buffer to peers: the key by which they name it.
     ///
     /// # Safety
-    /// Until [`unlend`](Self::unlend) returns `true`, the buffer stays allocated and is only
-    /// accessed as shared memory.
+    /// Until [`unlend`](Self::unlend) returns `true`:
+    /// 1. The buffer stays allocated.
+    /// 2. It is only accessed as shared memory.
     ///
     /// # Errors
     /// The conduit's.

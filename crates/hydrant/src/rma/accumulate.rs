@@ -9,10 +9,10 @@ use bytemuck::Pod;
 use hydrant_conduit::memory::{Factor, Number, Runs};
 
 use super::{
-    far::Run,
     nest,
     pieces::{check_fit, runs_of},
     section::Section,
+    unmapped::Run,
     vectors::{self, IoVector, all_runs, in_bytes},
 };
 use crate::{
@@ -272,7 +272,7 @@ impl<T: Pod> Symmetric<T> {
         });
         let Some(mapped) = &part.mapped else {
             let transfer = block.transfer()?;
-            let added = self.far(&transfer, rank).add(data, runs, factor);
+            let added = self.unmapped(&transfer, rank).add(data, runs, factor);
             (block.tally).add_each([
                 (Count::Accumulates, count),
                 (Count::AccumulatedBytes, bytes),

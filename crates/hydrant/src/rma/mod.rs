@@ -8,7 +8,6 @@ mod accumulate;
 pub(crate) mod anywhere;
 mod context;
 mod contiguous;
-mod far;
 pub(crate) mod handles;
 mod long;
 mod nest;
@@ -25,6 +24,7 @@ mod scope;
 mod section;
 mod seen;
 pub(crate) mod signal;
+mod unmapped;
 mod vectors;
 mod when;
 

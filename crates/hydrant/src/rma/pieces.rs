@@ -1,14 +1,14 @@
 //! Puts and gets of many runs in one call: sections and strided. They are checked as a whole before
-//! anything is copied; what is mapped is then copied in one go, and elsewhere as [`Far`] does it.
+//! anything is copied; what is mapped is then copied in one go, and elsewhere as [`Unmapped`] does it.
 
 use bytemuck::Pod;
 use hydrant_conduit::memory::Runs;
 
 use super::{
     contiguous::place,
-    far::{Far, Name, Run},
     nest,
     section::Section,
+    unmapped::{Name, Run, Unmapped},
 };
 use crate::{
     Error, Rank, Result,
@@ -131,7 +131,7 @@ impl<T: Pod> Symmetric<T> {
         }
         if part.mapped.is_none() {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
-            return self.far(&transfer, rank).put(
+            return self.unmapped(&transfer, rank).put(
                 bytes,
                 extent::<T>(to, from),
                 runs_of::<T>(to, from),
@@ -172,7 +172,7 @@ impl<T: Pod> Symmetric<T> {
         }
         if part.mapped.is_none() {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice_mut(data));
-            return self.far(&transfer, rank).get(
+            return self.unmapped(&transfer, rank).get(
                 bytes,
                 extent::<T>(from, to),
                 runs_of::<T>(from, to),
@@ -203,9 +203,11 @@ impl<T: Pod> Symmetric<T> {
         }
         if part.mapped.is_none() {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
-            return self
-                .far(&transfer, rank)
-                .put(bytes, (to.count, bytes.len()), to.packed::<T>());
+            return self.unmapped(&transfer, rank).put(
+                bytes,
+                (to.count, bytes.len()),
+                to.packed::<T>(),
+            );
         }
         for (start, run) in to.starts().zip(data.chunks_exact(to.run)) {
             self.put(rank, start, run)?;
@@ -235,7 +237,7 @@ impl<T: Pod> Symmetric<T> {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
             let extent = (from.count, bytes.len());
             return self
-                .far(&transfer, rank)
+                .unmapped(&transfer, rank)
                 .get(bytes, extent, from.packed::<T>());
         }
         for (start, run) in from.starts().zip(data.chunks_exact_mut(from.run)) {
@@ -287,9 +289,9 @@ impl<T: Pod> Symmetric<T> {
     }
 
     /// A part that is not mapped here.
-    pub(super) fn far<'a>(&'a self, transfer: &'a Transfer, rank: Rank) -> Far<'a> {
+    pub(super) fn unmapped<'a>(&'a self, transfer: &'a Transfer, rank: Rank) -> Unmapped<'a> {
         let block = self.block();
-        Far {
+        Unmapped {
             transfer,
             calls: &block.calls,
             rank,

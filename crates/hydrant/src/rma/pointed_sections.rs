@@ -3,10 +3,10 @@
 use bytemuck::Pod;
 
 use super::{
-    far::{Far, Name},
     pieces::{self, check_fit, named_twice, runs_of},
     pointed::{self, Resolved, resolve},
     section::Section,
+    unmapped::{Name, Unmapped},
     vectors::{self, IoVector, all_runs, in_bytes, share},
 };
 use crate::{
@@ -34,11 +34,11 @@ pub(crate) fn put<T: Pod>(
     data: &[T],
     from: &Section,
 ) -> Result<()> {
-    let far = match means.find(&to)? {
+    let unmapped = match means.find(&to)? {
         Found::Symmetric(memory, index) => {
             return memory.put_section(to.rank(), &section.offset(index)?, data, from);
         }
-        Found::Exposed(far) => far,
+        Found::Exposed(unmapped) => unmapped,
     };
     check_fit(section, data.len(), from)?;
     check_end(means, &to, (section.start(), section.span()))?;
@@ -49,7 +49,7 @@ pub(crate) fn put<T: Pod>(
         pieces::extent::<T>(section, from),
         runs_of::<T>(section, from),
     );
-    far.put(bytemuck::cast_slice(data), extent, runs)
+    unmapped.put(bytemuck::cast_slice(data), extent, runs)
 }
 
 /// Gets the elements that `section` names, from where `from` points, into those of `data` that `to`
@@ -63,11 +63,11 @@ pub(crate) fn get<T: Pod>(
     data: &mut [T],
     to: &Section,
 ) -> Result<()> {
-    let far = match means.find(&from)? {
+    let unmapped = match means.find(&from)? {
         Found::Symmetric(memory, index) => {
             return memory.get_section(from.rank(), &section.offset(index)?, data, to);
         }
-        Found::Exposed(far) => far,
+        Found::Exposed(unmapped) => unmapped,
     };
     check_fit(section, data.len(), to)?;
     check_end(means, &from, (section.start(), section.span()))?;
@@ -75,7 +75,7 @@ pub(crate) fn get<T: Pod>(
         return Err(named_twice(to));
     }
     let (extent, runs) = (pieces::extent::<T>(section, to), runs_of::<T>(section, to));
-    far.get(bytemuck::cast_slice_mut(data), extent, runs)
+    unmapped.get(bytemuck::cast_slice_mut(data), extent, runs)
 }
 
 /// Puts the runs of `data` that `vectors` list, from where `to` points.
@@ -87,11 +87,11 @@ pub(crate) fn put_vector<T: Pod>(
     (to, vectors): (GlobalPtr<T>, &[IoVector<'_>]),
     data: &[T],
 ) -> Result<()> {
-    let far = match means.find(&to)? {
+    let unmapped = match means.find(&to)? {
         Found::Symmetric(memory, index) => {
             return memory.put_vector_from(to.rank(), index, vectors, data);
         }
-        Found::Exposed(far) => far,
+        Found::Exposed(unmapped) => unmapped,
     };
     check_vectors(means, &to, vectors, data.len())?;
     let mut runs = all_runs(vectors);
@@ -102,7 +102,7 @@ pub(crate) fn put_vector<T: Pod>(
         });
     }
     let extent = vectors::extent::<T>(runs.clone());
-    far.put(bytemuck::cast_slice(data), extent, in_bytes::<T>(runs))
+    unmapped.put(bytemuck::cast_slice(data), extent, in_bytes::<T>(runs))
 }
 
 /// Gets the runs that `vectors` list, from where `from` points, into `data`.
@@ -114,11 +114,11 @@ pub(crate) fn get_vector<T: Pod>(
     (from, vectors): (GlobalPtr<T>, &[IoVector<'_>]),
     data: &mut [T],
 ) -> Result<()> {
-    let far = match means.find(&from)? {
+    let unmapped = match means.find(&from)? {
         Found::Symmetric(memory, index) => {
             return memory.get_vector_from(from.rank(), index, vectors, data);
         }
-        Found::Exposed(far) => far,
+        Found::Exposed(unmapped) => unmapped,
     };
     check_vectors(means, &from, vectors, data.len())?;
     let mut runs = all_runs(vectors);
@@ -134,13 +134,13 @@ pub(crate) fn get_vector<T: Pod>(
         });
     }
     let extent = vectors::extent::<T>(runs.clone());
-    far.get(bytemuck::cast_slice_mut(data), extent, in_bytes::<T>(runs))
+    unmapped.get(bytemuck::cast_slice_mut(data), extent, in_bytes::<T>(runs))
 }
 
 /// What a pointer names.
 enum Found<'a, T> {
     Symmetric(Symmetric<T>, usize),
-    Exposed(Far<'a>),
+    Exposed(Unmapped<'a>),
 }
 
 impl<'a> Means<'a> {
@@ -149,7 +149,7 @@ impl<'a> Means<'a> {
             Resolved::Symmetric(memory, index) => return Ok(Found::Symmetric(memory, index)),
             Resolved::Extent(at) => at,
         };
-        Ok(Found::Exposed(Far {
+        Ok(Found::Exposed(Unmapped {
             transfer: self.transfer,
             calls: self.calls,
             rank: pointer.rank(),

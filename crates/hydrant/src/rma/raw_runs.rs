@@ -20,7 +20,9 @@ impl Symmetric<u8> {
     /// As [`put`](Self::put).
     ///
     /// # Safety
-    /// Each run here is readable, nobody writes to it meanwhile, and it lies apart from `rank`'s runs.
+    /// 1. Each run here is readable.
+    /// 2. It lies apart from `rank`'s runs.
+    /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn put_runs_raw(
         &self,
@@ -30,7 +32,7 @@ impl Symmetric<u8> {
         runs: &Runs,
     ) -> Result<()> {
         let mapped = self.mapped(rank)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2., 3.
         unsafe { mapped.window.write_runs_from(at, source, runs) }
             .map_err(|_| self.outside(at, runs.spans()[0]))?;
         self.count_runs([Count::Puts, Count::PutBytes], runs.count(), runs.bytes());
@@ -43,7 +45,9 @@ impl Symmetric<u8> {
     /// As [`get`](Self::get).
     ///
     /// # Safety
-    /// Each run here is writable, nobody else uses it meanwhile, and it lies apart from `rank`'s runs.
+    /// 1. Each run here is writable.
+    /// 2. It lies apart from `rank`'s runs.
+    /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn get_runs_raw(
         &self,
@@ -54,7 +58,7 @@ impl Symmetric<u8> {
     ) -> Result<()> {
         let mapped = self.mapped(rank)?;
         self.block().poll_memory();
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2., 3.
         unsafe { mapped.window.read_runs_to(at, target, runs) }
             .map_err(|_| self.outside(at, runs.spans()[0]))?;
         self.count_runs([Count::Gets, Count::GetBytes], runs.count(), runs.bytes());
@@ -80,7 +84,7 @@ impl Symmetric<u8> {
         check_whole(factor, runs.run())?;
         let mapped = self.mapped(rank)?;
         self.add_mapped(rank, mapped, [runs.count(), runs.bytes()], |adder| {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2., 3.
             unsafe { adder.add_runs(at, source, runs, factor) }
         })
     }
@@ -100,7 +104,7 @@ impl Symmetric<u8> {
         list: impl ExactSizeIterator<Item = (usize, *const u8)>,
     ) -> Result<()> {
         let (mapped, count) = (self.mapped(rank)?, list.len());
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2., 3.
         unsafe { mapped.window.write_list_from(run, list) }.map_err(|_| self.outside(0, run))?;
         self.count_runs([Count::Puts, Count::PutBytes], count, count * run);
         self.after_store(mapped, rank)
@@ -122,7 +126,7 @@ impl Symmetric<u8> {
     ) -> Result<()> {
         let (mapped, count) = (self.mapped(rank)?, list.len());
         self.block().poll_memory();
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2., 3.
         unsafe { mapped.window.read_list_to(run, list) }.map_err(|_| self.outside(0, run))?;
         self.count_runs([Count::Gets, Count::GetBytes], count, count * run);
         Ok(())
@@ -148,7 +152,7 @@ impl Symmetric<u8> {
         check_whole(factor, run)?;
         let (mapped, count) = (self.mapped(rank)?, list.len());
         self.add_mapped(rank, mapped, [count, count * run], |adder| {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2., 3.
             unsafe { adder.add_list(run, list, factor) }
         })
     }

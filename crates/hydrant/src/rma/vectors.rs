@@ -3,7 +3,7 @@
 
 use bytemuck::Pod;
 
-use super::far::Run;
+use super::unmapped::Run;
 use crate::{
     Error, Rank, Result,
     counters::Count,
@@ -251,12 +251,12 @@ impl<T: Pod> Symmetric<T> {
         data: &[T],
         mut runs: impl Iterator<Item = (usize, usize, usize)> + Clone,
     ) -> Result<()> {
-        let is_far = self.block().part(rank)?.mapped.is_none();
-        if is_far && !share(runs.clone().map(|(there, _, run)| (there, run))) {
+        let is_unmapped = self.block().part(rank)?.mapped.is_none();
+        if is_unmapped && !share(runs.clone().map(|(there, _, run)| (there, run))) {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
             let extent = extent::<T>(runs.clone());
             return self
-                .far(&transfer, rank)
+                .unmapped(&transfer, rank)
                 .put(bytes, extent, in_bytes::<T>(runs));
         }
         runs.try_for_each(|(there, here, run)| match run {
@@ -272,12 +272,12 @@ impl<T: Pod> Symmetric<T> {
         data: &mut [T],
         mut runs: impl Iterator<Item = (usize, usize, usize)> + Clone,
     ) -> Result<()> {
-        let is_far = self.block().part(rank)?.mapped.is_none();
-        if is_far && !share(runs.clone().map(|(_, here, run)| (here, run))) {
+        let is_unmapped = self.block().part(rank)?.mapped.is_none();
+        if is_unmapped && !share(runs.clone().map(|(_, here, run)| (here, run))) {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice_mut(data));
             let extent = extent::<T>(runs.clone());
             return self
-                .far(&transfer, rank)
+                .unmapped(&transfer, rank)
                 .get(bytes, extent, in_bytes::<T>(runs));
         }
         runs.try_for_each(|(there, here, run)| match run {

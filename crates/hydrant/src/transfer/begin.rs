@@ -50,7 +50,7 @@ impl Transfer {
     pub(crate) fn write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
         let access = put(peer, to, data).waiting();
-        // SAFETY: `data` is borrowed until this returns, and a put only reads it. Who names a place
+        // SAFETY: 1. `data` is borrowed until this returns, and a put only reads it. 2. Who names a place
         // by its address promised that it can bear it.
         unsafe { self.complete_one(&access) }
     }
@@ -142,8 +142,9 @@ impl Transfer {
     /// Begins a put or a get.
     ///
     /// # Safety
-    /// Until the operation is complete, the own memory stays there, readable and unchanged for
-    /// a put, writable and left alone for a get. A place under [`Key::ANY`](hydrant_conduit::Key::ANY) can bear it.
+    /// 1. Until the operation is complete, the own memory stays there, readable and unchanged for a put,
+    ///    writable and left alone for a get.
+    /// 2. A place under [`Key::ANY`](hydrant_conduit::Key::ANY) can bear it.
     ///
     /// # Errors
     /// What is found at once: then nothing is under way.

@@ -22,7 +22,7 @@ use crate::registration::Registration;
 
 /// Most bytes that are copied: a longer buffer is registered, so that no memory is taken that
 /// grows with what a program does.
-const MOST: usize = 64 << 10;
+const MAX_COPIED_BYTES: usize = 64 << 10;
 /// Slots of each kind: a core's worth of operations under way, of the small ones more.
 const SMALL: usize = 64;
 const LARGE: usize = 12;
@@ -74,7 +74,9 @@ fn worth_copying(registration: &hydrant_conduit::Registration) -> usize {
         let copy = registration.copy_ns_per_byte * (pages * page) as f64;
         copy < registration.register.of(pages) + registration.deregister.of(pages)
     };
-    let pages = (1..=MOST / page).take_while(|pages| pays(*pages)).last();
+    let pages = (1..=MAX_COPIED_BYTES / page)
+        .take_while(|pages| pays(*pages))
+        .last();
     pages.unwrap_or(0) * page
 }
 
@@ -265,7 +267,7 @@ mod tests {
         // A call costs as much as copying 10,000 bytes.
         assert_eq!(worth_copying(&costs((1000.0, 0.0), 0.1)), 2 * 4096);
         // A page costs more than its copy.
-        assert_eq!(worth_copying(&costs((0.0, 500.0), 0.1)), MOST);
+        assert_eq!(worth_copying(&costs((0.0, 500.0), 0.1)), MAX_COPIED_BYTES);
         assert_eq!(worth_copying(&costs((10.0, 0.0), 1.0)), 0);
     }
 

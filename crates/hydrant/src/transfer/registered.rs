@@ -11,7 +11,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
-    uses::{FarUse, Stood, Use, UseKind, are_untold, site_or},
+    uses::{RemoteUse, Stood, Use, UseKind, are_untold, site_or},
 };
 
 /// The keys of memory that needs no registration.
@@ -139,12 +139,12 @@ impl Transfer {
             None => self.miss(registration, operation, own.bounced, lease),
             Some(uses) => {
                 let used = self.used(registration, access, &own);
-                let far = uses.wants_reached() && self.moves(direction);
-                let far = far.then(|| self.far_use(registration, &operation, access));
+                let remote = uses.wants_reached() && self.moves(direction);
+                let remote = remote.then(|| self.remote_use(registration, &operation, access));
                 let begun = self.miss(registration, operation, own.bounced, lease);
                 uses.used(&used);
-                if let Some(far) = far.flatten() {
-                    uses.reached(&far);
+                if let Some(remote) = remote.flatten() {
+                    uses.reached(&remote);
                 }
                 begun
             }
@@ -174,15 +174,15 @@ impl Transfer {
 
     /// The use of a peer's memory that an operation is; none of memory that may come and go.
     #[cold]
-    fn far_use(
+    fn remote_use(
         &self,
         registration: &Registration,
         operation: &Operation,
         access: &Access,
-    ) -> Option<FarUse> {
+    ) -> Option<RemoteUse> {
         let place = (operation.remote, operation.len);
         let lasts = access.remote.key != Key::ANY;
-        lasts.then(|| FarUse {
+        lasts.then(|| RemoteUse {
             kind: match operation.direction {
                 Direction::Put => UseKind::Put,
                 Direction::Get => UseKind::Get,

@@ -206,7 +206,9 @@ impl TwoSided {
     /// the buffer may be used again.
     ///
     /// # Safety
-    /// Until what is kept, if anything, was [completed](Self::complete), `data` is there and nobody writes to it.
+    /// Until what is kept, if anything, was [completed](Self::complete):
+    /// 1. `data` is there.
+    /// 2. Nobody writes to it.
     ///
     /// # Errors
     /// As [`Scope::send`](crate::Scope::send).
@@ -221,7 +223,7 @@ impl TwoSided {
         if !synchronous && self.send_at_once(to, tag, data)? {
             return Ok((self.over(self.sent(tag, data.len())), None));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         let request = unsafe { self.begin_send(to, tag, source(data), synchronous, site)? };
         Ok(self.lent_out(request, None))
     }
@@ -229,7 +231,9 @@ impl TwoSided {
     /// Begins to receive into a borrowed buffer.
     ///
     /// # Safety
-    /// Until what is kept, if anything, was [completed](Self::complete), `data` is there and nobody else uses it.
+    /// Until what is kept, if anything, was [completed](Self::complete):
+    /// 1. `data` is there.
+    /// 2. Nobody else uses it.
     ///
     /// # Errors
     /// As [`Scope::receive`](crate::Scope::receive).
@@ -243,7 +247,7 @@ impl TwoSided {
         if let Some(status) = self.receive_at_once(pattern, data)? {
             return Ok((self.over(status), None));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         let (request, at) = unsafe { self.begin_receive(pattern, destination(data), site)? };
         Ok(self.lent_out(request, at))
     }

@@ -127,8 +127,8 @@ impl TwoSided {
         };
         match found {
             Some(posted) => {
-                // SAFETY: a receive that was posted, whose request is not over, with room, and in no
-                // table any more.
+                // SAFETY: 1. A receive that was posted, whose request is not over. 2. With room. 3. In no table
+                // any more.
                 unsafe { self.land(envelope, data, posted) };
                 self.say_taken(from, credit, send);
             }

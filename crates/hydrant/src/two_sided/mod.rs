@@ -35,7 +35,7 @@ use std::{
     sync::{Arc, Weak, atomic::AtomicU32},
 };
 
-use hydrant_conduit::{Key, Message};
+use hydrant_conduit::Key;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -61,9 +61,6 @@ use pattern::Envelope;
 use protocol::Protocols;
 use request::{Buffer, Request};
 use wire::Said;
-
-/// Places of the table of buffers that are lent on `smp`, unless the settings say how many (`hydrant_smp::Options`).
-const EXTENTS: usize = 4096;
 
 /// The highest tag that programs may use: those above are Hydrant's own.
 pub const MAX_TAG: u64 = (1 << 63) - 1;
@@ -227,7 +224,7 @@ impl TwoSided {
             transfer: Arc::clone(transfer),
             protocols,
             chooses: choice.is_some(),
-            most_lent: settings.extents.unwrap_or(EXTENTS) / 4,
+            most_lent: settings.extents.unwrap_or(hydrant_smp::DEFAULT_EXTENTS) / 4,
             state: Mutex::new(State {
                 matching: Matching::new(),
                 sends: FxHashMap::default(),
@@ -249,14 +246,8 @@ impl TwoSided {
     /// Says something to a peer, now or when there is room. What becomes of a peer that is lost is told
     /// to [those that wait for it](ended).
     fn say(&self, to: Rank, said: Said<'_>, payload: &[u8]) {
-        let (tag, args, count) = said.encode();
-        let message = Message {
-            kind: kind::TWO_SIDED,
-            tag,
-            args: &args[..count],
-            payload,
-        };
-        if let Err(cause) = self.progress.send_result(to, &message) {
+        let encoded = said.encode();
+        if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
             tracing::debug!(%to, %cause, "a two-sided message found no way");
             self.look_for_ended();
         }

@@ -55,7 +55,9 @@ impl TwoSided {
     /// Begins to receive the first message that fits, and where the receive waits if it does.
     ///
     /// # Safety
-    /// Until the request [is over](Request::is_over), the buffer is there and nobody else uses it.
+    /// Until the request [is over](Request::is_over):
+    /// 1. The buffer is there.
+    /// 2. Nobody else uses it.
     ///
     /// # Errors
     /// What is found at once: nothing is under way then, and a message that is too long stays where it is.
@@ -106,8 +108,7 @@ impl TwoSided {
         let from = Rank(envelope.source);
         match message {
             Unexpected::Here { data, send } => {
-                // SAFETY: the caller's promise; the receive is in no table any more, so that nobody else
-                // ends it.
+                // SAFETY: 1. The caller's promise. 2. As it was matched. 3. The receive is in no table any more.
                 unsafe { self.land(envelope, &data, posted) };
                 self.took_out(from, data.len(), send);
             }
@@ -127,7 +128,9 @@ impl TwoSided {
     /// Copies a message into the buffer of a receive, which it ends.
     ///
     /// # Safety
-    /// The buffer is there and nobody else uses it; it has room; nobody else ends the request.
+    /// 1. The buffer is there and nobody else uses it.
+    /// 2. It has room.
+    /// 3. Nobody else ends the request.
     pub(super) unsafe fn land(&self, envelope: Envelope, data: &[u8], posted: Posted) {
         // SAFETY: the caller's promise.
         unsafe { copy_into(posted.buffer, 0, data) };

@@ -10,12 +10,7 @@ use super::{
     Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected, protocol::Long,
     request::Status, wire::Said,
 };
-use crate::{
-    Error, Rank, Result,
-    counters::Count,
-    progress::{self, kind},
-    uses::UseKind,
-};
+use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 /// What is to be said to a receiver.
 enum Ready {
@@ -62,14 +57,7 @@ impl TwoSided {
             }
         }
         let (said, payload) = Said::whole(tag, 0, data);
-        let (number, args, count) = said.encode();
-        let message = Message {
-            kind: kind::TWO_SIDED,
-            tag: number,
-            args: &args[..count],
-            payload,
-        };
-        self.send_in_order(to, &message)?;
+        self.send_in_order(to, &said.encode().message(payload))?;
         self.progress.tally.one(Count::MessagesEager);
         self.look_for_change_here();
         Ok(true)
@@ -87,7 +75,9 @@ impl TwoSided {
     /// its source may be used again.
     ///
     /// # Safety
-    /// Until the request [is over](Request::is_over), the buffer can be read, and nobody writes to it.
+    /// Until the request [is over](Request::is_over):
+    /// 1. The buffer can be read.
+    /// 2. Nobody writes to it.
     ///
     /// # Errors
     /// What is found at once: nothing is under way then.
@@ -189,13 +179,8 @@ impl TwoSided {
                 (said, &[], None)
             }
         };
-        let (number, args, count) = said.encode();
-        let message = Message {
-            kind: kind::TWO_SIDED,
-            tag: number,
-            args: &args[..count],
-            payload,
-        };
+        let encoded = said.encode();
+        let message = encoded.message(payload);
         let sent = match patience {
             Patience::None => self.progress.send_result(to, &message),
             Patience::Room => self.send_in_order(to, &message),
@@ -294,7 +279,7 @@ impl TwoSided {
         request: &Arc<Request>,
         delivered: bool,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         let data = unsafe { bytes_of(buffer) }.to_vec();
         request.leave();
         let status = self.sent(tag, buffer.len);
@@ -349,11 +334,13 @@ impl TwoSided {
 /// The bytes of a buffer.
 ///
 /// # Safety
-/// It can be read, and nobody writes to it, while they are used.
+/// While they are used:
+/// 1. The buffer can be read.
+/// 2. Nobody writes to it.
 pub(super) unsafe fn bytes_of<'a>(buffer: Buffer) -> &'a [u8] {
     match buffer.len {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2.
         len => unsafe { slice::from_raw_parts(buffer.at, len) },
     }
 }

@@ -1,6 +1,8 @@
 //! What ranks say to each other about two-sided messages, in the arguments of one active message each.
 
-use hydrant_conduit::Delivery;
+use hydrant_conduit::{Delivery, Message};
+
+use crate::progress::kind;
 
 /// What a message of this kind is, by the tag of the active message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,26 @@ const CREDIT: u16 = 6;
 /// And up to the bytes of [`WORDS`] more, one for each length.
 const FEW: u16 = 0x100;
 
+/// What is said, as the tag and the arguments of an active message, of which the first `count` are.
+pub(super) struct Encoded {
+    tag: u16,
+    args: [u64; MOST_ARGS],
+    count: usize,
+}
+
+impl Encoded {
+    /// The active message, with this payload.
+    #[inline]
+    pub(super) fn message<'a>(&'a self, payload: &'a [u8]) -> Message<'a> {
+        Message {
+            kind: kind::TWO_SIDED,
+            tag: self.tag,
+            args: &self.args[..self.count],
+            payload,
+        }
+    }
+}
+
 impl<'a> Said<'a> {
     /// A whole message, and what of it is the payload.
     #[inline]
@@ -60,20 +82,28 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The active message's tag and arguments, of which the first so many count.
+    /// The active message's tag and arguments.
     #[inline]
-    pub(super) fn encode(self) -> (u16, [u64; MOST_ARGS], usize) {
-        let of = |number, some: &[u64]| {
+    pub(super) fn encode(self) -> Encoded {
+        let of = |tag, some: &[u64]| {
             let mut args = [0; MOST_ARGS];
             args[..some.len()].copy_from_slice(some);
-            (number, args, some.len())
+            Encoded {
+                tag,
+                args,
+                count: some.len(),
+            }
         };
         match self {
             Said::Eager { tag, send } => of(EAGER, &[tag, send]),
             Said::Few { tag, send, data } => {
                 let mut args = [tag, send, 0, 0, 0, 0, 0];
                 bytemuck::cast_slice_mut(&mut args[2..])[..data.len()].copy_from_slice(data);
-                (FEW + data.len() as u16, args, 2 + data.len().div_ceil(WORD))
+                Encoded {
+                    tag: FEW + data.len() as u16,
+                    args,
+                    count: 2 + data.len().div_ceil(WORD),
+                }
             }
             Said::Announce {
                 tag,
@@ -140,14 +170,15 @@ impl<'a> Said<'a> {
 pub(crate) fn check_said(tag: u16, args: &[u64], payload: &[u8]) {
     let delivery = Delivery {
         from: hydrant_conduit::Rank(0),
-        kind: crate::progress::kind::TWO_SIDED,
+        kind: kind::TWO_SIDED,
         tag,
         args,
         payload,
     };
     if let Some(said) = Said::decode(&delivery) {
-        let (tag_again, args_again, count) = said.encode();
-        assert_eq!((tag_again, &args_again[..count]), (tag, args), "{said:?}");
+        let again = said.encode();
+        let again = again.message(payload);
+        assert_eq!((again.tag, again.args), (tag, args), "{said:?}");
     }
 }
 
@@ -199,7 +230,7 @@ mod tests {
             },
         ];
         for said in all {
-            let (tag, args, count) = said.encode();
+            let Encoded { tag, args, count } = said.encode();
             assert_eq!(
                 Said::decode(&delivery(tag, &args[..count], &[])),
                 Some(said)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::support::{builder, good, local};
 
 /// Most elements of a section.
-const MOST: usize = 3000;
+const MAX_ELEMENTS: usize = 3000;
 
 /// Numbers from a seed: the same on every rank and run.
 struct Dice(u64);
@@ -84,7 +84,9 @@ fn counts(dice: &mut Dice) -> Vec<usize> {
         let most = [2, 3, 5, 70][dice.below(4)];
         counts[axis] = 1 + dice.below(most);
         let padded = counts.iter().map(|count| count + 2);
-        if counts.iter().product::<usize>() > MOST || padded.product::<usize>() > 40 * MOST {
+        if counts.iter().product::<usize>() > MAX_ELEMENTS
+            || padded.product::<usize>() > 40 * MAX_ELEMENTS
+        {
             counts[axis] = 1;
         }
     }

@@ -36,7 +36,8 @@ impl Connection {
     /// makes up for that.
     ///
     /// # Safety
-    /// As [`post_now`](Self::post_now); what goes along is readable, and unchanged, until this returns.
+    /// 1. As [`post_now`](Self::post_now).
+    /// 2. What goes along is readable, and unchanged, until this returns.
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
     pub(crate) unsafe fn post_alone(

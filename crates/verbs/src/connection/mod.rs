@@ -227,7 +227,7 @@ impl Connection {
 
     /// How far it is.
     pub(crate) fn progress(&self) -> Progress {
-        let together = self.posted.iter().take(Batch::MOST);
+        let together = self.posted.iter().take(Batch::MAX_REQUESTS);
         match self.state {
             State::Connecting | State::Unclear => Progress::Broken,
             // It is closed, and about to be lost.

@@ -81,12 +81,13 @@ impl Operation {
     /// An access that may have to wait for its turn, or be posted again: with a copy of what goes along.
     ///
     /// # Safety
-    /// What goes along is readable, and nobody writes to it meanwhile.
+    /// 1. What goes along is readable.
+    /// 2. Nobody writes to it meanwhile.
     #[allow(unsafe_code)] // has the caller's memory read
     #[inline(always)]
     pub(crate) unsafe fn access(access: Access, pool: &SendPool) -> Self {
         let copied = access.along.then(|| {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2.
             unsafe { pool.copies().of(access.addr, access.len) }
         });
         Self::Access(access, copied)

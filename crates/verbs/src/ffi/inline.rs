@@ -17,16 +17,17 @@ const MISSING: c_int = libc::EOPNOTSUPP;
 /// Posts work to a send queue.
 ///
 /// # Safety
-/// The queue pair exists, and the list and what it names are as `ibv_post_send(3)` wants them.
+/// 1. The queue pair exists.
+/// 2. The list and what it names are as `ibv_post_send(3)` wants them.
 #[inline]
 pub(crate) unsafe fn ibv_post_send(
     qp: *mut ibv_qp,
     list: *mut ibv_send_wr,
     bad: &mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: an existing queue pair has a context with its provider's table.
+    // SAFETY: 1. an existing queue pair has a context with its provider's table.
     match unsafe { (*(*qp).context).ops.post_send } {
-        // SAFETY: handed on.
+        // SAFETY: 1., 2.
         Some(post) => unsafe { post(qp, list, bad) },
         None => MISSING,
     }

@@ -250,7 +250,7 @@ impl QueuePair {
             num_sge: 1,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair exists, the list has one entry, the buffer is as promised.
+        // SAFETY: 1. The queue pair exists. 2. The list has one entry, and the buffer is as promised.
         check(unsafe { ffi::ibv_post_recv(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
@@ -277,7 +277,7 @@ impl QueuePair {
         request.wr.ud.remote_qpn = number;
         request.wr.ud.remote_qkey = key;
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair and the address exist, the list has one entry.
+        // SAFETY: 1. The queue pair exists. 2. So does the address, and the list has one entry.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
@@ -294,22 +294,23 @@ impl QueuePair {
         }
         first.sg_list = &mut piece;
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair exists; the list has one entry; the rest is promised.
+        // SAFETY: 1. The queue pair exists. 2. The list has one entry; the rest is promised.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut first, &mut bad) })
     }
 
     /// Posts a batch with one ring of the doorbell.
     ///
     /// # Safety
-    /// What the requests name is there until their completions: own memory under its key,
-    /// writable for reads, and left alone as the conduit's contract says.
+    /// Until the completions of the requests, the own memory that they name:
+    /// 1. is there under its key, and writable for reads;
+    /// 2. is left alone as the conduit's contract says.
     #[inline]
     pub(crate) unsafe fn post(&self, batch: &mut Batch) -> io::Result<()> {
         let Some(first) = batch.link() else {
             return Ok(());
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair exists; the list is linked; the rest is promised.
+        // SAFETY: 1. The queue pair exists. 2. The list is linked; the rest is promised.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), first, &mut bad) })
     }
 }
@@ -414,25 +415,25 @@ use ffi::{
 
 /// Requests to be posted at once.
 pub(crate) struct Batch {
-    requests: [MaybeUninit<ibv_send_wr>; Batch::MOST],
-    pieces: [MaybeUninit<ibv_sge>; Batch::MOST],
+    requests: [MaybeUninit<ibv_send_wr>; Batch::MAX_REQUESTS],
+    pieces: [MaybeUninit<ibv_sge>; Batch::MAX_REQUESTS],
     len: usize,
 }
 
 impl Batch {
     /// Most requests.
-    pub(crate) const MOST: usize = 16;
+    pub(crate) const MAX_REQUESTS: usize = 16;
 
     pub(crate) fn new() -> Self {
         Self {
-            requests: [const { MaybeUninit::uninit() }; Self::MOST],
-            pieces: [const { MaybeUninit::uninit() }; Self::MOST],
+            requests: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
+            pieces: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
             len: 0,
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len == Self::MOST
+        self.len == Self::MAX_REQUESTS
     }
 
     /// Makes the last work request a signaled one.

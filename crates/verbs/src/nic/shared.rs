@@ -38,8 +38,9 @@ impl SharedQueue {
     /// Gives the NIC a buffer to receive into, named by `id`.
     ///
     /// # Safety
-    /// Until the completion that names it, the buffer is registered under `lkey` and nobody
-    /// else's.
+    /// Until the completion that names it:
+    /// 1. The buffer is registered under `lkey`.
+    /// 2. It is nobody else's.
     #[inline]
     pub(crate) unsafe fn post(
         &self,
@@ -60,7 +61,7 @@ impl SharedQueue {
             num_sge: 1,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue exists, the list has one entry, the buffer is as the caller says.
+        // SAFETY: 1. The queue exists. 2. The list has one entry, and the buffer is as the caller says.
         check(unsafe { ffi::ibv_post_srq_recv(self.srq.as_ptr(), &mut request, &mut bad) })
     }
 

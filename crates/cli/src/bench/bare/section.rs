@@ -136,7 +136,8 @@ impl Place {
 /// Copies runs of so many bytes from one list to the other, so often.
 ///
 /// # Safety
-/// Each run of the one is readable, that of the other writable, and nobody else uses them meanwhile.
+/// 1. Each run of the one is readable, and that of the other writable.
+/// 2. Nobody else uses them meanwhile.
 pub(crate) unsafe fn copy_list(
     from: &[*mut u8],
     to: &[*mut u8],
@@ -147,7 +148,7 @@ pub(crate) unsafe fn copy_list(
     for _ in 0..count {
         let bytes = black_box(bytes);
         for (from, to) in black_box(from).iter().zip(to) {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2.
             unsafe { std::ptr::copy_nonoverlapping(*from, *to, bytes) }
         }
     }
@@ -157,7 +158,8 @@ pub(crate) unsafe fn copy_list(
 /// `y += a * x` for runs of so many bytes of doubles, so often.
 ///
 /// # Safety
-/// As [`copy_list`]; the runs are of doubles that are aligned.
+/// 1. As [`copy_list`].
+/// 2. The runs are of doubles that are aligned.
 pub(crate) unsafe fn add_list(
     a: f64,
     from: &[*mut u8],
@@ -170,7 +172,7 @@ pub(crate) unsafe fn add_list(
     for _ in 0..count {
         let words = black_box(bytes / size_of::<f64>());
         for (from, to) in black_box(from).iter().zip(to) {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2.
             unsafe { add(to.cast(), a, from.cast(), words) }
         }
     }
@@ -189,10 +191,11 @@ fn axpy() -> Axpy {
 }
 
 /// # Safety
-/// So many doubles are at `y` for reading and writing, and at `x` for reading.
+/// 1. So many doubles are at `y` for reading and writing.
+/// 2. As many are at `x` for reading.
 #[inline(always)]
 unsafe fn add(y: *mut f64, a: f64, x: *const f64, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: 1., 2.
     let (y, x) = unsafe {
         (
             std::slice::from_raw_parts_mut(y, len),
@@ -256,7 +259,7 @@ mod tests {
         let (mut x, mut y) = ([1.0_f64, 2.0, 3.0], [10.0_f64; 3]);
         let at = |memory: &mut [f64; 3]| memory.each_mut().map(|it| std::ptr::from_mut(it).cast());
         let lists = (at(&mut x), at(&mut y));
-        // SAFETY: doubles of our own.
+        // SAFETY: 1., 2. doubles of our own.
         unsafe {
             add_list(2.0, &lists.0, &lists.1, 8, 1);
             copy_list(&lists.1[..1], &lists.0[..1], 8, 1);

@@ -7,7 +7,7 @@ use super::super::ensemble::{Ensemble, PARTNER};
 use super::super::row::Row;
 
 /// The longest message.
-pub(crate) const MOST: u64 = 4 << 20;
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
 /// Messages of a stream that are under way at once.
 const WINDOW: usize = 16;
 const THERE: u64 = 1;
@@ -17,7 +17,7 @@ const BACK: u64 = 2;
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let protocol = e.job.settings().messages;
     let takes_part = e.rank() == 0 || e.rank() == PARTNER.0;
-    for bytes in e.sizes(8, MOST) {
+    for bytes in e.sizes(8, MAX_BYTES) {
         let case = format!("ping-pong, {protocol}");
         // The same memory for all batches, as in the programs that this stands beside.
         let window = if takes_part { WINDOW } else { 0 };

@@ -237,10 +237,12 @@ impl Registered<'_> {
 /// The own part of symmetric memory, in so many pieces.
 ///
 /// # Safety
-/// While the pieces are used, nobody else reads or writes that part, and it is not freed.
+/// While the pieces are used:
+/// 1. Nobody else reads or writes that part.
+/// 2. It is not freed.
 #[allow(unsafe_code, clippy::mut_from_ref)] // as `Symmetric::local_slice_mut`
 unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec<&mut [u64]>> {
-    // SAFETY: by the caller.
+    // SAFETY: 1., 2.
     let own = unsafe { field.local_slice_mut() }?;
     let words = own.len() / pieces;
     Ok(own.chunks_mut(words).collect())

@@ -2,147 +2,208 @@
 
 use super::{
     Context, Initiator,
-    firehoses::{Chosen, RemoteSide},
+    firehoses::{Chosen, FirehoseTable, Look, RemoteHold, RemoteSide},
 };
 use crate::engine::{
-    choice::{Miss, Verdict, Way},
+    choice::{Class, Miss, Verdict, Way},
     impossible::impossible,
 };
-use crate::wire::{Grant, MAX_LIST};
+use crate::wire::{Grant, MAX_LIST, Need};
+use crate::{Run, Use};
+
+/// The remote side of a piece that is to go some way.
+#[derive(Clone, Copy)]
+struct Sought {
+    id: u64,
+    peer: u32,
+    len: u64,
+    class: Class,
+}
+
+/// What is missing of it, and what a move would bring.
+struct Missed {
+    miss: Miss,
+    /// The last of what is missing.
+    last: Run,
+    /// Buckets that a move would bring from the first of those on.
+    wide: u64,
+}
+
+/// What becomes of it.
+enum Becomes {
+    /// The piece is copied. `takes_rest`: with what is left of its operation.
+    Copied { takes_rest: bool },
+    /// Its firehoses are held, or on their way.
+    Held,
+    /// What is missing is moved. `passes`: and is given up first.
+    Moved { passes: bool },
+}
 
 impl Initiator {
     /// Holds the firehoses of a piece, moves those that are missing, or copies the piece: it never
     /// waits for its turn.
     pub(super) fn choose(&mut self, id: u64, cx: &mut Context<'_>) {
-        let Some(piece) = self.pieces.get(&id) else {
-            return impossible("a way is chosen for a piece that is over");
+        let Some((sought, run, used)) = self.sought(id, cx) else {
+            return;
         };
-        let Some(tried) = piece.tried else {
-            return impossible("a way is chosen for a piece that is not tried");
-        };
-        let (peer, len, used) = (piece.peer, piece.len, piece.direction.remote());
-        let Ok(run) = cx.limits().geometry.span(piece.remote, len) else {
-            return impossible("an operation was begun that leaves the address space");
-        };
-        let most = match cx.config().widening {
-            true => cx.limits().amortised,
-            false => 1,
-        };
-        let max_extent = cx.limits().max_extent;
-        let class = tried.class;
-        let table = self.table_of(peer);
+        let table = self.table_of(sought.peer);
         let look = table.look(run, used);
-        let missing: u64 = look.gaps.iter().map(|gap| gap.count).sum();
-        let (mut chosen, mut takes_rest) = (None, false);
-        let copies = if look.read_only {
-            // An extent is read-only as a whole, though it may be so in a page only.
-            true
-        } else if let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) {
-            table.note_miss();
-            let streak = table.streak(*last);
-            // What nobody has asked for yet takes nothing from what is used, nor from what is attached while some
-            // are free.
-            let free = match table.unattached().checked_sub(missing) {
-                Some(more) => more + last.count,
-                None if table.is_next_unused() => u64::MAX,
-                None => last.count,
-            };
-            let widest = (most.min(table.widest(max_extent))).min(streak.next_power_of_two());
-            let widest = widest.min(free);
-            let wide = match streak > last.count {
-                true => table.missing(last.first, widest.max(last.count)),
-                false => last.count,
-            };
-            let width = missing - last.count + wide;
-            let evicts = table.is_short(width);
-            if evicts {
-                table.reuse.note_full();
-            }
-            let miss = Miss {
-                class,
-                place: (peer, first.first),
-                count: missing,
-                width,
-                evicts,
-                is_next_unused: evicts && table.is_next_unused(),
-                is_reused: table.reuse.is_likely(),
-            };
-            match self.choice.as_mut().map(|choice| choice.weigh(&miss)) {
-                Some(Verdict::Attach { passes }) => {
-                    chosen = Some((wide, evicts, passes));
-                    false
+        let missed = missed(table, &sought, &look, cx);
+        let moved = match self.weigh(&sought, &look, missed.as_ref()) {
+            Becomes::Copied { takes_rest } => {
+                let table = self.table_of(sought.peer);
+                if let Some(missed) = &missed {
+                    table.follow(missed.last, missed.last.count);
                 }
-                Some(Verdict::Copy) | None => {
-                    self.table_of(peer).follow(*last, last.count);
-                    takes_rest =
-                        (self.choice.as_ref()).is_some_and(|choice| choice.copies_all(class));
-                    true
+                table.drop_holds(&look.holds);
+                if takes_rest {
+                    self.take_rest(id);
                 }
+                return self.start_copy(id, cx);
             }
-        } else if look.joins.is_empty() {
-            takes_rest = true;
-            (self.choice.as_mut()).is_some_and(|choice| choice.copies_hit(class))
-        } else {
-            (self.choice.as_ref()).is_none_or(|choice| choice.overtakes(class))
+            Becomes::Held => None,
+            Becomes::Moved { passes } => missed.as_ref().map(|missed| (missed, passes)),
         };
-        if copies {
-            self.table_of(peer).drop_holds(&look.holds);
-            if takes_rest {
-                self.take_rest(id);
-            }
-            return self.start_copy(id, cx);
-        }
         let mut needs = Vec::new();
-        if let (Some((wide, ..)), Some(last)) = (chosen, look.gaps.last().copied()) {
-            let table = self.table_of(peer);
-            let Some(aside) = table.set_aside_wide(&look.gaps, wide) else {
+        if let Some((missed, _)) = moved {
+            let table = self.table_of(sought.peer);
+            let Some(aside) = set_aside(table, &look, missed) else {
                 table.drop_holds(&look.holds);
                 return self.start_copy(id, cx);
             };
-            let wide = aside.last().map_or(last.count, |need| need.preferred.count);
-            table.follow(last, wide);
             needs = aside;
         }
-        for (join, part) in &look.joins {
-            if let Some(asked) = self.table_of(peer).asked.get_mut(join) {
+        let piggybacks =
+            needs.len() == 1 && look.joins.is_empty() && sought.len <= cx.config().piggyback as u64;
+        self.hold(&sought, look.holds, (needs.len(), &look.joins));
+        if let Some(moved) = moved {
+            self.ask_for(&sought, &needs, moved, piggybacks, cx);
+        }
+        if !piggybacks {
+            self.request_local(id, cx);
+            if let Some((missed, _)) = moved {
+                self.copy_head(id, (missed.miss.width, missed.miss.evicts), cx);
+            }
+        }
+    }
+
+    /// The remote side of a piece that is tried, its buckets, and what they are used for.
+    #[inline]
+    fn sought(&self, id: u64, cx: &Context<'_>) -> Option<(Sought, Run, Use)> {
+        let Some(piece) = self.pieces.get(&id) else {
+            impossible("a way is chosen for a piece that is over");
+            return None;
+        };
+        let Some(tried) = piece.tried else {
+            impossible("a way is chosen for a piece that is not tried");
+            return None;
+        };
+        let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
+            impossible("an operation was begun that leaves the address space");
+            return None;
+        };
+        let sought = Sought {
+            id,
+            peer: piece.peer,
+            len: piece.len,
+            class: tried.class,
+        };
+        Some((sought, run, piece.direction.remote()))
+    }
+
+    /// Chooses what becomes of the remote side.
+    #[inline]
+    fn weigh(&mut self, sought: &Sought, look: &Look, missed: Option<&Missed>) -> Becomes {
+        if look.read_only {
+            // An extent is read-only as a whole, though it may be so in a page only.
+            return Becomes::Copied { takes_rest: false };
+        }
+        if let Some(missed) = missed {
+            return match self
+                .choice
+                .as_mut()
+                .map(|choice| choice.weigh(&missed.miss))
+            {
+                Some(Verdict::Attach { passes }) => Becomes::Moved { passes },
+                Some(Verdict::Copy) | None => {
+                    let choice = self.choice.as_ref();
+                    let takes_rest = choice.is_some_and(|choice| choice.copies_all(sought.class));
+                    Becomes::Copied { takes_rest }
+                }
+            };
+        }
+        if look.joins.is_empty() {
+            let choice = self.choice.as_mut();
+            return match choice.is_some_and(|choice| choice.copies_hit(sought.class)) {
+                true => Becomes::Copied { takes_rest: true },
+                false => Becomes::Held,
+            };
+        }
+        let choice = self.choice.as_ref();
+        match choice.is_none_or(|choice| choice.overtakes(sought.class)) {
+            true => Becomes::Copied { takes_rest: false },
+            false => Becomes::Held,
+        }
+    }
+
+    /// Gives a piece what is held for it, and has it wait for moves: those under way that bring some of
+    /// it, and those that begin, for so many needs.
+    #[inline]
+    fn hold(
+        &mut self,
+        sought: &Sought,
+        holds: Vec<RemoteHold>,
+        (needs, joins): (usize, &[(u64, Run)]),
+    ) {
+        let id = sought.id;
+        for (join, part) in joins {
+            if let Some(asked) = self.table_of(sought.peer).asked.get_mut(join) {
                 asked.waiters.push((id, *part));
             }
         }
-        let reach = RemoteSide {
-            holds: look.holds,
-            refused: None,
-            pending: (needs.len() + look.joins.len()) as u32,
-        };
-        if reach.pending == 0 {
+        let pending = (needs + joins.len()) as u32;
+        if pending == 0 {
             self.stats.remote_hits += 1;
-            self.goes(id, Way::Hit);
         }
-        self.with_piece(id, |piece| piece.remote_side = reach);
-        let piggybacks =
-            needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
-        if let (Some((wide, true, _)), Some(last)) = (chosen, look.gaps.last()) {
+        self.with_piece(id, |piece| {
+            if pending == 0 {
+                piece.goes(Way::Hit);
+            }
+            piece.remote_side = RemoteSide {
+                holds,
+                refused: None,
+                pending,
+            };
+        });
+    }
+
+    /// Asks for what is missing, in as many moves as it takes.
+    #[inline]
+    fn ask_for(
+        &mut self,
+        sought: &Sought,
+        needs: &[Need],
+        (missed, passes): (&Missed, bool),
+        piggybacks: bool,
+        cx: &mut Context<'_>,
+    ) {
+        let (id, peer, evicts) = (sought.id, sought.peer, missed.miss.evicts);
+        if evicts {
             self.table_of(peer).calm.move_begins();
             // What brings more than is needed says nothing of what the operation alone would take.
-            if wide == last.count {
+            if missed.wide == missed.last.count {
                 self.goes(id, Way::Far);
             }
         }
         for needs in needs.chunks(MAX_LIST) {
             let chosen = Chosen {
-                class,
-                evicts: chosen.is_some_and(|(_, evicts, _)| evicts),
-                passes: chosen.is_some_and(|(_, _, passes)| passes),
+                class: sought.class,
+                evicts,
+                passes,
                 begun: self.choice.as_mut().and_then(|choice| choice.start_move()),
             };
             let cached = (true, Some(chosen));
             self.ask(id, peer, needs.to_vec(), cached, piggybacks, cx);
-        }
-        if !piggybacks {
-            self.request_local(id, cx);
-            if let Some((wide, evicts, _)) = chosen {
-                let width = missing - look.gaps.last().map_or(0, |last| last.count) + wide;
-                self.copy_head(id, (width, evicts), cx);
-            }
         }
     }
 
@@ -233,4 +294,76 @@ impl Initiator {
             table.forget_hit(grant.run.first);
         }
     }
+}
+
+/// What is missing, if anything is, and what is there may be used.
+#[inline]
+fn missed(
+    table: &mut FirehoseTable,
+    sought: &Sought,
+    look: &Look,
+    cx: &Context<'_>,
+) -> Option<Missed> {
+    let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) else {
+        return None;
+    };
+    if look.read_only {
+        return None;
+    }
+    table.note_miss();
+    let missing = look.gaps.iter().map(|gap| gap.count).sum();
+    let wide = widened(table, *last, missing, cx);
+    let width = missing - last.count + wide;
+    let evicts = table.is_short(width);
+    if evicts {
+        table.reuse.note_full();
+    }
+    let miss = Miss {
+        class: sought.class,
+        place: (sought.peer, first.first),
+        count: missing,
+        width,
+        evicts,
+        is_next_unused: evicts && table.is_next_unused(),
+        is_reused: table.reuse.is_likely(),
+    };
+    Some(Missed {
+        miss,
+        last: *last,
+        wide,
+    })
+}
+
+/// Buckets from the first of the last gap on that a move would bring: more than the gap has if it ends a
+/// sequence of misses.
+#[inline]
+fn widened(table: &mut FirehoseTable, last: Run, missing: u64, cx: &Context<'_>) -> u64 {
+    let most = match cx.config().widening {
+        true => cx.limits().amortised,
+        false => 1,
+    };
+    let streak = table.streak(last);
+    // What nobody has asked for yet takes nothing from what is used, nor from what is attached while some
+    // are free.
+    let free = match table.unattached().checked_sub(missing) {
+        Some(more) => more + last.count,
+        None if table.is_next_unused() => u64::MAX,
+        None => last.count,
+    };
+    let widest = table.widest(cx.limits().max_extent);
+    let widest = most.min(widest).min(streak.next_power_of_two()).min(free);
+    match streak > last.count {
+        true => table.missing(last.first, widest.max(last.count)),
+        false => last.count,
+    }
+}
+
+/// Sets firehoses aside for what is missing; none if there are too few.
+#[inline]
+fn set_aside(table: &mut FirehoseTable, look: &Look, missed: &Missed) -> Option<Vec<Need>> {
+    let last = missed.last;
+    let aside = table.set_aside_wide(&look.gaps, missed.wide)?;
+    let wide = aside.last().map_or(last.count, |need| need.preferred.count);
+    table.follow(last, wide);
+    Some(aside)
 }

@@ -4,7 +4,7 @@ use super::{
     super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
     sides::LocalSide, transfer::ANY, tried::Tried,
 };
-use crate::engine::impossible::impossible;
+use crate::engine::{choice::Way, impossible::impossible};
 use crate::{
     Action, Direction, Error, Refusal, Region,
     strategy::{Local as LocalPolicy, Remote},
@@ -83,6 +83,13 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// Notes which way it goes.
+    pub(super) fn goes(&mut self, way: Way) {
+        if let Some(tried) = &mut self.tried {
+            tried.way = Some(way);
+        }
+    }
+
     /// So many of its first bytes, as a piece of their own that is copied.
     pub(super) fn split_head(&mut self, head: u64) -> Piece {
         self.head = head;

@@ -49,11 +49,7 @@ impl Initiator {
 
     /// Notes which way a piece goes.
     pub(super) fn goes(&mut self, id: u64, way: Way) {
-        self.with_piece(id, |piece| {
-            if let Some(tried) = &mut piece.tried {
-                tried.way = Some(way);
-            }
-        });
+        self.with_piece(id, |piece| piece.goes(way));
     }
 
     /// The peer had to register what it was thought to have registered: that is no hit.

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Pulls of one peer being answered at once; what is more it copies.
-const MOST: usize = 1 << 10;
+const MAX_PULLS: usize = 1 << 10;
 
 /// Pulls to come that memory is being registered for at once; for what is more it is registered when they
 /// have come.
@@ -87,7 +87,8 @@ impl Target {
             .filter(|run| run.count > 0)
             .ok_or(Violation::PullOfNothing)?;
         let theirs = self.pulls.values().filter(|pull| pull.from == from);
-        let cannot = run.count > cx.limits().total || self.is_going(run) || theirs.count() >= MOST;
+        let cannot =
+            run.count > cx.limits().total || self.is_going(run) || theirs.count() >= MAX_PULLS;
         let refused = verdict.objection().or(cannot.then_some(Refusal::Limit));
         if refused.is_some() {
             let registered = false;

@@ -191,7 +191,8 @@ impl<'a> Peer<'a> {
     }
 
     /// # Safety
-    /// The runs on this side are writable, and nobody else uses them.
+    /// 1. The runs on this side are writable.
+    /// 2. Nobody else uses them.
     #[inline(always)]
     pub(super) unsafe fn get_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
         // SAFETY: the caller's promise, and as in `put`.

@@ -54,8 +54,8 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
         "put, vector",
         bytes,
         Some(&mut |count| match mapped {
-            // SAFETY: runs of `data` and of the partner's memory, which is mapped here, and which
-            // rank 0 alone uses.
+            // SAFETY: 1. Runs of `data` and of the partner's memory, which is mapped here. 2. Rank 0 alone
+            // uses it.
             true => Ok(unsafe { bare::copy_list(to.src, to.dst, run_bytes, count) }),
             false => each(count, to, true),
         }),
@@ -80,7 +80,7 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
         None,
     )?;
     let mut add = |count| match mapped {
-        // SAFETY: as above; all words are doubles.
+        // SAFETY: 1. As above. 2. All words are doubles.
         true => Ok(unsafe { bare::add_list(FACTOR, to.src, to.dst, run_bytes, count) }),
         false => Ok(Duration::ZERO),
     };

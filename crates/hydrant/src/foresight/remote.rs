@@ -15,7 +15,7 @@ use hydrant_pinning::{Attached, Detached};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::unfinished::{AllUnfinished, What};
-use crate::{Rank, registration::Registration, uses::FarUse};
+use crate::{Rank, registration::Registration, uses::RemoteUse};
 
 /// Bits of an address.
 const ADDRESS: u32 = 48;
@@ -25,10 +25,10 @@ const ROUND_TRIP_NS: f64 = 20_000.0;
 /// What giving firehoses back takes here: a message.
 const MESSAGE_NS: f64 = 2_000.0;
 /// Kinds of communications that are uses of peers' memory.
-const FAR: u16 = 1 << 8;
+const REMOTE: u16 = 1 << 8;
 
 /// The record of a use of a peer's memory; none of memory that it has no room for.
-pub(super) fn record(it: &FarUse) -> Option<Communication> {
+pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     let peer = u64::from(it.peer.0) + 1;
     if it.addr >> ADDRESS != 0 || peer >> (u64::BITS - ADDRESS) != 0 {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn record(it: &FarUse) -> Option<Communication> {
     stack[FRAMES - 1] = it.region;
     Some(Communication {
         begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),
-        kind: Kind(FAR | it.kind as u16),
+        kind: Kind(REMOTE | it.kind as u16),
         way: match it.is_attached {
             true => Way::Found,
             false => Way::OnDemand,
@@ -51,8 +51,8 @@ pub(super) fn record(it: &FarUse) -> Option<Communication> {
 }
 
 /// Whether a record is of a peer's memory.
-pub(super) fn is_far(it: &Communication) -> bool {
-    it.kind.0 & FAR != 0
+pub(super) fn is_remote(it: &Communication) -> bool {
+    it.kind.0 & REMOTE != 0
 }
 
 /// The peer and its memory that a region of the plan is.
@@ -63,7 +63,7 @@ fn place_of(region: Region) -> (Rank, (u64, u64)) {
 }
 
 /// What the helper knows of peers' memory.
-pub(super) struct Far {
+pub(super) struct RemotePlan {
     plan: Plan,
     page_bytes: u64,
     threads: Vec<ThreadId>,
@@ -78,13 +78,13 @@ pub(super) struct Far {
     given_back: u64,
 }
 
-impl Far {
+impl RemotePlan {
     /// `most_bytes`: what firehoses there are for.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub(super) fn new(near: Config, most_bytes: u64) -> Result<Self, Invalid> {
-        let register = near.costs.register;
+    pub(super) fn new(local: Config, most_bytes: u64) -> Result<Self, Invalid> {
+        let register = local.costs.register;
         let config = Config {
             costs: Costs {
                 register: LinearCost {
@@ -95,10 +95,10 @@ impl Far {
                     per_page_ns: 0.0,
                     per_operation_ns: MESSAGE_NS,
                 },
-                ..near.costs
+                ..local.costs
             },
             limit_bytes: most_bytes,
-            ..near
+            ..local
         };
         Ok(Self {
             plan: Plan::new(config)?,
@@ -276,8 +276,8 @@ mod tests {
     use super::*;
     use crate::uses::UseKind;
 
-    fn used(peer: u32, addr: u64) -> FarUse {
-        FarUse {
+    fn used(peer: u32, addr: u64) -> RemoteUse {
+        RemoteUse {
             kind: UseKind::Put,
             peer: Rank(peer),
             region: 7,
@@ -297,7 +297,7 @@ mod tests {
             (65_533, (1 << ADDRESS) - 4096),
         ] {
             let it = record(&used(peer, addr)).expect("there is room");
-            assert!(is_far(&it));
+            assert!(is_remote(&it));
             let region = Region::of_pages(4096, it.addr, it.bytes);
             let (found, (start, bytes)) = place_of(region);
             assert_eq!(found, Rank(peer));
@@ -313,20 +313,20 @@ mod tests {
             regions: 4,
             ..Config::DEFAULT
         };
-        let mut far = Far::new(config, u64::MAX).expect("a plan");
-        far.add_thread();
+        let mut remote = RemotePlan::new(config, u64::MAX).expect("a plan");
+        remote.add_thread();
         for page in 0..100 {
             let it = record(&used(1, page * 4096)).expect("there is room");
             let region = Region::of_pages(4096, it.addr, it.bytes);
-            far.note_whole(region, 7);
+            remote.note_whole(region, 7);
             // Each is used once, and expected again by nobody.
             let it = Communication { region, ..it };
-            match far.plan.used(far.threads[0], &it, Time(1000 * page)) {
-                Some(Action::Deregister { id, .. }) => _ = far.plan.deregistered(id),
+            match remote.plan.used(remote.threads[0], &it, Time(1000 * page)) {
+                Some(Action::Deregister { id, .. }) => _ = remote.plan.deregistered(id),
                 other => panic!("{other:?}"),
             }
-            assert!(far.wholes.len() <= 2 * far.plan.regions() + 1);
-            assert!(far.wholes.contains_key(&region));
+            assert!(remote.wholes.len() <= 2 * remote.plan.regions() + 1);
+            assert!(remote.wholes.contains_key(&region));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Run {
 
 /// A peer's memory.
 #[derive(Clone, Copy)]
-pub(super) struct Far<'a> {
+pub(super) struct Unmapped<'a> {
     pub(super) transfer: &'a Transfer,
     pub(super) calls: &'a Calls,
     pub(super) rank: Rank,
@@ -42,7 +42,7 @@ pub(super) enum Name<'a> {
     Exposed(u64),
 }
 
-impl Far<'_> {
+impl Unmapped<'_> {
     /// Puts runs of `data`, which lie in there and in the memory; remotely complete on return. In no
     /// order.
     ///

@@ -1,0 +1,135 @@
+//! Groups of processes.
+
+use std::ffi::c_int;
+
+use super::ARMCI_Group;
+use crate::{
+    Error, Result,
+    c::{
+        arguments::group_at,
+        process::{armci, code, found},
+    },
+    error::{count, not_null},
+};
+
+/// Makes a group of members of the default one. Collective over those.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_create(
+    n: c_int,
+    pid_list: *mut c_int,
+    group_out: *mut ARMCI_Group,
+) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_create", |armci| unsafe {
+        let len = count(n.into(), 1, "the number of members")?;
+        not_null(pid_list, "the list of members")?;
+        not_null(group_out, "where a group goes")?;
+        let list = std::slice::from_raw_parts(pid_list, len);
+        *group_out = armci.group_of(list, armci.default_group())?.0;
+        Ok(())
+    });
+}
+
+/// Makes a group of members of another. Collective over those.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_create_child(
+    n: c_int,
+    pid_list: *mut c_int,
+    group_out: *mut ARMCI_Group,
+    group_parent: *mut ARMCI_Group,
+) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_create_child", |armci| unsafe {
+        let len = count(n.into(), 1, "the number of members")?;
+        not_null(pid_list, "the list of members")?;
+        not_null(group_out, "where a group goes")?;
+        let list = std::slice::from_raw_parts(pid_list, len);
+        *group_out = armci.group_of(list, group_at(group_parent)?)?.0;
+        Ok(())
+    });
+}
+
+/// Forgets a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_free", |armci| unsafe {
+        armci.group_free(group_at(group)?)
+    });
+}
+
+/// This process's number in a group; -1, and not 0 returned, if it is no member.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_int) -> c_int {
+    let mut found = None;
+    let mut act = || -> Result<()> {
+        // SAFETY: what C's caller promises.
+        found = armci()?.group_rank(unsafe { group_at(group) }?)?;
+        not_null(rank, "where a number goes")?;
+        // SAFETY: what C's caller promises.
+        unsafe { *rank = found.unwrap_or(-1) };
+        Ok(())
+    };
+    match code("ARMCI_Group_rank", act()) {
+        0 if found.is_none() => -1,
+        code => code,
+    }
+}
+
+/// How many members a group has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_size(group: *mut ARMCI_Group, size: *mut c_int) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_size", |armci| unsafe {
+        not_null(size, "where a number goes")?;
+        *size = armci.members(group_at(group)?)?.len() as c_int;
+        Ok(())
+    });
+}
+
+/// Sets the group that new ones are made of.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_set_default(group: *mut ARMCI_Group) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_set_default", |armci| unsafe {
+        armci.set_default_group(group_at(group)?)
+    });
+}
+
+/// The group that new ones are made of.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_get_default(group_out: *mut ARMCI_Group) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_get_default", |armci| unsafe {
+        not_null(group_out, "where a group goes")?;
+        *group_out = armci.default_group().0;
+        Ok(())
+    });
+}
+
+/// The group of all processes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Group_get_world(group_out: *mut ARMCI_Group) {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Group_get_world", |_| unsafe {
+        not_null(group_out, "where a group goes")?;
+        *group_out = 0;
+        Ok(())
+    });
+}
+
+/// The process that is a member of a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Absolute_id(group: *mut ARMCI_Group, group_rank: c_int) -> c_int {
+    // SAFETY: what C's caller promises.
+    found("ARMCI_Absolute_id", |armci| unsafe {
+        let members = armci.members(group_at(group)?)?;
+        let found = usize::try_from(group_rank)
+            .ok()
+            .and_then(|at| members.get(at));
+        found.map(|proc| *proc as c_int).ok_or(Error::NoProcess {
+            proc: group_rank,
+            processes: members.len(),
+        })
+    })
+}

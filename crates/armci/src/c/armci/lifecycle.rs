@@ -1,0 +1,66 @@
+//! How ARMCI begins and ends.
+
+use std::ffi::{c_char, c_int};
+
+use crate::c::process::{self, code, or_die};
+
+/// Initializes ARMCI, and joins the job. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Init() -> c_int {
+    code("ARMCI_Init", process::begin_armci())
+}
+
+/// As ARMCI_Init; the arguments are left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Init_args(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
+    code("ARMCI_Init_args", process::begin_armci())
+}
+
+/// Whether ARMCI is initialized.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
+    c_int::from(process::begun() > 0)
+}
+
+/// Ends ARMCI, and the job, unless armci_msg_init began it. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Finalize() {
+    or_die("ARMCI_Finalize", process::end_armci());
+}
+
+/// Says a message and a number, and ends the job.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Error(msg: *mut c_char, code: c_int) {
+    // SAFETY: what C's caller promises.
+    unsafe { process::say(msg, code) };
+    process::die(code)
+}
+
+/// Does nothing: what a process has goes with it, however it ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Cleanup() {}
+
+/// Says that a condition does not hold that a program asserts, and ends the job.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dassertp_fail(
+    cond_string: *const c_char,
+    file: *const c_char,
+    func: *const c_char,
+    line: std::ffi::c_uint,
+    code: c_int,
+) -> c_int {
+    let text = |text: *const c_char| match text.is_null() {
+        true => String::new(),
+        // SAFETY: a string of C, says the caller.
+        false => unsafe { std::ffi::CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned(),
+    };
+    process::tell(&format!(
+        "{}:{line}: {}: {} does not hold",
+        text(file),
+        text(func),
+        text(cond_string)
+    ));
+    process::die(code)
+}

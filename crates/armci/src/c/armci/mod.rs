@@ -1,0 +1,17 @@
+//! The types of `armci.h`, and its functions that set up, allocate, synchronize and tell who is where.
+
+mod allocate;
+mod group;
+mod lifecycle;
+mod mutexes;
+mod nodes;
+mod synchronize;
+mod types;
+
+pub use allocate::*;
+pub use group::*;
+pub use lifecycle::*;
+pub use mutexes::*;
+pub use nodes::*;
+pub use synchronize::*;
+pub use types::*;

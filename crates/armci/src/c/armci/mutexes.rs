@@ -1,0 +1,29 @@
+//! Mutexes.
+
+use std::ffi::c_int;
+
+use crate::c::process::{call, found};
+
+/// Makes mutexes, so many of this process. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Create_mutexes(num: c_int) -> c_int {
+    call("ARMCI_Create_mutexes", |armci| armci.create_mutexes(num))
+}
+
+/// Does away with the mutexes. Collective.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Destroy_mutexes() -> c_int {
+    call("ARMCI_Destroy_mutexes", |armci| armci.destroy_mutexes())
+}
+
+/// Locks a mutex of a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Lock(mutex: c_int, proc: c_int) {
+    found("ARMCI_Lock", |armci| armci.lock(mutex, proc));
+}
+
+/// Unlocks a mutex of a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Unlock(mutex: c_int, proc: c_int) {
+    found("ARMCI_Unlock", |armci| armci.unlock(mutex, proc));
+}

@@ -1,0 +1,136 @@
+//! Runs packed into messages, which the owner of the memory unpacks, adds to it, or packs for a get.
+//!
+//! ```text
+//! request  tag PUT      args number, allocation, runs   payload bytes of the runs, a word for each
+//!          tag GET      args number, allocation, runs   payload a word for each run
+//!          tag ADD | what elements are << 8, args besides: two words of a factor; payload as PUT
+//!              EXPOSED beside it                        of an exposed buffer, by its key
+//! reply    tag DONE     args number                     payload of a get: bytes of the runs
+//!          tag UNKNOWN  args number: no such allocation lives there
+//!          tag REVOKED  args number: no such buffer is exposed
+//!          tag BROKEN   args number, rank: that one ended while it added, too
+//! word     offset in the memory × 65536 + bytes of the run
+//! ```
+
+mod asked;
+mod parts;
+mod unpacker;
+mod words;
+
+use hydrant_conduit::memory::Factor;
+
+use super::unmapped::{Run, Unmapped};
+use crate::Result;
+use asked::{Asked, Packed};
+use parts::split;
+
+pub(crate) use unpacker::Unpacker;
+
+pub(super) const PUT: u16 = 0;
+pub(super) const GET: u16 = 1;
+pub(super) const ADD: u16 = 2;
+/// Beside these: the memory is an exposed buffer, and not an allocation.
+const EXPOSED: u16 = 0x8000;
+
+const DONE: u16 = 0;
+const UNKNOWN: u16 = 1;
+const REVOKED: u16 = 2;
+const BROKEN: u16 = 3;
+
+/// Messages of a call that are not answered, at most.
+pub(super) const MANY: usize = 8;
+pub(super) const WORD: usize = size_of::<u64>();
+/// A word has so much room for a length, and the rest for an offset.
+pub(super) const LENGTH_BITS: u32 = 16;
+pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
+
+/// Puts runs of `data`.
+///
+/// # Errors
+/// As [`Unmapped::put`].
+pub(super) fn put(
+    unmapped: &Unmapped<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    send(unmapped, data, runs, Asked::new(unmapped, PUT), 1)
+}
+
+/// Adds multiples of the elements of runs of `data`.
+///
+/// # Errors
+/// As [`Unmapped::put`].
+pub(super) fn add(
+    unmapped: &Unmapped<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+    factor: &Factor,
+) -> Result<()> {
+    let mut asked = Asked::new(unmapped, ADD | (factor.number() as u16) << 8);
+    asked.factor = Some(words_of(factor));
+    send(unmapped, data, runs, asked, factor.number().size())
+}
+
+/// A factor, for a message.
+pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
+    let mut words = [0; 2 * WORD];
+    words[..factor.bytes().len()].copy_from_slice(factor.bytes());
+    let (low, high) = words.split_at(WORD);
+    [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+}
+
+/// Sends runs of `data`, of elements of so many bytes.
+fn send(
+    unmapped: &Unmapped<'_>,
+    data: &[u8],
+    runs: impl Iterator<Item = Run>,
+    mut asked: Asked<'_>,
+    element: usize,
+) -> Result<()> {
+    let limit = unmapped.transfer.progress.conduit().caps().max_payload;
+    let mut message = Packed::default();
+    for run in runs.flat_map(split(limit, element)) {
+        if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
+            asked.send(&mut message, |_, _| Ok(()))?;
+        }
+        message
+            .bytes
+            .extend_from_slice(&data[run.here..][..run.len]);
+        message.runs.push(run);
+    }
+    asked.send(&mut message, |_, _| Ok(()))?;
+    asked.end(|_, _| Ok(()))
+}
+
+/// Gets runs into `data`.
+///
+/// # Errors
+/// As [`Unmapped::get`].
+pub(super) fn get(
+    unmapped: &Unmapped<'_>,
+    data: &mut [u8],
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    let limit = unmapped.transfer.progress.conduit().caps().max_payload;
+    let mut unpack = |runs: &[Run], mut answer: &[u8]| {
+        for run in runs {
+            let (piece, rest) = answer.split_at_checked(run.len).ok_or(())?;
+            data[run.here..][..run.len].copy_from_slice(piece);
+            answer = rest;
+        }
+        if answer.is_empty() { Ok(()) } else { Err(()) }
+    };
+    let mut asked = Asked::new(unmapped, GET);
+    let mut message = Packed::default();
+    let mut answer = 0;
+    for run in runs.flat_map(split(limit, 1)) {
+        if (message.runs.len() + 1) * WORD > limit || answer + run.len > limit {
+            asked.send(&mut message, &mut unpack)?;
+            answer = 0;
+        }
+        answer += run.len;
+        message.runs.push(run);
+    }
+    asked.send(&mut message, &mut unpack)?;
+    asked.end(unpack)
+}

@@ -1,0 +1,170 @@
+//! What the owner of the memory does with the runs of a message, and says of them.
+
+use std::sync::Arc;
+
+use hydrant_conduit::{
+    Delivery, Message, ReplyPort, Window,
+    memory::{Factor, Number},
+};
+
+use super::{
+    ADD, BROKEN, DONE, EXPOSED, GET, PUT, REVOKED, UNKNOWN, WORD,
+    words::{named_exactly, pack, unpack},
+};
+use crate::{
+    Error, Rank,
+    memory::{Mapped, Registry},
+    message::Calls,
+    progress::{Progress, Route, kind},
+};
+
+/// Who unpacks for peers, and hears what they unpacked.
+pub(crate) struct Unpacker {
+    /// Where memory is looked up.
+    memory: Arc<Registry>,
+    /// Who waits for answers.
+    calls: Arc<Calls>,
+}
+
+impl Unpacker {
+    pub(crate) fn new(memory: &Arc<Registry>, calls: &Arc<Calls>) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            calls: Arc::clone(calls),
+        }
+    }
+
+    /// Does what a request says to memory of this rank: how that went, or nothing if the request
+    /// follows no rule.
+    fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<Acted> {
+        let (&[_, name, runs], factor) = delivery.args.split_first_chunk()?;
+        let factor = match (delivery.tag & !EXPOSED).to_le_bytes() {
+            [verb, number] if u16::from(verb) == ADD => {
+                let &[low, high] = factor else { return None };
+                let number = *Number::ALL.get(usize::from(number))?;
+                let words = [low.to_le_bytes(), high.to_le_bytes()].concat();
+                Some(Factor::from_bytes(number, &words[..number.size()])?)
+            }
+            _ if factor.is_empty() => None,
+            _ => return None,
+        };
+        let gets = match delivery.tag & !EXPOSED {
+            GET => true,
+            PUT => false,
+            _ if factor.is_some() => false,
+            _ => return None,
+        };
+        let words = usize::try_from(runs).ok()?.checked_mul(WORD)?;
+        let bytes = delivery.payload.len().checked_sub(words)?;
+        let (bytes, words) = delivery.payload.split_at(bytes);
+        let most = progress.conduit().caps().max_payload;
+        let unpack = |window: &Window| match (gets, &factor) {
+            (false, None) => unpack(window, words, bytes).map(|()| Acted::Done(Vec::new())),
+            (false, Some(factor)) => self.add(progress, window, words, bytes, factor),
+            (true, _) if bytes.is_empty() => pack(window, words, most).map(Acted::Done),
+            (true, _) => None,
+        };
+        if delivery.tag & EXPOSED != 0 {
+            let done = self.memory.on_exposed(name, unpack);
+            // If another thread sleeps while this one polls, no message wakes it.
+            progress.conduit().notify(progress.rank);
+            return done.unwrap_or(Some(Acted::Not(REVOKED)));
+        }
+        let own_part = |own: &Mapped| (unpack(&own.window), own.is_watched());
+        let Some((done, is_watched)) = self.memory.on_own_part(name, own_part) else {
+            return Some(Acted::Not(UNKNOWN));
+        };
+        if is_watched {
+            progress.conduit().notify(progress.rank);
+        }
+        done
+    }
+
+    /// Adds multiples of bytes where words say. Nothing is added if a run lies outside, or is not of
+    /// whole elements.
+    fn add(
+        &self,
+        progress: &Progress,
+        window: &Window,
+        words: &[u8],
+        mut bytes: &[u8],
+        factor: &Factor,
+    ) -> Option<Acted> {
+        let size = factor.number().size();
+        let runs = named_exactly(window, words, bytes)?;
+        if runs.iter().any(|(_, len)| len % size != 0) {
+            return None;
+        }
+        let mut adder = self.memory.locks().adder(progress.rank, window).ok()?;
+        for (at, len) in runs {
+            let (run, rest) = bytes.split_at(len);
+            match adder.add(at, run, factor) {
+                Ok(()) => bytes = rest,
+                Err(Error::PeerLost(rank)) => return Some(Acted::Broken(rank)),
+                Err(_) => return Some(Acted::Not(UNKNOWN)),
+            }
+        }
+        Some(Acted::Done(Vec::new()))
+    }
+}
+
+/// What became of a request.
+enum Acted {
+    /// And what was got.
+    Done(Vec<u8>),
+    /// Nothing was done, for a reason that is a status.
+    Not(u16),
+    /// That rank ended while it added to the same memory.
+    Broken(Rank),
+}
+
+impl Route for Unpacker {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+        let (Some(acted), Some(id)) = (self.act(progress, delivery), delivery.args.first()) else {
+            return progress.malformed(delivery.from, "packed runs that do not fit the memory");
+        };
+        let (status, payload) = match &acted {
+            Acted::Done(bytes) => (DONE, bytes.as_slice()),
+            Acted::Not(status) => (*status, &[][..]),
+            Acted::Broken(_) => (BROKEN, &[][..]),
+        };
+        let args = match acted {
+            Acted::Broken(rank) => &[*id, u64::from(rank.0)][..],
+            _ => &[*id],
+        };
+        let message = Message {
+            kind: kind::PACKED,
+            tag: status,
+            args,
+            payload,
+        };
+        if let Err(cause) = port.reply(&message) {
+            tracing::warn!(%cause, to = %delivery.from, "packed runs could not be answered");
+        }
+    }
+
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        let answer = match delivery.tag {
+            DONE => Ok(delivery.payload.to_vec()),
+            UNKNOWN => Err(Error::Freed),
+            BROKEN => {
+                let holder = delivery
+                    .args
+                    .get(1)
+                    .map_or(delivery.from, |it| Rank(*it as u32));
+                Err(Error::PeerLost(holder))
+            }
+            _ => Err(Error::Revoked {
+                rank: delivery.from,
+            }),
+        };
+        let asked = match delivery.args {
+            &[id] | &[id, _] => self.calls.end(progress, delivery.from, id, answer),
+            _ => false,
+        };
+        if !asked {
+            let what = "an answer to packed runs that nobody asked for";
+            progress.malformed(delivery.from, what);
+        }
+    }
+}
