@@ -14,6 +14,10 @@ const AGAIN: u32 = 2;
 /// first short copies take what it takes to wake it.
 const WAKING: u32 = 5;
 const SHORT: u64 = 4096;
+/// Lengths whose copies take so many times what their hits do, and that are no shorter than this, say enough of longer
+/// ones: those are not copied to find out, which may take as long as hundreds of hits.
+const OUTDONE: u64 = 2;
+const TELLING: u64 = 16 << 10;
 /// The first moves that are measured are believed to take at most so many times what the conduit says of their
 /// registrations.
 const FIRST_MOVES: u64 = 2;
@@ -60,6 +64,8 @@ struct Cell {
     pulls: u32,
     /// Nanoseconds that may be spent on a trial.
     saved: u64,
+    /// Copies are tried whatever shorter ones say.
+    is_tried: bool,
 }
 
 /// What operations took.
@@ -101,8 +107,8 @@ impl Costs {
 
     /// What a copy takes, and how much less a hit does; half of it where hits are not known.
     pub(super) fn saving(&self, class: Class) -> Option<(u64, u64)> {
-        let [copy, hit, _] = self.cell(class).took;
-        match (copy, hit) {
+        let hit = self.cell(class).took[Way::Hit as usize];
+        match (self.copy(class), hit) {
             (0, _) => None,
             (copy, 0) => Some((copy, copy / 2)),
             (copy, hit) => Some((copy, copy.saturating_sub(hit))),
@@ -128,7 +134,8 @@ impl Costs {
     /// How much less what is registered there takes than a copy, and how much more what has to be
     /// registered first, if all are known.
     pub(super) fn rent(&self, class: Class) -> Option<(u64, u64)> {
-        let [copy, hit, far] = self.cell(class).took;
+        let [_, hit, far] = self.cell(class).took;
+        let copy = self.copy(class);
         let known = copy > 0 && hit > 0 && far > 0;
         known.then(|| (copy.saturating_sub(hit), far.saturating_sub(hit)))
     }
@@ -141,13 +148,42 @@ impl Costs {
 
     /// Whether more is to be known of what a way takes.
     pub(super) fn needs(&self, class: Class, way: Way) -> bool {
-        self.cell(class).samples[way as usize] < Self::first(class, way)
+        let is_few = self.cell(class).samples[way as usize] < Self::first(class, way);
+        is_few && !(way == Way::Copied && self.outdone(class).is_some())
+    }
+
+    /// What a copy takes, or is likely to where shorter ones say enough; zero if neither is known.
+    fn copy(&self, class: Class) -> u64 {
+        match self.cell(class).took[Way::Copied as usize] {
+            0 => self.outdone(class).unwrap_or(0),
+            took => took,
+        }
+    }
+
+    /// What a copy is likely to take of a class of which none was tried, if the next shorter ones of which some were
+    /// take far longer than their hits.
+    fn outdone(&self, class: Class) -> Option<u64> {
+        let cell = self.cell(class);
+        if cell.is_tried || cell.took[Way::Copied as usize] > 0 {
+            return None;
+        }
+        let shorter = (class_of(TELLING)..class.size).rev();
+        let mut known = shorter.map(|size| Class { size, ..class });
+        let next = known.find(|it| self.cell(*it).took[Way::Copied as usize] > 0)?;
+        let [copy, hit, _] = self.cell(next).took;
+        let is_known = ![Way::Copied, Way::Hit]
+            .map(|way| self.needs(next, way))
+            .contains(&true);
+        let is_outdone = is_known && copy >= hit.saturating_mul(OUTDONE);
+        is_outdone.then(|| copy.saturating_mul(1 << (class.size - next.size)))
     }
 
     /// A way is to be tried again, a few times.
     pub(super) fn forget(&mut self, class: Class, way: Way) {
         let left = Self::first(class, way) - Self::again(class, way);
-        let samples = &mut self.cell_mut(class).samples[way as usize];
+        let cell = self.cell_mut(class);
+        cell.is_tried |= way == Way::Copied;
+        let samples = &mut cell.samples[way as usize];
         *samples = (*samples).min(left);
     }
 
@@ -166,7 +202,8 @@ impl Costs {
 
     /// The better and the worse of copies and hits and what they take, if both are known.
     pub(super) fn ways(&self, class: Class) -> Option<[(Way, u64); 2]> {
-        let [copy, hit, _] = self.cell(class).took;
+        let hit = self.cell(class).took[Way::Hit as usize];
+        let copy = self.copy(class);
         let known = ![Way::Copied, Way::Hit]
             .map(|way| self.needs(class, way))
             .contains(&true);
@@ -338,6 +375,37 @@ mod tests {
         assert_eq!(prices.of(1, false, 0), 30_000);
         (0..20).for_each(|_| prices.took(1, false, 20_000));
         assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
+    }
+
+    #[test]
+    fn what_shorter_ones_say_enough_of_is_not_copied_to_find_out() {
+        let class = |len| Class::new(Direction::Put, len, false);
+        let (short, long) = (class(64 << 10), class(1 << 20));
+        let mut costs = Costs::default();
+        for _ in 0..FIRST {
+            assert!(costs.needs(long, Way::Copied));
+            costs.took(short, Way::Copied, 3000);
+            costs.took(short, Way::Hit, 1000);
+        }
+        assert!(!costs.needs(long, Way::Copied) && costs.needs(long, Way::Hit));
+        assert_eq!(costs.saving(long), Some((48_000, 24_000)));
+        (0..FIRST).for_each(|_| costs.took(long, Way::Hit, 10_000));
+        let ways = costs.ways(long);
+        assert_eq!(ways, Some([(Way::Hit, 10_000), (Way::Copied, 48_000)]));
+        // It is found out when that was paid for.
+        costs.forget(long, Way::Copied);
+        assert!(costs.needs(long, Way::Copied));
+        costs.took(long, Way::Copied, 20_000);
+        assert_eq!(costs.saving(long), Some((20_000, 10_000)));
+        // Those that take little longer say nothing, nor do those that are far shorter.
+        for len in [8, 32 << 10] {
+            let mut costs = Costs::default();
+            for _ in 0..Costs::first(class(len), Way::Copied) {
+                costs.took(class(len), Way::Copied, if len == 8 { 3000 } else { 1900 });
+                costs.took(class(len), Way::Hit, 1000);
+            }
+            assert!(costs.needs(long, Way::Copied), "{len}");
+        }
     }
 
     #[test]
