@@ -41,13 +41,13 @@ pub struct Stats {
     pub ahead: u64,
     /// Uses that had to register it, on the critical path.
     pub on_demand: u64,
-    /// Those of them that had been expected: the helper was late.
+    /// Those of them that had been expected, and were not registered then.
     pub late: u64,
     /// Uses that the limit kept from registering it.
     pub refused: u64,
     /// Regions that the helper registered and nobody used.
     pub unused: u64,
-    /// Registrations that the limit put off.
+    /// Times that the limit put a registration off.
     pub postponed: u64,
     /// Registrations of the helper's that failed.
     pub failed: u64,

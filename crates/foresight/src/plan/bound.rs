@@ -1,4 +1,4 @@
-//! How much may be registered at once when something is registered ahead: what the uses of late needed at once, until
+//! How much may be registered at once when something is registered ahead: what uses needed at once so far, until
 //! they were given up, and more only where less costs time.
 //!
 //! The paper registers whatever is due, and what was used is given up when the helper comes to that. Where buffers are
@@ -6,33 +6,36 @@
 //! next. Here a registration ahead waits for the last to be given up, unless such waiting has cost more than a small
 //! share of the time since the first use.
 
-use std::collections::VecDeque;
-
 use super::RegionId;
 use crate::time::Time;
 
-/// Uses that are remembered, to see which were under way together.
+/// Regions whose last use is remembered, to see which were in use together.
 const REMEMBERED: usize = 64;
 
 /// Registrations on the critical path for want of room may take one part in so many of the time.
 const PARTS: u64 = 400;
 
-/// A use that is over.
+/// The last use of a region, or those that overlapped.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     region: RegionId,
-    begun: Time,
-    ended: Time,
     bytes: u64,
-    /// The bytes in use when it began, its own included.
-    load: u64,
+    begun: Time,
+    /// When it could have been given up.
+    ended: Time,
 }
 
-/// The bytes that may be registered ahead of need.
+impl Past {
+    fn is_at(&self, moment: Time) -> bool {
+        self.begun <= moment && moment < self.ended
+    }
+}
+
+/// How many bytes may be registered in all when something is registered ahead.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
-    /// The uses of late, in the order in which they ended.
-    past: VecDeque<Past>,
+    /// A use of each of the regions used last, in the order in which these were first used.
+    past: Vec<Past>,
     /// The most bytes that were in use at once, or not given up yet.
     in_use: u64,
     /// How much more than these may be registered.
@@ -44,41 +47,54 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// What may be registered, in bytes, with what is registered ahead.
+    /// The bytes that may be registered in all.
     pub(super) fn bytes(&self) -> u64 {
         self.in_use.saturating_add(self.headroom)
     }
 
-    /// A region was used from `begun` on, and could have been given up by `ended`.
+    /// So many bytes are in use at once.
+    pub(super) fn at_once(&mut self, bytes: u64) {
+        self.in_use = self.in_use.max(bytes);
+    }
+
+    /// A region was used from `begun` on, and can be given up by `ended`.
     pub(super) fn used(&mut self, region: RegionId, bytes: u64, (begun, ended): (Time, Time)) {
         self.first.get_or_insert(begun);
-        let mut load = bytes;
-        for past in &mut self.past {
-            if past.region == region || past.ended <= begun {
-                continue;
-            }
-            if past.begun <= begun {
-                load = load.saturating_add(past.bytes);
-            } else if past.begun < ended {
-                past.load = past.load.saturating_add(bytes);
-                self.in_use = self.in_use.max(past.load);
-            }
-        }
-        self.in_use = self.in_use.max(load);
-        if self.past.len() == REMEMBERED {
-            self.past.pop_front();
-        }
-        self.past.push_back(Past {
+        let use_of = Past {
             region,
+            bytes,
             begun,
             ended,
-            bytes,
-            load,
-        });
+        };
+        match self.past.iter_mut().find(|it| it.region == region) {
+            Some(it) if it.ended >= begun && it.begun <= ended => {
+                it.begun = it.begun.min(begun);
+                it.ended = it.ended.max(ended);
+            }
+            Some(it) => *it = use_of,
+            None => {
+                if self.past.len() == REMEMBERED {
+                    self.past.remove(0);
+                }
+                self.past.push(use_of);
+            }
+        }
+        // The load is at its most when some use begins.
+        let within = self.past.iter().map(|it| it.begun);
+        let begins = within.filter(|at| begun <= *at && *at < ended);
+        let most = begins.chain([begun]).map(|at| self.load_at(at)).max();
+        self.at_once(most.unwrap_or(bytes));
+    }
+
+    /// The bytes that were in use at a moment.
+    fn load_at(&self, moment: Time) -> u64 {
+        let there = self.past.iter().filter(|it| it.is_at(moment));
+        there.fold(0, |sum, it| sum.saturating_add(it.bytes))
     }
 
     /// A use had to register its region, which took so long, because there were `short` bytes too few to register it
-    /// ahead.
+    /// ahead. The more time is lost, the faster the room grows: of those that were put off together each alone was
+    /// short of that.
     pub(super) fn cost(&mut self, took_ns: u64, short: u64, now: Time) {
         self.lost_ns = self.lost_ns.saturating_add(took_ns);
         let elapsed_ns = self.first.map_or(0, |first| now.since(first));
@@ -124,6 +140,11 @@ mod tests {
         used(&mut bound, 1, 0, 10);
         used(&mut bound, 1, 5, 15);
         assert_eq!(bound.bytes(), KIB);
+        // So it does beside another, however often it was used meanwhile.
+        used(&mut bound, 1, 12, 30);
+        used(&mut bound, 2, 3, 29);
+        used(&mut bound, 2, 29, 40);
+        assert_eq!(bound.bytes(), 2 * KIB);
     }
 
     #[test]

@@ -55,7 +55,10 @@ impl Plan {
         {
             let region = self.regions.at_mut(id);
             region.expire(now);
-            region.is_postponed &= region.earliest().is_some();
+            if region.earliest().is_none() {
+                region.is_postponed = false;
+                region.short = 0;
+            }
             if region.state == State::Registered && region.earliest().is_none() && region.is_ahead {
                 region.is_ahead = false;
                 self.stats.unused += 1;
@@ -87,12 +90,13 @@ impl Plan {
             } else if all <= self.bound.bytes() {
                 self.queue.remove(first.region);
                 return Some(self.register(first.region, now));
+            } else {
+                let short = all.saturating_sub(self.bound.bytes());
+                let region = self.regions.at_mut(first.region);
+                region.short = region.short.max(short);
             }
             self.queue.remove(first.region);
-            let short = all.saturating_sub(self.bound.bytes());
-            let region = self.regions.at_mut(first.region);
-            region.is_postponed = true;
-            region.short = region.short.max(short);
+            self.regions.at_mut(first.region).is_postponed = true;
         }
         None
     }

@@ -60,6 +60,8 @@ pub struct Plan {
     /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
     expiries: BTreeSet<(Time, RegionId)>,
     registered_bytes: u64,
+    /// Those of regions that are in use though they were to be deregistered.
+    held_bytes: u64,
     /// How many of them there may be when something is registered ahead.
     bound: Bound,
     /// What is to be registered for the uses of late.
@@ -92,6 +94,7 @@ impl Plan {
             queue: RegistrationQueue::default(),
             expiries: BTreeSet::new(),
             registered_bytes: 0,
+            held_bytes: 0,
             bound: Bound::default(),
             backlog: Backlog::default(),
             stats: Stats::default(),
@@ -234,17 +237,38 @@ impl Plan {
 
     /// Takes note of how much memory a use needed at once with others, and whether it would have come sooner with more.
     fn weigh(&mut self, id: RegionId, communication: &Communication, now: Time) {
+        let before = self.bound.bytes();
+        self.set_held(id, false);
         let region = self.regions.at_mut(id);
         let (bytes, begun) = (region.bytes(), communication.begun);
         let pages = bytes / self.config.page_bytes;
         let given_up = now.after(self.config.costs.deregister.of(pages));
         self.bound.used(id, bytes, (begun, given_up));
+        // Those are in use yet, as puts and gets are, which are written down when they begin.
+        self.bound.at_once(self.held_bytes.saturating_add(bytes));
         let short = std::mem::take(&mut region.short);
         let register_ns = self.config.costs.register.of(pages);
         let is_late = region.registered_from.after(register_ns) > begun;
         if short > 0 && (is_late || communication.way == Way::OnDemand) {
             self.bound.cost(register_ns, short, now);
         }
+        if self.bound.bytes() > before {
+            self.retry_postponed();
+        }
+    }
+
+    /// A region is in use though it was to be deregistered, or no longer.
+    fn set_held(&mut self, id: RegionId, is_held: bool) {
+        let region = self.regions.at_mut(id);
+        if region.is_held == is_held {
+            return;
+        }
+        region.is_held = is_held;
+        let bytes = region.bytes();
+        self.held_bytes = match is_held {
+            true => self.held_bytes.saturating_add(bytes),
+            false => self.held_bytes.saturating_sub(bytes),
+        };
     }
 
     /// Takes note of how a use got its buffer.
@@ -262,7 +286,6 @@ impl Plan {
         let was_expected = expected.is_some();
         let region = self.regions.at_mut(id);
         region.last_used = region.last_used.max(communication.begun);
-        region.is_held = false;
         region.is_postponed = false;
         match communication.way {
             Way::Copied => {}

@@ -50,7 +50,8 @@ pub(super) struct Known {
     pub(super) is_ahead: bool,
     /// It was to be registered, and there was no room.
     pub(super) is_postponed: bool,
-    /// How many bytes were too few when it was to be registered first, since its last record.
+    /// The most bytes by which there would have been more registered than there [may be](super::bound), when it was to be
+    /// registered since its last use.
     pub(super) short: u64,
     /// When the helper last began to register it.
     pub(super) registered_from: Time,

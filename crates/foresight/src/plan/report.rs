@@ -19,7 +19,7 @@ impl Plan {
         );
         region.state = State::Registered;
         region.is_ahead = true;
-        region.is_held = false;
+        self.set_held(id, false);
         self.requeue(id);
     }
 
@@ -49,6 +49,7 @@ impl Plan {
         );
         region.state = State::Absent;
         region.expect_nothing();
+        region.short = 0;
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.stats.failed += 1;
         self.requeue(id);
@@ -90,7 +91,7 @@ impl Plan {
             "only what is being deregistered is still used"
         );
         region.state = State::Registered;
-        region.is_held = true;
+        self.set_held(id, true);
         self.requeue(id);
     }
 
@@ -100,7 +101,7 @@ impl Plan {
         if !self.is_in_use(id) {
             return None;
         }
-        self.regions.at_mut(id).is_held = false;
+        self.set_held(id, false);
         self.requeue(id);
         self.reconsider(id, now)
     }
@@ -110,8 +111,8 @@ impl Plan {
         (self.regions.get(id)).is_some_and(|it| it.state == State::Registered && it.is_held)
     }
 
-    /// There may be room by now for what the limit put off.
-    fn retry_postponed(&mut self) {
+    /// There may be room by now for what was put off.
+    pub(super) fn retry_postponed(&mut self) {
         let postponed: Vec<_> = self
             .regions
             .iter()

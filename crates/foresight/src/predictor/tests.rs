@@ -224,7 +224,7 @@ fn endless_new_buffers_take_bounded_memory() {
 
 #[test]
 fn what_is_heard_of_too_late_is_no_landmark() {
-    // A put is written down when it is over, just before the next use; what was written down at 600 comes early enough.
+    // A message is written down when it is over, just before the next use; what was written down at 600 comes early enough.
     let round = |n: u64| {
         let base = n * 1000;
         [(1, base, 0), (2, base + 600, 0), (3, base + 700, 298)]
