@@ -14,9 +14,10 @@ const AGAIN: u32 = 2;
 /// first short copies take what it takes to wake it.
 const WAKING: u32 = 5;
 const SHORT: u64 = 4096;
-/// Lengths whose copies take so many times what their hits do, and that are no shorter than this, say enough of longer
-/// ones: those are not copied to find out, which may take as long as hundreds of hits.
+/// Where copies take so many times what hits do, those of longer operations are not tried to find out: one may take
+/// as long as many hits.
 const OUTDONE: u64 = 2;
+/// The shortest operations that say so of longer ones.
 const TELLING: u64 = 16 << 10;
 /// The first moves that are measured are believed to take at most so many times what the conduit says of their
 /// registrations.
@@ -64,8 +65,8 @@ struct Cell {
     pulls: u32,
     /// Nanoseconds that may be spent on a trial.
     saved: u64,
-    /// Copies are tried whatever shorter ones say.
-    is_tried: bool,
+    /// Copies are to be tried whatever shorter ones say.
+    must_try: bool,
 }
 
 /// What operations took.
@@ -149,42 +150,51 @@ impl Costs {
     /// Whether more is to be known of what a way takes.
     pub(super) fn needs(&self, class: Class, way: Way) -> bool {
         let is_few = self.cell(class).samples[way as usize] < Self::first(class, way);
-        is_few && !(way == Way::Copied && self.outdone(class).is_some())
+        is_few && !(way == Way::Copied && self.is_estimated(class))
     }
 
     /// What a copy takes, or is likely to where shorter ones say enough; zero if neither is known.
     fn copy(&self, class: Class) -> u64 {
         match self.cell(class).took[Way::Copied as usize] {
-            0 => self.outdone(class).unwrap_or(0),
+            0 => self.estimated_copy(class).unwrap_or(0),
             took => took,
         }
     }
 
+    /// Whether what copies take is estimated by shorter ones.
+    pub(super) fn is_estimated(&self, class: Class) -> bool {
+        self.estimated_copy(class).is_some()
+    }
+
     /// What a copy is likely to take of a class of which none was tried, if the next shorter ones of which some were
-    /// take far longer than their hits.
-    fn outdone(&self, class: Class) -> Option<u64> {
+    /// take far longer than their hits. It says nothing where copies may be faster all the same: than the class's own
+    /// hits, or than moves where there are no hits.
+    fn estimated_copy(&self, class: Class) -> Option<u64> {
         let cell = self.cell(class);
-        if cell.is_tried || cell.took[Way::Copied as usize] > 0 {
+        let [copied, hit, _] = cell.took;
+        let only_moves = hit == 0 && !self.needs(class, Way::Far);
+        if cell.must_try || copied > 0 || only_moves {
             return None;
         }
         let shorter = (class_of(TELLING)..class.size).rev();
         let mut known = shorter.map(|size| Class { size, ..class });
         let next = known.find(|it| self.cell(*it).took[Way::Copied as usize] > 0)?;
-        let [copy, hit, _] = self.cell(next).took;
+        let [copy, shorter_hit, _] = self.cell(next).took;
         let is_known = ![Way::Copied, Way::Hit]
             .map(|way| self.needs(next, way))
             .contains(&true);
-        let is_outdone = is_known && copy >= hit.saturating_mul(OUTDONE);
-        is_outdone.then(|| copy.saturating_mul(1 << (class.size - next.size)))
+        let is_outdone = is_known && copy >= shorter_hit.saturating_mul(OUTDONE);
+        let likely = copy.saturating_mul(1 << (class.size - next.size));
+        (is_outdone && hit < likely).then_some(likely)
     }
 
     /// A way is to be tried again, a few times.
     pub(super) fn forget(&mut self, class: Class, way: Way) {
         let left = Self::first(class, way) - Self::again(class, way);
         let cell = self.cell_mut(class);
-        cell.is_tried |= way == Way::Copied;
-        let samples = &mut cell.samples[way as usize];
-        *samples = (*samples).min(left);
+        cell.must_try |= way == Way::Copied;
+        // Also where there are none, because they were estimated: as many as were paid for.
+        cell.samples[way as usize] = left;
     }
 
     /// How many samples a way has that is known.
@@ -397,7 +407,17 @@ mod tests {
         assert!(costs.needs(long, Way::Copied));
         costs.took(long, Way::Copied, 20_000);
         assert_eq!(costs.saving(long), Some((20_000, 10_000)));
-        // Those that take little longer say nothing, nor do those that are far shorter.
+        // Those that take little longer say nothing, nor do those that are far shorter; nor where the class's own hits
+        // take longer than that, or where it has moves and no hits.
+        for (way, nanos) in [(Way::Hit, 50_000), (Way::Far, 10_000)] {
+            let mut costs = Costs::default();
+            for _ in 0..FIRST {
+                costs.took(short, Way::Copied, 3000);
+                costs.took(short, Way::Hit, 1000);
+                costs.took(long, way, nanos);
+            }
+            assert!(costs.needs(long, Way::Copied), "{way:?}");
+        }
         for len in [8, 32 << 10] {
             let mut costs = Costs::default();
             for _ in 0..Costs::first(class(len), Way::Copied) {

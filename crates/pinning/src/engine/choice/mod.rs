@@ -129,7 +129,9 @@ impl Choice {
             return;
         };
         let more = (worse.1 - better.1).saturating_mul(Costs::again(class, worse.0).into());
-        if self.costs.pays(class, TIMED * better.1, more) || (is_due && better.0 == Way::Hit) {
+        // What is only estimated may take as long as many hits, and is tried when that was paid for.
+        let is_free = is_due && better.0 == Way::Hit && !self.costs.is_estimated(class);
+        if self.costs.pays(class, TIMED * better.1, more) || is_free {
             self.costs.forget(class, worse.0);
             self.hot.set_asking(ASKING);
         }
