@@ -125,7 +125,7 @@ impl Part {
     /// 1. It is a block of that class that `take` gave.
     /// 2. Nobody uses it any more.
     unsafe fn give(&mut self, block: usize, class: usize) {
-        // SAFETY: 1. every block has room for a word; 2.
+        // SAFETY: 1., 2. The caller's promises; every block has room for a word.
         unsafe { *ptr::with_exposed_provenance_mut::<usize>(block) = self.free[class] };
         self.free[class] = block;
     }

@@ -152,7 +152,8 @@ impl Memory {
     /// 2. The loan does not end.
     pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, false)?;
-        // SAFETY: 1. `take` found the bytes in a block. 2. Nobody writes to them before the loan ends.
+        // SAFETY: 1. `take` found the bytes in a block, which lives as long, says the caller. 2. Nobody writes to them
+        //         before the loan ends.
         Ok((unsafe { std::slice::from_raw_parts(at, len) }, loan))
     }
 

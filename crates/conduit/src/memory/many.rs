@@ -57,7 +57,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_runs_from(
@@ -81,7 +81,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each run on that side is writable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_runs_to(
@@ -144,7 +144,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each is readable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_list_from(
@@ -164,7 +164,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each is writable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_list_to(
@@ -186,7 +186,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_part_from(
@@ -200,7 +200,7 @@ impl Window {
         self.at(offset.wrapping_add(first), part.span())?;
         let dst = self.as_ptr().wrapping_add(offset);
         let nest = part.nest(Direction::IntoWindow, dst, src);
-        // SAFETY: the span here was checked, and the other side is 1., 2., 3.
+        // SAFETY: the span here was checked, and the other side is as 1., 2. and 3. say.
         unsafe { accumulate::each(part.run(), factor, nest) };
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Window {
     ///
     /// # Safety
     /// 1. Each is readable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_list_from(

@@ -50,7 +50,7 @@ pub struct Foresight {
     pub ahead: u64,
     /// Uses that had to register it themselves.
     pub on_demand: u64,
-    /// Those of them that were expected: the helper was late.
+    /// Those of them that were expected, and were not registered then.
     pub late: u64,
     /// Registrations of the helper's that nobody used in time: they were early, or the use never came.
     pub early: u64,

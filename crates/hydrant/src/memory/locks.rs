@@ -201,7 +201,7 @@ impl Adder<'_> {
     ///
     /// # Safety
     /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the window.
+    /// 2. It lies apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[allow(unsafe_code)] // memory is named by its address
     #[inline]

@@ -17,8 +17,8 @@ pub(super) fn config(
     let least = Message::MAX_BYTES;
     if caps.max_payload < 2 * least {
         return Err(Error::other(format!(
-            "messages of the conduit {} carry {} bytes, and registration needs {}: if HYDRANT_RING_PAYLOAD is set, \
-             it is to be four times that at least",
+            "messages of the conduit {} carry {} bytes, and registration needs {}: if HYDRANT_RING_PAYLOAD or \
+             `ring_payload` says how much a ring holds, that is to be four times that at least",
             caps.name,
             caps.max_payload,
             2 * least

@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub(super) len: usize,
 }
 
-/// A peer's memory.
+/// Memory that is reached through the network, as what is not mapped here is.
 #[derive(Clone, Copy)]
 pub(super) struct Unmapped<'a> {
     pub(super) transfer: &'a Transfer,

@@ -52,7 +52,7 @@ const CREDIT: u16 = 6;
 /// And up to the bytes of [`WORDS`] more, one for each length.
 const FEW: u16 = 0x100;
 
-/// What is said, as the tag and the arguments of an active message, of which the first `count` are.
+/// What is said, as the tag and the arguments of an active message, of which the first `count` are sent.
 pub(super) struct Encoded {
     tag: u16,
     args: [u64; MOST_ARGS],

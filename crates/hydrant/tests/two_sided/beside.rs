@@ -105,6 +105,15 @@ fn nothing_is_delivered_in_the_midst_of_a_handler() {
     }));
 }
 
+/// Sets a flag when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// Credit that comes back lets sends go that waited for it, from whichever thread hears of it, just when the scope fails
 /// that began them.
 #[test]
@@ -118,6 +127,8 @@ fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
         let other = job.right();
         let over = AtomicBool::new(false);
         thread::scope(|threads| {
+            // Also when something in here fails: the others would poll for ever.
+            let _ends = Ends(&over);
             for _ in 0..2 * usize::from(job.rank() == Rank(0)) {
                 threads.spawn(|| {
                     while !over.load(SeqCst) {
@@ -152,9 +163,7 @@ fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
                 }
                 job.send(other, 2, &[0_u8])
             };
-            let end = (1..=ROUNDS).try_for_each(round);
-            over.store(true, SeqCst);
-            end
+            (1..=ROUNDS).try_for_each(round)
         })?;
         job.barrier()
     }));
