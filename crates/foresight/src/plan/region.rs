@@ -120,6 +120,11 @@ impl Known {
         self.uses.iter_mut().for_each(|it| it.forecast = None);
     }
 
+    /// Whether it is registered for a use to come.
+    pub(super) fn is_kept(&self) -> bool {
+        self.state == State::Registered && !self.is_held && self.earliest().is_some()
+    }
+
     /// Whether it can be forgotten.
     fn is_idle(&self) -> bool {
         self.state == State::Absent && self.forecasts().next().is_none()
@@ -209,6 +214,15 @@ impl Regions {
         let from = (memory.addr, RegionId(0))..=(memory.addr, RegionId(u64::MAX));
         let mut starting = self.by_start.range(from);
         starting.find(|it| *it.1 == memory.end()).map(|it| it.0.1)
+    }
+
+    /// The other regions that share bytes with one.
+    pub(super) fn sharing_with(&self, id: RegionId) -> impl Iterator<Item = (RegionId, &Known)> {
+        let memory = self.at(id).memory;
+        let first = (memory.addr.saturating_sub(self.longest), RegionId(0));
+        let before = self.by_start.range(first..(memory.end(), RegionId(0)));
+        let sharing = before.filter(move |((_, other), end)| **end > memory.addr && *other != id);
+        sharing.map(|((_, other), _)| (*other, self.at(*other)))
     }
 
     fn largest(&self, memory: Region) -> Option<RegionId> {

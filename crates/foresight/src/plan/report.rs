@@ -2,6 +2,7 @@
 
 use super::region::State;
 use super::{Action, Plan, RegionId};
+use crate::communication::Region;
 use crate::time::Time;
 
 impl Plan {
@@ -76,6 +77,30 @@ impl Plan {
         self.requeue(id);
         self.retry_postponed();
         is_expected
+    }
+
+    /// Those that share memory with a region that was deregistered, and are to be registered and not in use: where a NIC
+    /// registers whole pages once, buffers that lie side by side share a page, which went with it. The driver looks
+    /// which of them are [torn](Self::torn).
+    pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
+        let sharing = self.regions.sharing_with(id);
+        let kept = sharing.filter(|(_, it)| it.is_kept());
+        kept.map(|(id, it)| (id, it.memory)).collect()
+    }
+
+    /// A part of a registered region was deregistered with another one: it is to be registered again.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one of those that [share memory](Self::neighbours) with that.
+    pub fn torn(&mut self, id: RegionId) -> Action {
+        let region = self.regions.at_mut(id);
+        assert!(region.is_kept(), "only what is registered is torn");
+        region.state = State::Registering;
+        Action::Register {
+            id,
+            region: region.memory,
+        }
     }
 
     /// A region could not be deregistered because somebody uses it: its next record decides.

@@ -259,7 +259,7 @@ impl Helper {
 
     /// Whether a region is given up, which it is not where it is in use.
     fn give_up(
-        &self,
+        &mut self,
         (id, region): (RegionId, Region),
         registration: &Registration,
         plan: &mut Plan,
@@ -268,6 +268,7 @@ impl Helper {
             GivenUp::All => {
                 self.foreseeing.given_up.fetch_add(1, SeqCst);
                 plan.deregistered(id);
+                self.mend_neighbours(id, registration, plan);
             }
             // It went for want of room, or because its memory went.
             GivenUp::Nothing => _ = plan.deregistered(id),
@@ -277,6 +278,17 @@ impl Helper {
             }
         }
         true
+    }
+
+    /// Has those registered again as a whole that shared a page with a region that was given up, and are used soon.
+    fn mend_neighbours(&mut self, id: RegionId, registration: &Registration, plan: &mut Plan) {
+        for (id, region) in plan.neighbours(id) {
+            let is_whole = (registration.registered_with(region.addr, region.bytes)).is_some();
+            if !is_whole {
+                let action = plan.torn(id);
+                self.carry_out(action, registration, plan);
+            }
+        }
     }
 
     fn later(&mut self, region: RegionId, what: What) {

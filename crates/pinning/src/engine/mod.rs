@@ -467,8 +467,8 @@ impl Engine {
         Ok(given_up)
     }
 
-    /// The own memory that is registered together with some bytes: the bounds of the extents that
-    /// have a bucket of theirs, and of these buckets. `None` if it is not registered as a whole.
+    /// The own memory that is registered together with some bytes: the bounds of the extent that has all their
+    /// buckets, or of these buckets where it takes several. `None` if it is not registered as a whole.
     pub fn registered_with(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
         let geometry = self.limits().geometry;
         let run = geometry.span(addr, len).ok()?;

@@ -383,6 +383,45 @@ fn what_comes_next_waits_until_the_last_is_given_up_where_no_two_were_in_use() {
 }
 
 #[test]
+fn what_shared_a_page_with_a_region_that_went_is_registered_again() {
+    let mut one = One::new(CONFIG);
+    // Pages 10 to 12, 12 to 14 and 14, both used every 10,000; nothing is expected of the last.
+    for round in 0..2 {
+        for (site, page) in [(1, 10), (2, 12)] {
+            let at = round * 10_000 + site;
+            let Some(Action::Deregister { id, .. }) =
+                one.used_pages(site, page, 3, at, Way::OnDemand)
+            else {
+                panic!("not deregistered");
+            };
+            one.plan.deregistered(id);
+        }
+    }
+    one.used_and_gone(3, 14, 15_000, Way::OnDemand);
+    for _ in 0..2 {
+        let id = one.registers_at(15_000, 20_000).1;
+        one.plan.registered(id);
+    }
+    let action = one.used_pages(1, 10, 3, 20_001, Way::Found);
+    let Some(Action::Deregister { id: first, .. }) = action else {
+        panic!("{action:?}");
+    };
+    one.plan.deregistered(first);
+    let bytes = one.plan.registered_bytes();
+    let neighbours = one.plan.neighbours(first);
+    let [(second, memory)] = neighbours[..] else {
+        panic!("{neighbours:?}");
+    };
+    assert_eq!((memory.addr, memory.bytes), (12 * PAGE, 3 * PAGE));
+    let action = one.plan.torn(second);
+    assert!(matches!(action, Action::Register { id, .. } if id == second));
+    assert_eq!(one.plan.neighbours(first), []);
+    one.plan.registered(second);
+    assert_eq!(one.plan.registered_bytes(), bytes);
+    assert_eq!(one.plan.stats().late, 0);
+}
+
+#[test]
 fn a_landmark_is_waited_for() {
     let mut one = One::new(Config {
         method: Method::Landmarks,

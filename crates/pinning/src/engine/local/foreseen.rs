@@ -60,13 +60,15 @@ impl Local {
         outcome
     }
 
-    /// The extents that have a bucket of a run, and it, if all of it is registered.
+    /// What is registered with a run, if all of it is: the extent that has all of it, or it alone. Of several extents
+    /// those at its ends may be those of its neighbours, which share a bucket with it.
     pub(in crate::engine) fn covered(&self, run: Run) -> Option<Run> {
-        let mut bucket = run.first;
+        let first = self.extent(self.editor.get(run.first)?);
+        let mut bucket = first.end();
         while bucket < run.end() {
             bucket = self.editor.extent(self.editor.get(bucket)?).end;
         }
-        Some(self.reach(run))
+        Some(if first.contains(run) { first } else { run })
     }
 }
 
@@ -145,6 +147,12 @@ mod tests {
             Some((2 * PAGE, 4 * PAGE))
         );
         assert_eq!(engine.registered_with(5 * PAGE, 2 * PAGE), None);
+        // What takes a neighbour's page, too, is by itself: the neighbour is used for its own sake.
+        assert_eq!(foresee(&mut engine, 5, 4), (vec![Ok(())], [1, 0]));
+        let alone = Some((5 * PAGE, 4 * PAGE));
+        assert_eq!(engine.registered_with(5 * PAGE, 4 * PAGE), alone);
+        assert_eq!(give_up(&mut engine, 5, 4), GivenUp::All);
+        assert_eq!(engine.stats().local.registered, 4);
         // A part of it is somebody else's.
         assert_eq!(give_up(&mut engine, 3, 2), GivenUp::Nothing);
         assert_eq!(engine.stats().local.registered, 4);
