@@ -25,7 +25,7 @@
 //!
 //! Beyond the paper: a use that waits for a landmark is not acted upon before that; a region that
 //! was registered and then not used for a period after its time is deregistered again; what is registered ahead waits
-//! until there is no more registered than uses need at once, unless that costs time ([`bound`]); and the bytes registered
+//! until there is no more registered than uses need at once, unless that costs time; and the bytes registered
 //! stay within a limit, by giving up what is needed last.
 
 mod action;
