@@ -219,7 +219,6 @@ const ORDERINGS: [(&str, &str); 48] = [
     ("foresight-figure-11", "FT finishes with the helper"),
     ("foresight-figure-12", "test 1: a host's peak falls"),
     ("foresight-figure-13", "strong scaling: about a third"),
-    ("foresight-figure-13", "weak scaling: the share is the same"),
     ("scale-hot-spot", "borrowing keeps hits"),
     ("scale-traffic", "borrowing never hits less"),
 ];

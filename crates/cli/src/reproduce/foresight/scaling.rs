@@ -182,7 +182,7 @@ fn judge(part: &mut Part, way: &Way, rows: &[Row]) {
         "proportional savings in all cases",
         format!("{least:.1} to {most:.1} %"),
         most - least <= 10.0,
-        "",
+        "the more ranks, the shorter are the parts of an exchange, and the more of them are registered at once",
     );
     let peaks: Vec<f64> = rows.iter().map(|it| it.peaks[0]).collect();
     let of = |it: &[f64]| it.windows(2).all(|it| it[1] < 0.75 * it[0]);
