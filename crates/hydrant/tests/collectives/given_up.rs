@@ -102,7 +102,7 @@ fn a_panic_is_no_end_of_the_data_for_others() {
     assert!(ends[0].is_err(), "{:?}", ends[0]);
 }
 
-/// A member that is slow is told of a member that was lost, not of whoever else was lost before.
+/// A member that is slow is told of the member that was lost, not of whoever else was lost before.
 #[test]
 fn who_is_named_is_a_member() {
     const LEN: usize = 50_000;
@@ -112,6 +112,8 @@ fn who_is_named_is_a_member() {
         let team = (job.world()).split((job.rank() != Rank(3)).then_some(0), 0)?;
         job.barrier()?;
         let Some(team) = team else {
+            // The others are to be through the barrier: who ends right behind it may be missed there.
+            thread::sleep(Duration::from_millis(25));
             return Err(Error::other("had enough"));
         };
         // Rank 3 is the first that is lost.
@@ -129,16 +131,7 @@ fn who_is_named_is_a_member() {
                 return Err(Error::other("had enough"));
             }
         };
-        // Rank 1 may have all that rank 2 had for it. Then it waits for rank 0, which gave up and leaves.
-        let named = match job.rank() {
-            Rank(0) => [Rank(2); 2],
-            _ => [Rank(2), Rank(0)],
-        };
-        let is_one = |rank: &Rank| named.contains(rank);
-        assert!(
-            matches!(&ended, Err(Error::PeerLost(rank)) if is_one(rank)),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, Err(Error::PeerLost(Rank(2)))), "{ended:?}");
         thread::sleep(Duration::from_millis(400));
         Ok(())
     });
