@@ -21,10 +21,8 @@ pub unsafe extern "C" fn ARMCI_Group_create(
 ) {
     // SAFETY: what C's caller promises.
     found("ARMCI_Group_create", |armci| unsafe {
-        let len = count(n.into(), 1, "the number of members")?;
-        not_null(pid_list, "the list of members")?;
+        let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
-        let list = std::slice::from_raw_parts(pid_list, len);
         *group_out = armci.group_of(list, armci.default_group())?.0;
         Ok(())
     });
@@ -40,13 +38,24 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
 ) {
     // SAFETY: what C's caller promises.
     found("ARMCI_Group_create_child", |armci| unsafe {
-        let len = count(n.into(), 1, "the number of members")?;
-        not_null(pid_list, "the list of members")?;
+        let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
-        let list = std::slice::from_raw_parts(pid_list, len);
         *group_out = armci.group_of(list, group_at(group_parent)?)?.0;
         Ok(())
     });
+}
+
+/// The members that C's caller lists.
+///
+/// # Safety
+/// If `list` is not null:
+/// 1. `n` numbers can be read there.
+/// 2. Nobody writes to them while they are used.
+unsafe fn members<'a>(n: c_int, list: *const c_int) -> Result<&'a [c_int]> {
+    let len = count(n.into(), 1, "the number of members")?;
+    not_null(list, "the list of members")?;
+    // SAFETY: 1., 2.
+    Ok(unsafe { std::slice::from_raw_parts(list, len) })
 }
 
 /// Forgets a group.
