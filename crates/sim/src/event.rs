@@ -12,6 +12,8 @@ use crate::{time::Time, transfer::Packet};
 pub(crate) enum Event {
     /// A rank's NIC takes up a transfer that its host posted.
     Start(u64),
+    /// A rank's NIC is free to send the next packet.
+    Send(u32),
     /// The head of a packet reaches the receiver's link.
     Packet(Packet),
     /// The last byte of a transfer is through the receiver's NIC.
@@ -46,6 +48,7 @@ impl Event {
             Event::Taken(rank, peer) => [8, u64::from(rank) << 32 | u64::from(peer)],
             Event::Timer(..) => [9, 0],
             Event::Death(rank) => [10, u64::from(rank)],
+            Event::Send(rank) => [11, u64::from(rank)],
         }
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! A transfer passes four stages, each used by one packet at a time: DMA from host memory, the
 //! sender's link, the receiver's link (cut through: its head does not wait for its tail), DMA to
-//! host memory. The switch between is free of contention. The receiver's half is worked out when
+//! host memory. The sender's NIC takes turns among receivers, packet by packet, as hosts of InfiniBand do among queue
+//! pairs: a short message waits for no long transfer to another rank. The switch between is free of contention. The receiver's half is worked out when
 //! the packet's head arrives, so packets of several senders share it in the order of time.
+
+use std::collections::VecDeque;
 
 use crate::{
     event::Event,
     memory::PAGE,
     state::{Fixed, State},
     time::Time,
-    transfer::{Packet, Payload, Transfer},
+    transfer::{Packet, Payload, Queue, Transfer},
 };
 
 impl State {
@@ -28,37 +31,91 @@ impl State {
         let Some(transfer) = self.transfers.get(&id) else {
             return; // one of its ranks ended
         };
-        let (from, to, bytes) = (transfer.from, transfer.to, transfer.bytes);
-        let translated = transfer.payload.is_data();
-        let write = matches!(transfer.payload, Payload::Write(_));
-        let faults = self.source_faults(fixed, id);
-        let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
-        let started = self.now.max(self.ranks[from].nic.sending);
-        let mut time = started + nic.send.0 + nic.page_fault.times(faults);
-        let mut left = bytes;
-        loop {
-            let part = left.min(nic.mtu as usize);
-            left -= part;
-            time += step(fixed, part, translated);
-            let outward = time.max(self.ranks[from].nic.outward);
-            self.ranks[from].nic.outward = outward + link.bandwidth.of(part);
-            let packet = Packet {
-                transfer: id,
-                from: from as u32,
-                to: to as u32,
-                bytes: part as u32,
-                last: left == 0,
-                retry: false,
-            };
-            self.fly(fixed, packet, outward);
-            if left == 0 {
+        let (from, to) = (transfer.from, transfer.to);
+        let queues = &mut self.ranks[from].nic.queues;
+        let is_idle = queues.is_empty();
+        match queues.iter_mut().find(|it| it.to == to) {
+            Some(queue) => queue.transfers.push_back(id),
+            None => queues.push_back(Queue {
+                to,
+                transfers: VecDeque::from([id]),
+                sent: None,
+            }),
+        }
+        if is_idle {
+            self.send_packet(fixed, from);
+        }
+    }
+
+    /// The NIC of a rank sends a packet of the queue whose turn it is.
+    pub(crate) fn send_packet(&mut self, fixed: &Fixed, from: usize) {
+        let Some(mut queue) = self.ranks[from].nic.queues.pop_front() else {
+            return; // the rank ended
+        };
+        while let Some(&id) = queue.transfers.front() {
+            if self.send_packet_of(fixed, from, id, &mut queue.sent) {
                 break;
             }
+            // One of its ranks ended.
+            queue.transfers.pop_front();
+            queue.sent = None;
         }
-        self.ranks[from].nic.sending = time;
-        if write && nic.early_local {
+        if queue.sent.is_none() {
+            queue.transfers.pop_front();
+        }
+        let stages = &mut self.ranks[from].nic;
+        if !queue.transfers.is_empty() {
+            stages.queues.push_back(queue);
+        }
+        if !stages.queues.is_empty() {
+            let free = stages.sending.max(self.now);
+            self.events.at(free, Event::Send(from as u32));
+        }
+    }
+
+    /// Sends the next packet of a transfer, if it is still there. `sent`: the bytes that went before, if it has begun;
+    /// then those that have gone, if it is not over.
+    fn send_packet_of(
+        &mut self,
+        fixed: &Fixed,
+        from: usize,
+        id: u64,
+        sent: &mut Option<usize>,
+    ) -> bool {
+        let Some(transfer) = self.transfers.get(&id) else {
+            return false;
+        };
+        let (to, bytes) = (transfer.to, transfer.bytes);
+        let translated = transfer.payload.is_data();
+        let write = matches!(transfer.payload, Payload::Write(_));
+        let (nic, link) = (fixed.profile.nic(), fixed.profile.link());
+        let mut time = self.now.max(self.ranks[from].nic.sending);
+        if sent.is_none() {
+            let faults = self.source_faults(fixed, id);
+            time += nic.send.0 + nic.page_fault.times(faults);
+        }
+        let before = sent.unwrap_or(0);
+        let part = (bytes - before).min(nic.mtu as usize);
+        let last = before + part == bytes;
+        *sent = (!last).then_some(before + part);
+        time += step(fixed, part, translated);
+        let stages = &mut self.ranks[from].nic;
+        stages.sending = time;
+        let outward = time.max(stages.outward);
+        stages.outward = outward + link.bandwidth.of(part);
+        let packet = Packet {
+            transfer: id,
+            from: from as u32,
+            to: to as u32,
+            bytes: part as u32,
+            last,
+            retry: false,
+        };
+        self.fly(fixed, packet, outward);
+        if last && write && nic.early_local {
             self.events.at(time, Event::Local(id));
         }
+        true
     }
 
     /// A packet leaves on the wire.

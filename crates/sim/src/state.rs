@@ -194,6 +194,7 @@ impl State {
         self.digest = mix(self.digest ^ mix(time ^ kind << 56) ^ name);
         match event {
             Event::Start(transfer) => self.launch(fixed, transfer),
+            Event::Send(rank) => self.send_packet(fixed, rank as usize),
             Event::Packet(packet) => self.arrive(fixed, packet),
             Event::Landed(transfer) => {
                 self.land(fixed, transfer);

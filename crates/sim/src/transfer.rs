@@ -6,13 +6,23 @@ use hydrant_conduit::{Error, Key, OwnedMessage, Remote};
 
 use crate::{memory::Place, time::Time};
 
-/// When the stages of a rank's NIC and link are free.
+/// The stages of a rank's NIC and link: when each is free.
 #[derive(Default)]
 pub(crate) struct Nic {
+    /// What is to be sent, by who gets it: whose turn it is first.
+    pub(crate) queues: VecDeque<Queue>,
     pub(crate) sending: Time,
     pub(crate) outward: Time,
     pub(crate) inward: Time,
     pub(crate) receiving: Time,
+}
+
+/// The transfers to one rank, in order, as in the send queue of a queue pair.
+pub(crate) struct Queue {
+    pub(crate) to: usize,
+    /// The transfers, and the bytes of the first one that were sent, if it has begun.
+    pub(crate) transfers: VecDeque<u64>,
+    pub(crate) sent: Option<usize>,
 }
 
 /// A transfer from one rank to another.
