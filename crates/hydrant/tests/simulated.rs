@@ -11,11 +11,13 @@ mod active_messages {
     mod large;
     mod leaving;
     mod onward;
+    mod threads;
 }
 mod collectives;
 mod memory {
     mod exclusive;
     mod lend_again;
+    mod mapped_in_part;
     mod paging;
     mod virtual_loans;
 }

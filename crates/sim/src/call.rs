@@ -127,10 +127,11 @@ impl Call<'_> {
 
     /// As [`sync`](Self::sync), but content with what arrived before, if anything did, or if it
     /// was looked at a moment ago: shorter than anything takes to arrive. Giving the turn away
-    /// is what a simulation costs most.
+    /// is what a simulation costs most. What another thread of the rank is delivering comes no sooner
+    /// than that has its turn.
     pub(crate) fn look(&mut self) {
         let fresh = self.clock() - self.actor().looked < self.world.fixed.moment;
-        if !fresh && self.own().inbox.is_empty() {
+        if !fresh && (self.own().inbox.is_empty() || self.own().polling) {
             self.sync();
         }
     }

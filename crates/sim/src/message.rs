@@ -40,6 +40,9 @@ impl State {
             bytes: bytes_of(&message),
             payload: Payload::Request(message),
         };
+        let [posted, _] = &mut self.pair(rank, peer).posted;
+        let time = time.max(*posted);
+        *posted = time;
         self.post(transfer, time);
     }
 
@@ -74,6 +77,9 @@ impl State {
             bytes: bytes_of(&message),
             payload: Payload::Reply(message),
         };
+        let [_, posted] = &mut self.pair(rank, peer).posted;
+        let time = time.max(*posted);
+        *posted = time;
         self.post(transfer, time);
     }
 

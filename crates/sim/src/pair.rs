@@ -35,6 +35,9 @@ pub(crate) struct Pair {
     pub(crate) held: VecDeque<OwnedMessage>,
     /// Its requests whose replies wait: not handled before these are gone.
     pub(crate) owed: u64,
+    /// When the last request and the last reply to it were posted: no later one is posted earlier, though
+    /// the clock of the thread that sends it be behind.
+    pub(crate) posted: [Time; 2],
     pub(crate) way: Way,
 }
 

@@ -86,7 +86,8 @@ pub(crate) struct Registration {
     strategy: Strategy,
     geometry: Geometry,
     limits: Limits,
-    /// Whether registrations stay true whatever is mapped under them.
+    /// Whether registrations stay true whatever is mapped under them. Where a bucket is several pages they do
+    /// not: of a bucket that is mapped in part, no more is registered.
     follows: bool,
     /// Most bytes of a put that the NIC takes along.
     inline: usize,
@@ -126,6 +127,7 @@ impl Setup {
         let strategy = config.strategy;
         let mut engine = Engine::new(config)?;
         let reserve = words && engine.reserve_for_own();
+        let pages = engine.limits().geometry.pages();
         let base = conduit
             .window(conduit.rank())
             .map(|window| window.as_ptr().addr() as u64)
@@ -136,7 +138,7 @@ impl Setup {
             strategy,
             segment: (base, caps.segment as u64),
             anywhere: settings.anywhere,
-            follows: registration.follows_mapping,
+            follows: registration.follows_mapping && pages == 1,
             inline: registration.inline,
         }))
     }
@@ -195,11 +197,6 @@ impl Registration {
     /// What may be registered, and in which units.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    /// Whether registrations stay true whatever is mapped under them.
-    pub(crate) fn follows_mapping(&self) -> bool {
-        self.follows
     }
 
     /// Most bytes of a put that the NIC takes along.

@@ -205,7 +205,7 @@ impl Transfer {
             return;
         };
         let copies = matches!(registration.strategy(), Strategy::Bounce | Strategy::Paging);
-        if registration.follows_mapping() || copies {
+        if costs.follows_mapping || copies {
             return;
         }
         let Limits {

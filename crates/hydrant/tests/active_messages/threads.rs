@@ -1,0 +1,51 @@
+//! Messages of several threads of a rank in virtual time, each of which has a clock of its own.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+};
+
+use hydrant::Rank;
+
+use crate::{network::on, support::good};
+
+const MESSAGES: u64 = 8;
+
+/// A thread that did nothing for long, and whose clock is behind, sends after another one.
+#[test]
+fn what_is_sent_later_arrives_later_whichever_thread_sends_it() {
+    for profile in ["connectx", "myrinet-gm", "ideal"] {
+        let got = good(on(profile).run_local(2, |job| {
+            let got: Arc<Mutex<Vec<u64>>> = Arc::default();
+            let notes = Arc::clone(&got);
+            let handler = job.handler(move |_, args, _| {
+                notes.lock().expect("nobody panics").push(args[0]);
+            })?;
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                let data = vec![1_u8; 2000];
+                thread::scope(|threads| {
+                    let (begin, begun) = mpsc::channel();
+                    let (sent, all_sent) = mpsc::channel();
+                    let last = threads.spawn(move || {
+                        job.poll();
+                        begin.send(()).expect("it is awaited");
+                        all_sent.recv().expect("it comes");
+                        job.request_short(Rank(1), handler, &[MESSAGES])
+                    });
+                    begun.recv().expect("it comes");
+                    for number in 0..MESSAGES {
+                        job.request_medium(Rank(1), handler, &[number], &data)?;
+                    }
+                    sent.send(()).expect("it is awaited");
+                    last.join().expect("nobody panics")
+                })?;
+            }
+            job.am_quiet()?;
+            job.barrier()?;
+            let got = got.lock().expect("nobody panics").clone();
+            Ok(got)
+        }));
+        assert_eq!(got[1], (0..=MESSAGES).collect::<Vec<_>>(), "{profile}");
+    }
+}
