@@ -258,9 +258,9 @@ fn a_real_program_is_served() {
             let outcome = run(&setup(), vec![program]);
             let stats = outcome.stats;
             assert_eq!(stats.found + stats.on_demand, wanting);
-            // FT exchanges eight buffers eight times, and the first times teach.
+            // FT exchanges eight buffers eight times. The first times teach, and then how much room it takes.
             assert!(
-                stats.ahead >= wanting / 3 && stats.late <= 2,
+                stats.ahead >= wanting / 4 && stats.late <= 2,
                 "{clock:?}: {outcome:?}"
             );
             assert!(

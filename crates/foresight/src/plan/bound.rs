@@ -1,55 +1,36 @@
-//! How much may be registered at once when something is registered ahead: what uses needed at once so far, until
-//! they were given up, and more only where less costs time.
+//! How much may be registered at once: what uses needed at once so far, and more only where less costs time.
 //!
 //! The paper registers whatever is due, and what was used is given up when the helper comes to that. Where buffers are
 //! used one right after the other, three of them are registered then though one is used: the last, this one and the
-//! next. Here a registration ahead waits for the last to be given up, unless such waiting has cost more than a small
-//! share of the time since the first use.
+//! next. Here a registration ahead waits for the last to be given up, and one on demand gives up what nobody uses first,
+//! unless that has cost more than a small share of the time.
 
-use super::RegionId;
 use crate::time::Time;
 
-/// Regions whose last use is remembered, to see which were in use together.
-const REMEMBERED: usize = 64;
+/// What is lost for want of room may be one part in so many of the time.
+const PARTS: u64 = 300;
 
-/// Registrations on the critical path for want of room may take one part in so many of the time.
-const PARTS: u64 = 400;
+/// Bytes of regions side by side that are counted twice, because they share pages: one part in so many.
+const SHARED: u64 = 64;
 
-/// The last use of a region, or those that overlapped.
-#[derive(Clone, Copy, Debug)]
-struct Past {
-    region: RegionId,
-    bytes: u64,
-    begun: Time,
-    /// When it could have been given up.
-    ended: Time,
-}
-
-impl Past {
-    fn is_at(&self, moment: Time) -> bool {
-        self.begun <= moment && moment < self.ended
-    }
-}
-
-/// How many bytes may be registered in all when something is registered ahead.
+/// How many bytes may be registered in all.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
-    /// A use of each of the regions used last, in the order in which these were first used.
-    past: Vec<Past>,
-    /// The most bytes that were in use at once, or not given up yet.
+    /// The most bytes that were in use at once.
     in_use: u64,
     /// How much more than these may be registered.
     headroom: u64,
-    /// What uses took longer for want of room, in nanoseconds.
+    /// What uses took longer for want of room since it last grew, in nanoseconds.
     lost_ns: u64,
-    /// When the first use began.
-    first: Option<Time>,
+    /// When it last grew, or the first use began.
+    since: Option<Time>,
 }
 
 impl Bound {
     /// The bytes that may be registered in all.
     pub(super) fn bytes(&self) -> u64 {
-        self.in_use.saturating_add(self.headroom)
+        let all = self.in_use.saturating_add(self.headroom);
+        all.saturating_add(self.in_use / SHARED)
     }
 
     /// So many bytes are in use at once.
@@ -57,50 +38,24 @@ impl Bound {
         self.in_use = self.in_use.max(bytes);
     }
 
-    /// A region was used from `begun` on, and can be given up by `ended`.
-    pub(super) fn used(&mut self, region: RegionId, bytes: u64, (begun, ended): (Time, Time)) {
-        self.first.get_or_insert(begun);
-        let use_of = Past {
-            region,
-            bytes,
-            begun,
-            ended,
-        };
-        match self.past.iter_mut().find(|it| it.region == region) {
-            Some(it) if it.ended >= begun && it.begun <= ended => {
-                it.begun = it.begun.min(begun);
-                it.ended = it.ended.max(ended);
-            }
-            Some(it) => *it = use_of,
-            None => {
-                if self.past.len() == REMEMBERED {
-                    self.past.remove(0);
-                }
-                self.past.push(use_of);
-            }
-        }
-        // The load is at its most when some use begins.
-        let within = self.past.iter().map(|it| it.begun);
-        let begins = within.filter(|at| begun <= *at && *at < ended);
-        let most = begins.chain([begun]).map(|at| self.load_at(at)).max();
-        self.at_once(most.unwrap_or(bytes));
+    /// A use began.
+    pub(super) fn used(&mut self, begun: Time) {
+        self.since.get_or_insert(begun);
     }
 
-    /// The bytes that were in use at a moment.
-    fn load_at(&self, moment: Time) -> u64 {
-        let there = self.past.iter().filter(|it| it.is_at(moment));
-        there.fold(0, |sum, it| sum.saturating_add(it.bytes))
-    }
-
-    /// A use had to register its region, which took so long, because there were `short` bytes too few to register it
-    /// ahead. The more time is lost, the faster the room grows: of those that were put off together each alone was
-    /// short of that.
-    pub(super) fn cost(&mut self, took_ns: u64, short: u64, now: Time) {
+    /// A use took so much longer because there were `short` bytes too few: it registered its region itself, or gave
+    /// others up first. Whether there is more room from now on.
+    #[must_use = "what was put off may be registered by now"]
+    pub(super) fn cost(&mut self, took_ns: u64, short: u64, now: Time) -> bool {
         self.lost_ns = self.lost_ns.saturating_add(took_ns);
-        let elapsed_ns = self.first.map_or(0, |first| now.since(first));
-        if self.lost_ns > elapsed_ns / PARTS {
-            self.headroom = self.headroom.saturating_add(self.headroom.max(short));
+        let counted_ns = self.since.map_or(0, |since| now.since(since));
+        if short == 0 || self.lost_ns <= counted_ns / PARTS {
+            return false;
         }
+        self.headroom = self.headroom.saturating_add(short);
+        self.lost_ns = 0;
+        self.since = Some(now);
+        true
     }
 }
 
@@ -110,56 +65,40 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    fn used(bound: &mut Bound, region: u64, begun: u64, ended: u64) {
-        bound.used(RegionId(region), KIB, (Time(begun), Time(ended)));
-    }
-
     #[test]
-    fn what_is_used_one_after_the_other_needs_room_for_one() {
+    fn there_is_room_for_the_most_that_was_in_use_at_once() {
         let mut bound = Bound::default();
-        for at in 0..1000 {
-            used(&mut bound, at % 7, at * 10, at * 10 + 10);
+        for bytes in [KIB, 3 * KIB, 2 * KIB] {
+            bound.at_once(bytes);
         }
-        assert_eq!(bound.bytes(), KIB);
-    }
-
-    #[test]
-    fn what_is_used_at_once_needs_room_for_all_in_whatever_order_it_ends() {
-        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-            let mut bound = Bound::default();
-            for region in order {
-                used(&mut bound, region, 100 + region, 200 + 10 * region);
-            }
-            assert_eq!(bound.bytes(), 3 * KIB, "{order:?}");
-        }
-    }
-
-    #[test]
-    fn a_region_that_is_used_twice_at_once_counts_once() {
-        let mut bound = Bound::default();
-        used(&mut bound, 1, 0, 10);
-        used(&mut bound, 1, 5, 15);
-        assert_eq!(bound.bytes(), KIB);
-        // So it does beside another, however often it was used meanwhile.
-        used(&mut bound, 1, 12, 30);
-        used(&mut bound, 2, 3, 29);
-        used(&mut bound, 2, 29, 40);
-        assert_eq!(bound.bytes(), 2 * KIB);
+        assert_eq!(bound.bytes(), 3 * KIB + 3 * KIB / SHARED);
     }
 
     #[test]
     fn there_is_more_room_where_less_costs_time() {
         let mut bound = Bound::default();
-        used(&mut bound, 1, 0, 10);
-        // One part in 400 is bearable.
-        bound.cost(100, KIB, Time(40_000));
+        bound.used(Time(0));
+        // One part in 300 is bearable.
+        assert!(!bound.cost(100, KIB, Time(30_000)));
+        assert_eq!(bound.bytes(), 0);
+        assert!(bound.cost(1, KIB, Time(30_000)));
         assert_eq!(bound.bytes(), KIB);
-        bound.cost(1, KIB, Time(40_000));
-        assert_eq!(bound.bytes(), 2 * KIB);
-        // What is still too little is doubled.
-        bound.cost(1, 1, Time(40_000));
+        // It is counted anew from then on.
+        assert!(!bound.cost(100, KIB, Time(60_000)));
+        assert!(bound.cost(1, 2 * KIB, Time(60_000)));
         assert_eq!(bound.bytes(), 3 * KIB);
-        bound.cost(1, 1, Time(400_000));
-        assert_eq!(bound.bytes(), 3 * KIB);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_or_nothing_short_gives_no_room_for_nothing() {
+        let mut bound = Bound::default();
+        bound.used(Time(60_000));
+        assert!(!bound.cost(1000, 0, Time(0)));
+        assert_eq!(bound.bytes(), 0);
+        assert!(bound.cost(0, KIB, Time(0)));
+        assert!(!bound.cost(0, u64::MAX, Time(0)));
+        assert_eq!(bound.bytes(), KIB);
+        assert!(bound.cost(1, u64::MAX, Time(0)));
+        assert_eq!(bound.bytes(), u64::MAX);
     }
 }

@@ -87,10 +87,11 @@ impl Plan {
                 }
                 // Nothing that is needed later can make room.
                 self.stats.postponed += 1;
-            } else if all <= self.bound.bytes() {
+            } else if all.max(self.actual_bytes.saturating_add(bytes)) <= self.bound.bytes() {
                 self.queue.remove(first.region);
                 return Some(self.register(first.region, now));
             } else {
+                let all = all.max(self.actual_bytes.saturating_add(bytes));
                 let short = all.saturating_sub(self.bound.bytes());
                 let region = self.regions.at_mut(first.region);
                 region.short = region.short.max(short);
@@ -128,7 +129,7 @@ impl Plan {
         last.filter(|_| fits).map(|it| it.1)
     }
 
-    fn page_count(&self, bytes: u64) -> u64 {
+    pub(super) fn page_count(&self, bytes: u64) -> u64 {
         bytes / self.config.page_bytes
     }
 

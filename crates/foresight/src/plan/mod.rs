@@ -24,9 +24,9 @@
 //! the others.
 //!
 //! Beyond the paper: a use that waits for a landmark is not acted upon before that; a region that
-//! was registered and then not used for a period after its time is deregistered again; what is registered ahead waits
-//! until there is no more registered than uses need at once, unless that costs time; and the bytes registered
-//! stay within a limit, by giving up what is needed last.
+//! was registered and then not used for a period after its time is deregistered again; no more is registered than uses
+//! need at once, unless that costs time, for which registrations ahead wait and operations give up what nobody uses;
+//! and the bytes registered stay within a limit, by giving up what is needed last.
 
 mod action;
 mod bound;
@@ -35,6 +35,7 @@ mod decide;
 mod queue;
 mod region;
 mod report;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -50,6 +51,8 @@ use bound::Bound;
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
 use region::{Known, Regions, State};
+pub use shared::Shared;
+use shared::SharedPages;
 
 /// What the helper knows and decides.
 pub struct Plan {
@@ -60,6 +63,8 @@ pub struct Plan {
     /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
     expiries: BTreeSet<(Time, RegionId)>,
     registered_bytes: u64,
+    /// All that are registered, as the driver knows and the plan hears of later.
+    actual_bytes: u64,
     /// Those of regions that are in use though they were to be deregistered.
     held_bytes: u64,
     /// How many of them there may be when something is registered ahead.
@@ -68,6 +73,8 @@ pub struct Plan {
     backlog: Backlog,
     stats: Stats,
     updates: Vec<Update>,
+    /// Pages that buffers share.
+    shared: SharedPages,
 }
 
 /// The communications of one thread.
@@ -94,11 +101,13 @@ impl Plan {
             queue: RegistrationQueue::default(),
             expiries: BTreeSet::new(),
             registered_bytes: 0,
+            actual_bytes: 0,
             held_bytes: 0,
             bound: Bound::default(),
             backlog: Backlog::default(),
             stats: Stats::default(),
             updates: Vec::new(),
+            shared: SharedPages::default(),
         })
     }
 
@@ -151,7 +160,7 @@ impl Plan {
         };
         let mut updates = std::mem::take(&mut self.updates);
         stream.predictor.observe(&seen, &mut updates);
-        let region = wanted.then(|| self.regions.find_or_add(communication, now));
+        let region = wanted.then(|| self.find_or_add(communication, now));
         if let Some(region) = region {
             self.count(thread, signature, region, communication);
             self.weigh(region, communication, now);
@@ -191,6 +200,12 @@ impl Plan {
         self.expire(now).or_else(|| self.register_first(now))
     }
 
+    /// So many bytes are registered at this moment, which the plan may not have heard of yet: for the next
+    /// [`look`](Self::look).
+    pub fn are_registered(&mut self, bytes: u64) {
+        self.actual_bytes = bytes;
+    }
+
     /// When [`look`](Self::look) has something to do, if nothing else happens before.
     pub fn wake(&self) -> Option<Time> {
         let due = self.queue.first().map(|it| {
@@ -220,14 +235,20 @@ impl Plan {
         self.regions.len()
     }
 
-    /// Whether a region is remembered.
-    pub fn remembers(&self, memory: Region) -> bool {
-        self.regions.exact(memory).is_some()
+    /// Which region just this memory is, if it is remembered.
+    pub fn known(&self, memory: Region) -> Option<RegionId> {
+        self.regions.exact(memory)
     }
 
     /// The bytes that are registered as far as the plan knows, those under way included.
     pub fn registered_bytes(&self) -> u64 {
         self.registered_bytes
+    }
+
+    /// The bytes that are to be registered in all, unless uses need more at once: what is registered on demand beyond
+    /// that has others given up first.
+    pub fn room_bytes(&self) -> u64 {
+        self.bound.bytes()
     }
 
     /// What happened so far.
@@ -242,15 +263,15 @@ impl Plan {
         let region = self.regions.at_mut(id);
         let (bytes, begun) = (region.bytes(), communication.begun);
         let pages = bytes / self.config.page_bytes;
-        let given_up = now.after(self.config.costs.deregister.of(pages));
-        self.bound.used(id, bytes, (begun, given_up));
+        self.bound.used(begun);
         // Those are in use yet, as puts and gets are, which are written down when they begin.
         self.bound.at_once(self.held_bytes.saturating_add(bytes));
         let short = std::mem::take(&mut region.short);
         let register_ns = self.config.costs.register.of(pages);
         let is_late = region.registered_from.after(register_ns) > begun;
-        if short > 0 && (is_late || communication.way == Way::OnDemand) {
-            self.bound.cost(register_ns, short, now);
+        let cost = is_late || communication.way == Way::OnDemand;
+        if cost && short > 0 && self.bound.cost(register_ns, short, now) {
+            self.regions.forget_short();
         }
         if self.bound.bytes() > before {
             self.retry_postponed();

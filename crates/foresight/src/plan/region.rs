@@ -189,16 +189,20 @@ impl Regions {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
-    /// The region that a communication used. Where it was refused one, that is the largest that is known to have its
+    /// The region that a communication used, and whether it is new. Where it was refused one, that is the largest that is known to have its
     /// bytes.
-    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
+    pub(super) fn find_or_add(
+        &mut self,
+        communication: &Communication,
+        now: Time,
+    ) -> (RegionId, bool) {
         let memory = communication.region;
         let found = match communication.way {
             Way::Refused => self.largest(memory),
             _ => self.exact(memory),
         };
         if let Some(found) = found {
-            return found;
+            return (found, false);
         }
         self.make_room();
         let id = RegionId(self.next);
@@ -206,7 +210,12 @@ impl Regions {
         self.all.insert(id, Known::new(memory, now));
         self.by_start.insert((memory.addr, id), memory.end());
         self.longest = self.longest.max(memory.bytes);
-        id
+        (id, true)
+    }
+
+    /// None was put off for want of room any more: there is more of it from now on.
+    pub(super) fn forget_short(&mut self) {
+        self.all.values_mut().for_each(|it| it.short = 0);
     }
 
     /// The region of just these bytes, if it is not forgotten.

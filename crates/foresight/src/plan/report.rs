@@ -50,7 +50,6 @@ impl Plan {
         );
         region.state = State::Absent;
         region.expect_nothing();
-        region.short = 0;
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.stats.failed += 1;
         self.requeue(id);
@@ -134,6 +133,44 @@ impl Plan {
     /// Whether a region was still used when it was to be deregistered, and nothing came of it since.
     pub fn is_in_use(&self, id: RegionId) -> bool {
         (self.regions.get(id)).is_some_and(|it| it.state == State::Registered && it.is_held)
+    }
+
+    /// A region is not registered any more, though the helper did not give it up: nothing changes if that is known, or
+    /// asked for.
+    pub fn lost(&mut self, memory: Region) {
+        let Some(id) = self.regions.exact(memory) else {
+            return;
+        };
+        let region = self.regions.at_mut(id);
+        if region.state != State::Registered {
+            return;
+        }
+        region.state = State::Absent;
+        region.is_ahead = false;
+        self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
+        self.set_held(id, false);
+        self.requeue(id);
+        self.retry_postponed();
+    }
+
+    /// Operations used `needed` bytes at once, if that is not zero, and deregistered others first because with their own
+    /// `short` bytes more would have been registered than [there is room for](Plan::room_bytes).
+    pub fn crowded_out(&mut self, others: &[Region], short: u64, needed: u64, now: Time) {
+        let mut takes_ns = 0_u64;
+        for it in others {
+            self.lost(*it);
+            let pages = self.page_count(it.bytes);
+            takes_ns = takes_ns.saturating_add(self.config.costs.deregister.of(pages));
+        }
+        let before = self.bound.bytes();
+        self.bound.at_once(needed);
+        let short = short.saturating_sub(self.bound.bytes() - before);
+        if self.bound.cost(takes_ns, short, now) {
+            self.regions.forget_short();
+        }
+        if self.bound.bytes() > before {
+            self.retry_postponed();
+        }
     }
 
     /// There may be room by now for what was put off.

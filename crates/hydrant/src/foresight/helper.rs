@@ -3,11 +3,11 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
-    Communication, Region, Way,
+    Communication, Region, Time, Way,
     plan::{Action, Config, Plan, RegionId, ThreadId},
     queue::Reader,
 };
-use hydrant_pinning::GivenUp;
+use hydrant_pinning::{GivenUp, Run};
 
 use super::{
     Foreseeing, Recorder,
@@ -25,7 +25,6 @@ pub(super) struct Helper {
     foreseeing: Arc<Foreseeing>,
     recorder: Arc<Recorder>,
     transfer: Arc<Transfer>,
-    plan: Option<Plan>,
     config: Config,
     /// Bytes of peers' memory to which firehoses may be moved ahead, if they are.
     most_bytes: Option<u64>,
@@ -38,6 +37,8 @@ pub(super) struct Helper {
     turn: usize,
     /// What did not end at once.
     unfinished: AllUnfinished,
+    /// The bytes that operations were last told to keep within.
+    room: u64,
 }
 
 impl Helper {
@@ -51,7 +52,6 @@ impl Helper {
             foreseeing: Arc::clone(foreseeing),
             recorder: Arc::clone(&foreseeing.recorder),
             transfer: Arc::clone(transfer),
-            plan: None,
             config,
             most_bytes,
             cores,
@@ -59,17 +59,21 @@ impl Helper {
             readers: Vec::new(),
             turn: 0,
             unfinished: AllUnfinished::default(),
+            room: 0,
         }
     }
 
     pub(super) fn run(mut self) {
-        struct Over(Arc<Recorder>);
+        struct Over(Arc<Recorder>, Arc<Transfer>);
         impl Drop for Over {
             fn drop(&mut self) {
+                if let Some(registration) = self.1.registration() {
+                    registration.keep_within(u64::MAX);
+                }
                 self.0.ended();
             }
         }
-        let _over = Over(Arc::clone(&self.recorder));
+        let _over = Over(Arc::clone(&self.recorder), Arc::clone(&self.transfer));
         if !self.recorder.begin() {
             return;
         }
@@ -90,6 +94,7 @@ impl Helper {
         self.look_for_core(registration, &mut plan, remote.as_mut());
         while !self.recorder.ends() {
             if self.rests {
+                self.keep_within(registration, u64::MAX);
                 let may_change = self.cores.as_ref().is_some_and(Cores::may_change);
                 self.recorder.rest(may_change.then_some(LOOKS_AFTER));
                 self.look_for_core(registration, &mut plan, remote.as_mut());
@@ -121,6 +126,7 @@ impl Helper {
                 Some(remote) => remote.look(registration, self.recorder.now()),
                 None => false,
             };
+            self.keep_within(registration, plan.room_bytes());
             self.say(&plan, remote.as_ref());
             self.recorder.wait_for_use(self.unfinished.has_used());
             if !(read || looked || again || ahead) {
@@ -133,7 +139,6 @@ impl Helper {
                 self.recorder.sleep(until, &has_records);
             }
         }
-        self.plan = Some(plan);
     }
 
     /// Says what happened so far.
@@ -199,34 +204,67 @@ impl Helper {
                 }
                 remote.passed(at, &communication, now);
             }
-            let communication = self.located(registration, communication);
-            if let Some(action) = plan.used(thread, &communication, now) {
-                self.carry_out(action, registration, plan);
+            let (communication, is_there) = self.located(registration, communication);
+            self.hear_of_crowding(registration, plan, now);
+            let action = plan.used(thread, &communication, now);
+            for it in plan.take_shared() {
+                registration.set_apart(it.page, it.is_apart);
+            }
+            match action {
+                Some(action) => self.carry_out(action, registration, plan),
+                None if !is_there => plan.lost(communication.region),
+                None => {}
             }
             return true;
         }
         false
     }
 
-    /// Says which region served a use. That is known only now, because it may have been registered for it.
-    fn located(&self, registration: &Registration, it: Communication) -> Communication {
+    /// Says which region served a use, and whether it is registered yet. That is known only now, because it may have
+    /// been registered for it.
+    fn located(&self, registration: &Registration, it: Communication) -> (Communication, bool) {
         let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
-        if it.way == Way::Copied {
-            return Communication {
-                region: whole,
-                ..it
-            };
-        }
-        let region = match registration.registered_with(it.addr, it.bytes) {
-            Some((addr, bytes)) => Region { addr, bytes },
-            None => whole,
+        let found = match it.way {
+            Way::Copied => None,
+            _ => registration.registered_with(it.addr, it.bytes),
         };
-        Communication { region, ..it }
+        let region = found.map_or(whole, |(addr, bytes)| Region { addr, bytes });
+        (Communication { region, ..it }, found.is_some())
+    }
+
+    /// Tells the plan what operations gave up because more was registered than it has room for.
+    fn hear_of_crowding(&mut self, registration: &Registration, plan: &mut Plan, now: Time) {
+        let it = registration.take_crowded_out();
+        let geometry = registration.limits().geometry;
+        let bytes = |buckets: u64| buckets.saturating_mul(geometry.bucket());
+        let region = |run: &Run| Region {
+            addr: geometry.address_of(run.first),
+            bytes: bytes(run.count),
+        };
+        let regions: Vec<_> = it.runs.iter().map(region).collect();
+        plan.crowded_out(&regions, bytes(it.short), bytes(it.needed), now);
+        for id in regions
+            .iter()
+            .filter_map(|it| plan.known(*it))
+            .collect::<Vec<_>>()
+        {
+            self.mend_neighbours(id, registration, plan);
+        }
+    }
+
+    /// Has operations keep within so many bytes.
+    fn keep_within(&mut self, registration: &Registration, room: u64) {
+        if std::mem::replace(&mut self.room, room) != room {
+            registration.keep_within(room);
+        }
     }
 
     /// Takes one item off the registration queue, if it is due.
     fn look(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
         let now = self.recorder.now();
+        let registered = registration.stats().local.registered;
+        let bucket = registration.limits().geometry.bucket();
+        plan.are_registered(registered.saturating_mul(bucket));
         match plan.look(now) {
             Some(action) => {
                 self.carry_out(action, registration, plan);
@@ -239,11 +277,10 @@ impl Helper {
     fn carry_out(&mut self, action: Action, registration: &Registration, plan: &mut Plan) {
         match action {
             Action::Register { id, region } => {
-                // Neighbours may have registered all of it.
-                let is_there = (registration.registered_with(region.addr, region.bytes)).is_some();
-                let counted = &self.foreseeing.registered_ahead;
-                counted.fetch_add(u64::from(!is_there), SeqCst);
-                match registration.foresee(region.addr, region.bytes) {
+                let foreseen = registration.foresee(region.addr, region.bytes);
+                let ahead = registration.stats().local.ahead;
+                self.foreseeing.registered_ahead.store(ahead, SeqCst);
+                match foreseen {
                     Foreseen::Registered => plan.registered(id),
                     Foreseen::Refused => plan.not_registered(id),
                     Foreseen::UnderWay(number) => self.later(id, What::Registering(number)),

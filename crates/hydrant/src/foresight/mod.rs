@@ -125,6 +125,8 @@ impl Foreseeing {
             most_bytes.flatten(),
             cores,
         );
+        // Until the helper knows what uses need.
+        registration.keep_within(0);
         let started = thread::Builder::new()
             .name(format!("hydrant-foresee-{}", progress.rank))
             .spawn(move || helper.run());
@@ -134,10 +136,13 @@ impl Foreseeing {
                 *this.thread.lock() = Some(thread);
                 registration.tell_uses_to(recorder);
             }
-            Err(cause) => tracing::warn!(
-                rank = %progress.rank, %cause,
-                "the thread that foresees what is used could not be started: all is registered on demand"
-            ),
+            Err(cause) => {
+                registration.keep_within(u64::MAX);
+                tracing::warn!(
+                    rank = %progress.rank, %cause,
+                    "the thread that foresees what is used could not be started: all is registered on demand"
+                );
+            }
         }
         Some(this)
     }

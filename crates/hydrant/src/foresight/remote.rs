@@ -263,7 +263,7 @@ impl RemotePlan {
     fn note_whole(&mut self, region: Region, whole: u64) {
         let Self { plan, wholes, .. } = self;
         if wholes.len() > 2 * plan.regions() {
-            wholes.retain(|region, _| plan.remembers(*region));
+            wholes.retain(|region, _| plan.known(*region).is_some());
         }
         wholes.insert(region, whole);
     }

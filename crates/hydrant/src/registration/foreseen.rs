@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_pinning::{
-    Attached, Detached, Direction, GivenUp, Message, Region, Verdict, wire::Move,
+    Attached, CrowdedOut, Detached, Direction, GivenUp, Message, Region, Run, Verdict, wire::Move,
 };
 use parking_lot::Mutex;
 
@@ -104,8 +104,7 @@ impl Registration {
     /// Registers own memory that is expected to be needed soon.
     pub(crate) fn foresee(&self, addr: u64, len: u64) -> Foreseen {
         let judged = self.lent.ends();
-        let lasts =
-            |run: hydrant_pinning::Run| self.lent.lasts_until(self.geometry, run) == run.end();
+        let lasts = |run: Run| self.lent.lasts_until(self.geometry, run) == run.end();
         // Memory that may go unseen is not kept registered beyond its use.
         if !self.geometry.span(addr, len).is_ok_and(lasts) {
             return Foreseen::Refused;
@@ -141,6 +140,22 @@ impl Registration {
             outcome = engine.give_up(addr, len, out).unwrap_or(GivenUp::Nothing);
         });
         outcome
+    }
+
+    /// Has a page be registered by itself that two buffers share, or no longer.
+    pub(crate) fn set_apart(&self, page: u64, is_apart: bool) {
+        // An address beyond all pages is nobody's.
+        let _ = self.engine.lock().set_apart(page, is_apart);
+    }
+
+    /// Has own memory be given up for operations when more than so many bytes are registered.
+    pub(crate) fn keep_within(&self, bytes: u64) {
+        self.engine.lock().keep_within(bytes);
+    }
+
+    /// What was given up for that since this was last asked.
+    pub(crate) fn take_crowded_out(&self) -> CrowdedOut {
+        self.engine.lock().take_crowded_out()
     }
 
     /// Moves firehoses to memory of a peer that is expected to be needed soon. `whole`: the key of what it is part of.

@@ -39,7 +39,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use initiator::{Attached, Detached, TimedHit};
-pub use local::{GivenUp, LocalStats};
+pub use local::{CrowdedOut, GivenUp, LocalStats};
 pub use operation::{Operation, Own, Verdict};
 pub use stats::Stats;
 
@@ -412,6 +412,30 @@ impl Engine {
         let given_up = self.local.give_up_unused(run, out);
         self.pump(out);
         Ok(given_up)
+    }
+
+    /// Has the bucket of an address be registered by itself from now on, and stay when what lies beside it is [given
+    /// up](Self::give_up), because two buffers share it; or no longer. 1,024 buckets can be apart at once. What is
+    /// registered stays as it is until it is given up.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn set_apart(&mut self, addr: u64, is_apart: bool) -> Result<(), Error> {
+        let run = self.limits().geometry.span(addr, 1)?;
+        self.local.set_apart(run.first, is_apart);
+        Ok(())
+    }
+
+    /// Has own memory be given up for operations as soon as more than so many bytes are registered, as far as nobody uses
+    /// it. `u64::MAX` is no limit of this kind, which is how it is at first.
+    pub fn keep_within(&mut self, bytes: u64) {
+        let bucket = self.limits().geometry.bucket();
+        self.local.keep_within(bytes / bucket);
+    }
+
+    /// What was given up for that since this was last asked.
+    pub fn take_crowded_out(&mut self) -> CrowdedOut {
+        self.local.take_crowded_out()
     }
 
     /// Moves firehoses to memory of a peer that is expected to be needed soon, as far as they are not there. Nothing

@@ -272,6 +272,15 @@ impl Editor {
         false
     }
 
+    /// Puts the extent of `slot` at the end of the queue, if it is queued: it is not to be given up yet.
+    pub fn postpone(&mut self, slot: u32) {
+        let lead = self.lead(slot);
+        if self.queue.holds(lead) {
+            self.queue.take_out(lead);
+            self.queue.push(lead);
+        }
+    }
+
     /// Gives up the next victim.
     pub fn take_victim(&mut self) -> Option<Extent> {
         loop {

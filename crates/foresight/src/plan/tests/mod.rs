@@ -398,6 +398,7 @@ fn what_shared_a_page_with_a_region_that_went_is_registered_again() {
         }
     }
     one.used_and_gone(3, 14, 15_000, Way::OnDemand);
+    one.plan.crowded_out(&[], 0, 7 * PAGE, Time(15_000));
     for _ in 0..2 {
         let id = one.registers_at(15_000, 20_000).1;
         one.plan.registered(id);
@@ -584,6 +585,95 @@ fn regions_of_which_nothing_is_expected_are_forgotten() {
         addr: page * PAGE,
         bytes: PAGE,
     };
-    let remembered = [7, 8, 9].map(|it| one.plan.remembers(page(it)));
+    let remembered = [7, 8, 9].map(|it| one.plan.known(page(it)).is_some());
     assert_eq!((remembered, one.plan.regions()), ([false, true, true], 2));
+}
+
+fn pages(first: u64, count: u64) -> Region {
+    Region {
+        addr: first * PAGE,
+        bytes: count * PAGE,
+    }
+}
+
+#[test]
+fn what_operations_gave_up_for_others_is_registered_again_when_it_is_due() {
+    let mut one = One::new(CONFIG);
+    for round in 1..3 {
+        let id = one.used_and_gone(1, 7, round * 10_000, Way::OnDemand);
+        assert_eq!(one.plan.known(pages(7, 1)), Some(id));
+    }
+    let (_, id) = one.registers_at(20_000, 30_000);
+    one.plan.registered(id);
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+    // Others than those that are registered are no loss.
+    one.plan
+        .crowded_out(&[pages(7, 1), pages(6, 2)], 0, 0, Time(29_991));
+    assert_eq!(one.plan.registered_bytes(), 0);
+    let (at, again) = one.registers_at(29_991, 30_000);
+    assert_eq!((at, again), (29_991, id));
+    // While it is asked for, nothing is lost.
+    one.plan.lost(pages(7, 1));
+    assert_eq!(one.plan.registered_bytes(), PAGE);
+    one.plan.registered(id);
+}
+
+#[test]
+fn giving_up_for_others_costs_time_for_which_there_is_more_room() {
+    let mut one = One::new(CONFIG);
+    one.used_and_gone(1, 7, 0, Way::OnDemand);
+    let room = |one: &One| one.plan.room_bytes() / PAGE;
+    assert_eq!(room(&one), 1);
+    // 5 of 1,500 are bearable, and of 1,499 are not.
+    one.plan
+        .crowded_out(&[pages(9, 1)], 3 * PAGE, 0, Time(1500));
+    assert_eq!(room(&one), 1);
+    one.plan
+        .crowded_out(&[pages(9, 1)], 3 * PAGE, 0, Time(1501));
+    assert_eq!(room(&one), 4);
+    // What was in use at once is room already.
+    one.plan
+        .crowded_out(&[pages(9, 1)], 3 * PAGE, 3 * PAGE, Time(1502));
+    assert_eq!(room(&one), 7);
+}
+
+#[test]
+fn what_is_registered_counts_before_the_plan_hears_of_it() {
+    let mut one = One::new(CONFIG);
+    for round in 1..3 {
+        one.used_and_gone(1, 7, round * 10_000, Way::OnDemand);
+    }
+    one.plan.are_registered(PAGE);
+    assert_eq!(one.plan.look(Time(29_995)), None);
+    // It was put off until something is deregistered.
+    one.plan.are_registered(0);
+    assert_eq!(one.plan.look(Time(29_995)), None);
+    one.used_and_gone(2, 20, 29_996, Way::OnDemand);
+    assert!(matches!(
+        one.plan.look(Time(29_997)),
+        Some(Action::Register { .. })
+    ));
+}
+
+#[test]
+fn pages_that_large_regions_share_are_to_be_apart_and_not_those_within_another() {
+    let mut one = One::new(CONFIG);
+    let mut uses = |first, count| {
+        let action = one.used_pages(first, first, count, first, Way::OnDemand);
+        if let Some(Action::Deregister { id, .. }) = action {
+            one.plan.deregistered(id);
+        }
+        let shared = one.plan.take_shared();
+        (shared.iter().map(|it| (it.page / PAGE, it.is_apart))).collect::<Vec<_>>()
+    };
+    assert_eq!(uses(100, 5), []);
+    assert_eq!(uses(104, 5), [(104, true)]);
+    assert_eq!(uses(104, 5), []);
+    // One that shares more, and one that is too small.
+    assert_eq!(uses(107, 5), []);
+    assert_eq!(uses(96, 4), []);
+    // One that has it inside, and one that comes after that.
+    assert_eq!(uses(101, 10), [(104, false)]);
+    assert_eq!(uses(111, 6), [(111, true)]);
+    assert_eq!(uses(95, 10), []);
 }

@@ -37,7 +37,7 @@ impl Local {
                 .buckets()
                 .filter_map(|bucket| self.editor.get(bucket));
             let by_peers = parts.map(|slot| of(&outside, slot)).sum();
-            let counted = self.outside.get(&extent.first).copied().unwrap_or(0);
+            let counted = self.outside.get(&extent.first).map_or(0, |it| it.count);
             agree(&format!("peers on extent {extent:?}"), counted, by_peers)?;
             if by_peers > 0 {
                 attached += extent.count;

@@ -14,6 +14,13 @@ impl Local {
             return impossible("memory is looked up for a request that is over");
         };
         let (used, requester) = (request.used, request.requester);
+        if let Some(beside) = self.crowd_out_beside(need.run, requester, out)
+            && let Some(deregistering) = self.deregistering.get_mut(&beside.first)
+        {
+            deregistering.waiters.push((id, need));
+            self.with(id, |request| request.pending += 1);
+            return;
+        }
         let mut bucket = need.run.first;
         while bucket < need.run.end() {
             let rest = Run {
@@ -106,6 +113,7 @@ impl Local {
         };
         let gap = cut(gap, gap.first + most);
         let mut preferred = cut(preferred, preferred.first + most);
+        self.crowd_out(preferred.count, requester, out);
         let mut room = self.make_room(preferred.count, requester, out);
         if !matches!(room, Room::Yes) && preferred.count > gap.count {
             preferred = gap;
@@ -119,6 +127,7 @@ impl Local {
                     self.pledged += preferred.count;
                 }
                 self.with(id, |request| request.pending += 1);
+                self.stats.ahead += u64::from(matches!(requester, Requester::Foreseen(_)));
                 let name = self.next_id();
                 self.await_registration(
                     Registering {
@@ -150,7 +159,7 @@ impl Local {
 
     /// What of a run is neither there nor on its way, from its first bucket on.
     fn gap(&self, run: Run) -> Run {
-        let mut end = run.end();
+        let mut end = self.piece_end(run);
         for next in [
             self.registering
                 .range(run.first..)

@@ -1,6 +1,7 @@
 //! Memory that somebody predicts to be needed soon, or not soon (Li §3.2): registered ahead of its use,
 //! and given up after it. Neither holds anything, so that the rules of victims go on: what is in use
-//! stays, and what nobody uses goes where room is short.
+//! stays, and what nobody uses goes where room is short. A bucket that two buffers share can be [set
+//! apart](Local::set_apart): it stays when one of them is given up, and does not keep the other registered.
 
 use super::{Local, Requester, only};
 use crate::engine::impossible::impossible;
@@ -17,7 +18,34 @@ pub enum GivenUp {
     Nothing,
 }
 
+/// The most buckets that are set apart; others are registered with what lies beside them.
+const MAX_APART: usize = 1024;
+
 impl Local {
+    /// A bucket is registered by itself from now on, and not given up with what lies beside it; or no longer.
+    pub(in crate::engine) fn set_apart(&mut self, bucket: u64, is_apart: bool) {
+        if !is_apart {
+            self.apart.remove(&bucket);
+        } else if self.apart.len() < MAX_APART {
+            self.apart.insert(bucket);
+        }
+    }
+
+    /// Whether an extent is a bucket that is apart.
+    pub(super) fn is_apart(&self, extent: Run) -> bool {
+        extent.count == 1 && self.apart.contains(&extent.first)
+    }
+
+    /// Where the first registration of a run ends, because of a bucket that is apart.
+    pub(super) fn piece_end(&self, run: Run) -> u64 {
+        let next = self.apart.range(run.first..run.end()).next();
+        match next.copied() {
+            Some(apart) if apart == run.first => apart + 1,
+            Some(apart) => apart,
+            None => run.end(),
+        }
+    }
+
     /// Registers memory as far as it is not, if there is room for it now.
     pub(in crate::engine) fn foresee(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.request(Requester::Foreseen(id), vec![only(run)], Use::Read, out);
@@ -39,10 +67,11 @@ impl Local {
 
     /// Gives up the extents that lie in a run and that nobody uses.
     pub(in crate::engine) fn give_up_unused(&mut self, run: Run, out: &mut Decisions) -> GivenUp {
-        let inside = |extent: &Run| run.contains(*extent);
+        let inside = |extent: &Run| run.contains(*extent) && !self.is_apart(*extent);
         let extents: Vec<Run> = self.editor.extents_in(run);
         let mut outcome = GivenUp::Nothing;
-        for extent in extents.iter().filter(|it| inside(it)) {
+        let inside: Vec<_> = extents.iter().filter(|it| inside(it)).collect();
+        for extent in inside {
             let Some(slot) = self.editor.get(extent.first) else {
                 continue;
             };

@@ -17,6 +17,7 @@ mod pin;
 mod register;
 mod room;
 mod transient;
+mod within;
 
 use crate::engine::impossible::impossible;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
@@ -34,6 +35,7 @@ use crate::{
 const RESERVE: u64 = 4;
 
 pub use foreseen::GivenUp;
+pub use within::CrowdedOut;
 
 /// For whom memory is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +92,14 @@ impl Hold {
     }
 }
 
+/// References on an extent by some who hold it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Held {
+    count: u32,
+    /// The most buckets of it that one of them uses.
+    most: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Request {
     requester: Requester,
@@ -135,6 +145,8 @@ struct Deregistering {
 pub struct LocalStats {
     /// Registrations asked for.
     pub registrations: u64,
+    /// Those of them ahead of need.
+    pub ahead: u64,
     /// Registrations that failed.
     pub failed: u64,
     /// Deregistrations asked for.
@@ -177,7 +189,7 @@ pub(super) struct Local {
     /// Buckets kept for good for own operations.
     permanent: u64,
     /// References by peers, for each extent they hold; by its first bucket.
-    outside: FxHashMap<u64, u32>,
+    outside: FxHashMap<u64, Held>,
     /// Extents kept for good: their records, by first bucket.
     kept: FxHashMap<u64, u32>,
     /// Extents of memory that may come and go unseen: by first bucket, the request that had them
@@ -203,6 +215,10 @@ pub(super) struct Local {
     stats: LocalStats,
     /// Requests whose memory is held for the own NIC, by the driver's name for each.
     own: FxHashMap<u64, u64>,
+    /// Buckets that are registered by themselves, because buffers that lie side by side share them.
+    apart: BTreeSet<u64>,
+    /// How much is to be registered, if that is less than the limits.
+    within: within::Within,
     /// Requests done since they were last [taken](Self::take_done).
     done: Vec<(Requester, u64)>,
 }
@@ -238,6 +254,8 @@ impl Local {
             pattern: Pattern::default(),
             stats: LocalStats::default(),
             own: FxHashMap::default(),
+            apart: BTreeSet::new(),
+            within: within::Within::default(),
             done: Vec::new(),
         }
     }
@@ -355,11 +373,12 @@ impl Local {
                 .map_or(hold.run.end(), |need| need.preferred.end());
             let end = preferred.min(extent.end).min(next.unwrap_or(u64::MAX));
             hold.run.count = end.max(hold.run.end()) - hold.run.first;
-            let count = self.outside.entry(extent.base).or_insert(0);
-            if *count == 0 {
+            let held = self.outside.entry(extent.base).or_default();
+            if held.count == 0 {
                 self.attached += extent.end - extent.base;
             }
-            *count += 1;
+            held.count += 1;
+            held.most = held.most.max(hold.run.count);
         }
         request.holds
     }
@@ -388,9 +407,9 @@ impl Local {
     /// Takes back one reference that a peer had.
     pub(super) fn detach(&mut self, slot: u32, unpin: bool, out: &mut Decisions) {
         let extent = self.editor.extent(slot);
-        if let Some(count) = self.outside.get_mut(&extent.base) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(held) = self.outside.get_mut(&extent.base) {
+            held.count -= 1;
+            if held.count == 0 {
                 self.outside.remove(&extent.base);
                 self.attached -= extent.end - extent.base;
             }

@@ -168,7 +168,10 @@ impl Local {
                 self.starting.pop_front();
                 continue;
             };
-            if self.actual + registering.preferred.count > self.limits.total {
+            let actual = self.actual + registering.preferred.count;
+            if actual > self.limits.total || (actual > self.planned && actual > self.within.most())
+            {
+                // What makes room is being deregistered.
                 break;
             }
             self.actual += registering.preferred.count;

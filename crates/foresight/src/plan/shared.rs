@@ -1,0 +1,98 @@
+//! Pages that buffers share which lie side by side: where they are registered by themselves, and stay so, neither buffer
+//! keeps the other registered, and none is torn when the other is given up.
+
+use std::collections::BTreeSet;
+
+use super::{Plan, RegionId};
+use crate::communication::{Communication, Region};
+use crate::time::Time;
+
+/// The most pages that are apart; more are registered with the buffers.
+const MAX_APART: usize = 1024;
+
+/// A page is to be by itself only where registering each of the buffers takes so many times what the page takes.
+const WORTH_IT: u64 = 5;
+
+/// A page that is to be registered by itself, or no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// Its first byte.
+    pub page: u64,
+    /// Whether it is to be by itself.
+    pub is_apart: bool,
+}
+
+/// The pages that are to be by themselves.
+#[derive(Debug, Default)]
+pub(super) struct SharedPages {
+    apart: BTreeSet<u64>,
+    /// What changed since this was last asked.
+    changes: Vec<Shared>,
+}
+
+impl SharedPages {
+    /// A region that is used as a whole has these pages inside: it would take several registrations.
+    fn join(&mut self, inside: Region) {
+        let pages: Vec<u64> = (self.apart.range(inside.addr..inside.end()).copied()).collect();
+        for page in pages {
+            self.apart.remove(&page);
+            self.changes.push(Shared {
+                page,
+                is_apart: false,
+            });
+        }
+    }
+
+    fn part(&mut self, page: u64) {
+        if self.apart.len() < MAX_APART && self.apart.insert(page) {
+            self.changes.push(Shared {
+                page,
+                is_apart: true,
+            });
+        }
+    }
+}
+
+impl Plan {
+    /// What became known of shared pages since this was last asked.
+    pub fn take_shared(&mut self) -> Vec<Shared> {
+        std::mem::take(&mut self.shared.changes)
+    }
+
+    /// The region that a communication used; of a new one, the pages that it shares with others are noted.
+    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
+        let (id, is_new) = self.regions.find_or_add(communication, now);
+        if is_new {
+            self.note_shared(id);
+        }
+        id
+    }
+
+    /// Whether registering a region takes so long that one registration more is little beside it.
+    fn is_worth_parting(&self, memory: Region) -> bool {
+        let register = self.config.costs.register;
+        register.of(self.page_count(memory.bytes)) >= WORTH_IT * register.of(1)
+    }
+
+    fn note_shared(&mut self, id: RegionId) {
+        let page_bytes = self.config.page_bytes;
+        let memory = self.regions.at(id).memory;
+        let inside = |it: Region| Region {
+            addr: it.addr.saturating_add(page_bytes),
+            bytes: it.bytes.saturating_sub(2 * page_bytes),
+        };
+        self.shared.join(inside(memory));
+        if !self.is_worth_parting(memory) {
+            return;
+        }
+        let sharing: Vec<Region> = (self.regions.sharing_with(id).map(|it| it.1.memory)).collect();
+        for other in &sharing {
+            let from = memory.addr.max(other.addr);
+            let shares_one = memory.end().min(other.end()) - from == page_bytes;
+            let is_within = |it: &Region| (inside(*it).addr..inside(*it).end()).contains(&from);
+            if shares_one && self.is_worth_parting(*other) && !sharing.iter().any(is_within) {
+                self.shared.part(from);
+            }
+        }
+    }
+}

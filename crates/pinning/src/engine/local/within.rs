@@ -1,0 +1,331 @@
+//! Own memory kept within fewer bytes than the limits allow, as far as that goes (beyond Li §3.2, where whatever is used
+//! is registered beside what was used before): who predicts says how many are needed, and what nobody uses makes room
+//! for what is registered for an operation, on its path. What is in use stays, so that nothing waits and nothing fails.
+
+use rustc_hash::FxHashMap;
+
+use super::{Held, Local, Requester};
+use crate::{Decisions, Run};
+
+/// The most runs remembered until they are [taken](Local::take_crowded_out).
+const MAX_CROWDED_OUT: usize = 256;
+
+/// What was given up for operations because more was registered than needed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CrowdedOut {
+    /// Which buckets: 256 runs at most, the first ones since somebody asked.
+    pub runs: Vec<Run>,
+    /// The most buckets by which there would have been too many.
+    pub short: u64,
+    /// The most buckets that were in use at once, where that was more than were to be registered.
+    pub needed: u64,
+}
+
+/// How much of own memory is to be registered.
+#[derive(Debug)]
+pub(super) struct Within {
+    /// Buckets.
+    most: u64,
+    crowded_out: CrowdedOut,
+}
+
+impl Within {
+    /// Buckets.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+}
+
+impl Default for Within {
+    fn default() -> Self {
+        Self {
+            most: u64::MAX,
+            crowded_out: CrowdedOut::default(),
+        }
+    }
+}
+
+/// Whether somebody else sees to it that there is room.
+fn is_planned(requester: Requester) -> bool {
+    matches!(
+        requester,
+        Requester::Foreseen(_) | Requester::Pin(_) | Requester::Keep(_) | Requester::Own(_)
+    )
+}
+
+impl Local {
+    /// No more than so many buckets are to be registered, as far as operations do not use more at once.
+    pub(in crate::engine) fn keep_within(&mut self, buckets: u64) {
+        self.within.most = buckets;
+    }
+
+    /// What was given up for that since this was last asked.
+    pub(in crate::engine) fn take_crowded_out(&mut self) -> CrowdedOut {
+        std::mem::take(&mut self.within.crowded_out)
+    }
+
+    /// Gives up what nobody uses, the oldest first, if so many buckets more are too many.
+    pub(super) fn crowd_out(&mut self, count: u64, requester: Requester, out: &mut Decisions) {
+        let short = self.too_many(count);
+        if is_planned(requester) || short == 0 {
+            return;
+        }
+        while self.too_many(count) > 0 {
+            let Some(run) = self.evict_oldest(out) else {
+                let needed = self.needed().saturating_add(count);
+                let list = &mut self.within.crowded_out;
+                list.needed = list.needed.max(needed);
+                return;
+            };
+            self.was_crowded_out(run, short);
+        }
+    }
+
+    /// As [`crowd_out`](Self::crowd_out), of what lies beside a run and has some of its buckets: it would be held with
+    /// the run. Says which of it is to be waited for, so that the run is registered as a whole.
+    pub(super) fn crowd_out_beside(
+        &mut self,
+        run: Run,
+        requester: Requester,
+        out: &mut Decisions,
+    ) -> Option<Run> {
+        if is_planned(requester) || self.too_many(run.count) == 0 {
+            return None;
+        }
+        let extents = self.editor.extents_in(run);
+        let (inside, beside): (Vec<Run>, Vec<Run>) =
+            extents.into_iter().partition(|it| run.contains(*it));
+        let there: u64 = inside.iter().map(|it| it.count).sum();
+        let short = self.too_many(run.count.saturating_sub(there));
+        if short == 0 {
+            return None;
+        }
+        let mut last = None;
+        for it in beside {
+            let slot = self.editor.get(it.first);
+            if slot.is_some_and(|slot| self.evict(slot, out)) {
+                self.was_crowded_out(it, short);
+                last = Some(it);
+            }
+        }
+        last
+    }
+
+    /// By how many buckets too many would be registered with so many more.
+    fn too_many(&self, count: u64) -> u64 {
+        let all = self.planned.saturating_add(count);
+        all.saturating_sub(self.within.most)
+    }
+
+    fn was_crowded_out(&mut self, run: Run, short: u64) {
+        let list = &mut self.within.crowded_out;
+        list.short = list.short.max(short);
+        if list.runs.len() < MAX_CROWDED_OUT {
+            list.runs.push(run);
+        }
+    }
+
+    /// Gives up the oldest victim that is not apart: which that was. A bucket that is apart is needed by two.
+    fn evict_oldest(&mut self, out: &mut Decisions) -> Option<Run> {
+        // What was hit goes to the end of the queue once, and so does what is apart.
+        let mut looks = 2 * self.editor.queued();
+        loop {
+            let slot = self.editor.next_victim()?;
+            let run = self.extent(slot);
+            if self.is_apart(run) {
+                looks = looks.checked_sub(1)?;
+                self.editor.postpone(slot);
+            } else if self.evict(slot, out) {
+                return Some(run);
+            }
+        }
+    }
+
+    /// The buckets that are registered or about to be, without those that are just being registered ahead of need.
+    fn needed(&self) -> u64 {
+        let is_ahead = |id: &u64| {
+            let request = self.requests.get(id);
+            request.is_none_or(|it| matches!(it.requester, Requester::Foreseen(_)))
+        };
+        let all = self.registering.values();
+        let ahead = all.filter(|it| it.waiters.iter().all(|(id, _)| is_ahead(id)));
+        let ahead: u64 = ahead.map(|it| it.preferred.count).sum();
+        self.planned
+            .saturating_sub(ahead)
+            .saturating_sub(self.beside())
+    }
+
+    /// The buckets of extents of which a part is used that shares a bucket with what is used beside it: they are
+    /// registered for others.
+    fn beside(&self) -> u64 {
+        let mut used: FxHashMap<u64, Held> = self.outside.clone();
+        for hold in self.requests.values().flat_map(|it| &it.holds) {
+            let base = self.editor.extent(hold.slot).base;
+            let held = used.entry(base).or_default();
+            held.count += 1;
+            held.most = held.most.max(hold.run.count);
+        }
+        let rest = used.iter().filter_map(|(base, held)| {
+            let extent = self.extent(self.editor.get(*base)?);
+            let records = extent.buckets().filter_map(|it| self.editor.get(it));
+            let references: u32 = records.map(|it| self.editor.references(it)).sum();
+            // Of others that hold it no more is known.
+            (references == held.count).then(|| extent.count.saturating_sub(held.most))
+        });
+        rest.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, Config, Engine, Registered, Strategy, wire::Need};
+
+    const PAGE: u64 = 4096;
+
+    fn engine() -> Engine {
+        let config = Config {
+            strategy: Strategy::Foresight,
+            m: 64 * PAGE,
+            maxvictim: 64 * PAGE,
+            ..Config::firehose_paper(0, 2)
+        };
+        Engine::new(config).unwrap()
+    }
+
+    /// Does what the engine says, in order: the runs that it registered, and those that it deregistered, in turn.
+    fn perform(engine: &mut Engine, mut out: Decisions) -> Vec<(bool, u64, u64)> {
+        let mut done = Vec::new();
+        while !out.actions.is_empty() {
+            for action in std::mem::take(&mut out.actions) {
+                match action {
+                    Action::Register { id, preferred, .. } => {
+                        done.push((true, preferred.first, preferred.count));
+                        let got = Registered {
+                            run: preferred,
+                            key: id,
+                            writable: true,
+                        };
+                        engine.registered(id, Ok(got), &mut out);
+                    }
+                    Action::Deregister { id, run, .. } => {
+                        done.push((false, run.first, run.count));
+                        engine.deregistered(id, &mut out);
+                    }
+                    Action::Pinned { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        done
+    }
+
+    /// An operation uses pages: what that took, and its request.
+    fn begins(engine: &mut Engine, first: u64, count: u64) -> (Vec<(bool, u64, u64)>, u64) {
+        let mut out = Decisions::default();
+        let run = Run { first, count };
+        let need = Need {
+            run,
+            preferred: run,
+        };
+        let used = crate::Use::Read;
+        let request = engine
+            .local
+            .request(Requester::Piece(0), vec![need], used, &mut out);
+        let done = perform(engine, out);
+        engine.local.take_done();
+        (done, request)
+    }
+
+    fn ends(engine: &mut Engine, request: u64) {
+        let mut out = Decisions::default();
+        engine.local.end(request, false, &mut out);
+        assert_eq!(perform(engine, out), []);
+    }
+
+    fn uses(engine: &mut Engine, first: u64, count: u64) -> Vec<(bool, u64, u64)> {
+        let (done, request) = begins(engine, first, count);
+        ends(engine, request);
+        done
+    }
+
+    fn crowded_out(engine: &mut Engine) -> (Vec<u64>, u64, u64) {
+        let it = engine.take_crowded_out();
+        let runs = it.runs.iter().map(|run| run.first).collect();
+        (runs, it.short, it.needed)
+    }
+
+    #[test]
+    fn what_nobody_uses_is_given_up_first_and_no_more_than_needed() {
+        let mut engine = engine();
+        assert_eq!(uses(&mut engine, 0, 4), [(true, 0, 4)]);
+        assert_eq!(uses(&mut engine, 10, 4), [(true, 10, 4)]);
+        engine.keep_within(9 * PAGE);
+        // It is gone before the other comes.
+        let expected = [(false, 0, 4), (true, 20, 4)];
+        assert_eq!(uses(&mut engine, 20, 4), expected);
+        assert_eq!(crowded_out(&mut engine), (vec![0], 3, 0));
+        assert_eq!(crowded_out(&mut engine), (vec![], 0, 0));
+        assert_eq!(uses(&mut engine, 20, 4), []);
+        engine.keep_within(u64::MAX);
+        assert_eq!(uses(&mut engine, 30, 4), [(true, 30, 4)]);
+        assert_eq!(engine.stats().local.registered, 12);
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_nobody_waits_for_it() {
+        let mut engine = engine();
+        engine.keep_within(0);
+        let (_, first) = begins(&mut engine, 0, 4);
+        let (done, second) = begins(&mut engine, 10, 2);
+        assert_eq!(done, [(true, 10, 2)]);
+        assert_eq!(crowded_out(&mut engine), (vec![], 0, 6));
+        ends(&mut engine, first);
+        ends(&mut engine, second);
+    }
+
+    #[test]
+    fn what_is_registered_ahead_is_no_reason_to_need_more() {
+        let mut engine = engine();
+        engine.keep_within(4 * PAGE);
+        let mut ahead = Decisions::default();
+        engine.foresee(1, 0, 4 * PAGE, &mut ahead).unwrap();
+        // It is on its way when another one is used.
+        let (done, request) = begins(&mut engine, 10, 4);
+        assert_eq!(done, [(true, 10, 4)]);
+        assert_eq!(crowded_out(&mut engine), (vec![], 0, 4));
+        assert_eq!(perform(&mut engine, ahead), [(true, 0, 4)]);
+        ends(&mut engine, request);
+    }
+
+    #[test]
+    fn what_shares_a_bucket_is_given_up_rather_than_held() {
+        let mut engine = engine();
+        uses(&mut engine, 0, 4);
+        engine.keep_within(4 * PAGE);
+        let expected = [(false, 0, 4), (true, 3, 4)];
+        assert_eq!(uses(&mut engine, 3, 4), expected);
+        // Where there is room for both, it stays.
+        engine.keep_within(8 * PAGE);
+        assert_eq!(uses(&mut engine, 6, 4), [(true, 7, 3)]);
+    }
+
+    #[test]
+    fn a_bucket_that_is_apart_is_registered_by_itself_and_stays() {
+        let mut engine = engine();
+        engine.set_apart(3 * PAGE, true).unwrap();
+        let all = [(true, 0, 3), (true, 3, 1), (true, 4, 2)];
+        assert_eq!(uses(&mut engine, 0, 6), all);
+        let mut out = Decisions::default();
+        let given_up = engine.give_up(0, 4 * PAGE, &mut out).unwrap();
+        assert_eq!(given_up, crate::GivenUp::All);
+        assert_eq!(perform(&mut engine, out), [(false, 0, 3)]);
+        engine.keep_within(0);
+        assert_eq!(uses(&mut engine, 20, 2), [(false, 4, 2), (true, 20, 2)]);
+        assert_eq!(uses(&mut engine, 0, 4), [(false, 20, 2), (true, 0, 3)]);
+        // Not by itself any more, once it was given up.
+        engine.set_apart(3 * PAGE, false).unwrap();
+        assert_eq!(uses(&mut engine, 20, 2).len(), 3);
+        assert_eq!(uses(&mut engine, 0, 6)[1..], [(true, 0, 6)]);
+    }
+}
