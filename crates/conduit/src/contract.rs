@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // declares an unsafe trait
 
 use crate::{
-    Access, Caps, Clock, Error, Footprint, Key, Membership, Message, Permission, Posted, Rank,
-    Segments, Sent, Sink, Sleep,
+    Access, Caps, Clock, Delivery, Error, Footprint, Key, Membership, Message, Permission, Posted,
+    Rank, Segments, Sent, Sink, Sleep,
 };
 #[cfg(doc)]
 use crate::{Operation, Standing};
@@ -12,7 +12,7 @@ use crate::{Operation, Standing};
 /// A network as Hydrant sees it.
 ///
 /// All calls may come from any thread. A conduit never calls back into its caller but
-/// through the [`Sink`] given to [`poll`](Self::poll).
+/// through the [`Sink`] given to [`poll`](Self::poll) and what is given to [`take`](Self::take).
 ///
 /// # Safety
 /// What safe code of the layer above may do with memory rests on safe methods, too, those of the
@@ -118,4 +118,15 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// As [`poll`](Self::poll), but waits for its turn: when it returns, everything that had
     /// arrived before the call was delivered. Not to be called from a [`Sink`].
     fn drain(&self, sink: &mut dyn Sink) -> usize;
+
+    /// Hands over requests of one kind that have arrived, until `take` says that it wants no more, and nothing else:
+    /// only those that no other request of their peer, and no reply that waits for room, is to go before. They count
+    /// as handled then, and as delivered. For who waits for one and would handle it itself; `take` answers none.
+    ///
+    /// Whether something else may have arrived, for [`poll`](Self::poll) to deliver. Returns at once if another thread
+    /// is polling, and may leave everything to `poll`, which is what it does unless a conduit does better.
+    fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
+        let _ = (kind, take);
+        true
+    }
 }

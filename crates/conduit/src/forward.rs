@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use crate::{
-    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
-    Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message, Permission,
+    Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 
 /// Takes the safe methods of a conduit, trait by trait, and makes two things of them: [`Forward`],
@@ -98,6 +98,7 @@ forward! {
         fn handled(&self, peer: Rank) -> (u64, u64);
         fn poll(&self, sink: &mut dyn Sink) -> usize;
         fn drain(&self, sink: &mut dyn Sink) -> usize;
+        fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool;
     }
     Segments {
         fn window(&self, peer: Rank) -> Option<&Window>;

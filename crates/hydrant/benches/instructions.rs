@@ -9,6 +9,8 @@
 #![allow(missing_docs)]
 
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     hint::black_box,
     sync::{
         Arc, Barrier,
@@ -18,7 +20,7 @@ use std::{
 };
 
 use gungraun::{Callgrind, EntryPoint, prelude::*};
-use hydrant::{ConduitKind, Handler, Job, Rank, Result, Strategy, Symmetric};
+use hydrant::{ConduitKind, Handler, Job, Rank, ReceiveHandle, Result, Strategy, Symmetric};
 
 /// How often each is done in one measurement.
 const STEPS: usize = 1_000;
@@ -129,6 +131,16 @@ fn one_way(
     send: impl Fn(&Job, &Heard, usize) -> Result<()> + Sync,
     take: impl Fn(&Job, &Heard, usize) -> Result<()> + Sync,
 ) {
+    prepared(side, |_, _, _| Ok(()), send, take);
+}
+
+/// Has rank 0 prepare for messages, then the peer send them, and then rank 0 take them.
+fn prepared(
+    side: Side,
+    prepare: impl Fn(&Job, &Heard, usize) -> Result<()> + Sync,
+    send: impl Fn(&Job, &Heard, usize) -> Result<()> + Sync,
+    take: impl Fn(&Job, &Heard, usize) -> Result<()> + Sync,
+) {
     // Without a look at what has come, as a barrier of the job's would have.
     let (met, sent) = (Barrier::new(2), Barrier::new(2));
     ranks(ConduitKind::Smp, |job| {
@@ -144,6 +156,9 @@ fn one_way(
         };
         for round in 0..2 {
             let is_counted = round == 1;
+            if job.rank() != PEER {
+                all(&prepare, is_counted && side == Side::Receiver, round)?;
+            }
             met.wait();
             if job.rank() == PEER {
                 all(&send, is_counted && side == Side::Sender, round)?;
@@ -157,10 +172,11 @@ fn one_way(
     });
 }
 
-/// Requests that a rank has handled.
+/// Requests that a rank has handled, and receives that it has posted.
 struct Heard {
     count: Arc<AtomicU64>,
     handler: Handler,
+    posted: RefCell<VecDeque<ReceiveHandle<usize>>>,
 }
 
 impl Heard {
@@ -168,7 +184,11 @@ impl Heard {
         let count = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&count);
         let handler = job.handler(move |_, _, _| _ = counts.fetch_add(1, Relaxed))?;
-        Ok(Self { count, handler })
+        Ok(Self {
+            count,
+            handler,
+            posted: RefCell::default(),
+        })
     }
 }
 
@@ -188,20 +208,50 @@ fn request_short(side: Side) {
     );
 }
 
+fn send_8(job: &Job, _: &Heard, at: usize) -> Result<()> {
+    job.send(Rank(0), TAG, &[at])
+}
+
+fn receive_8(job: &Job, _: &Heard, at: usize) -> Result<()> {
+    let mut data = [usize::MAX];
+    job.receive(PEER, TAG, black_box(&mut data))?;
+    assert_eq!(data, [at], "messages come in order");
+    Ok(())
+}
+
+// A receive finds its message in the ring.
 #[library_benchmark(config = config())]
 #[bench::sent(Side::Sender)]
 #[bench::received(Side::Receiver)]
 fn message_8(side: Side) {
-    one_way(
-        side,
-        |job, _, at| job.send(Rank(0), TAG, &[at]),
-        |job, _, at| {
-            let mut data = [usize::MAX];
-            job.receive(PEER, TAG, black_box(&mut data))?;
-            assert_eq!(data, [at], "messages come in order");
-            Ok(())
-        },
-    );
+    one_way(side, send_8, receive_8);
+}
+
+// As if something else had been waited for before: a receive finds that its message was kept.
+#[library_benchmark(config = config())]
+fn message_8_unexpected() {
+    one_way(Side::Receiver, send_8, |job, heard, at| {
+        if at % FEW == 0 {
+            while job.poll() > 0 {}
+        }
+        receive_8(job, heard, at)
+    });
+}
+
+// A message finds a receive that was posted.
+#[library_benchmark(config = config())]
+fn message_8_posted() {
+    let post = |job: &Job, heard: &Heard, at| {
+        let posted = job.receive_nb(PEER, TAG, black_box(vec![at]))?;
+        heard.posted.borrow_mut().push_back(posted);
+        Ok(())
+    };
+    prepared(Side::Receiver, post, send_8, |_, heard, at| {
+        let posted = heard.posted.borrow_mut().pop_front();
+        let (data, _) = posted.expect("one for each message").wait()?;
+        assert_eq!(data, [at], "messages come in order");
+        Ok(())
+    });
 }
 
 library_benchmark_group!(
@@ -213,7 +263,9 @@ library_benchmark_group!(
         add,
         put_registered,
         request_short,
-        message_8
+        message_8,
+        message_8_unexpected,
+        message_8_posted
     ]
 );
 

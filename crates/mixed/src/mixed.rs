@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Operation,
+    Access, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message, Operation,
     Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings,
     WakeWord, Window,
 };
@@ -299,6 +299,17 @@ unsafe impl Conduit for Mixed {
             self.relay.note();
         }
         intra + inter
+    }
+
+    /// Of this host. What comes from other hosts is looked for where that does not find enough.
+    fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
+        let mut wants = true;
+        let others = self.intra.take(kind, &mut |delivery| {
+            let from = self.mates.global(delivery.from);
+            wants = take(&Delivery { from, ..*delivery });
+            wants
+        });
+        others || wants
     }
 }
 

@@ -5,8 +5,8 @@
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use hydrant_conduit::{
-    Access, Caps, Clock, Conduit, Error, Footprint, Key, Membership, Message, Permission, Posted,
-    Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
+    Access, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message, Permission,
+    Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment, take},
 };
 use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
@@ -299,6 +299,10 @@ unsafe impl Conduit for Pinned {
 
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         self.core.smp.drain(sink) + self.core.deliver(sink, true)
+    }
+
+    fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
+        self.core.smp.take(kind, take) || self.core.is_open()
     }
 }
 

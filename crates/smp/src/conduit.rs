@@ -11,9 +11,9 @@ use std::{
 };
 
 use hydrant_conduit::{
-    Access, Backoff, Caps, Clock, Conduit, Error, Footprint, FreePlaces, Key, Membership, Message,
-    Operation, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing,
-    WakeWord, Window,
+    Access, Backoff, Caps, Clock, Conduit, Delivery, Error, Footprint, FreePlaces, Key, Membership,
+    Message, Operation, Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper,
+    Standing, WakeWord, Window,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -241,6 +241,14 @@ unsafe impl Conduit for Smp {
             count += transfer::advance(&self.shared, Some(sink));
         }
         count
+    }
+
+    fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
+        let others = match self.inbox.try_lock() {
+            Some(mut inbox) => inbox.take_requests(&self.shared, kind, take),
+            None => false,
+        };
+        others || self.shared.transfers.any()
     }
 }
 

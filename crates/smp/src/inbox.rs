@@ -1,5 +1,7 @@
 //! Taking messages out of the rings.
 
+mod front;
+
 use std::sync::atomic::Ordering::Acquire;
 
 use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
@@ -25,6 +27,8 @@ pub(crate) struct Inbox {
     peers: Vec<Peer>,
     /// The bits of [`Shared::opened`] that have their peer in the list.
     known: Vec<u64>,
+    /// The place of the peer whose requests of one kind are [taken](Self::take_requests) first.
+    first: usize,
 }
 
 /// The rings with one peer.
@@ -120,6 +124,7 @@ impl Inbox {
         Self {
             peers: Vec::new(),
             known: vec![0; ranks.div_ceil(64)],
+            first: 0,
         }
     }
 
@@ -234,7 +239,8 @@ impl Peer {
                 .replies
                 .memory()
                 .payload(taken.offset, taken.head.payload);
-            let delivery = delivery(from, &taken.head, &taken.args, payload);
+            let args = self.replies.args();
+            let delivery = delivery(from, &taken.head, &args, payload);
             if delivery.kind < Message::KINDS {
                 sink.reply(delivery);
             } else if let Err(malformed) = transfer::answered(shared, &delivery, sink) {
@@ -279,7 +285,8 @@ impl Peer {
                 .requests
                 .memory()
                 .payload(taken.offset, taken.head.payload);
-            let delivery = delivery(from, &taken.head, &taken.args, payload);
+            let args = self.requests.args();
+            let delivery = delivery(from, &taken.head, &args, payload);
             let mut port = Port {
                 shared,
                 back: &mut self.back,
@@ -336,6 +343,7 @@ impl Peer {
     }
 }
 
+#[inline]
 fn delivery<'a>(
     from: Rank,
     head: &Head,
@@ -362,8 +370,8 @@ mod tests {
 
     /// What a poll handed up.
     #[derive(Default)]
-    struct Log {
-        requests: Vec<Rank>,
+    pub(super) struct Log {
+        pub(super) requests: Vec<Rank>,
         malformed: Vec<Error>,
     }
 
@@ -381,7 +389,7 @@ mod tests {
         }
     }
 
-    fn start(ranks: u32) -> Vec<Smp> {
+    pub(super) fn start(ranks: u32) -> Vec<Smp> {
         let options = Options {
             segment: 1 << 20,
             ..Options::default()
@@ -399,7 +407,7 @@ mod tests {
         })
     }
 
-    const MESSAGE: Message<'static> = Message {
+    pub(super) const MESSAGE: Message<'static> = Message {
         kind: 0,
         tag: 0,
         args: &[],

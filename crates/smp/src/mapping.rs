@@ -326,6 +326,7 @@ impl MappedRing {
     }
 
     /// The bytes of a payload that was published and is not finished with.
+    #[inline]
     pub(crate) fn payload(&self, offset: usize, len: usize) -> &[u8] {
         if len == 0 {
             return &[];

@@ -31,6 +31,7 @@ mod pending;
 mod registration;
 mod segment;
 mod sleep;
+mod taking;
 mod team;
 mod threads;
 mod wake;
@@ -160,6 +161,7 @@ pub fn checks() -> Vec<Check> {
         atomics::CHECKS,
         pending::CHECKS,
         messages::CHECKS,
+        taking::CHECKS,
         flow::CHECKS,
         threads::CHECKS,
         sleep::CHECKS,

@@ -21,6 +21,8 @@ pub(super) struct Attention {
     marks: AtomicU64,
     /// Operations that it waited for without looking after messages.
     unattended: AtomicU32,
+    /// How often it looked after those of one kind [alone](super::taking).
+    passed_over: AtomicU32,
 }
 
 impl Attention {
@@ -42,6 +44,14 @@ impl Attention {
     pub(super) fn look_inside(&self) -> Inside<'_> {
         self.mark(|marks| marks.wrapping_add(2) | 1);
         Inside(self)
+    }
+
+    /// The thread looks after messages of one kind alone: how often it has done so.
+    #[inline]
+    pub(super) fn passes_over(&self) -> u32 {
+        let count = self.passed_over.load(Relaxed).wrapping_add(1);
+        self.passed_over.store(count, Relaxed);
+        count
     }
 
     #[inline]

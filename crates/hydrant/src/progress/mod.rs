@@ -21,6 +21,7 @@ mod onward;
 mod send;
 mod service;
 mod spawned;
+mod taking;
 mod tasks;
 mod until;
 mod wait;

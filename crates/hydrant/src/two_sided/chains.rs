@@ -2,7 +2,7 @@
 //! queue is found, added and taken out in constant time, from all its queues at once. Queues of a kind that nobody
 //! has [asked for](Chains::use_kind) are not kept.
 
-use std::{array, mem};
+use std::mem;
 
 use rustc_hash::FxHashMap;
 
@@ -83,10 +83,16 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
     }
 
     /// Keeps queues of a kind from now on. The first time that takes time for each entry.
+    #[inline]
     pub(super) fn use_kind(&mut self, kind: usize) {
-        if mem::replace(&mut self.in_use[kind], true) {
-            return;
+        if !self.in_use[kind] {
+            self.begin_to_use(kind);
         }
+    }
+
+    #[cold]
+    fn begin_to_use(&mut self, kind: usize) {
+        self.in_use[kind] = true;
         let mut all: Vec<(u64, u32)> = (self.nodes.iter().zip(0..))
             .filter_map(|(node, index)| Some((node.as_ref()?.sequence, index)))
             .collect();
@@ -100,12 +106,12 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
 
     /// Adds an entry to its queues: behind all with a lower number. What has the highest number goes to the end in
     /// constant time.
+    #[inline]
     pub(super) fn insert(&mut self, sequence: u64, value: T) -> Place {
         let nowhere = Links {
             previous: NONE,
             next: NONE,
         };
-        let patterns: [Pattern; N] = array::from_fn(|kind| value.pattern(kind));
         let node = Some(Node {
             value,
             sequence,
@@ -121,15 +127,24 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
                 (self.nodes.len() - 1) as u32
             }
         };
-        for (kind, pattern) in patterns.into_iter().enumerate() {
-            if self.in_use[kind] {
-                self.link(kind, pattern, index, sequence);
+        for kind in 0..N {
+            if self.in_use[kind]
+                && let Some(node) = self.node(index)
+            {
+                self.link(kind, node.value.pattern(kind), index, sequence);
             }
         }
         Place { index, sequence }
     }
 
+    /// Whether there are no entries.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.nodes.len()
+    }
+
     /// The first entry of a queue.
+    #[inline]
     pub(super) fn first(&self, pattern: Pattern) -> Option<(Place, &T)> {
         let (last, ends) = &self.last[pattern.kind()];
         let index = match *last == pattern {
@@ -142,19 +157,17 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
     }
 
     /// Takes an entry out, with its number.
+    #[inline]
     pub(super) fn remove(&mut self, place: Place) -> Option<(u64, T)> {
-        let index = place.index;
-        if self.node(index)?.sequence != place.sequence {
-            return None;
-        }
-        let node = self.nodes.get_mut(index as usize)?.take()?;
+        let node = (self.nodes.get_mut(place.index as usize)?)
+            .take_if(|node| node.sequence == place.sequence)?;
         for (kind, links) in node.links.into_iter().enumerate() {
             if self.in_use[kind] {
-                let between = (links.previous, links.next);
-                self.join(kind, node.value.pattern(kind), between);
+                let between = (links.next, links.previous);
+                self.join(kind, node.value.pattern(kind), links, between);
             }
         }
-        self.free.push(index);
+        self.free.push(place.index);
         Some((node.sequence, node.value))
     }
 
@@ -171,54 +184,95 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
             .collect()
     }
 
+    #[inline]
     fn node(&self, index: u32) -> Option<&Node<T, N>> {
         self.nodes.get(index as usize)?.as_ref()
     }
 
     /// The queue of a pattern, to be changed.
+    #[inline]
     fn queue(&mut self, pattern: Pattern) -> &mut Ends {
+        let kind = pattern.kind();
+        if self.last[kind].0 != pattern {
+            self.change_to(pattern);
+        }
+        &mut self.last[kind].1
+    }
+
+    /// Another queue of its kind is changed than was changed last.
+    fn change_to(&mut self, pattern: Pattern) {
+        let ends = self.queues.remove(&pattern).unwrap_or(Ends::EMPTY);
         let last = &mut self.last[pattern.kind()];
-        if last.0 != pattern {
-            let ends = self.queues.remove(&pattern).unwrap_or(Ends::EMPTY);
-            let (before, ends) = mem::replace(last, (pattern, ends));
-            if ends.first != NONE {
-                self.queues.insert(before, ends);
-            }
+        let (before, ends) = mem::replace(last, (pattern, ends));
+        if ends.first != NONE {
+            self.queues.insert(before, ends);
         }
-        &mut last.1
     }
 
+    /// The queue of a kind that was changed last.
+    #[inline]
+    fn ends(&mut self, pattern: Pattern) -> &mut Ends {
+        &mut self.last[pattern.kind()].1
+    }
+
+    #[inline]
     fn link(&mut self, kind: usize, pattern: Pattern, index: u32, sequence: u64) {
-        let ends = *self.queue(pattern);
-        let mut previous = ends.last;
-        // What was taken out for a moment goes back to where it was.
-        while let Some(node) = self.node(previous) {
-            if node.sequence < sequence {
-                break;
+        let last = self.queue(pattern).last;
+        match self.node(last).map(|node| node.sequence < sequence) {
+            None => {
+                *self.ends(pattern) = Ends {
+                    first: index,
+                    last: index,
+                };
             }
-            previous = node.links[kind].previous;
-        }
-        let next = match self.node(previous) {
-            Some(node) => node.links[kind].next,
-            None => ends.first,
-        };
-        self.set(kind, index, |links| *links = Links { previous, next });
-        self.join(kind, pattern, (previous, index));
-        self.join(kind, pattern, (index, next));
-    }
-
-    /// Has two entries of a queue follow each other; none is the end of the queue.
-    fn join(&mut self, kind: usize, pattern: Pattern, (previous, next): (u32, u32)) {
-        match previous {
-            NONE => self.queue(pattern).first = next,
-            _ => self.set(kind, previous, |links| links.next = next),
-        }
-        match next {
-            NONE => self.queue(pattern).last = previous,
-            _ => self.set(kind, next, |links| links.previous = previous),
+            Some(true) => {
+                self.ends(pattern).last = index;
+                self.set(kind, last, |links| links.next = index);
+                self.set(kind, index, |links| links.previous = last);
+            }
+            Some(false) => self.link_within(kind, pattern, index, sequence),
         }
     }
 
+    /// What was taken out for a moment goes back to where it was.
+    #[cold]
+    fn link_within(&mut self, kind: usize, pattern: Pattern, index: u32, sequence: u64) {
+        let (mut previous, mut next) = (self.ends(pattern).last, NONE);
+        while let Some(node) = self.node(previous)
+            && node.sequence > sequence
+        {
+            (previous, next) = (node.links[kind].previous, previous);
+        }
+        let links = Links { previous, next };
+        self.set(kind, index, |it| *it = links);
+        self.join(kind, pattern, links, (index, index));
+    }
+
+    /// Says what follows on the entry, or the beginning of the queue, before a place, and what precedes the one, or
+    /// the end, behind it.
+    #[inline]
+    fn join(
+        &mut self,
+        kind: usize,
+        pattern: Pattern,
+        Links { previous, next }: Links,
+        (follows, precedes): (u32, u32),
+    ) {
+        if previous == NONE || next == NONE {
+            let ends = self.queue(pattern);
+            if previous == NONE {
+                ends.first = follows;
+            }
+            if next == NONE {
+                ends.last = precedes;
+            }
+        }
+        self.set(kind, previous, |links| links.next = follows);
+        self.set(kind, next, |links| links.previous = precedes);
+    }
+
+    /// Changes the links of an entry, if there is one.
+    #[inline]
     fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut Links)) {
         if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
             change(&mut node.links[kind]);

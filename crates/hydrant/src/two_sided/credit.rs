@@ -39,12 +39,14 @@ impl Default for Allowance {
 
 impl Allowance {
     /// Whether anything may be sent.
+    #[inline]
     pub(super) fn has_message(&self) -> bool {
         self.messages > 0
     }
 
     /// Takes a message out of the allowance, with its bytes if there is room for them: whether there
     /// was. There [is](Self::has_message) one.
+    #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         self.messages = self.messages.saturating_sub(1);
         match self.bytes.checked_sub(bytes) {
@@ -57,12 +59,14 @@ impl Allowance {
     }
 
     /// Takes a message out of the allowance, with its bytes, if there is room for both: whether there was.
+    #[inline]
     pub(super) fn take_whole(&mut self, bytes: u64) -> bool {
         self.messages > 0 && self.bytes >= bytes && self.take(bytes)
     }
 
     /// The peer gave credit back: `false` if it was more than it had been sent.
     #[must_use = "a peer that gives too much breaks a rule"]
+    #[inline]
     pub(super) fn give(&mut self, messages: u64, bytes: u64) -> bool {
         let fits = messages <= MESSAGES - self.messages && bytes <= BYTES - self.bytes;
         if fits {
@@ -76,6 +80,7 @@ impl Allowance {
 impl Account {
     /// A message came: `false` if the peer had no credit for it.
     #[must_use = "a peer that sends too much breaks a rule"]
+    #[inline]
     pub(super) fn came(&mut self, bytes: u64) -> bool {
         let fits = self.messages < MESSAGES && bytes <= BYTES - self.bytes;
         if fits {
@@ -88,6 +93,7 @@ impl Account {
     /// A message was taken out: what credit the peer is to be told of, if it is time for that. So much
     /// is kept back that there are few such messages, and so little that a sender that waits is always
     /// told: it has used up all of one of them.
+    #[inline]
     pub(super) fn took(&mut self, bytes: u64) -> Option<(u64, u64)> {
         self.free_messages += 1;
         self.free_bytes += bytes;

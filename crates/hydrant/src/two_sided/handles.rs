@@ -1,5 +1,4 @@
-//! Sends and receives as users hold them: blocking ones on slices, those of a scope on borrowed buffers,
-//! and those that own their buffers.
+//! Sends and receives as users hold them: those of a scope on borrowed buffers, and those that own their buffers.
 
 #![allow(unsafe_code)] // lends buffers to requests, which are over before these go
 
@@ -12,11 +11,13 @@ use std::{
 };
 
 use bytemuck::Pod;
-use hydrant_conduit::Standing;
 
-use super::{Buffer, Request, Source, Status, Tag, TwoSided, matching::PostedAt, pattern::Pattern};
+use super::{
+    Buffer, Request, Source, Status, Tag, TwoSided, direct::Patience, matching::PostedAt,
+    pattern::Pattern,
+};
 use crate::{
-    Error, Rank, Result,
+    Rank, Result,
     progress::{self, For, On, taken},
 };
 
@@ -73,92 +74,6 @@ struct Owner<T: Pod> {
 }
 
 impl TwoSided {
-    /// Sends a message; its source may be used again on return.
-    ///
-    /// # Errors
-    /// As [`Job::send`](crate::Job::send).
-    pub(crate) fn send(
-        &self,
-        to: Rank,
-        tag: u64,
-        data: &[u8],
-        site: &'static Location<'static>,
-    ) -> Result<()> {
-        if self.send_at_once(to, tag, data)? {
-            return Ok(());
-        }
-        self.progress.to_the_end(|| {
-            // SAFETY: `data` is borrowed until the request is over.
-            let request = unsafe { self.begin_send(to, tag, source(data), false, site)? };
-            self.finish(&request).map(drop)
-        })
-    }
-
-    /// Receives a message.
-    ///
-    /// # Errors
-    /// As [`Job::receive`](crate::Job::receive).
-    pub(crate) fn receive(
-        &self,
-        (from, tag): (Source, Tag),
-        data: &mut [u8],
-        site: &'static Location<'static>,
-    ) -> Result<Status> {
-        let pattern = Pattern::new(from, tag);
-        if let Some(status) = self.receive_at_once(pattern, data)? {
-            return Ok(status);
-        }
-        self.progress.to_the_end(|| {
-            // SAFETY: `data` is borrowed mutably until the request is over.
-            let (request, _) = unsafe { self.begin_receive(pattern, destination(data), site)? };
-            self.finish(&request)
-        })
-    }
-
-    /// Sends one message and receives another, both at once.
-    ///
-    /// # Errors
-    /// As [`Job::send_receive`](crate::Job::send_receive).
-    pub(crate) fn send_receive(
-        &self,
-        (to, tag, data): (Rank, u64, &[u8]),
-        (from, of, room): (Source, Tag, &mut [u8]),
-        site: &'static Location<'static>,
-    ) -> Result<Status> {
-        let pattern = Pattern::new(from, of);
-        // Before the receive takes a message.
-        progress::may_wait("a send")?;
-        self.check(Some(to.0), Some(tag))?;
-        let standing = self.progress.conduit().standing(to);
-        if to != self.progress.rank && standing != Standing::Present {
-            return Err(Error::PeerLost(to));
-        }
-        self.progress.to_the_end(|| {
-            let send = || {
-                // SAFETY: `data` is borrowed until the request is over.
-                let sent = unsafe { self.begin_send(to, tag, source(data), false, site)? };
-                self.finish(&sent).map(drop)
-            };
-            // SAFETY: `room` is borrowed mutably until the request is over.
-            let received = unsafe { self.begin_receive(pattern, destination(room), site) };
-            let (received, at) = match received {
-                Ok(begun) => begun,
-                // The peer gets its message, as it would if the one that is too long came later.
-                Err(cause @ Error::ReceiveTooShort { .. }) => return send().and(Err(cause)),
-                Err(cause) => return Err(cause),
-            };
-            let sent = send();
-            if sent.is_err()
-                && let Some(at) = at
-            {
-                // Nobody may answer what was not sent.
-                self.withdraw(at);
-            }
-            let received = self.finish(&received);
-            sent.and(received)
-        })
-    }
-
     /// Begins to send a buffer, which the handle owns.
     ///
     /// # Errors
@@ -244,7 +159,7 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<(Transit<'_>, Option<Lent>)> {
         let pattern = Pattern::new(from, tag);
-        if let Some(status) = self.receive_at_once(pattern, data)? {
+        if let Some(status) = self.receive_at_once(pattern, data, Patience::Look)? {
             return Ok((self.over(status), None));
         }
         // SAFETY: 1., 2.

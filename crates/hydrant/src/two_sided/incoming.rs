@@ -2,12 +2,15 @@
 
 #![allow(unsafe_code)] // copies into the buffers of receives
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
 use hydrant_conduit::{Delivery, ReplyPort};
 use smallvec::SmallVec;
 
-use super::{Envelope, Receiving, Sending, TwoSided, Unexpected, receive::copy_into, wire::Said};
+use super::{
+    Envelope, Receiving, Sending, TwoSided, Unexpected, direct::Direct, receive::copy_into,
+    wire::Said,
+};
 use crate::{
     Rank,
     progress::{Progress, Route},
@@ -24,13 +27,7 @@ impl Route for Incoming {
         let Some(two_sided) = self.0.upgrade() else {
             return;
         };
-        let followed = match Said::decode(delivery) {
-            Some(said) => two_sided.heard(delivery.from, said, delivery.payload),
-            None => Err("a two-sided message that is none"),
-        };
-        if let Err(what) = followed {
-            progress.malformed(delivery.from, what);
-        }
+        two_sided.follow(progress, delivery, None);
     }
 
     fn peers_ended(&self) {
@@ -41,112 +38,152 @@ impl Route for Incoming {
 }
 
 impl TwoSided {
-    /// Does what a peer's message asks for, or says which rule it breaks.
-    fn heard(&self, from: Rank, said: Said<'_>, payload: &[u8]) -> Result<(), &'static str> {
-        match said {
-            Said::Eager { tag, send } => self.arrived(from, tag, send, payload),
-            Said::Few { tag, send, data } => self.arrived(from, tag, send, data),
-            Said::Announce {
+    /// Does what a peer's message asks for. `direct`: a receive that looks for its message itself.
+    #[inline(always)]
+    pub(super) fn follow(
+        &self,
+        progress: &Progress,
+        delivery: &Delivery<'_>,
+        direct: Option<&mut Direct<'_>>,
+    ) {
+        let (from, payload) = (delivery.from, delivery.payload);
+        let followed = match Said::decode(delivery) {
+            Some(Said::Eager { tag, send }) => self.arrived((from, tag), send, payload, direct),
+            Some(Said::Few { tag, send, data }) => self.arrived((from, tag), send, data, direct),
+            Some(Said::Announce {
                 tag,
                 send,
                 len,
                 copied,
-            } => {
+            }) => {
+                if let Some(direct) = direct {
+                    direct.is_kept(envelope(from, tag));
+                }
                 let message = Unexpected::Announced { send, len, copied };
-                self.admit_announcement(from, tag)?;
-                self.match_message(envelope(from, tag), message);
-                Ok(())
+                self.announced(from, tag, message)
             }
-            Said::Clear { send, receive, key } => {
-                let outgoing = {
-                    let mut state = self.state.lock();
-                    match state.sends.remove(&send) {
-                        Some(Sending::Announced(to, outgoing)) if to == from => outgoing,
-                        Some(other) => {
-                            state.sends.insert(send, other);
-                            return Err("a message was asked for that was not announced");
-                        }
-                        None => return Err("a message was asked for that was not announced"),
-                    }
-                };
-                self.carry(from, outgoing, receive, key);
-                Ok(())
-            }
-            Said::Part { receive, offset } => self.part(from, receive, offset, payload),
-            Said::Written { receive } => {
-                let receiving = {
-                    let mut state = self.state.lock();
-                    let receiving = state.receives.get(&receive);
-                    if !receiving.is_some_and(|it| it.from == from && it.may_be_whole()) {
-                        return Err("the end of a message that was not asked for");
-                    }
-                    state.part_with(receive)
-                };
-                if let Some(receiving) = receiving {
-                    self.written(receiving);
-                }
-                Ok(())
-            }
-            Said::Received { send } => self.received(from, send),
-            Said::Credit { messages, bytes } => {
-                let fits = self.state.lock().peer(from).allowance.give(messages, bytes);
-                if !fits {
-                    return Err("more credit than was used");
-                }
-                self.drain(from);
-                Ok(())
-            }
+            Some(Said::Clear { send, receive, key }) => self.cleared(from, send, receive, key),
+            Some(Said::Part { receive, offset }) => self.part(from, receive, offset, payload),
+            Some(Said::Written { receive }) => self.said_written(from, receive),
+            Some(Said::Received { send }) => self.received(from, send),
+            Some(Said::Credit { messages, bytes }) => self.credited(from, messages, bytes),
+            None => Err("a two-sided message that is none"),
+        };
+        if let Err(what) = followed {
+            progress.malformed(from, what);
         }
     }
 
-    /// A whole message came: it goes straight into the buffer of a receive, or is kept.
-    fn arrived(&self, from: Rank, tag: u64, send: u64, data: &[u8]) -> Result<(), &'static str> {
+    /// A message is announced, of which no bytes wait here.
+    fn announced(&self, from: Rank, tag: u64, message: Unexpected) -> Result<(), &'static str> {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        let envelope = envelope(from, tag);
-        let mut short = Vec::new();
-        let (found, credit) = {
-            let mut guard = self.state.lock();
-            let state = &mut *guard;
-            let account = &mut state.peers[from.index()].get_or_insert_default().account;
-            let bytes = data.len() as u64;
-            if !account.came(bytes) {
-                return Err(NO_CREDIT);
-            }
-            let found = (state.matching).fitting(envelope, bytes, &mut short);
-            let credit = match found {
-                Some(_) => account.took(bytes),
-                None => {
-                    let data = SmallVec::from_slice(data);
-                    (state.matching).keep(envelope, Unexpected::Here { data, send });
-                    None
-                }
-            };
-            (found, credit)
-        };
-        match found {
-            Some(posted) => {
-                // SAFETY: 1. A receive that was posted, whose request is not over. 2. With room. 3. In no table
-                // any more.
-                unsafe { self.land(envelope, data, posted) };
-                self.say_taken(from, credit, send);
-            }
-            None => self.is_unexpected(),
+        if !self.state.lock().peer(from).account.came(0) {
+            return Err(NO_CREDIT);
         }
-        self.refuse(envelope, short);
+        self.match_message(envelope(from, tag), message);
         Ok(())
     }
 
-    /// Counts an announcement, of which no bytes wait here.
-    fn admit_announcement(&self, from: Rank, tag: u64) -> Result<(), &'static str> {
+    /// A message is asked for.
+    fn cleared(
+        &self,
+        from: Rank,
+        send: u64,
+        receive: u64,
+        key: Option<u64>,
+    ) -> Result<(), &'static str> {
+        const NONE: &str = "a message was asked for that was not announced";
+        let outgoing = {
+            let mut state = self.state.lock();
+            match state.sends.remove(&send) {
+                Some(Sending::Announced(to, outgoing)) if to == from => outgoing,
+                Some(other) => {
+                    state.sends.insert(send, other);
+                    return Err(NONE);
+                }
+                None => return Err(NONE),
+            }
+        };
+        self.carry(from, outgoing, receive, key);
+        Ok(())
+    }
+
+    /// A message was written, all of it.
+    fn said_written(&self, from: Rank, receive: u64) -> Result<(), &'static str> {
+        let receiving = {
+            let mut state = self.state.lock();
+            let receiving = state.receives.get(&receive);
+            if !receiving.is_some_and(|it| it.from == from && it.may_be_whole()) {
+                return Err("the end of a message that was not asked for");
+            }
+            state.part_with(receive)
+        };
+        if let Some(receiving) = receiving {
+            self.written(receiving);
+        }
+        Ok(())
+    }
+
+    /// Messages of this rank were taken out: there may be credit for those that wait.
+    fn credited(&self, from: Rank, messages: u64, bytes: u64) -> Result<(), &'static str> {
+        let fits = self.state.lock().peer(from).allowance.give(messages, bytes);
+        if !fits {
+            return Err("more credit than was used");
+        }
+        self.drain(from);
+        Ok(())
+    }
+
+    /// A whole message came: it goes straight into the buffer of a receive, or is kept.
+    #[inline]
+    fn arrived(
+        &self,
+        (from, tag): (Rank, u64),
+        send: u64,
+        data: &[u8],
+        mut direct: Option<&mut Direct<'_>>,
+    ) -> Result<(), &'static str> {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        match self.state.lock().peer(from).account.came(0) {
-            true => Ok(()),
-            false => Err(NO_CREDIT),
+        let (envelope, bytes) = (envelope(from, tag), data.len() as u64);
+        let mut short = None;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let account = &mut state.peers[from.index()].get_or_insert_default().account;
+        if !account.came(bytes) {
+            return Err(NO_CREDIT);
         }
+        let matching = &mut state.matching;
+        if let Some(posted) = matching.fitting(envelope, bytes, &mut short) {
+            let credit = account.took(bytes);
+            drop(guard);
+            // SAFETY: 1. A receive that was posted, whose request is not over. 2. With room. 3. In no table
+            // any more.
+            unsafe { self.land(envelope, data, posted) };
+            self.say_taken(from, credit, send);
+        } else if let Some(direct) = direct.as_deref_mut()
+            && direct.fits(envelope, data.len())
+            && matching.first(direct.pattern).is_none()
+        {
+            let credit = account.took(bytes);
+            drop(guard);
+            direct.land(envelope, data);
+            self.say_taken(from, credit, send);
+        } else {
+            let data = SmallVec::from_slice(data);
+            matching.keep(envelope, Unexpected::Here { data, send });
+            self.keeps.store(true, Relaxed);
+            drop(guard);
+            self.is_unexpected();
+            if let Some(direct) = direct {
+                direct.is_kept(envelope);
+            }
+        }
+        self.refuse(envelope, bytes, short);
+        Ok(())
     }
 
     /// A part of a message came.

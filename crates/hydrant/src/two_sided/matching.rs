@@ -54,7 +54,7 @@ impl<P> Queued<1> for (Pattern, P) {
 
 impl<U> Queued<{ Pattern::KINDS }> for (Envelope, U) {
     fn pattern(&self, kind: usize) -> Pattern {
-        self.0.patterns()[kind]
+        self.0.pattern(kind)
     }
 }
 
@@ -70,19 +70,31 @@ impl<P, U> Matching<P, U> {
         }
     }
 
+    /// Whether no message is kept.
+    #[inline]
+    pub(super) fn has_kept_none(&self) -> bool {
+        self.unexpected.is_empty()
+    }
+
     /// The first unexpected message that fits.
+    #[inline]
     pub(super) fn first(&mut self, pattern: Pattern) -> Option<(Envelope, &U)> {
+        if self.unexpected.is_empty() {
+            return None;
+        }
         self.unexpected.use_kind(pattern.kind());
         let (_, (envelope, message)) = self.unexpected.first(pattern)?;
         Some((*envelope, message))
     }
 
     /// Takes the first unexpected message that fits.
+    #[inline]
     pub(super) fn take(&mut self, pattern: Pattern) -> Option<Taken<U>> {
         self.take_if(pattern, |_| true)
     }
 
     /// Takes the first unexpected message that fits, if this is so of it.
+    #[inline]
     pub(super) fn take_if(
         &mut self,
         pattern: Pattern,
@@ -111,12 +123,19 @@ impl<P, U> Matching<P, U> {
         (self.posted.remove(at.0)).map(|(_, (_, receive))| receive)
     }
 
+    /// Whether no receive is posted.
+    #[inline]
+    pub(super) fn has_posted_none(&self) -> bool {
+        self.posted.is_empty()
+    }
+
     /// Takes the first posted receive that a message fits.
+    #[inline]
     pub(super) fn receive_for(&mut self, envelope: Envelope) -> Option<P> {
         let mut first: Option<Place> = None;
-        for (pattern, was_posted) in envelope.patterns().into_iter().zip(self.was_posted) {
+        for (kind, was_posted) in self.was_posted.into_iter().enumerate() {
             if was_posted
-                && let Some((place, _)) = self.posted.first(pattern)
+                && let Some((place, _)) = self.posted.first(envelope.pattern(kind))
                 && first.is_none_or(|first| place.order() < first.order())
             {
                 first = Some(place);
@@ -126,6 +145,7 @@ impl<P, U> Matching<P, U> {
     }
 
     /// Keeps a message that no posted receive fits.
+    #[inline]
     pub(super) fn keep(&mut self, envelope: Envelope, message: U) {
         let sequence = self.number();
         self.unexpected.insert(sequence, (envelope, message));
@@ -176,16 +196,9 @@ mod tests {
         unexpected: Vec<(Envelope, u32)>,
     }
 
-    fn fits(pattern: Pattern, envelope: Envelope) -> bool {
-        pattern
-            .source
-            .is_none_or(|source| source == envelope.source)
-            && pattern.tag.is_none_or(|tag| tag == envelope.tag)
-    }
-
     impl Naive {
         fn arrive(&mut self, envelope: Envelope, message: u32) -> Option<u32> {
-            let at = (self.posted.iter()).position(|(pattern, _)| fits(*pattern, envelope));
+            let at = (self.posted.iter()).position(|(pattern, _)| pattern.fits(envelope));
             match at {
                 Some(at) => Some(self.posted.remove(at).1),
                 None => {
@@ -196,7 +209,7 @@ mod tests {
         }
 
         fn receive(&mut self, pattern: Pattern, receive: u32) -> Option<u32> {
-            let at = (self.unexpected.iter()).position(|(envelope, _)| fits(pattern, *envelope));
+            let at = (self.unexpected.iter()).position(|(envelope, _)| pattern.fits(*envelope));
             match at {
                 Some(at) => Some(self.unexpected.remove(at).1),
                 None => {
@@ -259,7 +272,7 @@ mod tests {
                     Step::Peek(source, tag) => {
                         let pattern = Pattern { source, tag };
                         let seen = matching.first(pattern).map(|(_, message)| *message);
-                        let first = naive.unexpected.iter().find(|(it, _)| fits(pattern, *it));
+                        let first = naive.unexpected.iter().find(|(it, _)| pattern.fits(*it));
                         prop_assert_eq!(seen, first.map(|(_, message)| *message));
                         if let Some(taken) = matching.take(pattern) {
                             prop_assert_eq!(Some(taken.message), seen);

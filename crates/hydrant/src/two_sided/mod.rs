@@ -12,9 +12,11 @@
 //! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
 //! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
 
+mod blocking;
 mod chains;
 mod choice;
 mod credit;
+mod direct;
 mod ended;
 mod handles;
 mod incoming;
@@ -32,7 +34,10 @@ mod wire;
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Weak, atomic::AtomicU32},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU32},
+    },
 };
 
 use hydrant_conduit::Key;
@@ -75,6 +80,9 @@ pub(crate) struct TwoSided {
     /// Messages on their way at once up to which buffers are lent, where each takes a place of a table.
     most_lent: usize,
     state: Mutex<State>,
+    /// Unexpected messages may be kept. Stored under the lock; who looks without it looks again before it relies on
+    /// that.
+    keeps: AtomicBool,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
     me: Weak<Self>,
@@ -207,6 +215,7 @@ impl State {
         Some(receiving)
     }
 
+    #[inline]
     fn peer(&mut self, rank: Rank) -> &mut Peer {
         self.peers[rank.index()].get_or_insert_default()
     }
@@ -235,6 +244,7 @@ impl TwoSided {
                 choice,
                 closed: false,
             }),
+            keeps: AtomicBool::new(false),
             probing: AtomicU32::new(0),
             me: Weak::clone(me),
         });
@@ -255,6 +265,7 @@ impl TwoSided {
 
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::ReservedTag`], [`Error::JobOver`].
+    #[inline]
     fn check(&self, rank: Option<u32>, tag: Option<u64>) -> Result<()> {
         rank.map_or(Ok(()), |rank| self.progress.check_rank(Rank(rank)))?;
         match tag {

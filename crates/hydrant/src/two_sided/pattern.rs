@@ -59,9 +59,17 @@ impl Pattern {
         tag: None,
     };
 
-    /// Which of source and tag it says: its place among the [patterns](Envelope::patterns) of an envelope.
+    /// Which of source and tag it says: the number of its kind.
+    #[inline]
     pub(super) fn kind(self) -> usize {
         2 * usize::from(self.source.is_none()) + usize::from(self.tag.is_none())
+    }
+
+    /// Whether it is the [pattern](Envelope::pattern) of its kind of an envelope.
+    #[inline]
+    pub(super) fn fits(self, envelope: Envelope) -> bool {
+        self.source.is_none_or(|source| source == envelope.source)
+            && self.tag.is_none_or(|tag| tag == envelope.tag)
     }
 
     pub(super) fn new(source: Source, tag: Tag) -> Self {
@@ -80,15 +88,12 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    /// The patterns that it fits, by their kinds.
-    pub(super) fn patterns(self) -> [Pattern; Pattern::KINDS] {
-        let Self { source, tag } = self;
-        let of = |source, tag| Pattern { source, tag };
-        [
-            of(Some(source), Some(tag)),
-            of(Some(source), None),
-            of(None, Some(tag)),
-            of(None, None),
-        ]
+    /// The pattern of a kind that it fits.
+    #[inline]
+    pub(super) fn pattern(self, kind: usize) -> Pattern {
+        Pattern {
+            source: (kind & 2 == 0).then_some(self.source),
+            tag: (kind & 1 == 0).then_some(self.tag),
+        }
     }
 }

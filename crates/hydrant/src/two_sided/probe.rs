@@ -4,7 +4,10 @@
 
 use std::{
     panic::Location,
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use bytemuck::Pod;
@@ -130,7 +133,7 @@ impl TwoSided {
 
     /// Puts a message back that was taken, unless a receive waits for it by now.
     fn put_back(&self, taken: Taken<Unexpected>) {
-        let mut short = Vec::new();
+        let mut short = None;
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
@@ -150,11 +153,12 @@ impl TwoSided {
             }
             None => {
                 state.matching.put_back(taken);
+                self.keeps.store(true, Relaxed);
                 drop(state);
                 self.tell_probing();
             }
         }
-        self.refuse(envelope, short);
+        self.refuse(envelope, len, short);
         self.look_for_change();
     }
 }

@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code)] // keeps the addresses of buffers until their requests end, and copies into them
 
-use std::{panic::Location, ptr, sync::Arc};
+use std::{
+    panic::Location,
+    ptr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use super::{
     Buffer, Envelope, Posted, Request, TwoSided, Unexpected,
@@ -14,44 +18,6 @@ use super::{
 use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 impl TwoSided {
-    /// Receives the first message that fits if all of it is here: what is known of it. Else the receive is to
-    /// [begin](Self::begin_receive).
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn receive_at_once(
-        &self,
-        pattern: Pattern,
-        buffer: &mut [u8],
-    ) -> Result<Option<Status>> {
-        progress::may_wait("a receive")?;
-        self.check(pattern.source, pattern.tag)?;
-        if self.are_told() {
-            return Ok(None);
-        }
-        let mut state = self.state.lock();
-        if state.closed {
-            return Err(Error::JobOver);
-        }
-        let taken = state.matching.take_if(pattern, |message| {
-            matches!(message, Unexpected::Here { data, .. } if data.len() <= buffer.len())
-        });
-        let Some(Taken {
-            envelope,
-            message: Unexpected::Here { data, send },
-            ..
-        }) = taken
-        else {
-            return Ok(None);
-        };
-        let from = Rank(envelope.source);
-        let credit = state.peer(from).account.took(data.len() as u64);
-        drop(state);
-        buffer[..data.len()].copy_from_slice(&data);
-        self.say_taken(from, credit, send);
-        Ok(Some(status(envelope, data.len())))
-    }
-
     /// Begins to receive the first message that fits, and where the receive waits if it does.
     ///
     /// # Safety
@@ -140,16 +106,17 @@ impl TwoSided {
 
     /// Gives a message to the first receive that it fits, or keeps it.
     pub(super) fn match_message(&self, envelope: Envelope, message: Unexpected) {
-        let mut short = Vec::new();
+        let mut short = None;
+        let len = message.len();
         let mut message = Some(message);
         let found = {
             let mut state = self.state.lock();
-            let len = message.as_ref().map_or(0, Unexpected::len);
             let found = state.matching.fitting(envelope, len, &mut short);
             if found.is_none()
                 && let Some(message) = message.take()
             {
                 state.matching.keep(envelope, message);
+                self.keeps.store(true, Relaxed);
             }
             found
         };
@@ -162,7 +129,7 @@ impl TwoSided {
             }
             _ => self.is_unexpected(),
         }
-        self.refuse(envelope, short);
+        self.refuse(envelope, len, short);
     }
 
     /// A message came that nobody has asked for.
@@ -171,11 +138,22 @@ impl TwoSided {
         self.tell_probing();
     }
 
-    /// Ends receives whose buffers were too short for a message: it, and how long it is.
-    pub(super) fn refuse(&self, envelope: Envelope, short: Vec<(Posted, u64)>) {
-        for (posted, len) in short {
+    /// Ends receives whose buffers were too short for a message of so many bytes.
+    #[inline]
+    pub(super) fn refuse(&self, envelope: Envelope, len: u64, short: Option<Box<Short>>) {
+        if let Some(short) = short {
+            self.refuse_each(envelope, len, short);
+        }
+    }
+
+    #[cold]
+    fn refuse_each(&self, envelope: Envelope, len: u64, short: Box<Short>) {
+        let mut next = Some(short);
+        while let Some(short) = next {
+            let Short { posted, before } = *short;
             let cause = too_long(envelope, len, posted.buffer.len);
             posted.request.end(&self.progress, Err(cause));
+            next = before;
         }
     }
 
@@ -188,6 +166,7 @@ impl TwoSided {
 
     /// Tells a peer what it may know of a message of its own that was taken: that there is credit again, and the
     /// number of the send, if it wants to know of its end.
+    #[inline]
     pub(super) fn say_taken(&self, from: Rank, credit: Option<(u64, u64)>, send: u64) {
         if let Some((messages, bytes)) = credit {
             self.say(from, Said::Credit { messages, bytes }, &[]);
@@ -213,23 +192,35 @@ impl TwoSided {
 impl<U> super::Matching<Posted, U> {
     /// Takes the first posted receive for a message that has room for it; those before it that have not
     /// are taken out.
+    #[inline]
     pub(super) fn fitting(
         &mut self,
         envelope: Envelope,
         len: u64,
-        short: &mut Vec<(Posted, u64)>,
+        short: &mut Option<Box<Short>>,
     ) -> Option<Posted> {
+        if self.has_posted_none() {
+            return None;
+        }
         loop {
             let posted = self.receive_for(envelope)?;
             if posted.buffer.len as u64 >= len {
                 return Some(posted);
             }
-            short.push((posted, len));
+            let before = short.take();
+            *short = Some(Box::new(Short { posted, before }));
         }
     }
 }
 
+/// A receive that was taken out, for its buffer is too short for a message, and those that were before it.
+pub(super) struct Short {
+    posted: Posted,
+    before: Option<Box<Short>>,
+}
+
 /// What is known of a message that was received.
+#[inline]
 pub(super) fn status(envelope: Envelope, bytes: usize) -> Status {
     Status {
         source: Rank(envelope.source),

@@ -7,8 +7,10 @@ use std::{mem, panic::Location, slice, sync::Arc};
 use hydrant_conduit::{Message, Standing};
 
 use super::{
-    Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected, protocol::Long,
-    request::Status, wire::Said,
+    Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected,
+    protocol::Long,
+    request::Status,
+    wire::{self, Said},
 };
 use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
@@ -35,14 +37,12 @@ impl TwoSided {
     ///
     /// # Errors
     /// As [`begin_send`](Self::begin_send), and that of the network.
+    #[inline(always)]
     pub(super) fn send_at_once(&self, to: Rank, tag: u64, data: &[u8]) -> Result<bool> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
         let is_plain = self.protocols.is_eager(data.len()) && !self.are_told();
-        if !is_plain
-            || to == self.progress.rank
-            || self.progress.conduit().standing(to) != Standing::Present
-        {
+        if !is_plain || to == self.progress.rank {
             return Ok(false);
         }
         {
@@ -56,18 +56,31 @@ impl TwoSided {
                 return Ok(false);
             }
         }
-        let (said, payload) = Said::whole(tag, 0, data);
-        self.send_in_order(to, &said.encode().message(payload))?;
+        // That a peer has ended the network says.
+        let (encoded, payload) = match data.len() > wire::FEW_BYTES {
+            false => (wire::few(tag, 0, data), &[][..]),
+            true => (Said::Eager { tag, send: 0 }.encode(), data),
+        };
+        self.send_in_order(to, &encoded.message(payload))?;
         self.progress.tally.one(Count::MessagesEager);
-        self.look_for_change_here();
         Ok(true)
     }
 
     /// Sends a message, waiting for room, behind what was kept for want of it.
+    #[inline(always)]
     fn send_in_order(&self, to: Rank, message: &Message<'_>) -> Result<()> {
         match self.progress.has_onward() {
-            true => self.progress.send_result(to, message),
+            true => self.send_behind(to, message),
             false => self.progress.send(to, message),
+        }
+    }
+
+    /// Sends a message when what was kept for want of room was sent.
+    #[cold]
+    fn send_behind(&self, to: Rank, message: &Message<'_>) -> Result<()> {
+        match self.progress.conduit().standing(to) {
+            Standing::Present => self.progress.send_result(to, message),
+            _ => Err(Error::PeerLost(to)),
         }
     }
 

@@ -72,6 +72,18 @@ impl Encoded {
     }
 }
 
+/// A whole message of [few](FEW_BYTES) bytes.
+#[inline]
+pub(super) fn few(tag: u64, send: u64, data: &[u8]) -> Encoded {
+    let mut args = [tag, send, 0, 0, 0, 0, 0];
+    bytemuck::cast_slice_mut(&mut args[2..])[..data.len()].copy_from_slice(data);
+    Encoded {
+        tag: FEW + data.len() as u16,
+        args,
+        count: 2 + data.len().div_ceil(WORD),
+    }
+}
+
 impl<'a> Said<'a> {
     /// A whole message, and what of it is the payload.
     #[inline]
@@ -96,15 +108,7 @@ impl<'a> Said<'a> {
         };
         match self {
             Said::Eager { tag, send } => of(EAGER, &[tag, send]),
-            Said::Few { tag, send, data } => {
-                let mut args = [tag, send, 0, 0, 0, 0, 0];
-                bytemuck::cast_slice_mut(&mut args[2..])[..data.len()].copy_from_slice(data);
-                Encoded {
-                    tag: FEW + data.len() as u16,
-                    args,
-                    count: 2 + data.len().div_ceil(WORD),
-                }
-            }
+            Said::Few { tag, send, data } => few(tag, send, data),
             Said::Announce {
                 tag,
                 send,
@@ -126,6 +130,9 @@ impl<'a> Said<'a> {
     #[inline]
     pub(super) fn decode(delivery: &'a Delivery<'_>) -> Option<Self> {
         let bare = delivery.payload.is_empty();
+        if delivery.tag >= FEW {
+            return Self::decode_few(delivery).filter(|_| bare);
+        }
         Some(match (delivery.tag, delivery.args) {
             (EAGER, &[tag, send]) => Said::Eager { tag, send },
             (ANNOUNCE, &[tag, send, len, copied @ (0 | 1)]) if bare => Said::Announce {
@@ -148,17 +155,27 @@ impl<'a> Said<'a> {
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
             (RECEIVED, &[send]) if bare => Said::Received { send },
             (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
-            (FEW.., &[tag, send, ref words @ ..]) if bare => {
-                let len = usize::from(delivery.tag - FEW);
-                if words.len() != len.div_ceil(WORD) || words.len() > WORDS {
-                    return None;
-                }
-                let (data, rest) = bytemuck::cast_slice(words).split_at(len);
-                let few = Said::Few { tag, send, data };
-                rest.iter().all(|byte| *byte == 0).then_some(few)?
-            }
             _ => return None,
         })
+    }
+
+    /// What a peer said whose tag is that of a few bytes.
+    #[inline]
+    fn decode_few(delivery: &'a Delivery<'_>) -> Option<Self> {
+        let [tag, send, words @ ..] = delivery.args else {
+            return None;
+        };
+        let len = usize::from(delivery.tag - FEW);
+        if words.len() != len.div_ceil(WORD) || words.len() > WORDS {
+            return None;
+        }
+        let (data, rest) = bytemuck::cast_slice(words).split_at(len);
+        let few = Said::Few {
+            tag: *tag,
+            send: *send,
+            data,
+        };
+        rest.iter().all(|byte| *byte == 0).then_some(few)
     }
 }
 

@@ -4,6 +4,7 @@
 mod basics;
 mod beside;
 mod counted;
+mod direct;
 mod errors;
 mod flood;
 mod model;

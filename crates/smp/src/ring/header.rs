@@ -28,6 +28,7 @@ pub(crate) struct Head {
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 impl Head {
+    #[inline]
     pub(super) fn encode(self, lap: u16) -> u64 {
         debug_assert!(self.kind < 16 && self.count <= MAX_ARGS && self.payload <= MAX_PAYLOAD);
         u64::from(lap) << 48
@@ -39,17 +40,24 @@ impl Head {
 
     /// # Errors
     /// [`Malformed`] if it names more arguments than a slot has.
+    #[inline]
     pub(super) fn decode(word: u64) -> Result<Self, Malformed> {
         let count = (word >> 40 & 0xf) as usize;
         if count > MAX_ARGS {
             return Err(Malformed("more arguments than a slot holds"));
         }
         Ok(Self {
-            kind: (word >> 44 & 0xf) as u8,
+            kind: Self::kind(word),
             tag: (word >> 24) as u16,
             count,
             payload: (word & MAX_PAYLOAD as u64) as usize,
         })
+    }
+
+    /// The kind that a header says.
+    #[inline]
+    pub(super) fn kind(word: u64) -> u8 {
+        (word >> 44 & 0xf) as u8
     }
 
     /// The lap a header was written in.

@@ -70,7 +70,7 @@ fn exchange(lens: &'static [usize]) {
         while number < lens.len() {
             match reader.take().unwrap() {
                 Some(taken) => {
-                    assert_eq!(taken.args[0], number as u64);
+                    assert_eq!(reader.args()[0], number as u64);
                     assert_eq!(taken.head.payload, lens[number]);
                     let payload = memory.payload(taken.offset, taken.head.payload);
                     assert_eq!(payload, content(number, lens[number]));

@@ -16,13 +16,23 @@ pub(crate) struct Reader<S> {
     published: u64,
 }
 
+/// The header of a message in the ring, as it lies there.
+#[derive(Clone, Copy)]
+pub(crate) struct Front(u64);
+
+impl Front {
+    /// The kind of the message.
+    #[inline]
+    pub(crate) fn kind(self) -> u8 {
+        Head::kind(self.0)
+    }
+}
+
 /// A message in the ring. Its payload stays in place until [`Reader::finish`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// What the header says, checked.
     pub(crate) head: Head,
-    /// The arguments; those behind `head.count` are what an earlier message left.
-    pub(crate) args: [u64; MAX_ARGS],
     /// Offset of the payload in the byte ring; `head.payload` bytes lie there.
     pub(crate) offset: usize,
     end: u64,
@@ -50,14 +60,24 @@ impl<S: Slots> Reader<S> {
     /// [`Malformed`] if the writer broke a rule; the ring cannot be read further.
     #[inline]
     pub(crate) fn take(&self) -> Result<Option<Taken>, Malformed> {
+        self.front().map(|front| self.read(front)).transpose()
+    }
+
+    /// The header of the next message, if that is there.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<Front> {
         let slot = &self.memory.slots()[self.head.slot()];
         let word = slot.header.load(Acquire);
-        if Head::lap(word) != self.head.lap {
-            return Ok(None);
-        }
+        (Head::lap(word) == self.head.lap).then_some(Front(word))
+    }
+
+    /// The next message, whose header is this.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    #[inline]
+    pub(crate) fn read(&self, Front(word): Front) -> Result<Taken, Malformed> {
         let head = Head::decode(word)?;
-        // All of them: they are in one cache line, and a loop over those that were sent costs more.
-        let args = array::from_fn(|at| slot.args[at].load(Relaxed));
         let (offset, end) = if head.payload == 0 {
             (0, self.payload)
         } else {
@@ -65,32 +85,40 @@ impl<S: Slots> Reader<S> {
                 .ok_or(Malformed("a payload longer than the ring"))?;
             (place.offset, place.end)
         };
-        Ok(Some(Taken {
-            head,
-            args,
-            offset,
-            end,
-        }))
+        Ok(Taken { head, offset, end })
+    }
+
+    /// The arguments of the next message, which is there; those behind its `head.count` are what an earlier one left.
+    #[inline]
+    pub(crate) fn args(&self) -> [u64; MAX_ARGS] {
+        let slot = &self.memory.slots()[self.head.slot()];
+        // All of them: they are in one cache line, and a loop over those that were sent costs more.
+        array::from_fn(|at| slot.args[at].load(Relaxed))
     }
 
     /// Whether a message is there.
     #[inline]
     pub(crate) fn waiting(&self) -> bool {
-        let slot = &self.memory.slots()[self.head.slot()];
-        Head::lap(slot.header.load(Acquire)) == self.head.lap
+        self.front().is_some()
     }
 
     /// Done with the message that [`take`](Self::take) gave; whether the writer was notified.
     #[inline]
     pub(crate) fn finish(&mut self, taken: &Taken) -> bool {
-        self.head.advance();
-        self.payload = taken.end;
+        self.pass(taken);
         if self.head.index - self.published >= (self.memory.slots().len() as u64 / 8).max(1)
             || taken.head.payload != 0
         {
             return self.publish();
         }
         false
+    }
+
+    /// As [`finish`](Self::finish), of which the writer is told when it is [published](Self::publish).
+    #[inline]
+    pub(crate) fn pass(&mut self, taken: &Taken) {
+        self.head.advance();
+        self.payload = taken.end;
     }
 
     /// Tells the writer how far the reader came; `false` if it knew.

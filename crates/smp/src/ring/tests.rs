@@ -92,7 +92,7 @@ proptest! {
                     if let (Some(taken), Some((tag, args, payload))) = (taken, model.pop_front()) {
                         prop_assert_eq!(taken.head.tag, tag);
                         prop_assert_eq!(taken.head.kind, 3);
-                        prop_assert_eq!(&taken.args[..taken.head.count], &args[..]);
+                        prop_assert_eq!(&reader.args()[..taken.head.count], &args[..]);
                         prop_assert_eq!(payload_of(&memory, &taken), payload);
                         reader.finish(&taken);
                     }
@@ -149,7 +149,7 @@ fn the_lap_wraps() {
     for number in 0..300_000_u64 {
         assert!(writer.push(0, 0, &[number], &[]));
         let taken = reader.take().unwrap().unwrap();
-        assert_eq!(taken.args[0], number);
+        assert_eq!(reader.args()[0], number);
         reader.finish(&taken);
         assert!(reader.take().unwrap().is_none());
     }
@@ -180,7 +180,7 @@ fn two_threads_agree() {
                 continue;
             };
             let number = *seen.borrow();
-            assert_eq!(taken.args[0], number);
+            assert_eq!(reader.args()[0], number);
             assert_eq!(payload_of(&memory, &taken), content(number));
             reader.finish(&taken);
             *seen.borrow_mut() += 1;

@@ -1,0 +1,75 @@
+//! Taking messages of one kind: those alone, no more than is wanted, and in order with what polls deliver.
+
+use crate::{OwnedMessage, Rank};
+
+use super::{
+    Check, Fixture,
+    log::{Got, Log},
+    messages::numbered,
+    pattern,
+    team::{Member, each},
+};
+
+pub(super) const CHECKS: &[Check] = &[Check::new(
+    "takes_one_kind",
+    "what is taken by its kind and what polls deliver arrives once, and in order",
+    takes,
+)];
+
+/// Messages of each sender.
+const MESSAGES: u64 = 600;
+/// What is taken.
+const KIND: u8 = 9;
+
+fn message(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+    OwnedMessage {
+        kind: match pattern::mix(n) % 3 {
+            0 => KIND - 1,
+            _ => KIND,
+        },
+        ..numbered(me, rank, n)
+    }
+}
+
+fn takes(fixture: &dyn Fixture) {
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        if me.rank() != Rank(0) {
+            for n in 0..MESSAGES {
+                me.send(log, Rank(0), &message(me, me.rank(), n).message());
+            }
+        } else {
+            // Each poll delivers some as well.
+            let mut looks = 0;
+            me.until(log, "every message", |log| {
+                looks += 1;
+                let mut wanted = looks % 4;
+                while wanted > 0 {
+                    let before = wanted;
+                    me.conduit.take(KIND, &mut |delivery| {
+                        assert!(wanted > 0, "more than was wanted");
+                        assert_eq!(delivery.kind, KIND);
+                        log.requests.push(Got::from(delivery));
+                        wanted -= 1;
+                        wanted > 0
+                    });
+                    if wanted == before {
+                        break;
+                    }
+                }
+                log.requests.len() as u64 >= 2 * MESSAGES
+            });
+            for peer in [1, 2].map(Rank) {
+                let expected = (0..MESSAGES).map(|n| message(me, peer, n));
+                let expected: Vec<Got> = expected
+                    .map(|owned| Got::expected(peer, &owned.message()))
+                    .collect();
+                let got = log.requests_of(peer).into_iter().cloned();
+                assert_eq!(got.collect::<Vec<_>>(), expected, "of {peer}");
+            }
+            assert!(log.malformed.is_empty());
+        }
+        me.meet(log);
+        me.linger(log);
+    });
+}

@@ -1,0 +1,53 @@
+//! Looking after the messages of one kind alone: a thread that waits for one of them takes it where it arrives, which
+//! costs less than a [route](super::Route), and than being told of it.
+//!
+//! What it passes over is looked after by others or later. So it is no more than so often in a row that a
+//! thread may do this, and only where there is nothing else to do that whoever polls does.
+
+use hydrant_conduit::Delivery;
+
+use super::Progress;
+
+/// How often in a row a thread may leave other messages to a poll.
+const IN_A_ROW: u32 = 64;
+/// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
+/// a rest.
+const LOOKS: u32 = 64;
+const CROWDED_LOOKS: u32 = 2;
+
+impl Progress {
+    /// Whether this thread may look after messages of one kind alone now. It looks after messages then.
+    #[inline]
+    pub(crate) fn may_take(&self) -> bool {
+        if self.virtual_time || self.has_errands() || self.has_backlog() {
+            return false;
+        }
+        let own = self.attention();
+        own.attend();
+        !own.passes_over().is_multiple_of(IN_A_ROW)
+    }
+
+    /// How often a thread that waits looks for messages of one kind alone.
+    #[inline]
+    pub(crate) fn looks(&self) -> u32 {
+        match self.crowded {
+            true => CROWDED_LOOKS,
+            false => LOOKS,
+        }
+    }
+
+    /// Hands over messages of one kind that have arrived, until `take` says that it wants no more: whether
+    /// a [poll](Self::poll) may find something else.
+    #[inline]
+    pub(crate) fn take(&self, kind: u8, mut take: impl FnMut(&Delivery<'_>) -> bool) -> bool {
+        let mut delivered = false;
+        let others = self.conduit.take(kind, &mut |delivery| {
+            delivered = true;
+            take(delivery)
+        });
+        if delivered {
+            self.wake_hopeful();
+        }
+        others
+    }
+}

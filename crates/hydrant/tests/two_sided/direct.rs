@@ -1,0 +1,134 @@
+//! Short messages that a receive takes where they arrive: in order with those that were posted or kept, and not at the
+//! expense of anybody else.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use hydrant::{AnySource, AnyTag, Error, Rank};
+
+use super::{all, builder, by_each, good, local};
+
+const ROUNDS: u64 = 2000;
+
+/// Has rank 1 send the numbers up to `ROUNDS`, and rank 0 receive them.
+fn stream(receive: impl Fn(&hydrant::Job, u64) -> hydrant::Result<u64> + Sync) {
+    by_each(all(), 2, |job| {
+        for number in 0..ROUNDS / 20 {
+            match job.rank() {
+                Rank(0) => assert_eq!(receive(job, number)?, number),
+                _ => job.send(Rank(0), 3, &[number])?,
+            }
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn receives_that_wait_and_those_that_do_not_get_messages_in_order() {
+    stream(|job, number| {
+        let mut got = [u64::MAX];
+        match number % 4 {
+            0 => _ = job.receive(Rank(1), 3, &mut got)?,
+            1 => _ = job.receive(AnySource, AnyTag, &mut got)?,
+            2 => job.scope(|scope| scope.receive(AnySource, 3, &mut got).map(drop))?,
+            _ => got[0] = job.receive_nb(Rank(1), AnyTag, vec![0])?.wait()?.0[0],
+        }
+        Ok(got[0])
+    });
+}
+
+#[test]
+fn messages_that_were_kept_come_before_those_that_arrive() {
+    stream(|job, number| {
+        let mut got = [u64::MAX];
+        if number.is_multiple_of(3) {
+            // It and what follows may be kept now, or not.
+            job.probe(AnySource, 3)?;
+        }
+        job.receive(Rank(1), 3, &mut got)?;
+        Ok(got[0])
+    });
+}
+
+#[test]
+fn receives_that_were_posted_come_before_those_that_look() {
+    local(2, |job| {
+        for number in 0..ROUNDS {
+            if job.rank() == Rank(0) {
+                let posted = job.receive_nb(AnySource, AnyTag, vec![0_u64])?;
+                let mut second = [0];
+                job.receive(Rank(1), 3, &mut second)?;
+                assert_eq!((posted.wait()?.0[0], second[0]), (number, ROUNDS + number));
+            } else {
+                job.send(Rank(0), 3, &[number])?;
+                job.send(Rank(0), 3, &[ROUNDS + number])?;
+            }
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn messages_that_do_not_fit_are_kept_for_others() {
+    local(2, |job| {
+        for number in 0..ROUNDS {
+            if job.rank() == Rank(0) {
+                let mut got = [0_u64];
+                job.receive(Rank(1), 2, &mut got)?;
+                assert_eq!(got, [number]);
+                let short = job.receive(Rank(1), 1, &mut [0_u8; 3]);
+                assert!(matches!(
+                    short,
+                    Err(Error::ReceiveTooShort {
+                        len: 8,
+                        room: 3,
+                        ..
+                    })
+                ));
+                job.receive(Rank(1), 1, &mut got)?;
+                assert_eq!(got, [ROUNDS + number]);
+            } else {
+                job.send(Rank(0), 1, &[ROUNDS + number])?;
+                job.send(Rank(0), 2, &[number])?;
+            }
+        }
+        job.barrier()
+    });
+}
+
+#[test]
+fn who_only_receives_answers_others() {
+    const LAST: u64 = u64::MAX;
+    let calls = Arc::new(AtomicU64::new(0));
+    let ends = builder().service(false).run_local(3, |job| {
+        let calls = Arc::clone(&calls);
+        let counts = job.function(move |_, ()| calls.fetch_add(1, SeqCst))?;
+        job.barrier()?;
+        match job.rank() {
+            Rank(0) => {
+                let mut got = [0];
+                while got != [LAST] {
+                    job.receive(Rank(1), 3, &mut got)?;
+                }
+            }
+            // As long as rank 2 calls, there is always another message of this rank.
+            Rank(1) => {
+                while job.try_probe(Rank(2), 4)?.is_none() {
+                    job.send(Rank(0), 3, &[0_u64])?;
+                }
+                job.receive(Rank(2), 4, &mut [0_u8])?;
+                job.send(Rank(0), 3, &[LAST])?;
+            }
+            _ => {
+                for count in 0..100 {
+                    assert_eq!(job.call(Rank(0), &counts, &())?, count);
+                }
+                job.send(Rank(1), 4, &[0_u8])?;
+            }
+        }
+        job.barrier()
+    });
+    good(ends);
+}
