@@ -212,7 +212,10 @@ impl Helper {
             }
             match action {
                 Some(action) => self.carry_out(action, registration, plan),
-                None if !is_there => plan.lost(communication.region),
+                // Of what was copied it was not asked.
+                None if !is_there && communication.way.wants_registration() => {
+                    plan.lost(communication.region);
+                }
                 None => {}
             }
             return true;

@@ -113,7 +113,7 @@ impl Local {
         };
         let gap = cut(gap, gap.first + most);
         let mut preferred = cut(preferred, preferred.first + most);
-        self.crowd_out(preferred.count, requester, out);
+        self.crowd_out(preferred.count, (id, requester), out);
         let mut room = self.make_room(preferred.count, requester, out);
         if !matches!(room, Room::Yes) && preferred.count > gap.count {
             preferred = gap;

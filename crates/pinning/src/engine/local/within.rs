@@ -65,13 +65,18 @@ impl Local {
     }
 
     /// Gives up what nobody uses, the oldest first, if so many buckets more are too many.
-    pub(super) fn crowd_out(&mut self, count: u64, requester: Requester, out: &mut Decisions) {
+    pub(super) fn crowd_out(
+        &mut self,
+        count: u64,
+        (id, requester): (u64, Requester),
+        out: &mut Decisions,
+    ) {
         let short = self.too_many(count);
         if is_planned(requester) || short == 0 {
             return;
         }
         while self.too_many(count) > 0 {
-            let Some(run) = self.evict_oldest(out) else {
+            let Some(run) = self.evict_oldest(id, out) else {
                 let needed = self.needed().saturating_add(count);
                 let list = &mut self.within.crowded_out;
                 list.needed = list.needed.max(needed);
@@ -93,15 +98,16 @@ impl Local {
             return None;
         }
         let extents = self.editor.extents_in(run);
-        let (inside, beside): (Vec<Run>, Vec<Run>) =
-            extents.into_iter().partition(|it| run.contains(*it));
-        let there: u64 = inside.iter().map(|it| it.count).sum();
-        let short = self.too_many(run.count.saturating_sub(there));
-        if short == 0 {
+        let shared = |it: &Run| it.end().min(run.end()) - it.first.max(run.first);
+        let there: u64 = extents.iter().map(shared).sum();
+        let missing = run.count.saturating_sub(there);
+        let short = self.too_many(missing);
+        // Where all of it is there, nothing more is registered for it.
+        if missing == 0 || short == 0 {
             return None;
         }
         let mut last = None;
-        for it in beside {
+        for it in extents.into_iter().filter(|it| !run.contains(*it)) {
             let slot = self.editor.get(it.first);
             if slot.is_some_and(|slot| self.evict(slot, out)) {
                 self.was_crowded_out(it, short);
@@ -125,14 +131,21 @@ impl Local {
         }
     }
 
-    /// Gives up the oldest victim that is not apart: which that was. A bucket that is apart is needed by two.
-    fn evict_oldest(&mut self, out: &mut Decisions) -> Option<Run> {
+    /// Whether a request uses some of an extent, or is about to.
+    fn is_needed_by(&self, id: u64, extent: Run) -> bool {
+        let request = self.requests.get(&id);
+        request.is_some_and(|it| it.needs.iter().any(|need| need.run.overlaps(extent)))
+    }
+
+    /// Gives up the oldest victim that is not apart, for a request that needs none of it: which that was. A bucket
+    /// that is apart is needed by two.
+    fn evict_oldest(&mut self, id: u64, out: &mut Decisions) -> Option<Run> {
         // What was hit goes to the end of the queue once, and so does what is apart.
         let mut looks = 2 * self.editor.queued();
         loop {
             let slot = self.editor.next_victim()?;
             let run = self.extent(slot);
-            if self.is_apart(run) {
+            if self.is_apart(run) || self.is_needed_by(id, run) {
                 looks = looks.checked_sub(1)?;
                 self.editor.postpone(slot);
             } else if self.evict(slot, out) {
@@ -327,5 +340,24 @@ mod tests {
         engine.set_apart(3 * PAGE, false).unwrap();
         assert_eq!(uses(&mut engine, 20, 2).len(), 3);
         assert_eq!(uses(&mut engine, 0, 6)[1..], [(true, 0, 6)]);
+    }
+
+    #[test]
+    fn what_has_all_of_a_run_serves_it_though_there_is_no_room_for_more() {
+        let mut engine = engine();
+        assert_eq!(uses(&mut engine, 0, 16), [(true, 0, 16)]);
+        engine.keep_within(16 * PAGE);
+        // Nothing more is to be registered for a part of it.
+        assert_eq!(uses(&mut engine, 4, 2), []);
+        assert_eq!(uses(&mut engine, 0, 16), []);
+        assert_eq!(crowded_out(&mut engine), (vec![], 0, 0));
+    }
+
+    #[test]
+    fn what_a_use_needs_itself_makes_no_room_for_the_rest_of_it() {
+        let mut engine = engine();
+        assert_eq!(uses(&mut engine, 16, 48), [(true, 16, 48)]);
+        engine.keep_within(48 * PAGE);
+        assert_eq!(uses(&mut engine, 0, 64), [(true, 0, 16)]);
     }
 }
