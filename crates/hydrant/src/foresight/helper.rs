@@ -204,7 +204,7 @@ impl Helper {
                 }
                 remote.passed(at, &communication, now);
             }
-            let (communication, is_there) = self.located(registration, communication);
+            let communication = self.located(registration, communication);
             self.hear_of_crowding(registration, plan, now);
             let action = plan.used(thread, &communication, now);
             for it in plan.take_shared() {
@@ -212,27 +212,30 @@ impl Helper {
             }
             match action {
                 Some(action) => self.carry_out(action, registration, plan),
-                // Of what was copied it was not asked.
-                None if !is_there && communication.way.wants_registration() => {
-                    plan.lost(communication.region);
-                }
-                None => {}
+                None => self.look_for(&communication, registration, plan),
             }
             return true;
         }
         false
     }
 
-    /// Says which region served a use, and whether it is registered yet. That is known only now, because it may have
-    /// been registered for it.
-    fn located(&self, registration: &Registration, it: Communication) -> (Communication, bool) {
+    /// Says which region served a use. That is known only now, because it may have been registered for it.
+    fn located(&self, registration: &Registration, it: Communication) -> Communication {
         let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
         let found = match it.way {
             Way::Copied => None,
             _ => registration.registered_with(it.addr, it.bytes),
         };
         let region = found.map_or(whole, |(addr, bytes)| Region { addr, bytes });
-        (Communication { region, ..it }, found.is_some())
+        Communication { region, ..it }
+    }
+
+    /// Tells the plan if the region that served a use is not registered any more.
+    fn look_for(&self, it: &Communication, registration: &Registration, plan: &mut Plan) {
+        let Region { addr, bytes } = it.region;
+        if it.way.wants_registration() && registration.is_gone(addr, bytes) {
+            plan.lost(it.region);
+        }
     }
 
     /// Tells the plan what operations gave up because more was registered than it has room for.

@@ -119,13 +119,17 @@ impl Recorder {
     #[cold]
     fn let_begin(&self) {
         let (stage, changed) = &self.stage;
-        let mut stage = stage.lock();
-        if *stage == Stage::Idle {
-            *stage = Stage::Wanted;
-            changed.notify_all();
+        {
+            let mut stage = stage.lock();
+            if *stage == Stage::Idle {
+                *stage = Stage::Wanted;
+                changed.notify_all();
+            }
         }
-        while *stage == Stage::Wanted {
-            changed.wait(&mut stage);
+        // This thread has the turn, and would lose it by sleeping where the helper gets no core for a second: figures
+        // would hang on that.
+        while (stage.try_lock()).is_none_or(|stage| *stage == Stage::Wanted) {
+            thread::yield_now();
         }
     }
 

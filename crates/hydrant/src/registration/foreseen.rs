@@ -189,6 +189,11 @@ impl Registration {
         self.engine.lock().registered_with(addr, len)
     }
 
+    /// Whether own memory is not registered, and not about to be.
+    pub(crate) fn is_gone(&self, addr: u64, len: u64) -> bool {
+        self.engine.lock().is_gone(addr, len)
+    }
+
     /// Notes from now on how many bytes are registered.
     pub(crate) fn keep_series(&self) {
         let _ = self.series.set(Series::default());

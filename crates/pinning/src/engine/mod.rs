@@ -501,6 +501,12 @@ impl Engine {
         Some((start, geometry.address_of(reach.end()) - start))
     }
 
+    /// Whether own memory is not registered as a whole, and nothing of it is about to be registered or given up.
+    pub fn is_gone(&self, addr: u64, len: u64) -> bool {
+        let run = self.limits().geometry.span(addr, len);
+        run.is_ok_and(|run| self.local.covered(run).is_none() && !self.local.is_changing(run))
+    }
+
     /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Decisions) {
