@@ -239,7 +239,7 @@ fn judge(part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
             format!("{paper} %"),
             format!("{ours:.1} %"),
             ours >= paper,
-            "the peak cannot fall where all buffers are in use at one moment, as in small classes: BT's, SP's, CG's and LU's are",
+            "the peak cannot fall where all buffers are in use at one moment, as in small classes: BT's and SP's are, and CG's take more time than may be lost",
         );
     }
     let mean_saved: Vec<f64> = pairs.iter().map(Pair::mean_saved).collect();
