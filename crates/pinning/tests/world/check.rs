@@ -52,6 +52,8 @@ impl World {
                 own.kept == Some(it.run)
                     || own.memory.lasts_everywhere(it.run)
                     || !own.revoking.is_empty()
+                    // What is foreseen holds it, closed, until all of it is there.
+                    || own.pinning.values().any(|run| run.overlaps(it.run))
                     || self.book.known.values().any(uses),
                 "key {key} of rank {rank} outlives its operation: {it:?}"
             );

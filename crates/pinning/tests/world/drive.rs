@@ -1,7 +1,8 @@
 //! Doing what engines say, in whatever order, and checking that they may say so.
 
 use hydrant_pinning::{
-    Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Strategy,
+    Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Run,
+    Strategy,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
@@ -16,6 +17,7 @@ impl World {
     pub(crate) fn step(&mut self, step: &Step) {
         self.steps += 1;
         self.tell_time();
+        self.help();
         match *step {
             Step::Begin {
                 rank,
@@ -88,6 +90,7 @@ impl World {
     /// Until nothing is under way any more.
     pub(crate) fn drain(&mut self) {
         self.fail_transfers = false;
+        let mut helps = 200;
         for _ in 0..300_000 {
             if self.things() == 0 {
                 // While a rank answers nobody, some may wait for it and others for those.
@@ -98,6 +101,10 @@ impl World {
             }
             let which = self.draw(1 << 32) as usize;
             self.advance(which);
+            if helps > 0 {
+                helps -= 1;
+                self.help();
+            }
             self.remap();
             self.steps += 1;
             self.tell_time();
@@ -175,6 +182,66 @@ impl World {
         self.after
             .insert((rank, peer, direction), (local + len, remote + len));
         self.start(rank, peer, direction, local, remote, len);
+    }
+
+    /// What a helper does with its own rank's memory, at any time.
+    fn help(&mut self) {
+        if self.plan.strategy != Strategy::Foresight || self.draw(3) > 0 {
+            return;
+        }
+        let rank = self.draw(self.ranks.len() as u64) as usize;
+        if self.ranks[rank].lost || Some(rank) == self.hostile {
+            return;
+        }
+        let bucket = self.plan.bucket();
+        // As often as not the same few.
+        let places = if self.draw(2) == 0 {
+            8
+        } else {
+            self.plan.memory
+        };
+        let first = self.draw(places.min(self.plan.memory));
+        let count = (1 + self.draw(6)).min(self.plan.memory - first);
+        let run = Run {
+            first: self.ranks[rank].memory.base() / bucket + first,
+            count,
+        };
+        let (addr, len) = (run.first * bucket, run.count * bucket);
+        let mut out = Decisions::default();
+        match self.draw(6) {
+            0 => {
+                let most = [0, 0, 1, 2, 5, 12, u64::MAX / bucket][self.draw(7) as usize];
+                self.ranks[rank].engine.keep_within(most * bucket);
+            }
+            1 => {
+                let is_apart = self.draw(3) > 0;
+                self.ranks[rank].engine.set_apart(addr, is_apart).unwrap();
+            }
+            2 => {
+                let it = self.ranks[rank].engine.take_crowded_out();
+                assert!(it.runs.len() <= 256);
+                self.crowded += it.runs.len() as u64;
+            }
+            3 => {
+                _ = self.ranks[rank]
+                    .engine
+                    .give_up(addr, len, &mut out)
+                    .unwrap()
+            }
+            _ => {
+                let own = &self.ranks[rank];
+                if !own.revoking.is_empty() || !own.memory.lasts_everywhere(run) {
+                    return;
+                }
+                let id = self.name();
+                self.ranks[rank].pinning.insert(id, run);
+                self.ranks[rank]
+                    .engine
+                    .foresee(id, addr, len, &mut out)
+                    .unwrap();
+            }
+        }
+        self.perform(rank, out, &[]);
     }
 
     /// Moves firehoses of a rank ahead, or gives them back.

@@ -150,6 +150,7 @@ pub(crate) struct World {
     pub(crate) ahead_there: u64,
     pub(crate) given_back: u64,
     pub(crate) given_back_later: u64,
+    pub(crate) crowded: u64,
     /// Whether a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
 }
@@ -193,6 +194,7 @@ impl World {
             ahead_there: 0,
             given_back: 0,
             given_back_later: 0,
+            crowded: 0,
             strict: false,
             plan,
         };
@@ -245,6 +247,7 @@ impl World {
             ("found ahead", self.ahead_there),
             ("given back", self.given_back),
             ("given back later", self.given_back_later),
+            ("crowded out", self.crowded),
             (
                 "ranks lost",
                 self.ranks.iter().filter(|it| it.lost).count() as u64,
