@@ -328,6 +328,9 @@ impl Carried {
             let offset = (number * two_sided.protocols.part) as u64;
             two_sided.say(self.to, Said::Part { receive, offset }, part);
         }
+        // A part that waits for room yet would wait for the next call, if the program computes and nobody else looks
+        // after messages: the receiver with it.
+        progress.until(|| !progress.has_onward()).await;
         let present = hydrant_conduit::Standing::Present;
         match progress.conduit().standing(self.to) == present {
             true => {
