@@ -269,8 +269,8 @@ impl Plan {
         let short = std::mem::take(&mut region.short);
         let register_ns = self.config.costs.register.of(pages);
         let is_late = region.registered_from.after(register_ns) > begun;
-        let cost = is_late || communication.way == Way::OnDemand;
-        if cost && short > 0 && self.bound.cost(register_ns, short, now) {
+        let took_longer = is_late || communication.way == Way::OnDemand;
+        if took_longer && short > 0 && self.bound.cost(register_ns, short, now) {
             self.regions.forget_short();
         }
         if self.bound.bytes() > before {

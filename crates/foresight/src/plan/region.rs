@@ -189,8 +189,8 @@ impl Regions {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
-    /// The region that a communication used, and whether it is new. Where it was refused one, that is the largest that is known to have its
-    /// bytes.
+    /// The region that a communication used, and whether it is new. Where it was refused one, that is the largest that
+    /// is known to have its bytes.
     pub(super) fn find_or_add(
         &mut self,
         communication: &Communication,
