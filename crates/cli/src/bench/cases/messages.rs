@@ -8,7 +8,8 @@ use super::super::row::Row;
 
 /// The longest message.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
-/// Messages of a stream that are under way at once.
+/// Messages of a stream that are under way at once. A stream is measured in whole windows, so that all that
+/// stand beside each other go through as much memory, however fast they are.
 const WINDOW: usize = 16;
 const THERE: u64 = 1;
 const BACK: u64 = 2;
@@ -24,14 +25,14 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let (mut one, mut buffers) = (buffer(bytes), vec![buffer(bytes); window]);
         let medians = e.together(
             &format!("{case}, {bytes} bytes"),
-            [&mut |count| ping_pong(e, &mut one, count), &mut |count| {
-                stream(e, &mut buffers, count)
+            [&mut |count| ping_pong(e, &mut one, count), &mut |windows| {
+                stream(e, &mut buffers, windows)
             }],
         )?;
-        if let Some([there_and_back, each]) = medians {
+        if let Some([there_and_back, window]) = medians {
             let half = Row::new("messages", case, "ns", there_and_back / 2.0);
             e.row(half.bytes(bytes))?;
-            let rate = bytes as f64 / (each / 1e9) / 1e6;
+            let rate = (WINDOW as u64 * bytes) as f64 / (window / 1e9) / 1e6;
             let case = format!("stream, {protocol}");
             e.row(Row::new("messages", case, "MB/s", rate).bytes(bytes))?;
         }
@@ -60,16 +61,15 @@ fn ping_pong(e: &Ensemble<'_>, buffer: &mut [u8], count: u64) -> hydrant::Result
     }
 }
 
-/// This rank's part in a stream, which is over when the last message was received.
-fn stream(e: &Ensemble<'_>, buffers: &mut [Vec<u8>], count: u64) -> hydrant::Result<Duration> {
+/// This rank's part in so many windows, which are over when the last message was received.
+fn stream(e: &Ensemble<'_>, buffers: &mut [Vec<u8>], windows: u64) -> hydrant::Result<Duration> {
     let (job, zero) = (e.job, hydrant::Rank(0));
-    let mut left = count as usize;
+    let takes_part = !buffers.is_empty();
     job.barrier()?;
     let watch = e.watch();
-    while left > 0 && !buffers.is_empty() {
-        let round = left.min(WINDOW);
+    for _ in 0..if takes_part { windows } else { 0 } {
         job.scope(|scope| {
-            for buffer in buffers.iter_mut().take(round) {
+            for buffer in &mut *buffers {
                 match e.rank() {
                     0 => scope.send(PARTNER, THERE, buffer).map(drop)?,
                     _ => scope.receive(zero, THERE, buffer).map(drop)?,
@@ -77,7 +77,6 @@ fn stream(e: &Ensemble<'_>, buffers: &mut [Vec<u8>], count: u64) -> hydrant::Res
             }
             Ok(())
         })?;
-        left -= round;
     }
     Ok(watch.elapsed())
 }
