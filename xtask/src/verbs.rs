@@ -30,7 +30,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
@@ -59,6 +59,12 @@ const SUITES: [Suite; 8] = [
         hosts: 1,
         package: "hydrant",
         target: "expelled",
+        only: "over_rdma",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant",
+        target: "foresight",
         only: "over_rdma",
     },
     Suite {

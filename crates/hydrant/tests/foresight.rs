@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use hydrant::{
-    Counters, Foresight, Job, MessageProtocol, Rank, RegistrationStats, Result, Strategy,
+    ConduitKind, Counters, Foresight, Job, MessageProtocol, Rank, RegistrationStats, Result,
+    Strategy, settings,
 };
 
 const LEN: usize = 256 << 10;
@@ -358,20 +359,60 @@ fn pinned(job: &Job) -> Result<Seen> {
     )
 }
 
-#[test]
-fn memory_that_is_really_pinned_is_given_up_and_pinned_ahead() {
-    let builder = Job::builder().expect("settings are right");
-    let ends = builder
-        .conduit("smp+pin".parse().expect("it is a conduit"))
-        .registration(Strategy::Foresight)
-        .run_local(2, pinned);
-    let seen: Vec<_> = ends
-        .into_iter()
-        .map(|it| it.expect("a rank failed"))
-        .collect();
-    let foresight = seen[1].foresight();
+/// Puts at an even pace to a rank that waits, where time is real; what is there afterwards is what was put.
+fn paced_puts(job: &Job) -> Result<Seen> {
+    const PACE: Duration = Duration::from_millis(20);
+    let memory = job.alloc::<u8>(4 * LEN)?;
+    job.barrier()?;
+    for round in 0..120_u8 {
+        let place = usize::from(round) % 4 * LEN;
+        if job.rank() == Rank(0) {
+            std::thread::sleep(PACE);
+            memory.put(Rank(1), place, &[round; LEN / 4])?;
+        }
+    }
+    job.barrier()?;
+    let mut got = vec![0; LEN / 4];
+    for last in 116..120_u8 {
+        memory.get(Rank(1), usize::from(last) % 4 * LEN, &mut got)?;
+        assert!(got.iter().all(|it| *it == last), "round {last}");
+    }
+    job.barrier()?;
+    Ok(Seen::of(job))
+}
+
+/// Both on two ranks of this network, on which memory is really pinned.
+fn really_pinned(conduit: &ConduitKind) {
+    let run = |body: fn(&Job) -> Result<Seen>| {
+        let builder = Job::builder().expect("settings are right");
+        let ends = builder
+            .conduit(conduit.clone())
+            .registration(Strategy::Foresight)
+            .run_local(2, body);
+        let ends: Result<Vec<_>> = ends.into_iter().collect();
+        ends.expect("a rank failed")
+    };
+    let foresight = run(pinned)[1].foresight();
     assert!(foresight.is_helped);
     assert!(foresight.given_up > 0, "{foresight:?}");
+    let foresight = run(paced_puts)[0].foresight();
+    // How many come in time is the machine's affair.
+    assert!(foresight.firehoses_moved > 0, "{foresight:?}");
+    assert!(foresight.firehoses_given_back > 0, "{foresight:?}");
+}
+
+#[test]
+fn memory_that_is_really_pinned_is_given_up_and_pinned_ahead() {
+    really_pinned(&"smp+pin".parse().expect("it is a conduit"));
+}
+
+#[test]
+fn over_rdma() {
+    if let Err(why) = settings::rdma_ports(&settings::VerbsSettings::default()) {
+        eprintln!("left out: {why}");
+        return;
+    }
+    really_pinned(&ConduitKind::Verbs);
 }
 
 #[test]
