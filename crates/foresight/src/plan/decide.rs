@@ -30,7 +30,8 @@ impl Plan {
         }
     }
 
-    /// Puts a region into the registration queue, where it is to be and as it is expected now.
+    /// Puts a region into the registration queue, where it is to be and as it is expected now; or has what it shares
+    /// with others given up, if it is not.
     pub(super) fn requeue(&mut self, id: RegionId) {
         let region = self.regions.at_mut(id);
         let expires = region.expires();
@@ -45,6 +46,9 @@ impl Plan {
                 self.queue.insert(id, due, cost_ns);
             }
             None => self.queue.remove(id),
+        }
+        if region.is_idle() {
+            self.leave_shared(id);
         }
     }
 

@@ -51,8 +51,8 @@ use bound::Bound;
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
 use region::{Known, Regions, State};
-pub use shared::Shared;
 use shared::SharedPages;
+pub use shared::{Change, Shared};
 
 /// What the helper knows and decides.
 pub struct Plan {

@@ -125,10 +125,19 @@ impl Known {
         self.state == State::Registered && !self.is_held && self.earliest().is_some()
     }
 
-    /// Whether it can be forgotten.
-    fn is_idle(&self) -> bool {
+    /// Whether it is neither registered nor expected to be, so that it can be forgotten.
+    pub(super) fn is_idle(&self) -> bool {
         self.state == State::Absent && self.forecasts().next().is_none()
     }
+}
+
+/// The region that a communication used.
+pub(super) struct Found {
+    pub(super) id: RegionId,
+    /// Whether it was not known before.
+    pub(super) is_new: bool,
+    /// What was forgotten for its sake.
+    pub(super) gone: Option<Region>,
 }
 
 /// All regions, and who uses them.
@@ -189,28 +198,32 @@ impl Regions {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
-    /// The region that a communication used, and whether it is new. Where it was refused one, that is the largest that
-    /// is known to have its bytes.
-    pub(super) fn find_or_add(
-        &mut self,
-        communication: &Communication,
-        now: Time,
-    ) -> (RegionId, bool) {
+    /// The region that a communication used. Where it was refused one, that is the largest that is known to have its
+    /// bytes.
+    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> Found {
         let memory = communication.region;
         let found = match communication.way {
             Way::Refused => self.largest(memory),
             _ => self.exact(memory),
         };
-        if let Some(found) = found {
-            return (found, false);
+        if let Some(id) = found {
+            return Found {
+                id,
+                is_new: false,
+                gone: None,
+            };
         }
-        self.make_room();
+        let gone = self.make_room();
         let id = RegionId(self.next);
         self.next += 1;
         self.all.insert(id, Known::new(memory, now));
         self.by_start.insert((memory.addr, id), memory.end());
         self.longest = self.longest.max(memory.bytes);
-        (id, true)
+        Found {
+            id,
+            is_new: true,
+            gone,
+        }
     }
 
     /// None was put off for want of room any more: there is more of it from now on.
@@ -227,11 +240,20 @@ impl Regions {
 
     /// The other regions that share bytes with one.
     pub(super) fn sharing_with(&self, id: RegionId) -> impl Iterator<Item = (RegionId, &Known)> {
-        let memory = self.at(id).memory;
+        let sharing = self.that_have(self.at(id).memory);
+        sharing.filter(move |(other, _)| *other != id)
+    }
+
+    /// The regions that have bytes of this memory.
+    pub(super) fn sharing(&self, memory: Region) -> impl Iterator<Item = &Known> {
+        self.that_have(memory).map(|it| it.1)
+    }
+
+    fn that_have(&self, memory: Region) -> impl Iterator<Item = (RegionId, &Known)> {
         let first = (memory.addr.saturating_sub(self.longest), RegionId(0));
         let before = self.by_start.range(first..(memory.end(), RegionId(0)));
-        let sharing = before.filter(move |((_, other), end)| **end > memory.addr && *other != id);
-        sharing.map(|((_, other), _)| (*other, self.at(*other)))
+        let sharing = before.filter(move |(_, end)| **end > memory.addr);
+        sharing.map(|((_, id), _)| (*id, self.at(*id)))
     }
 
     fn largest(&self, memory: Region) -> Option<RegionId> {
@@ -244,21 +266,19 @@ impl Regions {
         largest.map(|it| it.0.1)
     }
 
-    /// Forgets the idle region that was not used for longest, if there are too many.
-    fn make_room(&mut self) {
+    /// Forgets the idle region that was not used for longest, if there are too many: which that was.
+    fn make_room(&mut self) -> Option<Region> {
         if self.all.len() < self.most {
-            return;
+            return None;
         }
         let idle = self.all.iter().filter(|it| it.1.is_idle());
-        let Some(id) = idle.min_by_key(|it| it.1.last_used).map(|it| *it.0) else {
-            return;
-        };
-        if let Some(region) = self.all.remove(&id) {
-            self.by_start.remove(&(region.memory.addr, id));
-            for it in region.uses {
-                self.sites.remove(&(it.thread, it.signature));
-            }
+        let id = idle.min_by_key(|it| it.1.last_used).map(|it| *it.0)?;
+        let region = self.all.remove(&id)?;
+        self.by_start.remove(&(region.memory.addr, id));
+        for it in region.uses {
+            self.sites.remove(&(it.thread, it.signature));
         }
+        Some(region.memory)
     }
 
     /// The region of a use that is known.

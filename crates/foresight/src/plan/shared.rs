@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::region::{Found, Known};
 use super::{Plan, RegionId};
 use crate::communication::{Communication, Region};
 use crate::time::Time;
@@ -13,13 +14,24 @@ const MAX_APART: usize = 1024;
 /// A page is to be by itself only where registering each of the buffers takes so many times what the page takes.
 const WORTH_IT: u64 = 5;
 
-/// A page that is to be registered by itself, or no longer.
+/// A page that buffers share, and what is to become of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shared {
     /// Its first byte.
     pub page: u64,
-    /// Whether it is to be by itself.
-    pub is_apart: bool,
+    /// What is to become of it.
+    pub change: Change,
+}
+
+/// What is to become of a page that buffers share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It is registered by itself from now on.
+    Apart,
+    /// It is registered with what lies beside it.
+    Joined,
+    /// It stays apart, and is given up now, because no buffer that has it is expected to be used.
+    Idle,
 }
 
 /// The pages that are to be by themselves.
@@ -31,25 +43,28 @@ pub(super) struct SharedPages {
 }
 
 impl SharedPages {
+    /// The pages that are apart in this memory.
+    fn within(&self, memory: Region) -> Vec<u64> {
+        let pages = self.apart.range(memory.addr..memory.end().max(memory.addr));
+        pages.copied().collect()
+    }
+
     /// A region that is used as a whole has these pages inside: it would take several registrations.
     fn join(&mut self, inside: Region) {
-        let pages: Vec<u64> = (self.apart.range(inside.addr..inside.end()).copied()).collect();
-        for page in pages {
+        for page in self.within(inside) {
             self.apart.remove(&page);
-            self.changes.push(Shared {
-                page,
-                is_apart: false,
-            });
+            self.note(page, Change::Joined);
         }
     }
 
     fn part(&mut self, page: u64) {
         if self.apart.len() < MAX_APART && self.apart.insert(page) {
-            self.changes.push(Shared {
-                page,
-                is_apart: true,
-            });
+            self.note(page, Change::Apart);
         }
+    }
+
+    fn note(&mut self, page: u64, change: Change) {
+        self.changes.push(Shared { page, change });
     }
 }
 
@@ -61,11 +76,42 @@ impl Plan {
 
     /// The region that a communication used; of a new one, the pages that it shares with others are noted.
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
-        let (id, is_new) = self.regions.find_or_add(communication, now);
+        let Found { id, is_new, gone } = self.regions.find_or_add(communication, now);
+        if let Some(gone) = gone {
+            self.forget_shared(gone);
+        }
         if is_new {
             self.note_shared(id);
         }
         id
+    }
+
+    /// A region is idle: so may be pages that are apart in it.
+    pub(super) fn leave_shared(&mut self, id: RegionId) {
+        let memory = self.regions.at(id).memory;
+        for page in self.shared.within(memory) {
+            if self.having(page).all(Known::is_idle) {
+                self.shared.note(page, Change::Idle);
+            }
+        }
+    }
+
+    /// A region was forgotten: pages that it shared and that one region has now, or none, are shared no more.
+    fn forget_shared(&mut self, memory: Region) {
+        for page in self.shared.within(memory) {
+            if self.having(page).nth(1).is_none() {
+                self.shared.apart.remove(&page);
+                self.shared.note(page, Change::Joined);
+            }
+        }
+    }
+
+    /// The regions that have a page.
+    fn having(&self, page: u64) -> impl Iterator<Item = &Known> {
+        self.regions.sharing(Region {
+            addr: page,
+            bytes: self.config.page_bytes,
+        })
     }
 
     /// Whether registering a region takes so long that one registration more is little beside it.

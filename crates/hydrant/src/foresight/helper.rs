@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
     Communication, Region, Time, Way,
-    plan::{Action, Config, Plan, RegionId, ThreadId},
+    plan::{Action, Change, Config, Plan, RegionId, ThreadId},
     queue::Reader,
 };
 use hydrant_pinning::{GivenUp, Run};
@@ -207,9 +207,7 @@ impl Helper {
             let communication = self.located(registration, communication);
             self.hear_of_crowding(registration, plan, now);
             let action = plan.used(thread, &communication, now);
-            for it in plan.take_shared() {
-                registration.set_apart(it.page, it.is_apart);
-            }
+            self.part_and_join(registration, plan);
             match action {
                 Some(action) => self.carry_out(action, registration, plan),
                 None => self.look_for(&communication, registration, plan),
@@ -258,6 +256,17 @@ impl Helper {
         }
     }
 
+    /// Has pages that buffers share be registered as the plan says.
+    fn part_and_join(&self, registration: &Registration, plan: &mut Plan) {
+        for it in plan.take_shared() {
+            match it.change {
+                Change::Apart => registration.set_apart(it.page, true),
+                Change::Joined => registration.set_apart(it.page, false),
+                Change::Idle => registration.give_up_apart(it.page),
+            }
+        }
+    }
+
     /// Has operations keep within so many bytes.
     fn keep_within(&mut self, registration: &Registration, room: u64) {
         if std::mem::replace(&mut self.room, room) != room {
@@ -271,13 +280,13 @@ impl Helper {
         let registered = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
         plan.are_registered(registered.saturating_mul(bucket));
-        match plan.look(now) {
-            Some(action) => {
-                self.carry_out(action, registration, plan);
-                true
-            }
-            None => false,
+        let action = plan.look(now);
+        self.part_and_join(registration, plan);
+        let is_something = action.is_some();
+        if let Some(action) = action {
+            self.carry_out(action, registration, plan);
         }
+        is_something
     }
 
     fn carry_out(&mut self, action: Action, registration: &Registration, plan: &mut Plan) {
@@ -320,6 +329,7 @@ impl Helper {
                 return false;
             }
         }
+        self.part_and_join(registration, plan);
         true
     }
 

@@ -148,6 +148,14 @@ impl Registration {
         let _ = self.engine.lock().set_apart(page, is_apart);
     }
 
+    /// Gives up a page that is [apart](Self::set_apart), unless it is in use.
+    pub(crate) fn give_up_apart(&self, page: u64) {
+        self.step(&[], |engine, out| {
+            // As above.
+            let _ = engine.give_up_apart(page, out);
+        });
+    }
+
     /// Has own memory be given up for operations when more than so many bytes are registered.
     pub(crate) fn keep_within(&self, bytes: u64) {
         self.engine.lock().keep_within(bytes);

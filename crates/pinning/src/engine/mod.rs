@@ -426,6 +426,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Gives up the bucket of an address that is [apart](Self::set_apart) and registered by itself, unless it is in use.
+    /// It stays apart.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn give_up_apart(&mut self, addr: u64, out: &mut Decisions) -> Result<GivenUp, Error> {
+        let run = self.limits().geometry.span(addr, 1)?;
+        let given_up = self.local.give_up_apart(run, out);
+        self.pump(out);
+        Ok(given_up)
+    }
+
     /// Has own memory be given up for operations as soon as more than so many bytes are registered, as far as nobody uses
     /// it. `u64::MAX` is no limit of this kind, which is how it is at first.
     pub fn keep_within(&mut self, bytes: u64) {

@@ -208,7 +208,7 @@ impl World {
         };
         let (addr, len) = (run.first * bucket, run.count * bucket);
         let mut out = Decisions::default();
-        match self.draw(6) {
+        match self.draw(7) {
             0 => {
                 let most = [0, 0, 1, 2, 5, 12, u64::MAX / bucket][self.draw(7) as usize];
                 self.ranks[rank].engine.keep_within(most * bucket);
@@ -226,6 +226,11 @@ impl World {
                 _ = self.ranks[rank]
                     .engine
                     .give_up(addr, len, &mut out)
+                    .unwrap()
+            }
+            4 => {
+                _ = (self.ranks[rank].engine)
+                    .give_up_apart(addr, &mut out)
                     .unwrap()
             }
             _ => {

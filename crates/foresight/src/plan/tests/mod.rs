@@ -664,16 +664,63 @@ fn pages_that_large_regions_share_are_to_be_apart_and_not_those_within_another()
             one.plan.deregistered(id);
         }
         let shared = one.plan.take_shared();
-        (shared.iter().map(|it| (it.page / PAGE, it.is_apart))).collect::<Vec<_>>()
+        (shared.iter().map(|it| (it.page / PAGE, it.change))).collect::<Vec<_>>()
     };
+    use Change::{Apart, Idle, Joined};
     assert_eq!(uses(100, 5), []);
-    assert_eq!(uses(104, 5), [(104, true)]);
-    assert_eq!(uses(104, 5), []);
+    // Nobody is expected after a first use.
+    assert_eq!(uses(104, 5), [(104, Apart), (104, Idle)]);
     // One that shares more, and one that is too small.
     assert_eq!(uses(107, 5), []);
     assert_eq!(uses(96, 4), []);
     // One that has it inside, and one that comes after that.
-    assert_eq!(uses(101, 10), [(104, false)]);
-    assert_eq!(uses(111, 6), [(111, true)]);
+    assert_eq!(uses(101, 10), [(104, Joined)]);
+    assert_eq!(uses(111, 6), [(111, Apart), (111, Idle)]);
     assert_eq!(uses(95, 10), []);
+}
+
+#[test]
+fn a_page_that_is_apart_is_idle_when_none_of_its_buffers_is_expected() {
+    let mut one = One::new(CONFIG);
+    let use_and_leave = |one: &mut One, site, first, at| {
+        let Some(Action::Deregister { id, .. }) = one.used_pages(site, first, 5, at, Way::OnDemand)
+        else {
+            panic!("not deregistered");
+        };
+        let is_expected = one.plan.deregistered(id);
+        let shared = one.plan.take_shared();
+        let idle = shared.iter().filter(|it| it.change == Change::Idle);
+        (
+            is_expected,
+            idle.map(|it| it.page / PAGE).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(use_and_leave(&mut one, 1, 100, 0), (false, vec![]));
+    assert_eq!(use_and_leave(&mut one, 2, 104, 50_000), (false, vec![104]));
+    // The first buffer is used again, and expected from then on.
+    assert_eq!(use_and_leave(&mut one, 1, 100, 100_000), (true, vec![]));
+    assert_eq!(use_and_leave(&mut one, 3, 104, 100_001), (false, vec![]));
+    // It comes no more.
+    while one.plan.look(Time(90_000_000)).is_some() {}
+    let shared = one.plan.take_shared();
+    assert!(matches!(shared[..], [Shared { page, change: Change::Idle }] if page == 104 * PAGE));
+}
+
+#[test]
+fn a_page_that_is_apart_is_joined_when_a_buffer_of_two_is_forgotten() {
+    let mut one = One::new(Config {
+        regions: 2,
+        ..CONFIG
+    });
+    let mut changes = Vec::new();
+    for (site, first) in [(1, 100), (2, 104), (3, 200)] {
+        let action = one.used_pages(site, first, 5, 1000 * site, Way::OnDemand);
+        if let Some(Action::Deregister { id, .. }) = action {
+            one.plan.deregistered(id);
+        }
+        changes.extend(one.plan.take_shared());
+    }
+    let changes: Vec<_> = (changes.iter().map(|it| (it.page / PAGE, it.change))).collect();
+    use Change::{Apart, Idle, Joined};
+    assert_eq!(changes, [(104, Apart), (104, Idle), (104, Joined)]);
 }

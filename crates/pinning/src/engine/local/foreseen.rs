@@ -67,11 +67,22 @@ impl Local {
 
     /// Gives up the extents that lie in a run and that nobody uses.
     pub(in crate::engine) fn give_up_unused(&mut self, run: Run, out: &mut Decisions) -> GivenUp {
-        let inside = |extent: &Run| run.contains(*extent) && !self.is_apart(*extent);
-        let extents: Vec<Run> = self.editor.extents_in(run);
+        let mut extents: Vec<Run> = self.editor.extents_in(run);
+        extents.retain(|extent| run.contains(*extent) && !self.is_apart(*extent));
+        self.give_up_those(&extents, run, out)
+    }
+
+    /// Gives up a bucket that is apart, if it is registered by itself and nobody uses it.
+    pub(in crate::engine) fn give_up_apart(&mut self, bucket: Run, out: &mut Decisions) -> GivenUp {
+        let mut extents: Vec<Run> = self.editor.extents_in(bucket);
+        extents.retain(|extent| self.is_apart(*extent));
+        self.give_up_those(&extents, bucket, out)
+    }
+
+    /// Gives up these extents in a run, as far as nobody uses them.
+    fn give_up_those(&mut self, extents: &[Run], run: Run, out: &mut Decisions) -> GivenUp {
         let mut outcome = GivenUp::Nothing;
-        let inside: Vec<_> = extents.iter().filter(|it| inside(it)).collect();
-        for extent in inside {
+        for extent in extents {
             let Some(slot) = self.editor.get(extent.first) else {
                 continue;
             };
