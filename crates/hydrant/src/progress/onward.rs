@@ -79,8 +79,8 @@ impl Progress {
     }
 
     fn send_or_keep(&self, rank: Rank, message: &Message<'_>, most: usize) -> Result<()> {
-        // What is kept goes first.
-        if !self.has_backlog_of(Backlog::Onward) && self.conduit.send(rank, message)? == Sent::Yes {
+        // What is kept for the peer goes first.
+        if !self.has_onward_for(rank) && self.conduit.send(rank, message)? == Sent::Yes {
             return Ok(());
         }
         self.conduit.caps().check(message)?;
@@ -122,12 +122,13 @@ impl Progress {
                 onward.bytes -= kept.len();
             }
         }
+        let before = onward.queues.len();
         onward.queues.retain(|_, queue| !queue.is_empty());
         onward.sending = false;
-        let all = onward.queues.is_empty();
-        self.set_backlog(Backlog::Onward, !all);
+        let some = onward.queues.len() < before;
+        self.set_backlog(Backlog::Onward, !onward.queues.is_empty());
         drop(onward);
-        if all {
+        if some {
             // A task may wait for that.
             self.wake_hopeful();
         }
@@ -136,5 +137,12 @@ impl Progress {
     /// Whether handlers have sent what is still here.
     pub(crate) fn has_onward(&self) -> bool {
         self.has_backlog_of(Backlog::Onward)
+    }
+
+    /// Whether any of that is for this peer, or is being sent to it.
+    #[inline]
+    pub(crate) fn has_onward_for(&self, rank: Rank) -> bool {
+        // A queue stays until it was looked through.
+        self.has_onward() && self.onward.lock().queues.contains_key(&rank.0)
     }
 }

@@ -319,25 +319,25 @@ impl Carried {
     /// Sends the message in parts, each when there is room for it.
     async fn copy(&mut self, receive: u64) -> Result<()> {
         let two_sided = Arc::clone(&self.two_sided);
-        let progress = &two_sided.progress;
+        let (progress, to) = (&two_sided.progress, self.to);
         self.outgoing.request.forget_use();
         // SAFETY: as in `write`.
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         for (number, part) in data.chunks(two_sided.protocols.part).enumerate() {
-            progress.until(|| !progress.has_onward()).await;
+            progress.until(|| !progress.has_onward_for(to)).await;
             let offset = (number * two_sided.protocols.part) as u64;
-            two_sided.say(self.to, Said::Part { receive, offset }, part);
+            two_sided.say(to, Said::Part { receive, offset }, part);
         }
         // A part that waits for room yet would wait for the next call, if the program computes and nobody else looks
         // after messages: the receiver with it.
-        progress.until(|| !progress.has_onward()).await;
+        progress.until(|| !progress.has_onward_for(to)).await;
         let present = hydrant_conduit::Standing::Present;
-        match progress.conduit().standing(self.to) == present {
+        match progress.conduit().standing(to) == present {
             true => {
                 progress.tally.one(Count::MessagesCopied);
                 Ok(())
             }
-            false => Err(Error::PeerLost(self.to)),
+            false => Err(Error::PeerLost(to)),
         }
     }
 

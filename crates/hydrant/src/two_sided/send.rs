@@ -69,7 +69,7 @@ impl TwoSided {
     /// Sends a message, waiting for room, behind what was kept for want of it.
     #[inline(always)]
     fn send_in_order(&self, to: Rank, message: &Message<'_>) -> Result<()> {
-        match self.progress.has_onward() {
+        match self.progress.has_onward_for(to) {
             true => self.send_behind(to, message),
             false => self.progress.send(to, message),
         }

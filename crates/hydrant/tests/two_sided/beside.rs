@@ -11,7 +11,7 @@ use std::{
 
 use hydrant::{ConduitKind, Error, MessageProtocol, Rank, ReceiveHandle, Result};
 
-use super::{builder, good, numbers, numbers_of};
+use super::{builder, good, numbers, numbers_of, simulated};
 
 #[test]
 fn long_messages_leave_room_for_exposed_buffers() {
@@ -167,4 +167,47 @@ fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
         })?;
         job.barrier()
     }));
+}
+
+/// In virtual time, where nobody answers who computes.
+#[test]
+fn a_copied_message_waits_for_no_other_rank() {
+    const LEN: usize = 1 << 17;
+    const OPERATIONS: u64 = 140_000_000;
+    let network = simulated("connectx").messages(MessageProtocol::Eager);
+    let ends = network.run_local(3, |job| {
+        job.barrier()?;
+        let begun = job.now();
+        match job.rank() {
+            Rank(0) => {
+                let other = job.send_nb(Rank(2), 1, numbers(job, 1, LEN))?;
+                job.compute(200_000);
+                job.send(Rank(1), 1, &numbers(job, 1, LEN))?;
+                other.wait()?;
+            }
+            Rank(1) => {
+                let mut got = vec![0; LEN];
+                job.receive(Rank(0), 1, &mut got)?;
+                assert_eq!(got, numbers_of(Rank(0), 1, LEN));
+            }
+            _ => {
+                let posted = job.receive_nb(Rank(0), 1, vec![0; LEN])?;
+                // It asks for the message, and then looks at nothing.
+                for _ in 0..50 {
+                    job.poll();
+                    job.compute(1000);
+                }
+                job.compute(OPERATIONS);
+                assert_eq!(posted.wait()?.0, numbers_of(Rank(0), 1, LEN));
+            }
+        }
+        let took = job.now() - begun;
+        job.barrier()?;
+        Ok(took)
+    });
+    let took: Vec<Duration> = ends
+        .into_iter()
+        .map(|it| it.expect("a rank failed"))
+        .collect();
+    assert!(took[1] < took[2] / 10, "{took:?}");
 }
