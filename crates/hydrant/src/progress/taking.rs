@@ -10,6 +10,8 @@ use super::Progress;
 
 /// How often in a row a thread may leave other messages to a poll.
 const IN_A_ROW: u32 = 64;
+/// The same where nobody else looks after them while the program computes.
+const UNSERVED_IN_A_ROW: u32 = 4;
 /// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
 /// a rest.
 const LOOKS: u32 = 64;
@@ -24,7 +26,22 @@ impl Progress {
         }
         let own = self.attention();
         own.attend();
-        !own.passes_over().is_multiple_of(IN_A_ROW)
+        !self.is_time_to_look(own.passes_over())
+    }
+
+    fn is_time_to_look(&self, passed_over: u32) -> bool {
+        match self.served {
+            true => passed_over.is_multiple_of(IN_A_ROW),
+            false => passed_over.is_multiple_of(UNSERVED_IN_A_ROW),
+        }
+    }
+
+    /// This thread found what it wanted without a look at what arrives: looks round, if it has not for so long.
+    #[inline]
+    pub(crate) fn found_here(&self) {
+        if !self.virtual_time && self.is_time_to_look(self.attention().passes_over()) {
+            self.look_round();
+        }
     }
 
     /// How often a thread that waits looks for messages of one kind alone.

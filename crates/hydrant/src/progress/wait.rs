@@ -302,7 +302,13 @@ impl Progress {
             On::Ranks(ranks) => first()
                 .filter(|rank| ranks.contains(rank))
                 .or_else(|| ranks.iter().copied().find(lost)),
-            On::Anyone => first().or_else(|| (0..self.size).map(Rank).find(lost)),
+            // Who has left does nothing more, but the others may: until all have, and then the job is over.
+            On::Anyone => {
+                let is_lost = |rank: &Rank| {
+                    *rank != self.rank && self.conduit.standing(*rank) == Standing::Lost
+                };
+                first().or_else(|| (0..self.size).map(Rank).find(is_lost))
+            }
             On::Nobody | On::Served(_) => None,
         }
     }

@@ -92,7 +92,10 @@ impl TwoSided {
         // Where none seems to be kept the ring is looked at first, and this once more with the message.
         if self.keeps.load(Relaxed) {
             match self.receive_kept(pattern, buffer)? {
-                Kept::Received(status) => return Ok(Some(status)),
+                Kept::Received(status) => {
+                    self.progress.found_here();
+                    return Ok(Some(status));
+                }
                 Kept::Other => return Ok(None),
                 Kept::None => {}
             }
@@ -114,7 +117,7 @@ impl TwoSided {
             match direct.stage {
                 Stage::Over(status) => {
                     let is_due = others || self.progress.has_backlog();
-                    if is_due && patience == Patience::Wait {
+                    if is_due {
                         self.progress.look_round();
                     }
                     return Ok(Some(status));

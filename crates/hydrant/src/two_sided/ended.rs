@@ -51,10 +51,10 @@ impl TwoSided {
         if ended.is_empty() {
             return;
         }
-        let lost = ended
-            .iter()
-            .copied()
-            .find(|rank| alone || progress.conduit().standing(*rank) == Standing::Lost);
+        // Of many, the one lost first: the others may only have given up for its sake.
+        let first = (progress.conduit().first_lost()).filter(|rank| ended.contains(rank));
+        let is_lost = |rank: Rank| alone || progress.conduit().standing(rank) == Standing::Lost;
+        let lost = first.or_else(|| ended.iter().copied().find(|rank| is_lost(*rank)));
         let gone = self.state.lock().forget(&ended, lost);
         let why = |rank| match alone {
             true => Error::Expelled(progress.rank),

@@ -1,16 +1,23 @@
 //! Short messages that a receive takes where they arrive: in order with those that were posted or kept, and not at the
 //! expense of anybody else.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
 };
 
-use hydrant::{AnySource, AnyTag, Error, Rank};
+use hydrant::{AnySource, AnyTag, Error, Job, Rank, Result};
 
 use super::{all, builder, by_each, good, local};
 
 const ROUNDS: u64 = 2000;
+
+/// A way to receive a number of rank 1.
+type Receive = fn(&Job, &mut [u64]) -> Result<()>;
 
 /// Has rank 1 send the numbers up to `ROUNDS`, and rank 0 receive them.
 fn stream(receive: impl Fn(&hydrant::Job, u64) -> hydrant::Result<u64> + Sync) {
@@ -131,4 +138,51 @@ fn who_only_receives_answers_others() {
         job.barrier()
     });
     good(ends);
+}
+
+#[test]
+fn who_receives_what_is_kept_answers_others() {
+    const MESSAGES: u64 = 600;
+    let at_once = |job: &Job, got: &mut [u64]| job.receive(Rank(1), 3, got).map(drop);
+    let in_scope =
+        |job: &Job, got: &mut [u64]| job.scope(|scope| scope.receive(Rank(1), 3, got).map(drop));
+    let ways: [Receive; 2] = [at_once, in_scope];
+    for receive in ways {
+        let (calls, is_asking) = (Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
+        let ends = builder().service(false).run_local(3, |job| {
+            let counted = Arc::clone(&calls);
+            let counts = job.function(move |_, ()| counted.fetch_add(1, SeqCst))?;
+            job.barrier()?;
+            match job.rank() {
+                Rank(0) => {
+                    // All that rank 1 sends is kept here.
+                    job.receive(Rank(1), 4, &mut [0_u8])?;
+                    job.send(Rank(2), 5, &[0_u8])?;
+                    while !is_asking.load(SeqCst) {
+                        thread::yield_now();
+                    }
+                    for number in 0..MESSAGES {
+                        let mut got = [0];
+                        receive(job, &mut got)?;
+                        assert_eq!(got, [number]);
+                        thread::sleep(Duration::from_micros(200));
+                    }
+                    assert!(calls.load(SeqCst) > 0, "rank 2 calls in vain");
+                }
+                Rank(1) => {
+                    for number in 0..MESSAGES {
+                        job.send(Rank(0), 3, &[number])?;
+                    }
+                    job.send(Rank(0), 4, &[0_u8])?;
+                }
+                _ => {
+                    job.receive(Rank(0), 5, &mut [0_u8])?;
+                    is_asking.store(true, SeqCst);
+                    job.call(Rank(0), &counts, &())?;
+                }
+            }
+            job.barrier()
+        });
+        good(ends);
+    }
 }
