@@ -142,7 +142,12 @@ impl Progress {
     /// Whether any of that is for this peer, or is being sent to it.
     #[inline]
     pub(crate) fn has_onward_for(&self, rank: Rank) -> bool {
+        self.has_onward() && self.keeps_for(rank)
+    }
+
+    #[cold]
+    fn keeps_for(&self, rank: Rank) -> bool {
         // A queue stays until it was looked through.
-        self.has_onward() && self.onward.lock().queues.contains_key(&rank.0)
+        self.onward.lock().queues.contains_key(&rank.0)
     }
 }

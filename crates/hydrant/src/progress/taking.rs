@@ -11,7 +11,7 @@ use super::Progress;
 /// How often in a row a thread may leave other messages to a poll.
 const IN_A_ROW: u32 = 64;
 /// The same where nobody else looks after them while the program computes.
-const UNSERVED_IN_A_ROW: u32 = 4;
+const UNSERVED_IN_A_ROW: u32 = 16;
 /// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
 /// a rest.
 const LOOKS: u32 = 64;
