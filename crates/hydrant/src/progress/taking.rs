@@ -29,6 +29,7 @@ impl Progress {
         !self.is_time_to_look(own.passes_over())
     }
 
+    /// Whether a thread that has passed over other messages so often is to look after all.
     fn is_time_to_look(&self, passed_over: u32) -> bool {
         match self.served {
             true => passed_over.is_multiple_of(IN_A_ROW),
