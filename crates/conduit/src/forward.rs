@@ -105,6 +105,8 @@ forward! {
         fn commit(&self, offset: usize, len: usize) -> Result<(), Error>;
         fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error>;
         fn decommit(&self, offset: usize, len: usize);
+        fn attaches(&self, peer: Rank) -> bool;
+        fn read_attached(&self, peer: Rank, addr: u64, into: &mut [u8]) -> Result<(), Error>;
     }
     Membership {
         fn standing(&self, peer: Rank) -> Standing;

@@ -23,4 +23,24 @@ pub trait Segments {
 
     /// Gives the memory of a committed part back to the system.
     fn decommit(&self, offset: usize, len: usize);
+
+    /// Whether the system lets this rank read all memory of `peer` (cross-memory attach), so that
+    /// [`read_attached`](Self::read_attached) is worth a try. A system call, where nothing is mapped: ask once.
+    fn attaches(&self, peer: Rank) -> bool {
+        let _ = peer;
+        false
+    }
+
+    /// Copies memory of `peer` wherever it lies, done on return. What the peer changes meanwhile arrives, or not.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] if the peer has no such memory, or not for reading; [`Error::PeerLost`]; and
+    /// [`Error::System`] if the system does not let this rank read it.
+    fn read_attached(&self, peer: Rank, addr: u64, into: &mut [u8]) -> Result<(), Error> {
+        let _ = (addr, into);
+        Err(Error::System {
+            what: "reading a peer's memory",
+            cause: format!("this conduit does not, rank {peer} or any other"),
+        })
+    }
 }

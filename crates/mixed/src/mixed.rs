@@ -329,6 +329,15 @@ impl Segments for Mixed {
     fn decommit(&self, offset: usize, len: usize) {
         self.intra.decommit(offset, len);
     }
+
+    fn attaches(&self, peer: Rank) -> bool {
+        (self.mates.intra(peer)).is_some_and(|mate| self.intra.attaches(mate))
+    }
+
+    fn read_attached(&self, peer: Rank, addr: u64, into: &mut [u8]) -> Result<(), Error> {
+        let mate = self.mates.intra(peer).ok_or(Error::PeerLost(peer))?;
+        (self.intra.read_attached(mate, addr, into)).map_err(|error| self.mates.error(error))
+    }
 }
 
 impl Membership for Mixed {

@@ -280,6 +280,14 @@ impl Segments for Smp {
             self.shared.mapping.decommit(at, len);
         }
     }
+
+    fn attaches(&self, peer: Rank) -> bool {
+        transfer::attaches(&self.shared, peer)
+    }
+
+    fn read_attached(&self, peer: Rank, addr: u64, into: &mut [u8]) -> Result<(), Error> {
+        transfer::read_attached(&self.shared, peer, addr, into)
+    }
 }
 
 impl Membership for Smp {

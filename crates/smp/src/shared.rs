@@ -385,15 +385,20 @@ impl Shared {
     /// The kernel would not copy to or from this peer.
     pub(crate) fn forbidden(&self, peer: Rank) -> Result<(), Error> {
         if self.foreign == Foreign::ProcessVm {
-            return Err(Error::System {
-                what: "copying to or from a peer's memory",
-                cause: "the system forbids process_vm_readv (ptrace rules); \
-                        HYDRANT_SMP_FOREIGN=auto goes by messages"
-                    .to_owned(),
-            });
+            return Err(forbids());
         }
         self.forbidden[peer.index()].store(true, Relaxed);
         tracing::info!(%peer, "ptrace rules forbid direct copies: by messages from now on");
         Ok(())
+    }
+}
+
+/// The system does not copy, and is to.
+pub(crate) fn forbids() -> Error {
+    Error::System {
+        what: "copying to or from a peer's memory",
+        cause: "the system forbids process_vm_readv (ptrace rules); \
+                HYDRANT_SMP_FOREIGN=messages does without"
+            .to_owned(),
     }
 }

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     extents::{self, Guard, Handle},
     foreign::{self, Refusal, Way},
-    shared::Shared,
+    shared::{Shared, forbids},
 };
 
 /// Messages of this kind write to the owner's memory: \[ticket, key, offset\].
@@ -101,18 +101,8 @@ pub(crate) unsafe fn access(
         // SAFETY: handed on.
         match unsafe { foreign::copy(shared.pid(peer), way, local, place.addr, len) } {
             Ok(()) => return Ok(Posted::Done),
-            Err(Refusal::Address) => {
-                return Err(Error::BadAddress {
-                    peer,
-                    addr: place.addr,
-                    len: len as u64,
-                });
-            }
-            Err(Refusal::Gone) => return Err(Error::PeerLost(peer)),
-            Err(Refusal::Other(cause)) => {
-                return Err(Error::system("copying to or from a peer's memory", cause));
-            }
             Err(Refusal::Forbidden) => shared.forbidden(peer)?,
+            Err(refusal) => return Err(refused(refusal, peer, place.addr, len)),
         }
     }
     drop(place);
@@ -133,6 +123,45 @@ pub(crate) unsafe fn access(
     transfers.count.fetch_add(1, Relaxed);
     advance(shared, None);
     Ok(Posted::Pending(Ticket(ticket)))
+}
+
+/// Whether the kernel copies from and to this peer.
+pub(crate) fn attaches(shared: &Shared, peer: Rank) -> bool {
+    let mut byte = 0_u8;
+    // Nothing is mapped at zero, which the kernel finds out once it knows that it may look.
+    // SAFETY: `byte` is writable by nobody else.
+    let mut try_it = || unsafe { foreign::copy(shared.pid(peer), Way::In, &raw mut byte, 0, 1) };
+    shared.alive(peer).is_ok()
+        && shared.by_kernel(peer)
+        && matches!(try_it(), Ok(()) | Err(Refusal::Address))
+}
+
+/// Reads a peer's memory by the kernel.
+pub(crate) fn read_attached(
+    shared: &Shared,
+    peer: Rank,
+    addr: u64,
+    into: &mut [u8],
+) -> Result<(), Error> {
+    shared.alive(peer)?;
+    let len = into.len();
+    // SAFETY: `into` is borrowed mutably.
+    let copied = unsafe { foreign::copy(shared.pid(peer), Way::In, into.as_mut_ptr(), addr, len) };
+    copied.map_err(|refusal| refused(refusal, peer, addr, len))
+}
+
+/// Why the kernel did not copy `len` bytes from or to `addr` of a peer.
+fn refused(refusal: Refusal, peer: Rank, addr: u64, len: usize) -> Error {
+    match refusal {
+        Refusal::Address => Error::BadAddress {
+            peer,
+            addr,
+            len: len as u64,
+        },
+        Refusal::Gone => Error::PeerLost(peer),
+        Refusal::Forbidden => forbids(),
+        Refusal::Other(cause) => Error::system("copying to or from a peer's memory", cause),
+    }
 }
 
 /// The address of a remote place, held in force while it is used.

@@ -35,6 +35,11 @@ pub(super) const CHECKS: &[Check] = &[
         "committing outside the segment is refused",
         range,
     ),
+    Check::new(
+        "read_attached",
+        "private memory that the system lets a rank read arrives as it is, and else there is an error",
+        attached,
+    ),
 ];
 
 fn bounds(fixture: &dyn Fixture) {
@@ -204,5 +209,47 @@ fn range(fixture: &dyn Fixture) {
             // Nothing to say, and no harm.
             me.conduit.decommit(offset, len);
         }
+    });
+}
+
+/// Every rank reads private memory of all, where it can, whole and in part.
+fn attached(fixture: &dyn Fixture) {
+    const LEN: usize = 300_001;
+    let of = |rank: Rank| -> Vec<u8> {
+        (0..LEN as u64)
+            .map(|at| (at * 31 + u64::from(rank.0)) as u8)
+            .collect()
+    };
+    each(fixture, 3, |me| {
+        let log = &mut Log::new();
+        let mine = of(me.rank());
+        let addrs = me.gather(log, mine.as_ptr().addr() as u64);
+        for (peer, addr) in me.ranks().zip(addrs) {
+            let mut got = vec![0; LEN];
+            if !me.conduit.attaches(peer) {
+                // Whether it works is not said then.
+                let _ = me.conduit.read_attached(peer, addr, &mut got);
+                continue;
+            }
+            for range in [0..LEN, 0..0, 4095..4097, 100_001..LEN] {
+                got.fill(0);
+                let part = &mut got[range.clone()];
+                (me.conduit
+                    .read_attached(peer, addr + range.start as u64, part))
+                .expect("the peer has it");
+                assert_same(part, &of(peer)[range], format_args!("from {peer}"));
+            }
+            // The first page is nobody's.
+            match me.conduit.read_attached(peer, 8, &mut got) {
+                Err(Error::BadAddress {
+                    peer: of,
+                    addr: 8,
+                    len,
+                }) => assert_eq!((of, len), (peer, LEN as u64)),
+                other => panic!("{other:?}"),
+            }
+        }
+        me.meet(log);
+        assert_same(&mine, &of(me.rank()), format_args!("what others read"));
     });
 }

@@ -4,7 +4,8 @@
 //! writes to slots of its board, for one reader or for all others; each reader copies the slots to
 //! where they belong. So a byte is copied twice, however many read it, and where all fits the board
 //! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
-//! are told where it lies.
+//! are told where it lies. So is, where that is faster, the reader of something long in private memory, if the system
+//! lets it copy that by itself (cross-memory attach, `process_vm_readv`).
 //!
 //! # Words
 //!
@@ -21,6 +22,7 @@
 //! ended s - 2. So a stream may even be shown before the agreement has ended.
 
 use std::sync::atomic::{
+    AtomicBool,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
@@ -37,11 +39,16 @@ use crate::progress::Progress;
 const SHOWN: usize = 0;
 /// And those of this member's stream that it has read.
 const READ: usize = 1;
-/// Where in its segment its stream lies, and one; or nothing, if it is on the board. A word for each phase
-/// and each parity: another may still be reading where the one before lies.
+/// Where its stream lies, as [`Place::word`] says. A word for each phase and each parity: another may still be reading
+/// where the one before lies.
 const PLACES: usize = 2;
 /// Whether it went back on a stream that was not on the board.
 const WITHDRAWN: usize = 6;
+/// Whether it reads private memory of this member.
+const ATTACHES: usize = 7;
+
+/// The bit of a place's word that tells an address from an offset in the segment.
+const ADDRESS: u64 = 1 << 63;
 
 /// The bit of a word that tells phases of a collective apart; those before it count, those behind it
 /// number the agreement.
@@ -65,6 +72,8 @@ pub(super) struct Board {
     boards: Vec<Window>,
     /// What readers of this member reach without a board.
     segments: Vec<Window>,
+    /// By member: whether this one has found out if it reads its private memory.
+    asked: Vec<AtomicBool>,
     me: usize,
 }
 
@@ -103,6 +112,8 @@ pub(super) enum Place {
     Board,
     /// In its member's segment, from this byte on.
     Segment(usize),
+    /// In its member's private memory, from this address on.
+    Private(u64),
 }
 
 impl Board {
@@ -134,6 +145,7 @@ impl Board {
                 .collect::<Result<_, _>>()?,
             boards: windows.iter().map(part).collect::<Result<_, _>>()?,
             segments: peers.iter().map(segment).collect::<Result<_, _>>()?,
+            asked: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             me,
         }))
     }
@@ -169,11 +181,7 @@ impl Board {
     pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, Place) {
         let line = &self.mine[member];
         let shown = count(line[SHOWN].load(Acquire), base, all);
-        let place = match line[place_word(base)].load(Relaxed) {
-            0 => Place::Board,
-            place => Place::Segment((place - 1) as usize),
-        };
-        (shown, place)
+        (shown, Place::of(line[place_word(base)].load(Relaxed)))
     }
 
     /// Writes to a slot of this member's stream.
@@ -209,7 +217,7 @@ impl Board {
         Ok(())
     }
 
-    /// Reads slot `number` of a member's stream.
+    /// Reads slot `number` of a member's stream that is not in private memory.
     pub(super) fn read(
         &self,
         from: usize,
@@ -221,20 +229,17 @@ impl Board {
         match place {
             Place::Board => self.boards[from].read(slots.place(number), into),
             Place::Segment(start) => {
-                let at = start.saturating_add(number * slots.each);
+                let at = start.saturating_add(slots.start(number));
                 self.segments[from].read(at, into)
             }
+            Place::Private(_) => Err(Fault::OutOfBounds),
         }
     }
 
     /// Says that so many slots are there, in such a place.
     pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: Place) {
         let line = &self.theirs[reader];
-        let place = match place {
-            Place::Board => 0,
-            Place::Segment(start) => start as u64 + 1,
-        };
-        line[place_word(base)].store(place, Relaxed);
+        line[place_word(base)].store(place.word(), Relaxed);
         line[SHOWN].store(base.wrapping_add(shown as u64), Release);
     }
 
@@ -269,6 +274,44 @@ impl Board {
             _ => Place::Board,
         }
     }
+
+    /// Whether a member reads private memory of this one.
+    pub(super) fn is_attached(&self, reader: usize) -> bool {
+        // After its word that all was read, which a refusal gives, too.
+        self.mine[reader][ATTACHES].load(Relaxed) != 0
+    }
+
+    /// Tells a member, the first time, whether this one reads its private memory.
+    pub(super) fn attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
+        if !self.asked[from].load(Relaxed) && !self.asked[from].swap(true, Relaxed) && attaches() {
+            self.theirs[from][ATTACHES].store(1, Relaxed);
+        }
+    }
+
+    /// Asks a member for all slots of its stream on the board, the words of which count from `base` and all slots: the
+    /// system does not let this one read its memory, or not that.
+    pub(super) fn refuse(&self, from: usize, base: u64, all: usize) {
+        self.theirs[from][ATTACHES].store(0, Relaxed);
+        self.say_read(from, base, all);
+    }
+}
+
+impl Place {
+    fn of(word: u64) -> Self {
+        match word {
+            0 => Self::Board,
+            word if word & ADDRESS != 0 => Self::Private(word & !ADDRESS),
+            word => Self::Segment((word - 1) as usize),
+        }
+    }
+
+    fn word(self) -> u64 {
+        match self {
+            Self::Board => 0,
+            Self::Segment(start) => start as u64 + 1,
+            Self::Private(addr) => addr | ADDRESS,
+        }
+    }
 }
 
 fn place_word(base: u64) -> usize {
@@ -286,8 +329,8 @@ fn count(word: u64, base: u64, all: usize) -> usize {
     }
 }
 
-/// From where the words of a phase count. There is room for 2^24 slots: no stream has as many, for a slot
-/// has a KiB or more.
+/// From where the words of a phase count. There is room for 2^24 slots: no stream has half as many, for a slot
+/// has a KiB or more, and none is shown more than twice.
 pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
     // What falls off at the top is the same for all, and nobody compares words that are far apart.
     sequence << (PHASE + 1) | u64::from(phase == Phase::Second) << PHASE
@@ -318,6 +361,16 @@ impl Slots {
         })
     }
 
+    /// Where slot `number` begins in what is shown.
+    pub(super) fn start(&self, number: usize) -> usize {
+        number * self.each
+    }
+
+    /// How many slots so many bytes have, but one at least.
+    pub(super) fn within(&self, bytes: usize) -> usize {
+        (bytes / self.each).max(1)
+    }
+
     /// How many slots so many bytes take.
     pub(super) fn of(&self, len: usize) -> usize {
         len.div_ceil(self.each)
@@ -335,7 +388,7 @@ impl Slots {
 
     /// The bytes of a slot, of so many.
     pub(super) fn range(&self, number: usize, len: usize) -> std::ops::Range<usize> {
-        number * self.each..len.min((number + 1) * self.each)
+        self.start(number)..len.min(self.start(number + 1))
     }
 }
 

@@ -38,7 +38,7 @@ impl Team {
         let (size, me) = (self.members.len(), self.me);
         let mut streams = self.no_streams(board, at);
         for to in (1..size).map(|distance| (me + distance) % size) {
-            streams.give(block(to), Readers::One(to), self.pair(at, me, to, 1)?);
+            streams.give_attached(block(to), to, self.pair(at, me, to, 1)?);
         }
         for (from, into) in into.into_iter().enumerate() {
             match from == me {
@@ -59,6 +59,10 @@ impl Team {
     ) -> Result<Streams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         match at.1 {
+            // Of more than one reader each saves less than the copy to the board takes.
+            Phase::Only | Phase::First if self.members.len() == 2 => {
+                streams.give_attached(mine, 1 - self.me, slots);
+            }
             Phase::Only | Phase::First => streams.give(mine, Readers::All, slots),
             // It was changed in the first.
             Phase::Second => streams.give_copied(mine, Readers::All, slots),
@@ -127,7 +131,12 @@ impl Team {
             return Ok(streams);
         }
         for to in board.readers(Readers::All) {
-            streams.give(block(to), Readers::One(to), self.pair(at, root, to, 1)?);
+            let slots = self.pair(at, root, to, 1)?;
+            match self.progress.is_crowded() {
+                // Others have this one's core for what it would copy.
+                true => streams.give_attached(block(to), to, slots),
+                false => streams.give(block(to), Readers::One(to), slots),
+            }
         }
         streams.keep(block(root), mine);
         Ok(streams)

@@ -11,6 +11,10 @@
 //! If it gives that up, for another member is lost, it [withdraws](Board::withdraw) the stream before
 //! it lets go of the memory; whoever read looks for that afterwards, and has an error then instead of what may
 //! not be the stream any more.
+//!
+//! What lies in private memory is read there by the system, if that lets the reader. If it does not, or not this memory
+//! (a device's, say), the reader says that it has read all and that it does not [attach](Board::refuse); then all
+//! is shown once more, on the board, by words that go on from there.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,12 +30,21 @@ use crate::{
     progress::{For, On},
 };
 
+/// From how many bytes on a reader copies them out of private memory faster than by way of a board: on two
+/// cores, with a rank for each, and with more.
+const ATTACHED: usize = 32 << 10;
+const ATTACHED_CROWDED: usize = 64 << 10;
+/// Bytes of private memory that are read between two looks at other streams.
+const PIECE: usize = 1 << 20;
+
 /// A stream that this member shows.
 struct Outgoing<'a> {
     data: &'a [u8],
     readers: Readers,
     slots: Slots,
     place: Place,
+    /// Words count from here.
+    base: u64,
     shown: usize,
 }
 
@@ -40,6 +53,8 @@ struct Incoming<'a> {
     from: usize,
     into: &'a mut [u8],
     slots: Slots,
+    /// Words count from here.
+    base: u64,
     read: usize,
 }
 
@@ -118,6 +133,22 @@ impl<'a> Streams<'a> {
         self.give_from(Place::Board, data, readers, slots);
     }
 
+    /// Data to show to one member, which reads it wherever it lies if it can and there is enough of it. That is for
+    /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part.
+    pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: Slots) {
+        let enough = match self.team.progress.is_crowded() {
+            true => ATTACHED_CROWDED,
+            false => ATTACHED,
+        };
+        let place = match self.board.place_of(data) {
+            Place::Board if data.len() >= enough && self.board.is_attached(reader) => {
+                Place::Private(data.as_ptr().addr() as u64)
+            }
+            place => place,
+        };
+        self.give_from(place, data, Readers::One(reader), slots);
+    }
+
     fn give_from(&mut self, place: Place, data: &'a [u8], readers: Readers, slots: Slots) {
         if !data.is_empty() {
             self.outgoing.push(Outgoing {
@@ -125,6 +156,7 @@ impl<'a> Streams<'a> {
                 readers,
                 slots,
                 place,
+                base: self.base,
                 shown: 0,
             });
         }
@@ -139,6 +171,7 @@ impl<'a> Streams<'a> {
             from,
             into,
             slots,
+            base: self.base,
             read: 0,
         });
     }
@@ -151,10 +184,10 @@ impl<'a> Streams<'a> {
     /// Shows on the board what can be shown before the others are there: where a member is soon to lose its
     /// core, all there is room for; else what they can begin with.
     fn show_ahead(&mut self) -> Result<()> {
-        let (board, base) = (self.board, self.base);
+        let board = self.board;
         for outgoing in &mut self.outgoing {
             if outgoing.place == Place::Board {
-                while outgoing.show_one(board, base)? && self.team.progress.is_crowded() {}
+                while outgoing.show_one(board)? && self.team.progress.is_crowded() {}
             }
         }
         Ok(())
@@ -202,10 +235,10 @@ impl<'a> Streams<'a> {
 
     /// Moves a slot of each stream, if it can: whether anything was done.
     fn advance(&mut self) -> Result<bool> {
-        let (team, board, base) = (self.team, self.board, self.base);
+        let (team, board) = (self.team, self.board);
         let mut moved = false;
         for outgoing in &mut self.outgoing {
-            if outgoing.show_one(board, base)? {
+            if outgoing.show_one(board)? {
                 board
                     .readers(outgoing.readers)
                     .for_each(|m| team.touched(m));
@@ -213,14 +246,13 @@ impl<'a> Streams<'a> {
             }
         }
         for incoming in &mut self.incoming {
-            moved |= incoming.read_one(team, board, base)?;
+            moved |= incoming.read_one(team, board)?;
         }
         if let Some((data, into)) = self.own.take() {
             into.copy_from_slice(data);
             moved = true;
         }
-        self.outgoing
-            .retain(|outgoing| !outgoing.is_over(board, base));
+        self.outgoing.retain(|outgoing| !outgoing.is_over(board));
         self.incoming.retain(|incoming| !incoming.is_over());
         Ok(moved)
     }
@@ -242,20 +274,33 @@ impl Outgoing<'_> {
     }
 
     /// Whether this member needs the data no more.
-    fn is_over(&self, board: &Board, base: u64) -> bool {
+    fn is_over(&self, board: &Board) -> bool {
         let all = self.all();
         self.shown == all
-            && (self.place == Place::Board || board.read_by_all(self.readers, base, all) == all)
+            && (self.place == Place::Board
+                || board.read_by_all(self.readers, self.base, all) == all
+                    && !self.is_refused(board))
+    }
+
+    /// Of what all readers are through with: whether that is for one of them does not read private memory.
+    fn is_refused(&self, board: &Board) -> bool {
+        matches!(self.place, Place::Private(_))
+            && !(board.readers(self.readers)).all(|reader| board.is_attached(reader))
     }
 
     /// Shows one more slot, or all that need not be copied, if there is room: whether that was done.
-    fn show_one(&mut self, board: &Board, base: u64) -> Result<bool> {
+    fn show_one(&mut self, board: &Board) -> Result<bool> {
         let all = self.all();
         if self.shown == all {
-            return Ok(false);
+            let is_through = board.read_by_all(self.readers, self.base, all) == all;
+            if !is_through || !self.is_refused(board) {
+                return Ok(false);
+            }
+            (self.place, self.base, self.shown) = (Place::Board, self.base + all as u64, 0);
         }
+        let base = self.base;
         match self.place {
-            Place::Segment(_) => {
+            Place::Segment(_) | Place::Private(_) => {
                 self.shown = all;
                 for reader in board.readers(self.readers) {
                     board.show(reader, base, all, self.place);
@@ -280,12 +325,18 @@ impl Incoming<'_> {
         self.read == self.slots.of(self.into.len())
     }
 
-    /// Reads one more slot, if it is there: whether that was done.
-    fn read_one(&mut self, team: &Team, board: &Board, base: u64) -> Result<bool> {
-        let (len, all) = (self.into.len(), self.slots.of(self.into.len()));
+    /// Reads one more slot, or a piece of private memory, if it is there: whether that was done.
+    fn read_one(&mut self, team: &Team, board: &Board) -> Result<bool> {
+        let (len, all, base) = (self.into.len(), self.slots.of(self.into.len()), self.base);
         let (shown, place) = board.shown_by(self.from, base, all);
         if self.read >= shown {
             return Ok(false);
+        }
+        board.attach(self.from, || {
+            (team.progress.conduit()).attaches(team.members[self.from])
+        });
+        if let Place::Private(addr) = place {
+            return self.read_private(team, board, addr);
         }
         let chunk = &mut self.into[self.slots.range(self.read, len)];
         team.read_slot(board, (self.from, self.slots, place), self.read, chunk)?;
@@ -295,6 +346,34 @@ impl Incoming<'_> {
             (self.from, self.slots, place),
             base,
             (self.read, all),
+        );
+        Ok(true)
+    }
+}
+
+impl Incoming<'_> {
+    /// Has the system read a piece of all that another member shows at an address of its own.
+    fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<bool> {
+        let (from, slots, len) = (self.from, self.slots, self.into.len());
+        let (start, all) = (slots.start(self.read), slots.of(len));
+        let read = all.min(self.read + slots.within(PIECE));
+        let chunk = &mut self.into[start..len.min(slots.start(read))];
+        let at = addr.wrapping_add(start as u64);
+        let copied = (team.progress.conduit()).read_attached(team.members[from], at, chunk);
+        team.unless_withdrawn(board, from)?;
+        // Also if the other seems to be gone: if it is, nothing comes any more, and that is noticed.
+        if copied.is_err() {
+            board.refuse(from, self.base, all);
+            team.touched(from);
+            (self.base, self.read) = (self.base + all as u64, 0);
+            return Ok(true);
+        }
+        self.read = read;
+        team.say_read(
+            board,
+            (from, slots, Place::Private(addr)),
+            self.base,
+            (read, all),
         );
         Ok(true)
     }
@@ -408,12 +487,21 @@ impl Team {
         into: &mut [u8],
     ) -> Result<()> {
         (board.read(from, slots, place, number, into)).map_err(outside)?;
-        if place != Place::Board && board.is_withdrawn(from) {
-            // It was read to the end, or not: that cannot be told.
-            let why = self.progress.in_vain(On::Ranks(&self.members), For::Flag);
-            return Err(why.unwrap_or(Error::PeerLost(self.members[from])));
+        match place {
+            Place::Board => Ok(()),
+            _ => self.unless_withdrawn(board, from),
         }
-        Ok(())
+    }
+
+    /// # Errors
+    /// What was read of another member's stream without a board may be anything: it gave up.
+    fn unless_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
+        // It was read to the end, or not: that cannot be told.
+        if !board.is_withdrawn(from) {
+            return Ok(());
+        }
+        let why = self.progress.in_vain(On::Ranks(&self.members), For::Flag);
+        Err(why.unwrap_or(Error::PeerLost(self.members[from])))
     }
 
     /// Says that so many of all slots of another member's stream were read, if it waits for that.
@@ -427,7 +515,7 @@ impl Team {
         // Of the last slots nobody needs the room.
         let is_needed = match place {
             Place::Board => read + slots.count <= all,
-            Place::Segment(_) => read == all,
+            Place::Segment(_) | Place::Private(_) => read == all,
         };
         if is_needed {
             board.say_read(from, base, read);
