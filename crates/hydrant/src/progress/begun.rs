@@ -129,10 +129,7 @@ impl<R> Future for Begun<R> {
         }
         // Wakers are the program's: nothing is locked while one is dropped or woken.
         drop(before);
-        if !self.progress.is_looked_after() {
-            // Nobody else will look whether anything has arrived.
-            context.waker().wake_by_ref();
-        }
+        self.progress.poll_again_unless_looked_after(context);
         Poll::Pending
     }
 }

@@ -2,8 +2,10 @@
 //! service thread does, whatever the application does: it sleeps as who waits itself.
 
 use std::{
+    cell::Cell,
     panic::{self, AssertUnwindSafe},
     pin::pin,
+    ptr,
     sync::{
         Arc,
         atomic::{
@@ -80,10 +82,17 @@ impl Progress {
         self.served || self.virtual_time
     }
 
-    /// Whether somebody looks after messages while a task waits that is polled now: the service
-    /// thread, or whoever polls it as one of the [job's own](super::spawned).
-    pub(crate) fn is_looked_after(&self) -> bool {
-        self.served && !self.is_stopped() || may_wait("a look").is_err()
+    /// Called where a task is not over that is polled: has it be polled again unless somebody looks after messages
+    /// meanwhile. That is the service thread, or whoever polls it: as one of the [job's own](super::spawned), or by
+    /// [`wait_for`].
+    pub(crate) fn poll_again_unless_looked_after(&self, context: &Context<'_>) {
+        let waker = context.waker();
+        let is_looked_after = self.served && !self.is_stopped()
+            || may_wait("a look").is_err()
+            || WAITS_FOR.get() == (waker.data(), ptr::from_ref(self));
+        if !is_looked_after {
+            waker.wake_by_ref();
+        }
     }
 }
 
@@ -95,6 +104,30 @@ pub(crate) fn wake(waker: Waker) {
         tracing::error!("a waker panicked");
         // Dropping that may panic, too.
         std::mem::forget(cause);
+    }
+}
+
+thread_local! {
+    /// What this thread waits for: what the waker stands for that it polls with, and whose messages it looks after.
+    /// Whatever has another waker may be polled by somebody in between who only sleeps.
+    static WAITS_FOR: Cell<(*const (), *const Progress)> = const { Cell::new((ptr::null(), ptr::null())) };
+}
+
+/// This thread waits for something until this is dropped.
+struct WaitsFor {
+    before: (*const (), *const Progress),
+}
+
+impl WaitsFor {
+    fn begin(waker: &Waker, progress: &Progress) -> Self {
+        let before = WAITS_FOR.replace((waker.data(), ptr::from_ref(progress)));
+        Self { before }
+    }
+}
+
+impl Drop for WaitsFor {
+    fn drop(&mut self) {
+        WAITS_FOR.set(self.before);
     }
 }
 
@@ -129,6 +162,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
     let waker = Waker::from(Arc::clone(&waiting));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
+    let _waits_for = WaitsFor::begin(&waker, progress);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Ok(output);

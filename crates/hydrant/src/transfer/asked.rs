@@ -43,10 +43,7 @@ impl Transfer {
                 break;
             }
         }
-        if !self.progress.is_looked_after() {
-            // Nobody else will look whether anything has arrived.
-            context.waker().wake_by_ref();
-        }
+        self.progress.poll_again_unless_looked_after(context);
         Poll::Pending
     }
 

@@ -258,10 +258,7 @@ impl TwoSided {
             self.ends(request);
             return Poll::Ready(request.tell());
         }
-        if !self.progress.is_looked_after() {
-            // Nobody else will look whether anything has arrived.
-            context.waker().wake_by_ref();
-        }
+        self.progress.poll_again_unless_looked_after(context);
         Poll::Pending
     }
 }

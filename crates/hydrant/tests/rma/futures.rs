@@ -1,17 +1,19 @@
 //! Operations that are awaited, on executors and without one.
 
 use std::{
+    future::poll_fn,
     panic::{self, AssertUnwindSafe},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
     task::{Context, Poll, Wake, Waker},
     thread,
+    time::{Duration, Instant},
 };
 
-use hydrant::{Error, Exposed, Foreign, GlobalPtr, Job, Rank, Result, when_all, when_any};
+use hydrant::{Error, Exposed, Foreign, GlobalPtr, Job, Op, Rank, Result, when_all, when_any};
 
 use hydrant_testing::executor::block_on;
 
@@ -85,6 +87,56 @@ fn without_a_service_thread() {
         if job.rank() == Rank(0) {
             block_on(there_and_back(job, theirs, 100))?;
         }
+        job.barrier()
+    }));
+}
+
+/// Waits for a future; how often that was polled.
+fn polls<F: Future>(job: &Job, future: F) -> Result<(F::Output, u32)> {
+    let (mut future, mut polls) = (pin!(future), 0);
+    let output = job.wait_for(poll_fn(|context| {
+        polls += 1;
+        future.as_mut().poll(context)
+    }))?;
+    Ok((output, polls))
+}
+
+/// Who waits sleeps, also where nobody else looks after messages: a task is polled when it was woken, and not again
+/// and again.
+#[test]
+fn who_waits_for_a_task_does_not_spin() {
+    const FEW: u32 = 50;
+    let builder = builder().service(false).foreign(Foreign::Messages);
+    good(builder.run_local(2, |job| {
+        let (_exposed, theirs) = lend(job, LONG)?;
+        let more = job.function(|_, number: u64| number + 1)?;
+        job.barrier()?;
+        let mine = job.rank() == Rank(0);
+        let late = || thread::sleep(Duration::from_millis(30));
+        if mine {
+            let (got, asked) = polls(job, job.get_from_nb(theirs, vec![0; LONG])?)?;
+            assert_eq!(got?, [1; LONG]);
+            assert!(asked < FEW, "{asked} polls of a get");
+            let (answer, called) = polls(job, job.call_nb(Rank(1), &more, &41)?)?;
+            assert_eq!(answer?, 42);
+            assert!(called < FEW, "{called} polls of a call");
+            let (received, asked) = polls(job, job.receive_nb(Rank(1), 5, vec![0_u64; 9])?)?;
+            assert_eq!(received?.0, [7; 9]);
+            assert!(asked < FEW, "{asked} polls of a receive");
+        } else {
+            late();
+            // Answers until rank 0 waits for more.
+            let answered = Instant::now();
+            while answered.elapsed() < Duration::from_millis(100) {
+                job.poll();
+            }
+            job.send(Rank(0), 5, &[7_u64; 9])?;
+            late();
+        }
+        let begun = job.all_reduce_nb(vec![1_u64; 9_000], Op::Sum)?;
+        let (sums, asked) = polls(job, begun)?;
+        assert_eq!(sums?, [2; 9_000]);
+        assert!(asked < FEW, "{asked} polls of a collective");
         job.barrier()
     }));
 }
