@@ -335,3 +335,99 @@ fn memory_of_who_gave_up_is_not_taken_for_what_it_was() {
     });
     assert!(matches!(ends[2], Err(Error::Other(_))), "{:?}", ends[2]);
 }
+
+/// A call that comes while its target copies: when the second read begins it was sent, when the third does it was
+/// answered.
+#[derive(Default)]
+struct Called {
+    reads: AtomicU64,
+    begun: AtomicBool,
+    sent: AtomicBool,
+    answered: AtomicBool,
+}
+
+struct Interrupted {
+    inner: Box<dyn Conduit>,
+    called: Arc<Called>,
+}
+
+// SAFETY: every call is handed on to a conduit that keeps the contract, reads later.
+unsafe impl Forward for Interrupted {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.inner
+    }
+
+    fn read_attached(
+        &self,
+        peer: Rank,
+        addr: u64,
+        into: &mut [u8],
+    ) -> std::result::Result<(), conduit::Error> {
+        let called = &self.called;
+        if self.inner.rank() == Rank(0) && called.begun.load(SeqCst) {
+            match called.reads.fetch_add(1, SeqCst) {
+                1 => {
+                    let since = Instant::now();
+                    while !called.sent.load(SeqCst) {
+                        assert!(since.elapsed() < Duration::from_secs(30), "nobody calls");
+                        thread::yield_now();
+                    }
+                }
+                2 => assert!(called.answered.load(SeqCst), "nobody looked after messages"),
+                _ => {}
+            }
+        }
+        self.inner.read_attached(peer, addr, into)
+    }
+}
+
+/// Who copies for long answers others meanwhile, in a call or in the background.
+#[test]
+fn who_copies_looks_after_messages() {
+    for background in [false, true] {
+        let called = Arc::new(Called::default());
+        let layer = Arc::clone(&called);
+        let builder = Job::builder().expect("the settings are valid");
+        let builder = builder.heap(4 << 20).service(false).through(move |inner| {
+            let called = Arc::clone(&layer);
+            Box::new(Interrupted { inner, called })
+        });
+        let ends = builder.run_local(3, |job| {
+            let answers = Arc::clone(&called);
+            let answer = job.function(move |_, ()| answers.answered.store(true, SeqCst))?;
+            let team = job.world().split((job.rank() != Rank(2)).then_some(0), 0)?;
+            job.barrier()?;
+            if let Some(team) = team {
+                let me = job.rank().index();
+                for round in 0..3 {
+                    if round == 2 {
+                        job.barrier()?;
+                        called.begun.store(true, SeqCst);
+                    }
+                    let parts = values(me, 2 * MANY, round);
+                    let into = match background {
+                        true => team.all_to_all_nb(parts)?.wait()?,
+                        false => team.all_to_all(&parts)?,
+                    };
+                    let right = (0..2).flat_map(|from| {
+                        (0..MANY).map(move |at| value(from, me * MANY + at, round))
+                    });
+                    assert!(into.into_iter().eq(right), "round {round}");
+                }
+            } else {
+                job.barrier()?;
+                let since = Instant::now();
+                while called.reads.load(SeqCst) == 0 && since.elapsed() < Duration::from_secs(5) {
+                    job.poll();
+                }
+                let call = job.call_nb(Rank(0), &answer, &())?;
+                called.sent.store(true, SeqCst);
+                call.wait()?;
+            }
+            job.barrier()
+        });
+        for end in ends {
+            end.unwrap();
+        }
+    }
+}

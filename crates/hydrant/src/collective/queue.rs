@@ -23,14 +23,18 @@
 //!   that the others advance the same. A blocking one is begun when the queue is empty.
 //! - A thread that sleeps is woken by the store of a word, and looks for it before it
 //!   sleeps ([`Errand::is_ready`]).
-//! - What advances a collective waits only for room for a message, and polls meanwhile.
+//! - What advances a collective waits only for room for a message, and polls meanwhile. In the midst of a long copy
+//!   it lets go, for who advances it to poll, and rings for whoever sleeps.
 
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::Ordering::{Acquire, Relaxed, Release},
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::{Context, Poll, Waker},
 };
@@ -57,12 +61,19 @@ pub(super) struct Queue {
     behind: Mutex<VecDeque<Step>>,
     /// What the one under way waits for, and how often standings had changed when it began to.
     sought: Mutex<Option<(Sought, u64)>>,
+    /// The one under way could have gone on when it was advanced last.
+    pauses: AtomicBool,
 }
 
 impl Queue {
     /// The one under way waits for a word, since standings had changed so often.
     pub(super) fn seek(&self, sought: Sought, changes: u64) {
         *self.sought.lock() = Some((sought, changes));
+    }
+
+    /// The one under way could go on, but whoever does it looks after messages first.
+    pub(super) fn pause(&self) {
+        self.pauses.store(true, Relaxed);
     }
 }
 
@@ -141,9 +152,14 @@ impl Shared {
             Some(Poll::Ready(waker)) => Some((first.take(), waker)),
             _ => None,
         };
+        let pauses = self.queue.pauses.swap(false, Relaxed);
         drop(first);
         let Some((over, waker)) = ended else {
-            return self.is_ready();
+            if pauses {
+                // Who left it to this thread may sleep by now.
+                self.progress.wake_sleepers();
+            }
+            return !pauses && self.is_ready();
         };
         // It holds what the program gave it, which may do anything when it is dropped.
         let over = AssertUnwindSafe(|| progress::in_handler(|| drop(over)));

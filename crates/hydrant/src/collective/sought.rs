@@ -59,6 +59,26 @@ impl Team {
     }
 }
 
+impl Team {
+    /// Looks after messages, in the midst of a long copy; or has who goes on with the collective do so first.
+    #[cold]
+    pub(super) async fn look_round(&self) {
+        if self.state() != QUEUED {
+            self.progress.look_round();
+            return;
+        }
+        let mut is_first = true;
+        poll_fn(|_| match std::mem::take(&mut is_first) {
+            true => {
+                self.queue.pause();
+                Poll::Pending
+            }
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+}
+
 impl Shared {
     /// Whether it is there.
     #[inline]

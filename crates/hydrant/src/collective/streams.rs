@@ -34,7 +34,7 @@ use crate::{
 /// cores, with a rank for each, and with more.
 const ATTACHED: usize = 32 << 10;
 const ATTACHED_CROWDED: usize = 64 << 10;
-/// Bytes of private memory that are read between two looks at other streams.
+/// Bytes that are copied between two looks at messages, and of private memory at once.
 const PIECE: usize = 1 << 20;
 
 /// A stream that this member shows.
@@ -65,8 +65,10 @@ pub(super) struct Streams<'a> {
     base: u64,
     outgoing: Vec<Outgoing<'a>>,
     incoming: Vec<Incoming<'a>>,
-    /// What only moves within this member, and where to.
+    /// What only moves within this member, and where to, as far as it is not there.
     own: Option<(&'a [u8], &'a mut [u8])>,
+    /// Bytes copied since this member last looked after messages.
+    since_look: usize,
 }
 
 /// The data of a collective goes out: if this is dropped before that is [over](Self::over), others wait for what they
@@ -119,6 +121,7 @@ impl<'a> Streams<'a> {
             outgoing: Vec::new(),
             incoming: Vec::new(),
             own: None,
+            since_look: 0,
         }
     }
 
@@ -203,9 +206,9 @@ impl<'a> Streams<'a> {
                     goes_out.over();
                     return Ok(());
                 }
-                let change = Sought::Change(stood);
-                self.team.until(&self.team.members, change).await?;
+                self.until_changed(stood).await?;
             }
+            self.look_now_and_then().await;
         }
     }
 
@@ -217,15 +220,32 @@ impl<'a> Streams<'a> {
         let goes_out = GoesOut::new(self.team);
         loop {
             let stood = self.board.stand();
-            let moved = self.advance()? | folding.advance(self.team, self.board, self.base)?;
+            let folded = folding.advance(self.team, self.board, self.base)?;
+            self.since_look += if folded { folding.slot() } else { 0 };
+            let moved = self.advance()? | folded;
             if !moved {
                 if self.is_over() && folding.is_over() {
                     goes_out.over();
                     return Ok(());
                 }
-                let change = Sought::Change(stood);
-                self.team.until(&self.team.members, change).await?;
+                self.until_changed(stood).await?;
             }
+            self.look_now_and_then().await;
+        }
+    }
+
+    /// Waits until something was shown or read since the board stood so.
+    async fn until_changed(&mut self, stood: u64) -> Result<()> {
+        self.since_look = 0;
+        let change = Sought::Change(stood);
+        self.team.until(&self.team.members, change).await
+    }
+
+    /// Who has much to copy and need not wait for it looks after messages meanwhile.
+    async fn look_now_and_then(&mut self) {
+        if self.since_look >= PIECE {
+            self.since_look = 0;
+            self.team.look_round().await;
         }
     }
 
@@ -246,10 +266,16 @@ impl<'a> Streams<'a> {
             }
         }
         for incoming in &mut self.incoming {
-            moved |= incoming.read_one(team, board)?;
+            let read = incoming.read_one(team, board)?;
+            self.since_look += read;
+            moved |= read > 0;
         }
         if let Some((data, into)) = self.own.take() {
+            let (data, later) = data.split_at(data.len().min(PIECE));
+            let (into, room) = into.split_at_mut(data.len());
             into.copy_from_slice(data);
+            self.since_look += data.len();
+            self.own = (!later.is_empty()).then_some((later, room));
             moved = true;
         }
         self.outgoing.retain(|outgoing| !outgoing.is_over(board));
@@ -325,12 +351,12 @@ impl Incoming<'_> {
         self.read == self.slots.of(self.into.len())
     }
 
-    /// Reads one more slot, or a piece of private memory, if it is there: whether that was done.
-    fn read_one(&mut self, team: &Team, board: &Board) -> Result<bool> {
+    /// Reads one more slot, or a piece of private memory, if it is there: how many bytes that were.
+    fn read_one(&mut self, team: &Team, board: &Board) -> Result<usize> {
         let (len, all, base) = (self.into.len(), self.slots.of(self.into.len()), self.base);
         let (shown, place) = board.shown_by(self.from, base, all);
         if self.read >= shown {
-            return Ok(false);
+            return Ok(0);
         }
         board.attach(self.from, || {
             (team.progress.conduit()).attaches(team.members[self.from])
@@ -339,6 +365,7 @@ impl Incoming<'_> {
             return self.read_private(team, board, addr);
         }
         let chunk = &mut self.into[self.slots.range(self.read, len)];
+        let bytes = chunk.len();
         team.read_slot(board, (self.from, self.slots, place), self.read, chunk)?;
         self.read += 1;
         team.say_read(
@@ -347,17 +374,18 @@ impl Incoming<'_> {
             base,
             (self.read, all),
         );
-        Ok(true)
+        Ok(bytes)
     }
 }
 
 impl Incoming<'_> {
     /// Has the system read a piece of all that another member shows at an address of its own.
-    fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<bool> {
+    fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<usize> {
         let (from, slots, len) = (self.from, self.slots, self.into.len());
         let (start, all) = (slots.start(self.read), slots.of(len));
         let read = all.min(self.read + slots.within(PIECE));
         let chunk = &mut self.into[start..len.min(slots.start(read))];
+        let bytes = chunk.len();
         let at = addr.wrapping_add(start as u64);
         let copied = (team.progress.conduit()).read_attached(team.members[from], at, chunk);
         team.unless_withdrawn(board, from)?;
@@ -366,7 +394,7 @@ impl Incoming<'_> {
             board.refuse(from, self.base, all);
             team.touched(from);
             (self.base, self.read) = (self.base + all as u64, 0);
-            return Ok(true);
+            return Ok(bytes);
         }
         self.read = read;
         team.say_read(
@@ -375,7 +403,7 @@ impl Incoming<'_> {
             self.base,
             (read, all),
         );
-        Ok(true)
+        Ok(bytes)
     }
 }
 
@@ -400,6 +428,11 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
 
     fn all(&self) -> usize {
         self.own.len().div_ceil(self.each)
+    }
+
+    /// Bytes that are folded at once, of all members.
+    fn slot(&self) -> usize {
+        self.each * size_of::<T>() * self.slots.len()
     }
 
     fn is_over(&self) -> bool {
