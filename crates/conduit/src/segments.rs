@@ -24,14 +24,15 @@ pub trait Segments {
     /// Gives the memory of a committed part back to the system.
     fn decommit(&self, offset: usize, len: usize);
 
-    /// Whether the system lets this rank read all memory of `peer` (cross-memory attach), so that
-    /// [`read_attached`](Self::read_attached) is worth a try. A system call, where nothing is mapped: ask once.
+    /// Whether the system lets this rank read private memory of `peer` (cross-memory attach), so that
+    /// [`read_attached`](Self::read_attached) is worth a try. It takes a system call to find out: ask once.
     fn attaches(&self, peer: Rank) -> bool {
         let _ = peer;
         false
     }
 
-    /// Copies memory of `peer` wherever it lies, done on return. What the peer changes meanwhile arrives, or not.
+    /// Copies `into.len()` bytes of `peer`'s memory from the address `addr` there on, wherever that is: done on return.
+    /// Of what the peer changes meanwhile, the old or the new arrives. After an error `into` may have changed.
     ///
     /// # Errors
     /// [`Error::BadAddress`] if the peer has no such memory, or not for reading; [`Error::PeerLost`]; and

@@ -4,8 +4,8 @@
 //! writes to slots of its board, for one reader or for all others; each reader copies the slots to
 //! where they belong. So a byte is copied twice, however many read it, and where all fits the board
 //! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
-//! are told where it lies. So is, where that is faster, the reader of something long in private memory, if the system
-//! lets it copy that by itself (cross-memory attach, `process_vm_readv`).
+//! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
+//! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
 //!
 //! # Words
 //!

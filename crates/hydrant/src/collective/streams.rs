@@ -30,9 +30,10 @@ use crate::{
     progress::{For, On},
 };
 
-/// From how many bytes on a reader copies them out of private memory faster than by way of a board: on two
-/// cores, with a rank for each, and with more.
+/// From how many bytes on a reader has them sooner out of private memory than by way of a board, as measured on two
+/// cores with two ranks.
 const ATTACHED: usize = 32 << 10;
+/// The same with more ranks than cores.
 const ATTACHED_CROWDED: usize = 64 << 10;
 /// Bytes that are copied between two looks at messages, and of private memory at once.
 const PIECE: usize = 1 << 20;
@@ -308,7 +309,7 @@ impl Outgoing<'_> {
                     && !self.is_refused(board))
     }
 
-    /// Of what all readers are through with: whether that is for one of them does not read private memory.
+    /// Of a stream that its readers are through with: whether one of them is because it could not read private memory.
     fn is_refused(&self, board: &Board) -> bool {
         matches!(self.place, Place::Private(_))
             && !(board.readers(self.readers)).all(|reader| board.is_attached(reader))
