@@ -21,22 +21,17 @@ use hydrant_conduit::{self as conduit, Conduit, Forward};
 /// Elements that are read in several pieces, and from the board in many slots.
 const MANY: usize = 400_000;
 
-/// How many reads the system does for each rank before it refuses one, and how many each asked for.
-#[derive(Default)]
-struct Reads {
-    allowed: u64,
-    asked: AtomicU64,
-}
+/// What goes before a read: who reads, of whom, and into what. Whether the system reads then.
+type Before = dyn Fn(Rank, Rank, &mut [u8]) -> bool + Send + Sync;
 
-/// A conduit whose system reads no more than it is allowed to.
-struct Refusing {
+/// A conduit whose reads are told of before they are done, or refused.
+struct Watched {
     inner: Box<dyn Conduit>,
-    done: AtomicU64,
-    reads: Arc<Reads>,
+    before: Arc<Before>,
 }
 
 // SAFETY: every call is handed on to a conduit that keeps the contract, but for reads that are refused.
-unsafe impl Forward for Refusing {
+unsafe impl Forward for Watched {
     fn inner(&self) -> &dyn Conduit {
         &*self.inner
     }
@@ -47,15 +42,38 @@ unsafe impl Forward for Refusing {
         addr: u64,
         into: &mut [u8],
     ) -> std::result::Result<(), conduit::Error> {
-        self.reads.asked.fetch_add(1, Relaxed);
-        if self.done.fetch_add(1, Relaxed) >= self.reads.allowed {
+        if (self.before)(self.inner.rank(), peer, into) {
+            return self.inner.read_attached(peer, addr, into);
+        }
+        let len = into.len() as u64;
+        Err(conduit::Error::BadAddress { peer, addr, len })
+    }
+}
+
+/// A builder of jobs whose reads are watched.
+fn watched(before: impl Fn(Rank, Rank, &mut [u8]) -> bool + Send + Sync + 'static) -> JobBuilder {
+    let before: Arc<Before> = Arc::new(before);
+    let builder = Job::builder().expect("the settings are valid");
+    builder.heap(4 << 20).through(move |inner| {
+        let before = Arc::clone(&before);
+        Box::new(Watched { inner, before })
+    })
+}
+
+/// Reads that each rank asked for.
+type Asked = [AtomicU64; 8];
+
+/// A builder of jobs of 8 ranks at most, of which the reads are refused once each has had so many.
+fn refusing(allowed: u64, asked: &Arc<Asked>) -> JobBuilder {
+    let asked = Arc::clone(asked);
+    watched(move |me, _, into| {
+        let is_done = asked[me.index()].fetch_add(1, Relaxed) < allowed;
+        if !is_done {
             // What a read that fails half way leaves.
             into.fill(0xa5);
-            let len = into.len() as u64;
-            return Err(conduit::Error::BadAddress { peer, addr, len });
         }
-        self.inner.read_attached(peer, addr, into)
-    }
+        is_done
+    })
 }
 
 /// Whether the system reads private memory here at all.
@@ -71,26 +89,13 @@ fn is_read_here() -> bool {
     asked > 0
 }
 
-/// A builder of such jobs.
-fn builder(reads: Arc<Reads>) -> JobBuilder {
-    let builder = Job::builder().expect("the settings are valid");
-    builder.heap(4 << 20).through(move |inner| {
-        Box::new(Refusing {
-            inner,
-            done: AtomicU64::new(0),
-            reads: Arc::clone(&reads),
-        })
-    })
-}
-
 /// Runs a job whose ranks' reads are refused from some number on; how often they asked.
 fn run(ranks: u32, allowed: u64, body: impl Fn(&Job) -> Result<()> + Sync + Send + 'static) -> u64 {
-    let asked = AtomicU64::new(0);
-    let reads = Arc::new(Reads { allowed, asked });
-    for end in builder(Arc::clone(&reads)).run_local(ranks, body) {
+    let asked = Arc::default();
+    for end in refusing(allowed, &asked).run_local(ranks, body) {
         end.unwrap();
     }
-    reads.asked.load(Relaxed)
+    asked.iter().map(|asked| asked.load(Relaxed)).sum()
 }
 
 fn value(rank: usize, index: usize, round: u64) -> u64 {
@@ -101,6 +106,11 @@ fn values(rank: usize, len: usize, round: u64) -> Vec<u64> {
     (0..len).map(|index| value(rank, index, round)).collect()
 }
 
+/// What a member gets in an all-to-all of parts of `len` elements.
+fn parts_for(me: usize, n: usize, len: usize, round: u64) -> impl Iterator<Item = u64> {
+    (0..n).flat_map(move |from| (0..len).map(move |at| value(from, me * len + at, round)))
+}
+
 /// Parts of `len` elements to each, which change as soon as the call returns.
 fn all_to_all(job: &Job, len: usize, round: u64) -> Result<()> {
     let (n, me) = (job.size() as usize, job.rank().index());
@@ -108,7 +118,7 @@ fn all_to_all(job: &Job, len: usize, round: u64) -> Result<()> {
     let mut into = vec![0; len * n];
     job.all_to_all_into(&parts, &mut into)?;
     parts.fill(0);
-    let right = (0..n).flat_map(|from| (0..len).map(move |at| value(from, me * len + at, round)));
+    let right = parts_for(me, n, len, round);
     assert!(
         into.into_iter().eq(right),
         "all_to_all of {len}, round {round}"
@@ -225,9 +235,7 @@ fn a_lost_member_ends_collectives_on_private_memory() {
         (5, 4, u64::MAX),
         (3, 0, 4),
     ] {
-        let asked = AtomicU64::new(0);
-        let reads = Arc::new(Reads { allowed, asked });
-        let ends = builder(reads).run_local(ranks, |job| {
+        let ends = refusing(allowed, &Arc::default()).run_local(ranks, |job| {
             let (n, me) = (job.size() as usize, job.rank().index());
             for round in 0.. {
                 if job.rank().0 == who && round == 4 {
@@ -238,8 +246,7 @@ fn a_lost_member_ends_collectives_on_private_memory() {
                 let end = job.all_to_all_into(&parts, &mut into);
                 parts.fill(0);
                 drop(parts);
-                let right = (0..n)
-                    .flat_map(|from| (0..LEN).map(move |at| value(from, me * LEN + at, round)));
+                let right = parts_for(me, n, LEN, round);
                 assert!(end.is_err() || into.into_iter().eq(right), "round {round}");
                 end?;
             }
@@ -254,6 +261,18 @@ fn a_lost_member_ends_collectives_on_private_memory() {
     }
 }
 
+/// Waits for another thread, which is not to take half a minute.
+fn until(what: &str, come: &AtomicBool) {
+    let since = Instant::now();
+    while !come.load(SeqCst) {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "waited for {what}"
+        );
+        thread::yield_now();
+    }
+}
+
 /// What rank 1 reads of rank 0 once it may, and whether it may.
 #[derive(Default)]
 struct Gate {
@@ -261,46 +280,19 @@ struct Gate {
     is_open: AtomicBool,
 }
 
-struct Slow {
-    inner: Box<dyn Conduit>,
-    gate: Arc<Gate>,
-}
-
-// SAFETY: every call is handed on to a conduit that keeps the contract, reads later.
-unsafe impl Forward for Slow {
-    fn inner(&self) -> &dyn Conduit {
-        &*self.inner
-    }
-
-    fn read_attached(
-        &self,
-        peer: Rank,
-        addr: u64,
-        into: &mut [u8],
-    ) -> std::result::Result<(), conduit::Error> {
-        if (self.inner.rank(), peer) == (Rank(1), Rank(0)) && self.gate.is_shut.load(Relaxed) {
-            let since = Instant::now();
-            while !self.gate.is_open.load(SeqCst) {
-                assert!(since.elapsed() < Duration::from_secs(30), "nobody gave up");
-                thread::yield_now();
-            }
-        }
-        self.inner.read_attached(peer, addr, into)
-    }
-}
-
 /// Rank 2 ends after it has agreed, rank 0 gives up and uses its memory again, and then rank 1 reads that.
 #[test]
 fn memory_of_who_gave_up_is_not_taken_for_what_it_was() {
     const LEN: usize = 30_000;
     let gate = Arc::new(Gate::default());
-    let layer = Arc::clone(&gate);
-    let builder = Job::builder().expect("the settings are valid");
-    let builder = builder.heap(4 << 20).service(false).through(move |inner| {
-        let gate = Arc::clone(&layer);
-        Box::new(Slow { inner, gate })
+    let seen = Arc::clone(&gate);
+    let builder = watched(move |me, peer, _| {
+        if (me, peer) == (Rank(1), Rank(0)) && seen.is_shut.load(Relaxed) {
+            until("rank 0 to give up", &seen.is_open);
+        }
+        true
     });
-    let ends = builder.run_local(3, |job| {
+    let ends = builder.service(false).run_local(3, |job| {
         let (n, me) = (job.size() as usize, job.rank().index());
         (0..2).try_for_each(|round| all_to_all(job, LEN, round))?;
         gate.is_shut.store(true, Relaxed);
@@ -318,8 +310,7 @@ fn memory_of_who_gave_up_is_not_taken_for_what_it_was() {
             }
             Rank(1) => {
                 let ended = job.all_to_all_into(&parts, &mut into);
-                let right =
-                    (0..n).flat_map(|from| (0..LEN).map(move |at| value(from, me * LEN + at, 7)));
+                let right = parts_for(me, n, LEN, 7);
                 assert!(
                     ended.is_err() || into.into_iter().eq(right),
                     "a result that is none"
@@ -346,53 +337,23 @@ struct Called {
     answered: AtomicBool,
 }
 
-struct Interrupted {
-    inner: Box<dyn Conduit>,
-    called: Arc<Called>,
-}
-
-// SAFETY: every call is handed on to a conduit that keeps the contract, reads later.
-unsafe impl Forward for Interrupted {
-    fn inner(&self) -> &dyn Conduit {
-        &*self.inner
-    }
-
-    fn read_attached(
-        &self,
-        peer: Rank,
-        addr: u64,
-        into: &mut [u8],
-    ) -> std::result::Result<(), conduit::Error> {
-        let called = &self.called;
-        if self.inner.rank() == Rank(0) && called.begun.load(SeqCst) {
-            match called.reads.fetch_add(1, SeqCst) {
-                1 => {
-                    let since = Instant::now();
-                    while !called.sent.load(SeqCst) {
-                        assert!(since.elapsed() < Duration::from_secs(30), "nobody calls");
-                        thread::yield_now();
-                    }
-                }
-                2 => assert!(called.answered.load(SeqCst), "nobody looked after messages"),
-                _ => {}
-            }
-        }
-        self.inner.read_attached(peer, addr, into)
-    }
-}
-
 /// Who copies for long answers others meanwhile, in a call or in the background.
 #[test]
 fn who_copies_looks_after_messages() {
     for background in [false, true] {
         let called = Arc::new(Called::default());
-        let layer = Arc::clone(&called);
-        let builder = Job::builder().expect("the settings are valid");
-        let builder = builder.heap(4 << 20).service(false).through(move |inner| {
-            let called = Arc::clone(&layer);
-            Box::new(Interrupted { inner, called })
+        let seen = Arc::clone(&called);
+        let builder = watched(move |me, _, _| {
+            if me == Rank(0) && seen.begun.load(SeqCst) {
+                match seen.reads.fetch_add(1, SeqCst) {
+                    1 => until("a call", &seen.sent),
+                    2 => assert!(seen.answered.load(SeqCst), "nobody looked after messages"),
+                    _ => {}
+                }
+            }
+            true
         });
-        let ends = builder.run_local(3, |job| {
+        let ends = builder.service(false).run_local(3, |job| {
             let answers = Arc::clone(&called);
             let answer = job.function(move |_, ()| answers.answered.store(true, SeqCst))?;
             let team = job.world().split((job.rank() != Rank(2)).then_some(0), 0)?;
