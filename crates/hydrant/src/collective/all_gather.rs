@@ -1,12 +1,12 @@
 //! All-gather, by Bruck's algorithm (Bruck et al., 1997, section 3).
 
-use std::pin::Pin;
+use std::{ops::Range, pin::Pin};
 
 use super::{
     agree::Piggyback,
     blocks::{Blocks, apart, places, same_length},
     board::Phase,
-    channel::{Inbound, Outbound, shift},
+    channel::{Inbound, Outbound, shift_within},
     header::{Header, Operation},
     team::{IDLE, QUEUED, Team, at_once},
 };
@@ -252,21 +252,20 @@ impl Team {
                 let at = self.agreed_on(Phase::Only);
                 return self.share_streams(board, at, mine, blocks)?.run().await;
             }
-            // Here mine is first.
-            let mine = self.me * each;
-            all.copy_within(mine..mine + each, 0);
             let (size, epoch) = (self.members.len(), self.epochs(1));
             let channels = (self.rounds.iter().enumerate())
                 .map(|(channel, round)| Inbound::open(self, channel, round.from, epoch))
                 .collect::<Result<Vec<_>>>()?;
             for (channel, (inbound, round)) in channels.into_iter().zip(&self.rounds).enumerate() {
                 let reach = 1 << channel;
-                let (have, rest) = all.split_at_mut(reach * each);
-                let bytes = reach.min(size - reach) * each;
+                let blocks = reach.min(size - reach);
                 let outbound = Outbound::new(self, channel, round.to, epoch);
-                shift(outbound, &have[..bytes], inbound, &mut rest[..bytes]).await?;
+                // From me on, and round the end: the same places at each member, so that what is one piece here is
+                // one there.
+                let have = around(all.len(), self.me * each, blocks * each);
+                let come = around(all.len(), (self.me + reach) % size * each, blocks * each);
+                shift_within(outbound, have, inbound, come, all).await?;
             }
-            all.rotate_right(mine);
             Ok(())
         })
     }
@@ -292,6 +291,12 @@ impl Team {
             }),
         }
     }
+}
+
+/// So many bytes from a place of a ring of `len` on, in the pieces before and behind its end.
+fn around(len: usize, from: usize, bytes: usize) -> [Range<usize>; 2] {
+    let before = bytes.min(len - from);
+    [from..from + before, 0..bytes - before]
 }
 
 /// # Errors

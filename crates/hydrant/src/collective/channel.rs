@@ -1,12 +1,14 @@
 //! Channels: chunks from one member to another, through slots in the receiver's scratch.
 //!
 //! The receiver opens a channel for a sender by giving it credit; the sender fills slots as
-//! far as its credit goes and counts them in the channel's flag; each slot read is new credit.
+//! far as its credit goes and counts them in the channel's flag; slots read are new credit, [some](CREDITED) at a time.
 //! So nothing is overwritten before it was read, and a channel serves one sender after the
 //! other without either knowing of the next.
 //!
 //! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of chunks
 //! modulo 256: sender and receiver are never further apart than the slots.
+
+use std::ops::Range;
 
 use super::{
     layout::{CHUNK, SLOTS},
@@ -14,6 +16,9 @@ use super::{
     team::{Team, outside},
 };
 use crate::{Error, Result};
+
+/// So many slots read are told at once: the sender has as many left meanwhile, and half as much is said.
+const CREDITED: usize = SLOTS / 2;
 
 /// The end of a channel that gives.
 pub(super) struct Outbound<'a> {
@@ -94,7 +99,10 @@ impl<'a> Inbound<'a> {
         let at = team.layout.slot(self.channel, received % SLOTS);
         team.scratch.read(at, chunk).map_err(outside)?;
         self.received += 1;
-        self.give_credit()
+        match self.received.is_multiple_of(CREDITED) {
+            true => self.give_credit(),
+            false => Ok(()),
+        }
     }
 
     /// The sender may fill as many slots as there are beyond what was received.
@@ -112,7 +120,8 @@ impl<'a> Inbound<'a> {
 /// Sends and receives at once, chunk by chunk, as members of a ring must.
 ///
 /// No ring of members can stop: whoever is at the lowest chunk of all finds that its
-/// receiver has read every chunk before that, and that its sender has sent that one.
+/// receiver has read every chunk before that, of which it has told all but the last few, and that
+/// its sender has sent that one.
 pub(super) async fn shift(
     mut outbound: Outbound<'_>,
     data: &[u8],
@@ -132,6 +141,37 @@ pub(super) async fn shift(
             inbound.receive_chunk(place).await?;
         }
     }
+}
+
+/// As [`shift`], from and to pieces of one buffer, which do not overlap. Both sides have the same pieces.
+pub(super) async fn shift_within(
+    mut outbound: Outbound<'_>,
+    data: [Range<usize>; 2],
+    mut inbound: Inbound<'_>,
+    into: [Range<usize>; 2],
+    buffer: &mut [u8],
+) -> Result<()> {
+    let (mut data, mut into) = (chunks_of(data), chunks_of(into));
+    loop {
+        let (chunk, place) = (data.next(), into.next());
+        if chunk.is_none() && place.is_none() {
+            return Ok(());
+        }
+        if let Some(chunk) = chunk {
+            outbound.send_chunk(&buffer[chunk]).await?;
+        }
+        if let Some(place) = place {
+            inbound.receive_chunk(&mut buffer[place]).await?;
+        }
+    }
+}
+
+/// The chunks of two pieces, one after the other.
+fn chunks_of(pieces: [Range<usize>; 2]) -> impl Iterator<Item = Range<usize>> {
+    pieces.into_iter().flat_map(|piece| {
+        let end = piece.end;
+        piece.step_by(CHUNK).map(move |at| at..end.min(at + CHUNK))
+    })
 }
 
 fn word(epoch: u64, count: usize) -> u64 {

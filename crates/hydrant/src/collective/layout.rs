@@ -20,8 +20,11 @@
 
 /// Bytes that ride on a message of the agreement.
 pub(super) const SMALL: usize = 4096;
-/// Bytes of a chunk in a channel.
-pub(super) const CHUNK: usize = 16 << 10;
+/// Room for the arguments of a message by which [bytes and a flag](super::stores) are stored.
+pub(super) const FRONT: usize = 4 * size_of::<u64>();
+/// Bytes of a chunk in a channel. Where scratch is not mapped: four messages, each one packet on a network whose
+/// packets hold 4096 bytes.
+pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
 /// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;
 

@@ -9,9 +9,9 @@
 //! 2. **Data.** What is small rides on the agreement and is there when it ends: the blocks
 //!    of all members by Bruck's algorithm, or one member's by spreading. What is not goes
 //!    in chunks through [channels](self::channel) with flow control: along a binomial [tree]
-//!    (broadcast, gather, scatter), by Bruck's rounds (all-gather) or by [pairwise
-//!    exchange](exchange) (all-to-all; and reductions and scans, where each member folds
-//!    its slice of the elements for all).
+//!    (broadcast, gather, scatter), by Bruck's rounds (all-gather), from one member to the next (scans) or by
+//!    [pairwise exchange](exchange) (all-to-all; and reductions, where each member folds its slice of the elements
+//!    for all; of two the root folds all).
 //!
 //! A team is *flat* if it has 16 members at most and each maps the memory of each. Then the agreement has one
 //! round, in which each tells all others, and what is not small is shown on [boards](board) from

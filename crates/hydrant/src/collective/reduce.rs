@@ -2,7 +2,8 @@
 //!
 //! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
 //! member folds a slice of the elements for all (by exchange), and the slices are gathered; of few members
-//! that are mapped the root folds all, while the others write what comes next: each byte moves once.
+//! that are mapped, and of two in any case, the root folds all, while the others write what comes next: each byte moves
+//! once.
 //! Either way blocks are folded by rank from the left, so the result is the serial one.
 
 use std::{
@@ -17,7 +18,9 @@ use super::{
     all_gather::{bytes, bytes_mut, sized},
     blocks::apart,
     board::{Board, Phase},
+    channel::{Inbound, Outbound},
     header::{Header, Operation},
+    layout::CHUNK,
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
 };
@@ -270,12 +273,58 @@ impl Team {
             let room = room.expect("all is well if it was agreed on");
             return Ok(Folded::Slice(own, room));
         }
+        if self.members.len() == 2 {
+            let is_root = |root| if root == self.me { mine.len() } else { 0 };
+            let checked = checked.and_then(|root| self.buffer::<T>(Some(is_root(root))));
+            let folded = self.agree(header, checked, Piggyback::Nothing).await?;
+            return Ok(Folded::All(self.fold_of_two(mine, folded, &fold).await?));
+        }
         let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
         let (room, slices) = self.agree(header, checked, Piggyback::Nothing).await?;
         Ok(Folded::Slice(
             self.fold_slice(mine, slices, &fold).await?,
             room,
         ))
+    }
+
+    /// Folds what two members gave, as it comes from the one into `folded` at the root, the other: it has room for
+    /// all there, and for nothing at the one that gives.
+    async fn fold_of_two<T: Pod>(
+        &self,
+        mine: &[T],
+        mut folded: Vec<T>,
+        fold: &impl Fn(&mut [T], &[T]),
+    ) -> Result<Vec<T>> {
+        const CHANNEL: usize = 0;
+        let (other, epoch) = (1 - self.me, self.epochs(1));
+        if folded.is_empty() {
+            let mut outbound = Outbound::new(self, CHANNEL, other, epoch);
+            outbound.send(bytes(mine)).await?;
+            return Ok(folded);
+        }
+        let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
+        let elements = (CHUNK / size_of::<T>()).max(1);
+        let mut room = match self.me {
+            0 => self.buffer::<T>(Some(elements.min(mine.len())))?,
+            _ => Vec::new(),
+        };
+        for (folded, mine) in folded.chunks_mut(elements).zip(mine.chunks(elements)) {
+            // The first member's is on the left.
+            let (with, theirs) = match self.me {
+                0 => {
+                    folded.copy_from_slice(mine);
+                    let theirs = &mut room[..mine.len()];
+                    inbound.receive(bytes_mut(theirs)).await?;
+                    (folded, &*theirs)
+                }
+                _ => {
+                    inbound.receive(bytes_mut(folded)).await?;
+                    (folded, mine)
+                }
+            };
+            self.or_leave(|| fold(with, theirs));
+        }
+        Ok(folded)
     }
 
     /// Brings the members' slices, of `len` elements in all, to the root.
@@ -354,7 +403,7 @@ impl Team {
     }
 
     /// The places of the members' slices.
-    pub(super) fn cut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+    fn cut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
         let slices = self.cut_elements(data);
         slices.into_iter().map(bytes_mut).collect()
     }
@@ -372,7 +421,7 @@ impl Team {
     }
 
     /// Room for my slice from every member.
-    pub(super) fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
+    fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
         self.buffer(
             self.slice(len, self.me)
                 .len()
@@ -381,7 +430,7 @@ impl Team {
     }
 
     /// My slice from every member, by member.
-    pub(super) async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
+    async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
         self.exchange(
             Phase::First,
             |member| bytes(&data[self.slice(data.len(), member)]),

@@ -1,15 +1,15 @@
 //! Scans: what the members up to this one, or before it, reduce to.
 //!
-//! As reductions go: few elements ride on the agreement; of many, each member scans a slice
-//! for all, and the slices go back where they came from. In a flat team what is before a member comes to it
-//! from the one before it ([`scanning`](super::scanning)).
+//! Few elements ride on the agreement. Of many, what the members before it reduce to comes to a member from the one
+//! before it, chunk by chunk: in a flat team on [boards](super::scanning), else by a channel.
 
 use super::{
     Op, Reducible,
     agree::Piggyback,
-    all_gather::{bytes, sized},
-    board::Phase,
+    all_gather::{bytes, bytes_mut, sized},
+    channel::{Inbound, Outbound},
     header::Operation,
+    layout::CHUNK,
     op::{fold_of, identity_of},
     reduce::{Reduction, by, by_function, by_op},
     scanning::Scanning,
@@ -84,17 +84,55 @@ impl Team {
             let scanning = Scanning::new(self, board, data, first, &fold)?;
             return scanning.run(header, checked).await;
         }
-        let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
-        let mut slices = self.agree(header, checked, Piggyback::Nothing).await?;
-        self.exchange_slices(data, &mut slices).await?;
-        let each = self.slice(len, self.me).len();
-        self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
-        self.exchange(
-            Phase::Second,
-            |member| bytes(&slices[member * each..][..each]),
-            self.cut(data),
-        )
-        .await
+        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.scan_along(data, first, &fold).await
+    }
+
+    /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
+    /// one's, chunk by chunk.
+    async fn scan_along<T: Pod>(
+        &self,
+        data: &mut [T],
+        first: Option<T>,
+        fold: &impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        const CHANNEL: usize = 0;
+        let epoch = self.epochs(1);
+        let mut previous = (self.me.checked_sub(1))
+            .map(|previous| Inbound::open(self, CHANNEL, previous, epoch))
+            .transpose()?;
+        let mut next = (self.me + 1 < self.members.len())
+            .then(|| Outbound::new(self, CHANNEL, self.me + 1, epoch));
+        let elements = (CHUNK / size_of::<T>()).max(1);
+        let mut room = match previous {
+            Some(_) => self.buffer::<T>(Some(elements.min(data.len())))?,
+            None => Vec::new(),
+        };
+        for mine in data.chunks_mut(elements) {
+            let Some(previous) = &mut previous else {
+                if let Some(next) = &mut next {
+                    next.send(bytes(mine)).await?;
+                }
+                if let Some(first) = first {
+                    mine.fill(first);
+                }
+                continue;
+            };
+            let so_far = &mut room[..mine.len()];
+            previous.receive(bytes_mut(so_far)).await?;
+            match (first, &mut next) {
+                (Some(_), None) => mine.copy_from_slice(so_far),
+                (exclusive, next) => {
+                    let before = exclusive.map(|_| so_far.to_vec());
+                    self.or_leave(|| fold(so_far, mine));
+                    mine.copy_from_slice(before.as_deref().unwrap_or(so_far));
+                    if let Some(next) = next {
+                        next.send(bytes(so_far)).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,11 +5,12 @@
 //! was stored before is there, too. Nothing is answered.
 //!
 //! ```text
-//! tag SET   args at               payload bytes, stored at `at`
-//!           args at flag value n  payload n bytes, stored behind the flag, and the rest as above;
-//!                                 then the flag
-//! tag ADD   args flag value       added to the flag
+//! tag SET   args at                  payload bytes, stored at `at`
+//!           args at flag value words payload as above; words, stored behind the flag; then the flag
+//! tag ADD   args flag value          added to the flag
 //! ```
+//!
+//! Words for which there are too few arguments go ahead of the rest, as bytes.
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Release, SeqCst},
@@ -18,6 +19,9 @@ use std::sync::atomic::{
 
 use hydrant_conduit::{Delivery, Message, ReplyPort, Sent, WakeWord, Window};
 
+use smallvec::SmallVec;
+
+use super::layout::FRONT;
 use crate::{
     Rank, Result,
     progress::{self, Progress, Route, kind},
@@ -29,12 +33,17 @@ const SET: u16 = 0;
 /// Adds to the flag.
 const ADD: u16 = 1;
 
+/// Words that follow a flag in its line.
+const BESIDE: usize = 7;
+/// Arguments of a message that sets a flag, before those words.
+const FLAGGED: usize = 3;
+
 /// A flag set once the bytes are there. Places count from the start of the segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flag<'a> {
     pub(super) at: usize,
     pub(super) value: u64,
-    /// Words that follow the flag, set before it.
+    /// Words that follow the flag, set before it: [`BESIDE`] at most.
     pub(super) beside: &'a [u64],
 }
 
@@ -49,18 +58,22 @@ pub(super) fn store(
     mut data: &[u8],
     flag: Flag<'_>,
 ) -> Result<()> {
-    let limit = progress.conduit().caps().max_payload;
-    let beside: &[u8] = bytemuck::cast_slice(flag.beside);
-    while beside.len() + data.len() > limit {
-        let (piece, rest) = data.split_at(limit.min(data.len()));
+    let caps = progress.conduit().caps();
+    let mut args = SmallVec::<[u64; FLAGGED + BESIDE]>::new();
+    args.extend_from_slice(flag.beside);
+    if FLAGGED + args.len() > caps.max_args {
+        let behind = (flag.at + size_of::<u64>()) as u64;
+        push(progress, rank, SET, &[behind], bytemuck::cast_slice(&args))?;
+        args.clear();
+    }
+    while data.len() > caps.max_payload {
+        // Where a packet holds as much as a payload may have, one of that length takes two: arguments go before it.
+        let (piece, rest) = data.split_at(caps.max_payload - FRONT);
         push(progress, rank, SET, &[at as u64], piece)?;
         (at, data) = (at + piece.len(), rest);
     }
-    let args = [at as u64, flag.at as u64, flag.value, beside.len() as u64];
-    match (beside, data) {
-        ([], payload) | (payload, []) => push(progress, rank, SET, &args, payload),
-        _ => push(progress, rank, SET, &args, &[beside, data].concat()),
-    }
+    args.insert_many(0, [at as u64, flag.at as u64, flag.value]);
+    push(progress, rank, SET, &args, data)
 }
 
 fn push(progress: &Progress, rank: Rank, tag: u16, args: &[u64], payload: &[u8]) -> Result<()> {
@@ -124,13 +137,12 @@ fn apply(window: &Window, delivery: &Delivery<'_>) -> Option<()> {
     let write = |at: usize, data: &[u8]| window.write(at, data).ok();
     match (delivery.tag, delivery.args) {
         (SET, &[at]) => write(inside(at, payload.len())?, payload),
-        (SET, &[at, flag, value, beside]) => {
-            let (beside, data) = payload.split_at_checked(usize::try_from(beside).ok()?)?;
-            let at = inside(at, data.len())?;
-            let flag = inside(flag, size_of::<u64>() + beside.len())?;
+        (SET, &[at, flag, value, ref beside @ ..]) => {
+            let at = inside(at, payload.len())?;
+            let flag = inside(flag, size_of::<u64>() + size_of_val(beside))?;
             let word = window.atomic_u64(flag).ok()?;
-            write(flag + size_of::<u64>(), beside)?;
-            write(at, data)?;
+            write(flag + size_of::<u64>(), bytemuck::cast_slice(beside))?;
+            write(at, payload)?;
             word.store(value, Release);
             Some(())
         }
@@ -172,8 +184,8 @@ mod tests {
     fn a_store_is_bytes_and_a_flag_with_what_is_beside_it() {
         let window = Window::private(SCRATCH + 4096);
         assert!(applied(&window, SET, &[64], &7_u64.to_le_bytes()));
-        let payload = [[1_u64, 2], [3, 4]].concat();
-        let args = [72, 128, 9, 16];
+        let args = [72, 128, 9, 1, 2];
+        let payload = [3_u64, 4];
         assert!(applied(&window, SET, &args, bytemuck::cast_slice(&payload)));
         assert_eq!(words(&window, 64), [7, 3, 4, 0]);
         assert_eq!(words(&window, 128), [9, 1, 2, 0]);
@@ -190,15 +202,14 @@ mod tests {
             (SET, &[end][..], &byte[..]),
             (SET, &[u64::MAX], byte),
             (SET, &[end - 1], &[1, 1]),
-            (SET, &[0, end, 1, 0], byte),
-            (SET, &[0, end - 7, 1, 0], byte),
+            (SET, &[0, end, 1], byte),
+            (SET, &[0, end - 7, 1], byte),
             (SET, &[0, end - 8, 1, 1], byte),
-            (SET, &[end, 8, 1, 0], byte),
-            (SET, &[0, 12, 1, 0], byte),
-            (SET, &[0, 8, 1, 2], byte),
-            (SET, &[0, 8, 1, u64::MAX], byte),
+            (SET, &[0, u64::MAX, 1], byte),
+            (SET, &[end, 8, 1], byte),
+            (SET, &[0, 12, 1], byte),
             (SET, &[], byte),
-            (SET, &[0, 8, 1], byte),
+            (SET, &[0, 8], byte),
             (ADD, &[end, 1], &[]),
             (ADD, &[4, 1], &[]),
             (ADD, &[8, 1], byte),
