@@ -2,7 +2,7 @@
 //!
 //! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
 //! member folds a slice of the elements for all (by exchange), and the slices are gathered; of few members
-//! that are mapped, and of two in any case, the root folds all, while the others write what comes next: each byte moves
+//! that are mapped, and of two that are not, the root folds all, while the others write what comes next: each byte moves
 //! once.
 //! Either way blocks are folded by rank from the left, so the result is the serial one.
 
@@ -273,11 +273,14 @@ impl Team {
             let room = room.expect("all is well if it was agreed on");
             return Ok(Folded::Slice(own, room));
         }
-        if self.members.len() == 2 {
-            let is_root = |root| if root == self.me { mine.len() } else { 0 };
-            let checked = checked.and_then(|root| self.buffer::<T>(Some(is_root(root))));
-            let folded = self.agree(header, checked, Piggyback::Nothing).await?;
-            return Ok(Folded::All(self.fold_of_two(mine, folded, &fold).await?));
+        if self.members.len() == 2 && self.board.is_none() {
+            let made = checked.and_then(|root| {
+                let folded = self.buffer(Some(if root == self.me { mine.len() } else { 0 }))?;
+                Ok((folded, self.room_to_fold(mine.len(), self.me == 0)?))
+            });
+            let (folded, room) = self.agree(header, made, Piggyback::Nothing).await?;
+            let folded = self.fold_of_two(mine, folded, room, &fold).await?;
+            return Ok(Folded::All(folded));
         }
         let checked = checked.and_then(|_| Ok((room()?, self.slices_to_fold::<T>(mine.len())?)));
         let (room, slices) = self.agree(header, checked, Piggyback::Nothing).await?;
@@ -288,11 +291,12 @@ impl Team {
     }
 
     /// Folds what two members gave, as it comes from the one into `folded` at the root, the other: it has room for
-    /// all there, and for nothing at the one that gives.
+    /// all there, and for nothing at the one that gives. The first member has room for a chunk.
     async fn fold_of_two<T: Pod>(
         &self,
         mine: &[T],
         mut folded: Vec<T>,
+        mut room: Vec<T>,
         fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<Vec<T>> {
         const CHANNEL: usize = 0;
@@ -303,11 +307,7 @@ impl Team {
             return Ok(folded);
         }
         let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
-        let elements = (CHUNK / size_of::<T>()).max(1);
-        let mut room = match self.me {
-            0 => self.buffer::<T>(Some(elements.min(mine.len())))?,
-            _ => Vec::new(),
-        };
+        let elements = in_chunk::<T>();
         for (folded, mine) in folded.chunks_mut(elements).zip(mine.chunks(elements)) {
             // The first member's is on the left.
             let (with, theirs) = match self.me {
@@ -403,7 +403,7 @@ impl Team {
     }
 
     /// The places of the members' slices.
-    fn cut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
+    pub(super) fn cut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
         let slices = self.cut_elements(data);
         slices.into_iter().map(bytes_mut).collect()
     }
@@ -421,7 +421,7 @@ impl Team {
     }
 
     /// Room for my slice from every member.
-    fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
+    pub(super) fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
         self.buffer(
             self.slice(len, self.me)
                 .len()
@@ -429,8 +429,13 @@ impl Team {
         )
     }
 
+    /// Room for a chunk of `len` elements, for a member that needs it.
+    pub(super) fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
+        self.buffer(Some(if needs { in_chunk::<T>().min(len) } else { 0 }))
+    }
+
     /// My slice from every member, by member.
-    async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
+    pub(super) async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
         self.exchange(
             Phase::First,
             |member| bytes(&data[self.slice(data.len(), member)]),
@@ -473,6 +478,11 @@ impl Team {
             resume_unwind(cause)
         })
     }
+}
+
+/// Elements that are folded as they come, chunk by chunk.
+pub(super) fn in_chunk<T>() -> usize {
+    (CHUNK / size_of::<T>()).max(1)
 }
 
 /// What a member has folded for a root.

@@ -7,11 +7,11 @@ use super::{
     Op, Reducible,
     agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
+    board::Phase,
     channel::{Inbound, Outbound},
     header::Operation,
-    layout::CHUNK,
     op::{fold_of, identity_of},
-    reduce::{Reduction, by, by_function, by_op},
+    reduce::{Reduction, by, by_function, by_op, in_chunk},
     scanning::Scanning,
     team::Team,
 };
@@ -84,15 +84,27 @@ impl Team {
             let scanning = Scanning::new(self, board, data, first, &fold)?;
             return scanning.run(header, checked).await;
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.scan_along(data, first, &fold).await
+        if self.board.is_none() {
+            let room = checked.and_then(|()| self.room_to_fold(len, self.me != 0));
+            let room = self.agree(header, room, Piggyback::Nothing).await?;
+            return self.scan_along(data, room, first, &fold).await;
+        }
+        // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.
+        let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
+        let mut slices = self.agree(header, checked, Piggyback::Nothing).await?;
+        self.exchange_slices(data, &mut slices).await?;
+        let each = self.slice(len, self.me).len();
+        self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
+        let block = |member: usize| bytes(&slices[member * each..][..each]);
+        self.exchange(Phase::Second, block, self.cut(data)).await
     }
 
     /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
-    /// one's, chunk by chunk.
+    /// one's, chunk by chunk. All but the first member have room for a chunk.
     async fn scan_along<T: Pod>(
         &self,
         data: &mut [T],
+        mut room: Vec<T>,
         first: Option<T>,
         fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
@@ -103,12 +115,7 @@ impl Team {
             .transpose()?;
         let mut next = (self.me + 1 < self.members.len())
             .then(|| Outbound::new(self, CHANNEL, self.me + 1, epoch));
-        let elements = (CHUNK / size_of::<T>()).max(1);
-        let mut room = match previous {
-            Some(_) => self.buffer::<T>(Some(elements.min(data.len())))?,
-            None => Vec::new(),
-        };
-        for mine in data.chunks_mut(elements) {
+        for mine in data.chunks_mut(in_chunk::<T>()) {
             let Some(previous) = &mut previous else {
                 if let Some(next) = &mut next {
                     next.send(bytes(mine)).await?;

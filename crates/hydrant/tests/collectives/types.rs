@@ -264,3 +264,50 @@ fn the_order_of_a_sum_depends_on_no_time() {
         });
     }
 }
+
+/// Longer than what a board shows at once, and than a chunk.
+type Long = [u64; 5000];
+
+fn long(rank: u32, turn: u64) -> Long {
+    std::array::from_fn(|index| u64::from(rank) * 7919 + turn * 31 + index as u64)
+}
+
+/// The order matters.
+fn joined(left: Long, right: Long) -> Long {
+    std::array::from_fn(|index| left[index].wrapping_mul(3).wrapping_add(right[index]))
+}
+
+/// Where no board shows such elements; what comes next begins at once where it does.
+#[test]
+fn elements_longer_than_a_slot() {
+    for n in [2, 3] {
+        run(n, |job| {
+            let up_to = |rank: u32, turn| {
+                let all = (0..=rank).map(|rank| long(rank, turn));
+                all.reduce(joined).expect("one at least")
+            };
+            let (me, last) = (job.rank().0, Rank(n - 1));
+            for turn in 0..10 {
+                let mine = long(me, turn);
+                let mut data = [mine; 2];
+                job.scan_with(&mut data, joined)?;
+                assert_eq!(data, [up_to(me, turn); 2], "scan {turn}");
+                let mut words = vec![turn; 9000];
+                job.broadcast(Rank(0), &mut words)?;
+                let mut data = [mine];
+                job.exclusive_scan_with(&mut data, [5; 5000], joined)?;
+                let before = me.checked_sub(1).map_or([5; 5000], |rank| up_to(rank, turn));
+                assert_eq!(data, [before], "exclusive scan {turn}");
+                job.all_reduce(&mut words, Op::Sum)?;
+                assert_eq!(words, vec![u64::from(n) * turn; 9000]);
+                for root in [Rank(0), last] {
+                    let reduced = job.reduce_with(root, &[mine], joined)?;
+                    assert_eq!(reduced.is_some(), root == job.rank());
+                    assert!(reduced.is_none_or(|it| it == [up_to(last.0, turn)]));
+                    job.broadcast(Rank(0), &mut words)?;
+                }
+            }
+            Ok(())
+        });
+    }
+}
