@@ -50,7 +50,7 @@
 //! # What it costs
 //!
 //! A team of n members takes, in the 16 MiB that each rank's segment keeps for this, about
-//! 73 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members, a flat one 512 KiB + 8.3 KiB × n; pages
+//! 72 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members, a flat one 512 KiB + 8.3 KiB × n; pages
 //! that no collective used take no memory. So some 30 teams of 4 can be at once, or 35 of 64. When
 //! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
