@@ -296,7 +296,9 @@ fn elements_longer_than_a_slot() {
                 job.broadcast(Rank(0), &mut words)?;
                 let mut data = [mine];
                 job.exclusive_scan_with(&mut data, [5; 5000], joined)?;
-                let before = me.checked_sub(1).map_or([5; 5000], |rank| up_to(rank, turn));
+                let before = me
+                    .checked_sub(1)
+                    .map_or([5; 5000], |rank| up_to(rank, turn));
                 assert_eq!(data, [before], "exclusive scan {turn}");
                 job.all_reduce(&mut words, Op::Sum)?;
                 assert_eq!(words, vec![u64::from(n) * turn; 9000]);
