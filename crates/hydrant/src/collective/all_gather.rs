@@ -6,7 +6,7 @@ use super::{
     agree::Piggyback,
     blocks::{Blocks, apart, places, same_length},
     board::Phase,
-    channel::{Inbound, Outbound, shift_within},
+    channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
     team::{IDLE, QUEUED, Team, at_once},
 };
@@ -264,7 +264,9 @@ impl Team {
                 // one there.
                 let have = around(all.len(), self.me * each, blocks * each);
                 let come = around(all.len(), (self.me + reach) % size * each, blocks * each);
-                shift_within(outbound, have, inbound, come, all).await?;
+                let [have, come] = both(all, have, come)?;
+                let have = have.map(|piece| &*piece);
+                shift(outbound, &have, inbound, come).await?;
             }
             Ok(())
         })
@@ -297,6 +299,17 @@ impl Team {
 fn around(len: usize, from: usize, bytes: usize) -> [Range<usize>; 2] {
     let before = bytes.min(len - from);
     [from..from + before, 0..bytes - before]
+}
+
+/// Both pairs of pieces of a buffer, which share no byte.
+fn both(
+    buffer: &mut [u8],
+    [a, b]: [Range<usize>; 2],
+    [c, d]: [Range<usize>; 2],
+) -> Result<[[&mut [u8]; 2]; 2]> {
+    let pieces = buffer.get_disjoint_mut([a, b, c, d]);
+    let [a, b, c, d] = pieces.map_err(|cause| Error::other(format!("blocks overlap: {cause}")))?;
+    Ok([[a, b], [c, d]])
 }
 
 /// # Errors

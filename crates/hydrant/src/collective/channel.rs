@@ -1,41 +1,45 @@
-//! Channels: chunks from one member to another, through slots in the receiver's scratch.
+//! Channels: data from one member to another, through slots in the receiver's scratch, or [directly](super::direct)
+//! into its buffer.
 //!
-//! The receiver opens a channel for a sender by giving it credit; the sender fills slots as
-//! far as its credit goes and counts them in the channel's flag; slots read are new credit, [some](CREDITED) at a time.
-//! So nothing is overwritten before it was read, and a channel serves one sender after the
-//! other without either knowing of the next.
+//! The receiver opens a channel for a sender by giving it credit; the sender sends units, as
+//! far as its credit goes, and counts them in the channel's flag; units taken are new credit, [some](CREDITED) at a
+//! time. A chunk lies in a slot, which nobody overwrites before it was read; and a channel serves one sender after
+//! the other without either knowing of the next.
 //!
-//! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of chunks
+//! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of units
 //! modulo 256: sender and receiver are never further apart than the slots.
 
-use std::ops::Range;
-
 use super::{
-    layout::{CHUNK, SLOTS},
+    direct::{Cleared, Sink, Source},
+    layout::SLOTS,
     sought::Sought,
     team::{Team, outside},
 };
 use crate::{Error, Result};
 
-/// So many slots read are told at once: the sender has as many left meanwhile, and half as much is said.
+/// So many units taken are told at once: the sender has as many left meanwhile, and half as much is said.
 const CREDITED: usize = SLOTS / 2;
 
 /// The end of a channel that gives.
 pub(super) struct Outbound<'a> {
-    team: &'a Team,
-    channel: usize,
-    to: usize,
-    epoch: u64,
-    sent: usize,
+    pub(super) team: &'a Team,
+    pub(super) channel: usize,
+    pub(super) to: usize,
+    pub(super) epoch: u64,
+    /// Units that were sent.
+    pub(super) sent: usize,
+    /// What the receiver has cleared for the next ones.
+    pub(super) cleared: Option<Cleared>,
 }
 
 /// The end of a channel that takes.
 pub(super) struct Inbound<'a> {
-    team: &'a Team,
-    channel: usize,
-    from: usize,
-    epoch: u64,
-    received: usize,
+    pub(super) team: &'a Team,
+    pub(super) channel: usize,
+    pub(super) from: usize,
+    pub(super) epoch: u64,
+    /// Units that were taken.
+    pub(super) received: usize,
 }
 
 impl<'a> Outbound<'a> {
@@ -46,26 +50,37 @@ impl<'a> Outbound<'a> {
             to,
             epoch,
             sent: 0,
+            cleared: None,
         }
     }
 
     /// Sends what the other side receives by one [`Inbound::receive`] of the same length.
     pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
-        for chunk in data.chunks(CHUNK) {
-            self.send_chunk(chunk).await?;
+        let mut source = Source::new(data);
+        while !source.is_over() {
+            source.send_one(self).await?;
         }
         Ok(())
     }
 
-    async fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
-        let Self { team, epoch, .. } = *self;
-        let sent = self.sent;
-        let credit = Sought::Beyond(team.layout.credit(self.to), word(epoch, sent));
-        team.until(&team.members, credit).await?;
-        let at = team.layout.slot(self.channel, sent % SLOTS);
+    /// Waits until the receiver lets this member send a unit.
+    pub(super) async fn until_credited(&self) -> Result<()> {
+        let team = self.team;
+        let credit = Sought::Beyond(team.layout.credit(self.to), word(self.epoch, self.sent));
+        team.until(&team.members, credit).await
+    }
+
+    /// Sends a chunk as the next unit.
+    pub(super) fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let at = self.team.layout.slot(self.channel, self.sent % SLOTS);
+        self.say_sent(at, chunk)
+    }
+
+    /// Counts a unit, after `data` was stored at byte `at` of the receiver's scratch.
+    pub(super) fn say_sent(&mut self, at: usize, data: &[u8]) -> Result<()> {
+        let (team, flag) = (self.team, self.team.layout.flag(self.channel));
         self.sent += 1;
-        let (flag, value) = (team.layout.flag(self.channel), word(epoch, self.sent));
-        team.store(self.to, at, chunk, flag, value)
+        team.store(self.to, at, data, (flag, &[word(self.epoch, self.sent)]))
     }
 }
 
@@ -85,19 +100,28 @@ impl<'a> Inbound<'a> {
 
     /// Receives what the other side sent by one [`Outbound::send`] of the same length.
     pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
-        for chunk in into.chunks_mut(CHUNK) {
-            self.receive_chunk(chunk).await?;
-        }
-        Ok(())
+        Sink::new(into).receive_all(self).await
     }
 
-    async fn receive_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
-        let Self { team, epoch, .. } = *self;
-        let received = self.received;
-        let filled = Sought::Beyond(team.layout.flag(self.channel), word(epoch, received));
-        team.until(&team.members, filled).await?;
-        let at = team.layout.slot(self.channel, received % SLOTS);
-        team.scratch.read(at, chunk).map_err(outside)?;
+    /// Waits until the next unit has come.
+    pub(super) async fn until_filled(&self) -> Result<()> {
+        let team = self.team;
+        let filled = Sought::Beyond(
+            team.layout.flag(self.channel),
+            word(self.epoch, self.received),
+        );
+        team.until(&team.members, filled).await
+    }
+
+    /// Takes the next unit, a chunk that has come.
+    pub(super) fn read_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
+        let at = self.team.layout.slot(self.channel, self.received % SLOTS);
+        self.team.scratch.read(at, chunk).map_err(outside)?;
+        self.took()
+    }
+
+    /// Counts a unit that was taken.
+    pub(super) fn took(&mut self) -> Result<()> {
         self.received += 1;
         match self.received.is_multiple_of(CREDITED) {
             true => self.give_credit(),
@@ -105,11 +129,11 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// The sender may fill as many slots as there are beyond what was received.
+    /// The sender may send as many units as there are slots beyond what was received.
     fn give_credit(&self) -> Result<()> {
         let credit = self.team.layout.credit(self.team.me);
         let value = word(self.epoch, self.received + SLOTS);
-        match self.team.store(self.from, 0, &[], credit, value) {
+        match self.team.store(self.from, 0, &[], (credit, &[value])) {
             // A sender that is gone needs none; if anything of it is missing, that is told.
             Err(Error::PeerLost(_)) => Ok(()),
             other => other,
@@ -117,61 +141,41 @@ impl<'a> Inbound<'a> {
     }
 }
 
-/// Sends and receives at once, chunk by chunk, as members of a ring must.
+/// Sends and receives at once, unit by unit, as members of a ring must: what `data` has is sent, one after the
+/// other, and `into` is filled. The next member has places of the same lengths.
 ///
-/// No ring of members can stop: whoever is at the lowest chunk of all finds that its
-/// receiver has read every chunk before that, of which it has told all but the last few, and that
-/// its sender has sent that one.
+/// No ring of members can stop: whoever is at the lowest unit of all finds that its
+/// receiver has taken every unit before that, of which it has told all but the last few, and has cleared its buffer
+/// for that one; and that its sender has sent that one.
 pub(super) async fn shift(
     mut outbound: Outbound<'_>,
-    data: &[u8],
+    data: &[&[u8]],
     mut inbound: Inbound<'_>,
-    into: &mut [u8],
+    into: impl IntoIterator<Item = &mut [u8]>,
 ) -> Result<()> {
-    let (mut data, mut into) = (data.chunks(CHUNK), into.chunks_mut(CHUNK));
-    loop {
-        let (chunk, place) = (data.next(), into.next());
-        if chunk.is_none() && place.is_none() {
-            return Ok(());
+    let mut sinks = (into.into_iter()).filter(|into| !into.is_empty());
+    let mut sink = sinks.next().map(Sink::new);
+    // Dropped first: a sink that is given up waits for all that have registered a page with it.
+    let mut sources = (data.iter()).filter(|data| !data.is_empty());
+    let mut source = sources.next().map(|data| Source::new(data));
+    while source.is_some() || sink.is_some() {
+        if let Some(sink) = &mut sink {
+            sink.clear(&inbound)?;
         }
-        if let Some(chunk) = chunk {
-            outbound.send_chunk(chunk).await?;
+        if let Some(sending) = &mut source {
+            sending.send_one(&mut outbound).await?;
+            if sending.is_over() {
+                source = sources.next().map(|data| Source::new(data));
+            }
         }
-        if let Some(place) = place {
-            inbound.receive_chunk(place).await?;
+        if let Some(receiving) = &mut sink {
+            receiving.receive_one(&mut inbound).await?;
+            if receiving.is_over() {
+                sink = sinks.next().map(Sink::new);
+            }
         }
     }
-}
-
-/// As [`shift`], from and to pieces of one buffer, which do not overlap. Both sides have the same pieces.
-pub(super) async fn shift_within(
-    mut outbound: Outbound<'_>,
-    data: [Range<usize>; 2],
-    mut inbound: Inbound<'_>,
-    into: [Range<usize>; 2],
-    buffer: &mut [u8],
-) -> Result<()> {
-    let (mut data, mut into) = (chunks_of(data), chunks_of(into));
-    loop {
-        let (chunk, place) = (data.next(), into.next());
-        if chunk.is_none() && place.is_none() {
-            return Ok(());
-        }
-        if let Some(chunk) = chunk {
-            outbound.send_chunk(&buffer[chunk]).await?;
-        }
-        if let Some(place) = place {
-            inbound.receive_chunk(&mut buffer[place]).await?;
-        }
-    }
-}
-
-/// The chunks of two pieces, one after the other.
-fn chunks_of(pieces: [Range<usize>; 2]) -> impl Iterator<Item = Range<usize>> {
-    pieces.into_iter().flat_map(|piece| {
-        let end = piece.end;
-        piece.step_by(CHUNK).map(move |at| at..end.min(at + CHUNK))
-    })
+    Ok(())
 }
 
 fn word(epoch: u64, count: usize) -> u64 {

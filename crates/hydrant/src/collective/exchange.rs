@@ -80,7 +80,8 @@ impl Team {
                 };
                 let to = (me + step) % size;
                 let outbound = Outbound::new(self, channel(step), to, epoch + step as u64);
-                shift(outbound, block(to), inbound, into[before(step)]).await?;
+                let place = [&mut *into[before(step)]];
+                shift(outbound, &[block(to)], inbound, place).await?;
             }
             Ok(())
         })

@@ -3,9 +3,11 @@
 //! ```text
 //! 0          ledger: what the owner tells of itself, and who is done with the piece
 //! lines      of the agreement: [parity][round], written by the member that precedes in the round
-//! flags      one a channel: chunks filled, written by the channel's sender
-//! credits    one a member: chunks that I may send it, and the last agreement in
-//!            which it found a mismatch, both written by it
+//! flags      one a channel: chunks filled, written by the channel's sender, and what it
+//!            [wrote](super::direct) to the receiver's buffer
+//! credits    one a member: chunks that I may send it, the last agreement in which it found a
+//!            mismatch, and which buffer of its own it has [cleared](super::direct) for me, all
+//!            written by it
 //! piggyback  what rides on the agreement: [parity][round]
 //! slots      of the channels: [channel][slot]
 //! ```
@@ -25,6 +27,10 @@ pub(super) const FRONT: usize = 4 * size_of::<u64>();
 /// Bytes of a chunk in a channel. Where scratch is not mapped: four messages, each one packet on a network whose
 /// packets hold 4096 bytes.
 pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
+/// From how many bytes on a receiver clears its buffer for data to be [written](super::direct) there.
+pub(super) const DIRECT: usize = 8 * CHUNK;
+/// Bytes of what is passed on, or folded, at once: less delays whoever has nothing yet, more is fewer messages.
+pub(super) const PIECE: usize = 16 * CHUNK;
 /// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;
 
@@ -91,6 +97,11 @@ impl Layout {
         self.line(2, 0) + channel * ALONE
     }
 
+    /// In the line of a flag: what was written as a unit of the channel.
+    pub(super) fn written(&self, channel: usize, unit: usize) -> usize {
+        self.flag(channel) + size_of::<u64>() + unit % SLOTS * (2 * size_of::<u64>())
+    }
+
     pub(super) fn credit(&self, member: usize) -> usize {
         let flags = if self.is_flat { 0 } else { self.rounds };
         self.flag(flags) + member * CREDIT
@@ -104,6 +115,11 @@ impl Layout {
     /// In the line of a member's credit.
     pub(super) fn mismatch(&self, member: usize) -> usize {
         self.credit(member) + size_of::<u64>()
+    }
+
+    /// In the line of a member's credit: the buffer that it has cleared.
+    pub(super) fn cleared(&self, member: usize) -> usize {
+        self.credit(member) + 2 * size_of::<u64>()
     }
 
     /// Bytes that are zero when the team begins.

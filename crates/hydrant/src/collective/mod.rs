@@ -69,6 +69,7 @@ mod by_team;
 mod channel;
 #[cfg(feature = "num-complex")]
 mod complex;
+mod direct;
 mod exchange;
 mod gather;
 #[cfg(feature = "half")]

@@ -144,28 +144,33 @@ impl Round {
 }
 
 impl Team {
-    /// Stores `data` at byte `at` of the scratch of `member`, then sets the flag there.
+    /// Stores `data` at byte `at` of the scratch of `member`, then sets the flag there, whose value is the first of
+    /// `words`, and those behind it, which are set before it.
     pub(super) fn store(
         &self,
         member: usize,
         at: usize,
         data: &[u8],
-        flag: usize,
-        value: u64,
+        (flag, words): (usize, &[u64]),
     ) -> Result<()> {
+        let Some((value, beside)) = words.split_first() else {
+            return Ok(());
+        };
         match &self.peers[member].scratch {
             Scratch::Mapped { window, .. } => {
                 window.write(at, data).map_err(outside)?;
+                let behind = flag + size_of::<u64>();
+                (window.write(behind, bytemuck::cast_slice(beside))).map_err(outside)?;
                 let flag = window.atomic_u64(flag).map_err(outside)?;
-                flag.store(value, Release);
+                flag.store(*value, Release);
                 self.touched(member);
                 Ok(())
             }
             Scratch::Unmapped(offset) => {
                 let flag = Flag {
                     at: offset + flag,
-                    value,
-                    beside: &[],
+                    value: *value,
+                    beside,
                 };
                 self.store_by_message(member, offset + at, data, flag)
             }
@@ -181,14 +186,18 @@ impl Team {
         flag: Flag<'_>,
     ) -> Result<()> {
         let stored = stores::store(&self.progress, self.peers[member].rank, at, data, flag);
-        stored.map_err(|error| match error {
-            // It may only have given up for the sake of the one lost first.
+        stored.map_err(|error| self.lost_first(error))
+    }
+
+    /// A member that was found to be lost may only have given up for the sake of the one lost first.
+    pub(super) fn lost_first(&self, error: Error) -> Error {
+        match error {
             Error::PeerLost(rank) => {
                 let first = self.progress.conduit().first_lost();
                 Error::PeerLost(first.filter(|f| self.members.contains(f)).unwrap_or(rank))
             }
             other => other,
-        })
+        }
     }
 
     /// The last agreement that a member is known to have brought to its end.

@@ -1,14 +1,18 @@
-//! What a collective waits for: a word of its scratch that another member stores, or any of several.
+//! What a collective waits for: a word of its scratch that another member stores, any of several, or the end
+//! of a write of its own.
 //!
 //! Who blocks waits for it as for anything else. A collective that goes on while the program
 //! computes leaves it to the [queue](super::queue), which looks whether it has come.
 
 use std::{future::poll_fn, sync::atomic::Ordering::Acquire, task::Poll};
 
+use hydrant_conduit::Ticket;
+
 use super::team::{QUEUED, Shared, Team};
 use crate::{
     Rank, Result,
     progress::{For, On},
+    transfer::Write,
 };
 
 /// What is to be in a team's scratch.
@@ -18,6 +22,8 @@ pub(super) enum Sought {
     Word(usize, u64),
     /// A count of chunks beyond that of this value, in the same use of a channel.
     Beyond(usize, u64),
+    /// The end of a write of this member's own.
+    End(Ticket),
     /// On a board, something else than when it [stood](super::board::Board::stand) so.
     Change(u64),
 }
@@ -60,6 +66,28 @@ impl Team {
 }
 
 impl Team {
+    /// Waits until a write of this member's own is over.
+    ///
+    /// # Errors
+    /// What befell it.
+    pub(super) async fn until_written(&self, mut write: Write<'_>) -> Result<()> {
+        if self.state() != QUEUED {
+            return write.wait();
+        }
+        poll_fn(|_| {
+            let changes = self.progress.conduit().changes();
+            match (write.end(), write.ticket()) {
+                (Some(end), _) => Poll::Ready(end),
+                (None, None) => Poll::Ready(Ok(())),
+                (None, Some(ticket)) => {
+                    self.queue.seek(Sought::End(ticket), changes);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
     /// Looks after messages, in the midst of a long copy; or has who goes on with the collective do so first.
     #[cold]
     pub(super) async fn look_round(&self) {
@@ -88,6 +116,9 @@ impl Shared {
             Sought::Word(place, value) => at(place) == Ok(value),
             Sought::Beyond(place, value) => {
                 at(place).is_ok_and(|found| found >> 8 == value >> 8 && found != value)
+            }
+            Sought::End(ticket) => {
+                (self.transfer.upgrade()).is_none_or(|transfer| transfer.has_ended(ticket))
             }
             Sought::Change(stood) => self
                 .board

@@ -75,7 +75,7 @@ impl Team {
         let members = chosen.iter().map(|member| self.members[*member]).collect();
         let offsets: Vec<usize> = chosen.iter().map(|m| offers[*m].offset as usize).collect();
         Self::new(
-            &self.progress,
+            (&self.progress, self.transfer.clone()),
             Arc::clone(&self.area),
             members,
             me,

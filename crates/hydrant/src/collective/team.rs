@@ -4,7 +4,7 @@ use std::{
     ops::Deref,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{
             AtomicBool, AtomicU8, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -26,6 +26,7 @@ use crate::{
     Error, Rank, Result, TeamRank,
     progress::Progress,
     progress::{self, For, On},
+    transfer::Transfer,
 };
 
 /// Some of the ranks of a job, numbered anew from zero, that compute together.
@@ -99,6 +100,8 @@ pub struct Team {
 #[doc(hidden)]
 pub struct Shared {
     pub(super) progress: Arc<Progress>,
+    /// By which long data is written to members whose memory is not mapped; the job's.
+    pub(super) transfer: Weak<Transfer>,
     pub(super) area: Arc<Area>,
     /// Ranks of the job, by member.
     pub(super) members: Vec<Rank>,
@@ -140,7 +143,8 @@ pub(super) const QUEUED: u8 = 4;
 
 impl Team {
     /// The team of all ranks. No communication: every rank knows where its scratch lies.
-    pub(crate) fn world(progress: &Arc<Progress>) -> Result<Self> {
+    pub(crate) fn world(transfer: &Arc<Transfer>) -> Result<Self> {
+        let progress = &transfer.progress;
         let area = Arc::new(Area::new());
         let members: Vec<Rank> = (0..progress.size).map(Rank).collect();
         let layout = Layout::new(
@@ -157,7 +161,7 @@ impl Team {
             })?;
         let offsets = vec![piece.offset; members.len()];
         Self::new(
-            progress,
+            (progress, Arc::downgrade(transfer)),
             area,
             members,
             progress.rank.index(),
@@ -168,7 +172,7 @@ impl Team {
 
     /// A team whose members' scratch lies at `offsets`.
     pub(super) fn new(
-        progress: &Arc<Progress>,
+        (progress, transfer): (&Arc<Progress>, Weak<Transfer>),
         area: Arc<Area>,
         members: Vec<Rank>,
         me: usize,
@@ -189,6 +193,7 @@ impl Team {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
             progress: Arc::clone(progress),
+            transfer,
             area,
             members,
             me,

@@ -12,7 +12,6 @@ use std::pin::Pin;
 use super::{
     board::Phase,
     channel::{Inbound, Outbound},
-    layout::CHUNK,
     team::Team,
 };
 use crate::Result;
@@ -91,12 +90,12 @@ impl Team {
             let mut children: Vec<_> = (tree.children().rev())
                 .map(|child| Outbound::new(self, child.channel, child.member, epoch))
                 .collect();
-            for chunk in data.chunks_mut(CHUNK) {
+            for piece in data.chunks_mut(self.passed_on()) {
                 if let Some(parent) = &mut parent {
-                    parent.receive(chunk).await?;
+                    parent.receive(piece).await?;
                 }
                 for child in &mut children {
-                    child.send(chunk).await?;
+                    child.send(piece).await?;
                 }
             }
             Ok(())
@@ -134,13 +133,14 @@ impl Team {
                 blocks[root].copy_from_slice(mine);
                 for (mut child, below) in children {
                     for v in below {
-                        child.receive(&mut *blocks[tree.member(v)]).await?;
+                        self.receive_pieces(&mut child, blocks[tree.member(v)])
+                            .await?;
                     }
                 }
                 return Ok(());
             };
             let mut parent = Outbound::new(self, parent.channel, parent.member, epoch);
-            parent.send(mine).await?;
+            self.send_pieces(&mut parent, mine).await?;
             for (mut child, below) in children {
                 for v in below {
                     pass(&mut child, &mut parent, len(tree.member(v))).await?;
@@ -180,12 +180,12 @@ impl Team {
                 mine.copy_from_slice(block(root));
                 for (mut child, below) in children {
                     for v in below {
-                        child.send(block(tree.member(v))).await?;
+                        self.send_pieces(&mut child, block(tree.member(v))).await?;
                     }
                 }
                 return Ok(());
             };
-            parent.receive(mine).await?;
+            self.receive_pieces(&mut parent, mine).await?;
             for (mut child, below) in children {
                 for v in below {
                     pass(&mut parent, &mut child, len(tree.member(v))).await?;
@@ -194,17 +194,40 @@ impl Team {
             Ok(())
         })
     }
+
+    /// Bytes that go on at once: all where nobody passes them on.
+    fn passed_on(&self) -> usize {
+        match self.members.len() {
+            0..=2 => usize::MAX,
+            _ => self.piece(),
+        }
+    }
+
+    async fn send_pieces(&self, to: &mut Outbound<'_>, data: &[u8]) -> Result<()> {
+        for piece in data.chunks(self.passed_on()) {
+            to.send(piece).await?;
+        }
+        Ok(())
+    }
+
+    async fn receive_pieces(&self, from: &mut Inbound<'_>, into: &mut [u8]) -> Result<()> {
+        for piece in into.chunks_mut(self.passed_on()) {
+            from.receive(piece).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Passes a block on.
 async fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
-    let mut buffer = vec![0; len.min(CHUNK)];
+    let most = from.team.passed_on();
+    let mut buffer = vec![0; len.min(most)];
     let mut left = len;
     while left > 0 {
-        let chunk = &mut buffer[..left.min(CHUNK)];
-        from.receive(chunk).await?;
-        to.send(chunk).await?;
-        left -= chunk.len();
+        let piece = &mut buffer[..left.min(most)];
+        from.receive(piece).await?;
+        to.send(piece).await?;
+        left -= piece.len();
     }
     Ok(())
 }

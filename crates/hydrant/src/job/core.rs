@@ -80,7 +80,7 @@ impl Core {
             &bootstrap,
             &settings,
         );
-        let world = Team::world(&progress)?;
+        let world = Team::world(&transfer)?;
         leaving.start_service(&settings)?;
         let foreseeing = Foreseeing::start(&transfer, &settings.foresight);
         leaving.end_foreseeing(foreseeing.clone());

@@ -264,7 +264,7 @@ impl Registration {
 
     /// Takes own memory back from peers: they hold no firehose on it when this returns, and none
     /// of it is registered.
-    pub(super) fn take_back(&self, addr: u64, len: u64) -> bool {
+    pub(crate) fn take_back(&self, addr: u64, len: u64) -> bool {
         let Some(id) = self.begin_to_take_back(addr, len) else {
             return true;
         };

@@ -42,7 +42,7 @@ pub(crate) use block::Record;
 pub(crate) use drive::{Carrier, Piece, failed};
 pub(crate) use foreseen::Foreseen;
 pub(crate) use loan::Lease;
-pub(crate) use own::{PATIENCE, not_registered};
+pub(crate) use own::{Extents, PATIENCE, not_registered};
 
 use crate::{
     Error, Rank, Result, Settings,

@@ -7,7 +7,9 @@ use std::{
 };
 
 use hydrant_conduit::Key;
-use hydrant_pinning::{Run, wire::Grant};
+use hydrant_pinning::{Run, Use, wire::Grant};
+
+use smallvec::SmallVec;
 
 use super::Registration;
 use crate::{
@@ -17,6 +19,9 @@ use crate::{
 
 /// How long a word may not be registered: as long as this its owner may be short of room.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where extents that follow each other end, and their keys.
+pub(crate) type Extents = SmallVec<[(u64, Key); 3]>;
 
 /// An own word that is registered, until it is given up.
 pub(crate) enum OwnWord {
@@ -115,6 +120,40 @@ impl Registration {
                 Err(cause) => return Err(cause.into()),
             }
         }
+    }
+
+    /// Holds own memory registered for a transfer that is told the keys and is none of the engine's: the number by
+    /// which it is [let go](Self::let_go_of_own), and its extents, each with the address of its end, in order. None
+    /// if there is no room.
+    pub(crate) fn hold(&self, addr: u64, len: u64, used: Use) -> Option<(u64, Extents)> {
+        let lasts = self.lasts(addr, len);
+        if !lasts && self.shares_buckets() {
+            // Of a bucket of several pages, some may be gone.
+            return None;
+        }
+        let id = self.name();
+        let mut asked = Ok(());
+        self.step(&[], |engine, out| {
+            asked = engine.hold(id, (addr, len), (used, lasts), out);
+        });
+        asked.ok()?;
+        // Where another thread registers that memory already, it says so.
+        let held = loop {
+            if let Some(held) = self.pinned.lock().remove(&id) {
+                break held;
+            }
+            thread::yield_now();
+        };
+        let mut grants = held.ok()?;
+        grants.sort_unstable_by_key(|grant| grant.run.first);
+        let end = |run: Run| run.end() * self.geometry.bucket();
+        let extents = grants.iter().map(|grant| (end(grant.run), Key(grant.key)));
+        Some((id, extents.collect()))
+    }
+
+    /// Lets own memory go that was [held](Self::hold).
+    pub(crate) fn let_go_of_own(&self, id: u64) {
+        self.step(&[], |engine, out| engine.release_own(id, out));
     }
 
     /// Gives up an own word that was held.

@@ -14,6 +14,7 @@
 mod asked;
 mod begin;
 mod bounce;
+mod buffer;
 mod held;
 mod lending;
 mod orphan;
@@ -37,6 +38,7 @@ use crate::{
 };
 pub(crate) use begin::{get, put};
 use bounce::Bounce;
+pub(crate) use buffer::{Buffer, Write};
 use held::Held;
 use turns::Turns;
 pub(crate) use under_way::Look;

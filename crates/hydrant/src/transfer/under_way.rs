@@ -198,6 +198,14 @@ impl UnderWay {
         }
     }
 
+    /// Whether nothing of it is to be waited for.
+    pub(super) fn has_ended(&self, ticket: Ticket) -> bool {
+        !matches!(
+            self.entries().get(&ticket.0),
+            Some(Entry::Open(_) | Entry::Left)
+        )
+    }
+
     /// The outcome of an operation, once.
     pub(super) fn take(&self, ticket: Ticket) -> Look {
         match self.entries().entry(ticket.0) {

@@ -45,7 +45,7 @@ pub use stats::Stats;
 
 use crate::{
     Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
-    Registered, Run, Strategy, Violation,
+    Registered, Run, Strategy, Use, Violation,
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
@@ -377,10 +377,30 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
+    /// Gives back what [`hold_own`](Self::hold_own) or [`hold`](Self::hold) held. It stays registered as a victim,
+    /// unless it does not last: then it is deregistered, at once if no operation uses a part of it.
     pub fn release_own(&mut self, id: u64, out: &mut Decisions) {
         self.local.release_own(id, out);
         self.pump(out);
+    }
+
+    /// Holds own memory registered for a transfer that is none of [`begin`](Self::begin), as one that a peer does
+    /// who is told the keys; [`Action::Pinned`] tells them, or that there is no room for it now. `lasts`: the
+    /// memory stays what it is until [`revoke`](Self::revoke) says otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn hold(
+        &mut self,
+        id: u64,
+        (addr, len): (u64, u64),
+        (used, lasts): (Use, bool),
+        out: &mut Decisions,
+    ) -> Result<(), Error> {
+        let run = self.limits().geometry.span(addr, len)?;
+        self.local.hold_for(id, run, (used, lasts), out);
+        self.pump(out);
+        Ok(())
     }
 
     /// Registers own memory that is expected to be needed soon, as far as it is not; [`Action::Pinned`]
@@ -579,7 +599,9 @@ impl Engine {
                     Requester::Ahead => target.prepared(request, cx),
                     Requester::Pin(id) => cx.local.pinned(id, request, cx.out),
                     Requester::Keep(id) => cx.local.kept(id, request, cx.out),
-                    Requester::Own(id) => cx.local.own_held(id, request, cx.out),
+                    Requester::Own(id) | Requester::Held(id, _) => {
+                        cx.local.own_held(id, request, cx.out)
+                    }
                     Requester::Foreseen(id) => cx.local.was_foreseen(id, request, cx.out),
                 }
             }

@@ -4,7 +4,7 @@ mod ahead;
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run,
+    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run, Use,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -644,6 +644,68 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
     }
     engine.audit(&[]).expect("all counts agree");
     assert!(hit_own(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+}
+
+/// What became of a hold for a transfer: its keys.
+fn hold(
+    engine: &mut Engine,
+    id: u64,
+    (first, count): (u64, u64),
+    lasts: bool,
+) -> Result<Vec<u64>, crate::Error> {
+    let mut out = Decisions::default();
+    let place = (first * BUCKET + 8, count * BUCKET - 16);
+    (engine.hold(id, place, (Use::Write, lasts), &mut out)).expect("an address");
+    let rest = answer(engine, out);
+    engine.audit(&[]).expect("all counts agree");
+    let held = rest.actions.into_iter().find_map(|action| match action {
+        Action::Pinned { id: of, result } if of == id => Some(result),
+        _ => None,
+    });
+    held.expect("an answer at once")
+        .map(|grants| grants.iter().map(|grant| grant.key).collect())
+}
+
+#[test]
+fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 4 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    let let_go = |engine: &mut Engine, id: u64| {
+        let mut out = Decisions::default();
+        engine.release_own(id, &mut out);
+        answer(engine, out);
+        engine.audit(&[]).expect("all counts agree");
+    };
+    let is_registered = |engine: &Engine, bucket| engine.hot().is_registered(bucket * BUCKET, 8);
+    assert_eq!(hold(&mut engine, 1, (50, 2), false).expect("room").len(), 1);
+    assert!(is_registered(&engine, 51));
+    // Its neighbour shares the last bucket, which stays under the key that it has.
+    assert_eq!(hold(&mut engine, 2, (51, 2), false).expect("room").len(), 2);
+    let refused = hold(&mut engine, 3, (60, 2), false);
+    assert!(matches!(refused, Err(crate::Error::PastLimit { .. })));
+    let_go(&mut engine, 1);
+    assert!(!is_registered(&engine, 50), "nobody finds it any more");
+    assert_eq!(
+        engine.stats().local.registered,
+        3,
+        "the neighbour has a part of it"
+    );
+    let_go(&mut engine, 2);
+    assert_eq!(engine.stats().local.registered, 0);
+    let_go(&mut engine, 2);
+    // What lasts stays as a victim, which goes when there is need.
+    assert_eq!(hold(&mut engine, 4, (70, 4), true).expect("room").len(), 1);
+    let_go(&mut engine, 4);
+    assert!(is_registered(&engine, 70) && is_registered(&engine, 73));
+    assert_eq!(hold(&mut engine, 5, (80, 3), false).expect("room").len(), 1);
+    assert!(!is_registered(&engine, 70));
+    let_go(&mut engine, 5);
+    assert_eq!(engine.stats().local.registered, 0);
 }
 
 #[test]

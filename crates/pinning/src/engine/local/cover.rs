@@ -138,7 +138,7 @@ impl Local {
                         started: false,
                         retried: false,
                         pledged,
-                        transient: matches!(requester, Requester::Transient(_)),
+                        transient: requester.is_transient(),
                     },
                     out,
                 );

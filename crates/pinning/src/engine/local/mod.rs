@@ -56,8 +56,18 @@ pub(super) enum Requester {
     Keep(u64),
     /// Memory that the own NIC changes for this rank.
     Own(u64),
+    /// Memory held for one transfer that is not an operation of the engine's, and whether it lasts beyond that.
+    Held(u64, Lasting),
     /// Memory that is expected to be needed soon.
     Foreseen(u64),
+}
+
+/// Whether memory stays what it is until the engine is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lasting {
+    Yes,
+    /// It may come and go unseen.
+    No,
 }
 
 impl Requester {
@@ -65,6 +75,14 @@ impl Requester {
     /// rank ever waits for one that waits for it.
     fn may_wait(self) -> bool {
         matches!(self, Requester::Piece(_) | Requester::Transient(_))
+    }
+
+    /// Whether what is registered for it is deregistered when it is over.
+    fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Requester::Transient(_) | Requester::Held(_, Lasting::No)
+        )
     }
 
     fn is_peer(self) -> bool {

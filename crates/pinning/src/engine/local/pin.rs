@@ -1,7 +1,7 @@
 //! Memory that the rank itself asks for, beside its operations: pinned for peers, kept for own
 //! operations, or held for the own NIC.
 
-use super::{Hold, Local, Requester, only};
+use super::{Hold, Lasting, Local, Requester, only};
 use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Error, Refusal, Run, Use};
 
@@ -22,10 +22,26 @@ impl Local {
         self.request(Requester::Own(id), vec![only(run)], Use::Write, out);
     }
 
-    /// Gives back what [`hold_own`](Self::hold_own) held. It stays registered as a victim.
+    /// Holds own memory for one transfer.
+    pub(in crate::engine) fn hold_for(
+        &mut self,
+        id: u64,
+        run: Run,
+        (used, lasts): (Use, bool),
+        out: &mut Decisions,
+    ) {
+        let lasts = match lasts {
+            true => Lasting::Yes,
+            false => Lasting::No,
+        };
+        self.request(Requester::Held(id, lasts), vec![only(run)], used, out);
+    }
+
+    /// Gives back what was held. It stays registered as a victim if it lasts.
     pub(in crate::engine) fn release_own(&mut self, id: u64, out: &mut Decisions) {
         if let Some(request) = self.own.remove(&id) {
-            self.end(request, false, out);
+            let unpin = (self.get(request)).is_some_and(|it| it.requester.is_transient());
+            self.end(request, unpin, out);
         }
     }
 
@@ -65,7 +81,7 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// What was to be held for the own NIC is registered, or was refused.
+    /// What was to be held for the own NIC, or for a transfer, is registered, or was refused.
     pub(in crate::engine) fn own_held(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
             return impossible("memory was held for a request that is over");
@@ -76,7 +92,10 @@ impl Local {
         };
         match result {
             Ok(_) => _ = self.own.insert(id, request),
-            Err(_) => self.end(request, false, out),
+            Err(_) => {
+                let unpin = it.requester.is_transient();
+                self.end(request, unpin, out);
+            }
         }
         out.actions.push(Action::Pinned { id, result });
     }

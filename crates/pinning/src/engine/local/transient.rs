@@ -10,7 +10,7 @@
 //! the others: there no such operation uses what was registered before it, for whomever. And
 //! memory that begins to last in such a bucket takes back first what is registered of it.
 
-use super::{Local, Requester, only};
+use super::{Lasting, Local, Requester, only};
 use crate::engine::impossible::impossible;
 use crate::{Decisions, Run};
 
@@ -21,11 +21,14 @@ impl Local {
             Requester::Move(_) | Requester::Pin(_) | Requester::Keep(_) => {
                 !self.transient.contains_key(&base)
             }
-            Requester::Transient(_) => self.limits.geometry.pages() == 1,
+            Requester::Transient(_) | Requester::Held(_, Lasting::No) => {
+                self.limits.geometry.pages() == 1
+            }
             Requester::Piece(_)
             | Requester::Pull(_)
             | Requester::Ahead
             | Requester::Own(_)
+            | Requester::Held(_, Lasting::Yes)
             | Requester::Foreseen(_) => true,
         }
     }

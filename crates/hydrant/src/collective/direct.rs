@@ -1,0 +1,366 @@
+//! Long data that goes from buffer to buffer: the receiver registers its own and *clears* it for the sender, whose
+//! NIC writes there from the sender's, and the sender says how much (ARMCI §3, zero-copy and rendezvous).
+//!
+//! Data on a [channel](super::channel) moves in units, which both sides count: a unit is a chunk in a slot, or
+//! what was written. Whoever receives much clears its buffer, or so much of it as may be registered at once, before
+//! it waits, or says that it cannot; the sender waits for that. As far as a buffer is cleared the sender chooses
+//! what a unit is: if it cannot register its own side, or a write fails, it sends chunks, which the receiver
+//! copies from the slots.
+//!
+//! Both sides know from what is left of their calls, which are equally long, whether a buffer is cleared next.
+//!
+//! ```text
+//! cleared    at the sender, a line each receiver: number, key, address, bytes
+//! written    at the receiver, behind a channel's flag, [unit modulo slots]: number, bytes
+//! ```
+
+use std::{mem, sync::atomic::Ordering::Acquire};
+
+use hydrant_conduit::{Key, Remote};
+
+use super::{
+    channel::{Inbound, Outbound},
+    layout::{CHUNK, DIRECT, PIECE},
+    sought::Sought,
+    team::{Team, outside},
+};
+use crate::{
+    Error, Result,
+    transfer::{Buffer, Transfer},
+};
+
+/// Bits of a number for units of one use of a channel. What they cannot tell apart lies so many units apart, and was
+/// told of anew in between.
+const UNITS: u32 = 20;
+
+/// The number of a unit, or of the first for which a buffer is cleared.
+fn number(epoch: u64, unit: usize) -> u64 {
+    epoch << UNITS | (unit as u64 & ((1 << UNITS) - 1))
+}
+
+/// What a receiver has cleared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cleared {
+    /// Where it is to be written; nowhere if it goes in chunks.
+    to: Option<Remote>,
+    /// Bytes left of it.
+    left: usize,
+}
+
+/// What a member sends by one call.
+pub(super) struct Source<'a> {
+    data: &'a [u8],
+    /// Bytes that were sent.
+    at: usize,
+    /// Registered from this byte on, or not, if there was no room.
+    buffer: Option<(usize, Buffer<'a>)>,
+}
+
+/// Where a member receives by one call.
+pub(super) struct Sink<'a> {
+    /// What is behind the landing.
+    rest: &'a mut [u8],
+    landing: Option<Landing<'a>>,
+}
+
+/// A buffer that was registered to be cleared, if there was room.
+struct Landing<'a> {
+    buffer: Buffer<'a>,
+    /// Bytes of it that were received.
+    at: usize,
+    /// Bytes behind these that were cleared, or were said to go in chunks.
+    cleared: usize,
+}
+
+/// What has come as a unit.
+enum Unit {
+    Chunk,
+    /// So many bytes were written.
+    Written(usize),
+}
+
+impl Team {
+    /// Whether whoever receives so many bytes from, or sends them to, a member clears its buffer. Both know it alike.
+    fn clears(&self, member: usize, len: usize) -> bool {
+        len >= DIRECT && self.peers[member].mapped().is_none() && self.registers()
+    }
+
+    /// Whether buffers are registered, where they are not mapped. Alike at every member, as the strategy is.
+    fn registers(&self) -> bool {
+        (self.transfer.upgrade()).is_some_and(|transfer| transfer.registers_buffers())
+    }
+
+    /// Bytes of what is passed on, or folded, at once.
+    pub(super) fn piece(&self) -> usize {
+        match self.registers() {
+            true => PIECE,
+            false => CHUNK,
+        }
+    }
+
+    fn transfer(&self) -> Result<std::sync::Arc<Transfer>> {
+        self.transfer.upgrade().ok_or(Error::JobOver)
+    }
+
+    /// A word of the own scratch.
+    fn word(&self, at: usize) -> Result<u64> {
+        let word = self.scratch.atomic_u64(at).map_err(outside)?;
+        Ok(word.load(Acquire))
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(data: &'a [u8]) -> Self {
+        Self {
+            data,
+            at: 0,
+            buffer: None,
+        }
+    }
+
+    /// Bytes that were not sent.
+    fn left(&self) -> usize {
+        self.data.len() - self.at
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Registers what comes next, if that is not done: what is registered, and where that lies there.
+    fn registered(&mut self, team: &Team) -> Result<Option<(&Buffer<'a>, usize)>> {
+        let covers = |(start, buffer): &(usize, Buffer<'_>)| self.at < start + buffer.len();
+        if !self.buffer.as_ref().is_some_and(covers) {
+            // Before its neighbour is: they may share a page.
+            self.buffer = None;
+            let transfer = team.transfer()?;
+            let len = self.left().min(transfer.registered_at_once().max(DIRECT));
+            let next = &self.data[self.at..self.at + len];
+            self.buffer = Some((self.at, transfer.to_be_read(next)));
+        }
+        Ok((self.buffer.as_ref()).map(|(start, buffer)| (buffer, self.at - start)))
+    }
+
+    /// Sends one unit.
+    pub(super) async fn send_one(&mut self, outbound: &mut Outbound<'_>) -> Result<()> {
+        let (team, to) = (outbound.team, outbound.to);
+        if outbound.cleared.is_none() && team.clears(to, self.left()) {
+            outbound.cleared = Some(outbound.until_cleared().await?);
+        }
+        outbound.until_credited().await?;
+        if let Some(place) = outbound.cleared.and_then(|cleared| cleared.to)
+            && let Some(written) = self.write(outbound, place).await?
+        {
+            self.went(outbound, written);
+            return outbound.say_written(written);
+        }
+        let cleared = outbound.cleared.map_or(usize::MAX, |cleared| cleared.left);
+        let len = CHUNK.min(self.left()).min(cleared);
+        let chunk = &self.data[self.at..self.at + len];
+        self.went(outbound, len);
+        outbound.send_chunk(chunk)
+    }
+
+    /// So many bytes go as the next unit.
+    fn went(&mut self, outbound: &mut Outbound<'_>, len: usize) {
+        self.at += len;
+        if let Some(cleared) = &mut outbound.cleared {
+            cleared.left -= len;
+            if let Some(place) = &mut cleared.to {
+                place.offset = place.offset.wrapping_add(len as u64);
+            }
+        }
+        outbound.cleared = outbound.cleared.filter(|cleared| cleared.left > 0);
+    }
+
+    /// Writes what comes next, as much as was cleared and is registered here: how many bytes; none if that could not
+    /// be.
+    async fn write(&mut self, outbound: &Outbound<'_>, mut place: Remote) -> Result<Option<usize>> {
+        let (team, peer) = (outbound.team, outbound.team.members[outbound.to]);
+        let most = outbound.cleared.map_or(0, |cleared| cleared.left);
+        let Some((buffer, start)) = self.registered(team)? else {
+            return Ok(None);
+        };
+        let mut gone = 0;
+        // In as many parts as it has extents, which are one unit: who waits for as much of the other waits once.
+        let failed = loop {
+            let written = match buffer.write(start + gone, (peer, place), most - gone) {
+                Ok(None) => break None,
+                Ok(Some((write, len))) => team.until_written(write).await.map(|()| len),
+                Err(cause) => Err(cause),
+            };
+            match written {
+                Ok(len) => {
+                    gone += len;
+                    place.offset = place.offset.wrapping_add(len as u64);
+                }
+                Err(cause) => break Some(cause),
+            }
+            if gone == most || start + gone == buffer.len() {
+                break None;
+            }
+        };
+        match failed {
+            Some(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => {
+                Err(team.lost_first(cause))
+            }
+            Some(cause) => {
+                tracing::debug!(%cause, "a part of a collective is copied: it could not be written");
+                Ok((gone > 0).then_some(gone))
+            }
+            None => Ok((gone > 0).then_some(gone)),
+        }
+    }
+}
+
+impl<'a> Sink<'a> {
+    pub(super) fn new(into: &'a mut [u8]) -> Self {
+        Self {
+            rest: into,
+            landing: None,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.landing.is_none() && self.rest.is_empty()
+    }
+
+    /// Bytes that were not received.
+    fn left(&self) -> usize {
+        let landing = self.landing.as_ref();
+        landing.map_or(0, |it| it.buffer.len() - it.at) + self.rest.len()
+    }
+
+    /// Clears what comes next, if that is much and was not done.
+    pub(super) fn clear(&mut self, inbound: &Inbound<'_>) -> Result<()> {
+        let (team, left) = (inbound.team, self.left());
+        let is_cleared = (self.landing.as_ref()).is_some_and(|landing| landing.cleared > 0);
+        if is_cleared || !team.clears(inbound.from, left) {
+            return Ok(());
+        }
+        if self.landing.is_none() {
+            let transfer = team.transfer()?;
+            // What is left behind it is nothing, or enough to be cleared.
+            let len = match transfer.registered_at_once().max(DIRECT) {
+                most if left - left.min(most) < DIRECT => left,
+                most => most,
+            };
+            let (next, rest) = mem::take(&mut self.rest).split_at_mut(len);
+            self.rest = rest;
+            self.landing = Some(Landing {
+                buffer: transfer.to_be_written(next),
+                at: 0,
+                cleared: 0,
+            });
+        }
+        let Some(landing) = &mut self.landing else {
+            return Ok(());
+        };
+        let lent = landing.buffer.lend(landing.at);
+        let all = landing.buffer.len() - landing.at;
+        landing.cleared = lent.map_or(all, |(_, len)| len);
+        inbound.say_cleared(lent.map(|(place, _)| place), landing.cleared)
+    }
+
+    /// Receives all that is left.
+    pub(super) async fn receive_all(&mut self, inbound: &mut Inbound<'_>) -> Result<()> {
+        while !self.is_over() {
+            self.receive_one(inbound).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives one unit.
+    pub(super) async fn receive_one(&mut self, inbound: &mut Inbound<'_>) -> Result<()> {
+        self.clear(inbound)?;
+        inbound.until_filled().await?;
+        let Some(landing) = &mut self.landing else {
+            let len = CHUNK.min(self.rest.len());
+            let (chunk, rest) = mem::take(&mut self.rest).split_at_mut(len);
+            self.rest = rest;
+            return inbound.read_chunk(chunk);
+        };
+        let (at, cleared) = (landing.at, landing.cleared);
+        let left = landing.buffer.len() - at;
+        let came = match inbound.unit()? {
+            Unit::Written(len) if (1..=cleared).contains(&len) => {
+                inbound.took()?;
+                len
+            }
+            Unit::Written(_) => return Err(inbound.malformed()),
+            Unit::Chunk => {
+                let most = if cleared > 0 { cleared } else { left };
+                let len = CHUNK.min(most);
+                inbound.read_chunk(landing.buffer.part(at..at + len))?;
+                len
+            }
+        };
+        landing.at += came;
+        landing.cleared = cleared.saturating_sub(came);
+        if came == left {
+            landing.buffer.is_done();
+            self.landing = None;
+        }
+        Ok(())
+    }
+}
+
+impl Outbound<'_> {
+    /// Waits until the other side has said what it clears.
+    async fn until_cleared(&self) -> Result<Cleared> {
+        let (team, at) = (self.team, self.team.layout.cleared(self.to));
+        let said = Sought::Word(at, number(self.epoch, self.sent));
+        team.until(&team.members, said).await?;
+        let word = |index: usize| team.word(at + index * size_of::<u64>());
+        let (key, offset, len) = (Key(word(1)?), word(2)?, word(3)?);
+        Ok(Cleared {
+            to: (key != Key::ANY).then_some(Remote { key, offset }),
+            // A peer that lies gains nothing by saying none.
+            left: usize::try_from(len).unwrap_or(usize::MAX).max(1),
+        })
+    }
+
+    /// Says that the next unit was written: so many bytes.
+    fn say_written(&mut self, len: usize) -> Result<()> {
+        let at = self.team.layout.written(self.channel, self.sent);
+        let words = [number(self.epoch, self.sent + 1), len as u64];
+        self.say_sent(at, bytemuck::cast_slice(&words))
+    }
+}
+
+impl Inbound<'_> {
+    /// Clears a buffer for what comes next, or says that it goes in chunks.
+    fn say_cleared(&self, place: Option<Remote>, len: usize) -> Result<()> {
+        let team = self.team;
+        let Remote { key, offset } = place.unwrap_or(Remote {
+            key: Key::ANY,
+            offset: 0,
+        });
+        let number = number(self.epoch, self.received);
+        let words = [number, key.0, offset, len as u64];
+        match team.store(self.from, 0, &[], (team.layout.cleared(team.me), &words)) {
+            // A sender that is gone sends nothing; if anything of it is missing, that is told.
+            Err(Error::PeerLost(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// What the next unit is, which has come.
+    fn unit(&self) -> Result<Unit> {
+        let at = self.team.layout.written(self.channel, self.received);
+        match self.team.word(at)? == number(self.epoch, self.received + 1) {
+            false => Ok(Unit::Chunk),
+            true => {
+                let len = self.team.word(at + size_of::<u64>())?;
+                Ok(Unit::Written(usize::try_from(len).unwrap_or(usize::MAX)))
+            }
+        }
+    }
+
+    /// The sender says what cannot be: it is put out of the job.
+    fn malformed(&self) -> Error {
+        let rank = self.team.members[self.from];
+        (self.team.progress).malformed(rank, "it wrote more than a collective cleared");
+        self.team.lost_first(Error::PeerLost(rank))
+    }
+}

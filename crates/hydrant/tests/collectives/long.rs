@@ -1,0 +1,153 @@
+//! Long data, which goes from buffer to buffer where memory is registered and there is room, and in chunks where
+//! not.
+
+use hydrant::{Job, JobBuilder, Op, Rank, Result};
+
+use crate::support::builder;
+
+/// Bytes around those from which on buffers are cleared, around those of a piece, and of several registrations.
+const LENGTHS: [usize; 7] = [
+    130_047, 130_048, 130_049, 260_096, 260_097, 1_000_003, 4_500_001,
+];
+
+/// With little to register, with some, and with much.
+fn jobs() -> [JobBuilder; 3] {
+    [64 << 10, 1 << 20, 64 << 20].map(|bytes| builder().heap(4 << 20).maxvictim(bytes))
+}
+
+fn run(n: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
+    for job in jobs() {
+        (job.run_local(n, &body).into_iter()).for_each(Result::unwrap);
+    }
+}
+
+/// Byte `index` of what `rank` has in a turn.
+fn byte(rank: u32, turn: usize, index: usize) -> u8 {
+    (index as u32)
+        .wrapping_mul(2_654_435_761)
+        .wrapping_add(rank * 77 + turn as u32)
+        .to_le_bytes()[2]
+}
+
+fn bytes(rank: u32, turn: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|index| byte(rank, turn, index)).collect()
+}
+
+/// Whether both are the same; what differs is not printed.
+fn same(found: &[u8], expected: &[u8], what: &str, len: usize) {
+    let differ = (found.iter().zip(expected)).position(|(found, expected)| found != expected);
+    assert!(
+        differ.is_none() && found.len() == expected.len(),
+        "{what} of {len}: byte {differ:?} of {}",
+        found.len()
+    );
+}
+
+#[test]
+fn bytes_arrive_whole_wherever_they_go() {
+    for n in [2, 3, 5] {
+        run(n, |job| {
+            let me = job.rank().0;
+            for (turn, len) in LENGTHS.into_iter().enumerate() {
+                let root = Rank(turn as u32 % n);
+                let mine = bytes(me, turn, len);
+                let mut data = mine.clone();
+                job.broadcast(root, &mut data)?;
+                same(&data, &bytes(root.0, turn, len), "broadcast", len);
+                let all: Vec<u8> = (0..n).flat_map(|rank| bytes(rank, turn, len)).collect();
+                if let Some(gathered) = job.gather(root, &mine)? {
+                    same(&gathered, &all, "gather", len);
+                }
+                same(&job.all_gather(&mine)?, &all, "all-gather", len);
+                let parts = (root == job.rank()).then_some(&all[..]);
+                data.fill(0);
+                job.scatter(root, parts, &mut data)?;
+                same(&data, &mine, "scatter", len);
+                let given: Vec<u8> = (0..n)
+                    .flat_map(|to| bytes(me * n + to, turn, len))
+                    .collect();
+                let come: Vec<u8> = (0..n)
+                    .flat_map(|from| bytes(from * n + me, turn, len))
+                    .collect();
+                same(&job.all_to_all(&given)?, &come, "all-to-all", len);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Three words, which no chunk and no piece holds a whole number of.
+type Three = [u64; 3];
+
+/// Neither commutative, nor the same whichever is combined first with words left out.
+fn joined(left: Three, right: Three) -> Three {
+    std::array::from_fn(|index| left[index].wrapping_mul(31).wrapping_add(right[index]))
+}
+
+fn three(rank: u32, index: usize) -> Three {
+    let seed = (u64::from(rank) << 32) + index as u64;
+    [seed, seed.wrapping_mul(0x9e37_79b9), !seed]
+}
+
+#[test]
+fn elements_that_fit_no_chunk_are_folded_whole() {
+    for n in [2, 3, 4] {
+        run(n, |job| {
+            let (me, last) = (job.rank().0, n - 1);
+            for len in [5418, 5419, 10_838, 45_000] {
+                let up_to = |rank: u32, index| {
+                    let all = (0..=rank).map(|rank| three(rank, index));
+                    all.reduce(joined).expect("one at least")
+                };
+                let expected =
+                    |rank| -> Vec<Three> { (0..len).map(|index| up_to(rank, index)).collect() };
+                let mine: Vec<Three> = (0..len).map(|index| three(me, index)).collect();
+                for root in [Rank(0), Rank(last)] {
+                    let reduced = job.reduce_with(root, &mine, joined)?;
+                    assert_eq!(reduced.is_some(), root == job.rank());
+                    let right = reduced.is_none_or(|reduced| reduced == expected(last));
+                    assert!(right, "reduce to {root} of {len}");
+                }
+                let mut data = mine.clone();
+                job.scan_with(&mut data, joined)?;
+                assert!(data == expected(me), "scan of {len}");
+                let mut data = mine.clone();
+                job.exclusive_scan_with(&mut data, [7; 3], joined)?;
+                let before = me.checked_sub(1).map_or(vec![[7; 3]; len], expected);
+                assert!(data == before, "exclusive scan of {len}");
+                let mut data = mine;
+                job.all_reduce_with(&mut data, joined)?;
+                assert!(data == expected(last), "all-reduce of {len}");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// In the background, beside one another on two teams and beside a put that wants registered memory as well.
+#[test]
+fn long_ones_go_on_beside_each_other() {
+    run(4, |job| {
+        let (me, n) = (job.rank().0, job.size());
+        let half = job.world().split(Some(me % 2), 0)?.expect("a member");
+        let place = job.alloc::<u8>(700_000)?;
+        for turn in 0..3 {
+            let world = job.all_gather_nb(bytes(me, turn, 300_000))?;
+            let sums = half.all_reduce_nb(vec![u64::from(me) + 1; 100_000], Op::Sum)?;
+            place.put(job.right(), 0, &bytes(me, turn, 700_000))?;
+            job.barrier()?;
+            let left = (me + n - 1) % n;
+            same(
+                &place.local()?.to_vec(),
+                &bytes(left, turn, 700_000),
+                "put",
+                700_000,
+            );
+            let expected = u64::from(me % 2) * 2 + 4;
+            assert!(sums.wait()?.iter().all(|sum| *sum == expected));
+            let all: Vec<u8> = (0..n).flat_map(|rank| bytes(rank, turn, 300_000)).collect();
+            same(&world.wait()?, &all, "all-gather", 300_000);
+        }
+        Ok(())
+    });
+}
