@@ -90,7 +90,7 @@ impl Team {
         (self.transfer.upgrade()).is_some_and(|transfer| transfer.registers_buffers())
     }
 
-    /// Bytes of what is passed on, or folded, at once.
+    /// Bytes of what is passed on at once.
     pub(super) fn piece(&self) -> usize {
         match self.registers() {
             true => PIECE,

@@ -19,8 +19,8 @@ use super::{
     blocks::apart,
     board::{Board, Phase},
     channel::{Inbound, Outbound},
-    direct::Sink,
     header::{Header, Operation},
+    layout::CHUNK,
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
 };
@@ -276,10 +276,7 @@ impl Team {
         if self.members.len() == 2 && self.board.is_none() {
             let made = checked.and_then(|root| {
                 let folded = self.buffer(Some(if root == self.me { mine.len() } else { 0 }))?;
-                Ok((
-                    folded,
-                    self.room_to_fold(mine.len(), usize::from(self.me == 0))?,
-                ))
+                Ok((folded, self.room_to_fold(mine.len(), self.me == 0)?))
             });
             let (folded, room) = self.agree(header, made, Piggyback::Nothing).await?;
             let folded = self.fold_of_two(mine, folded, room, &fold).await?;
@@ -294,7 +291,7 @@ impl Team {
     }
 
     /// Folds what two members gave, as it comes from the one into `folded` at the root, the other: it has room for
-    /// all there, and for nothing at the one that gives. The first member has room for a piece.
+    /// all there, and for nothing at the one that gives. The first member has room for a chunk.
     async fn fold_of_two<T: Pod>(
         &self,
         mine: &[T],
@@ -304,38 +301,30 @@ impl Team {
     ) -> Result<Vec<T>> {
         const CHANNEL: usize = 0;
         let (other, epoch) = (1 - self.me, self.epochs(1));
-        let each = self.in_piece::<T>();
+        let elements = in_chunk::<T>();
         if folded.is_empty() {
             let mut outbound = Outbound::new(self, CHANNEL, other, epoch);
-            for mine in mine.chunks(each) {
+            for mine in mine.chunks(elements) {
                 outbound.send(bytes(mine)).await?;
             }
             return Ok(folded);
         }
         let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
-        let mut before: Range<usize> = 0..0;
-        loop {
-            // While one piece comes, the one before is folded.
-            let (come, rest) = folded.split_at_mut(before.end);
-            let coming = rest.len().min(each);
-            let mut sink = Sink::new(bytes_mut(&mut rest[..coming]));
-            sink.clear(&inbound)?;
-            let (theirs, mine) = (&mut come[before.clone()], &mine[before.clone()]);
-            self.or_leave(|| match self.me {
-                // The first member's is on the left.
+        for (folded, mine) in folded.chunks_mut(elements).zip(mine.chunks(elements)) {
+            // The first member's is on the left.
+            let (with, theirs) = match self.me {
                 0 => {
-                    let left = &mut room[..mine.len()];
-                    left.copy_from_slice(mine);
-                    fold(left, theirs);
-                    theirs.copy_from_slice(left);
+                    folded.copy_from_slice(mine);
+                    let theirs = &mut room[..mine.len()];
+                    inbound.receive(bytes_mut(theirs)).await?;
+                    (folded, &*theirs)
                 }
-                _ => fold(theirs, mine),
-            });
-            if coming == 0 {
-                break;
-            }
-            sink.receive_all(&mut inbound).await?;
-            before = before.end..before.end + coming;
+                _ => {
+                    inbound.receive(bytes_mut(folded)).await?;
+                    (folded, mine)
+                }
+            };
+            self.or_leave(|| fold(with, theirs));
         }
         Ok(folded)
     }
@@ -442,14 +431,9 @@ impl Team {
         )
     }
 
-    /// Elements that are folded as they come, piece by piece.
-    pub(super) fn in_piece<T>(&self) -> usize {
-        (self.piece() / size_of::<T>()).max(1)
-    }
-
-    /// Room for so many pieces of `len` elements.
-    pub(super) fn room_to_fold<T: Pod>(&self, len: usize, pieces: usize) -> Result<Vec<T>> {
-        self.buffer(self.in_piece::<T>().min(len).checked_mul(pieces))
+    /// Room for a chunk of `len` elements, for a member that needs it.
+    pub(super) fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
+        self.buffer(Some(if needs { in_chunk::<T>().min(len) } else { 0 }))
     }
 
     /// My slice from every member, by member.
@@ -496,6 +480,11 @@ impl Team {
             resume_unwind(cause)
         })
     }
+}
+
+/// Elements that are folded as they come, chunk by chunk.
+pub(super) fn in_chunk<T>() -> usize {
+    (CHUNK / size_of::<T>()).max(1)
 }
 
 /// What a member has folded for a root.

@@ -1,9 +1,7 @@
 //! Scans: what the members up to this one, or before it, reduce to.
 //!
 //! Few elements ride on the agreement. Of many, what the members before it reduce to comes to a member from the one
-//! before it, piece by piece: in a flat team on [boards](super::scanning), else by a channel.
-
-use std::ops::Range;
+//! before it, chunk by chunk: in a flat team on [boards](super::scanning), else by a channel.
 
 use super::{
     Op, Reducible,
@@ -11,10 +9,9 @@ use super::{
     all_gather::{bytes, bytes_mut, sized},
     board::Phase,
     channel::{Inbound, Outbound},
-    direct::Sink,
     header::Operation,
     op::{fold_of, identity_of},
-    reduce::{Reduction, by, by_function, by_op},
+    reduce::{Reduction, by, by_function, by_op, in_chunk},
     scanning::Scanning,
     team::Team,
 };
@@ -88,7 +85,7 @@ impl Team {
             return scanning.run(header, checked).await;
         }
         if self.board.is_none() {
-            let room = checked.and_then(|()| self.room_to_fold(len, 2 * usize::from(self.me > 0)));
+            let room = checked.and_then(|()| self.room_to_fold(len, self.me != 0));
             let room = self.agree(header, room, Piggyback::Nothing).await?;
             return self.scan_along(data, room, first, &fold).await;
         }
@@ -103,7 +100,7 @@ impl Team {
     }
 
     /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
-    /// one's, piece by piece. All but the first member have room for two pieces.
+    /// one's, chunk by chunk. All but the first member have room for a chunk.
     async fn scan_along<T: Pod>(
         &self,
         data: &mut [T],
@@ -112,31 +109,24 @@ impl Team {
         fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
         const CHANNEL: usize = 0;
-        let (epoch, each) = (self.epochs(1), self.in_piece::<T>());
-        let previous = (self.me.checked_sub(1))
+        let epoch = self.epochs(1);
+        let mut previous = (self.me.checked_sub(1))
             .map(|previous| Inbound::open(self, CHANNEL, previous, epoch))
             .transpose()?;
         let mut next = (self.me + 1 < self.members.len())
             .then(|| Outbound::new(self, CHANNEL, self.me + 1, epoch));
-        let Some(mut previous) = previous else {
-            for mine in data.chunks_mut(each) {
+        for mine in data.chunks_mut(in_chunk::<T>()) {
+            let Some(previous) = &mut previous else {
                 if let Some(next) = &mut next {
                     next.send(bytes(mine)).await?;
                 }
                 if let Some(first) = first {
                     mine.fill(first);
                 }
-            }
-            return Ok(());
-        };
-        let (mut come, mut coming) = room.split_at_mut(each.min(data.len()));
-        let mut before: Range<usize> = 0..0;
-        loop {
-            // While one piece comes, the one before goes on.
-            let behind = (data.len() - before.end).min(each);
-            let mut sink = Sink::new(bytes_mut(&mut coming[..behind]));
-            sink.clear(&previous)?;
-            let (so_far, mine) = (&mut come[..before.len()], &mut data[before.clone()]);
+                continue;
+            };
+            let so_far = &mut room[..mine.len()];
+            previous.receive(bytes_mut(so_far)).await?;
             match (first, &mut next) {
                 (Some(_), None) => mine.copy_from_slice(so_far),
                 (exclusive, next) => {
@@ -148,14 +138,8 @@ impl Team {
                     }
                 }
             }
-            if behind == 0 {
-                return Ok(());
-            }
-            sink.receive_all(&mut previous).await?;
-            drop(sink);
-            before = before.end..before.end + behind;
-            std::mem::swap(&mut come, &mut coming);
         }
+        Ok(())
     }
 }
 
