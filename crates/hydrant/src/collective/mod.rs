@@ -20,8 +20,9 @@
 //! Where blocks have different lengths the members tell each other how long they are, compare that
 //! with what they have room for, and agree once more, before any data moves.
 //!
-//! Scratch that is not mapped here is stored to by [messages](stores) instead, and the rest is the
-//! same.
+//! Scratch that is not mapped here is stored to by [messages](stores) instead. What is long goes around it, by a
+//! [write](direct) from buffer to buffer, where the network registers memory and there is room for that. The rest is
+//! the same.
 //!
 //! # Blocking or not
 //!
