@@ -10,7 +10,7 @@
 //! Both sides know from what is left of their calls, which are equally long, whether a buffer is cleared next.
 //!
 //! ```text
-//! cleared    at the sender, a line each receiver: number, key, address, bytes
+//! cleared    at the sender, a line each receiver: number, key, address, bytes, and how many of these at first go in chunks
 //! written    at the receiver, behind a channel's flag, [unit modulo slots]: number, bytes
 //! ```
 
@@ -45,6 +45,8 @@ pub(super) struct Cleared {
     to: Option<Remote>,
     /// Bytes left of it.
     left: usize,
+    /// Of these, bytes at first that go in chunks: the other side has not the whole of their bucket.
+    before: usize,
 }
 
 /// What a member sends by one call.
@@ -70,6 +72,13 @@ struct Landing<'a> {
     at: usize,
     /// Bytes behind these that were cleared, or were said to go in chunks.
     cleared: usize,
+    /// Of these, bytes at first that go in chunks.
+    before: usize,
+}
+
+/// Bytes of the next chunk, of so many that were cleared, `before` of them not to be written.
+fn chunk_of(cleared: usize, before: usize) -> usize {
+    CHUNK.min(if before > 0 { before } else { cleared })
 }
 
 /// What has come as a unit.
@@ -85,9 +94,9 @@ impl Team {
         len >= DIRECT && self.peers[member].mapped().is_none() && self.registers()
     }
 
-    /// Whether buffers are registered, where they are not mapped. Alike at every member, as the strategy is.
+    /// Whether buffers may be registered, where they are not mapped: alike at every member, whatever its settings.
     fn registers(&self) -> bool {
-        (self.transfer.upgrade()).is_some_and(|transfer| transfer.registers_buffers())
+        self.progress.conduit().caps().registration.is_some()
     }
 
     /// Bytes of what is passed on at once.
@@ -148,14 +157,15 @@ impl<'a> Source<'a> {
             outbound.cleared = Some(outbound.until_cleared().await?);
         }
         outbound.until_credited().await?;
-        if let Some(place) = outbound.cleared.and_then(|cleared| cleared.to)
+        let cleared = outbound.cleared.filter(|cleared| cleared.before == 0);
+        if let Some(place) = cleared.and_then(|cleared| cleared.to)
             && let Some(written) = self.write(outbound, place).await?
         {
             self.went(outbound, written);
             return outbound.say_written(written);
         }
-        let cleared = outbound.cleared.map_or(usize::MAX, |cleared| cleared.left);
-        let len = CHUNK.min(self.left()).min(cleared);
+        let most = (outbound.cleared).map_or(CHUNK, |it| chunk_of(it.left, it.before));
+        let len = most.min(self.left());
         let chunk = &self.data[self.at..self.at + len];
         self.went(outbound, len);
         outbound.send_chunk(chunk)
@@ -166,6 +176,7 @@ impl<'a> Source<'a> {
         self.at += len;
         if let Some(cleared) = &mut outbound.cleared {
             cleared.left -= len;
+            cleared.before = cleared.before.saturating_sub(len);
             if let Some(place) = &mut cleared.to {
                 place.offset = place.offset.wrapping_add(len as u64);
             }
@@ -251,15 +262,19 @@ impl<'a> Sink<'a> {
                 buffer: transfer.to_be_written(next),
                 at: 0,
                 cleared: 0,
+                before: 0,
             });
         }
         let Some(landing) = &mut self.landing else {
             return Ok(());
         };
-        let lent = landing.buffer.lend(landing.at);
         let all = landing.buffer.len() - landing.at;
-        landing.cleared = lent.map_or(all, |(_, len)| len);
-        inbound.say_cleared(lent.map(|(place, _)| place), landing.cleared)
+        let (place, before, len) = match landing.buffer.lend(landing.at) {
+            Some((place, before, len)) => (Some(place), before, before + len),
+            None => (None, 0, all),
+        };
+        (landing.cleared, landing.before) = (len, before);
+        inbound.say_cleared(place, len, before)
     }
 
     /// Receives all that is left.
@@ -280,23 +295,23 @@ impl<'a> Sink<'a> {
             self.rest = rest;
             return inbound.read_chunk(chunk);
         };
-        let (at, cleared) = (landing.at, landing.cleared);
+        let (at, cleared, before) = (landing.at, landing.cleared, landing.before);
         let left = landing.buffer.len() - at;
         let came = match inbound.unit()? {
-            Unit::Written(len) if (1..=cleared).contains(&len) => {
+            Unit::Written(len) if before == 0 && (1..=cleared).contains(&len) => {
                 inbound.took()?;
                 len
             }
             Unit::Written(_) => return Err(inbound.malformed()),
             Unit::Chunk => {
-                let most = if cleared > 0 { cleared } else { left };
-                let len = CHUNK.min(most);
+                let len = chunk_of(if cleared > 0 { cleared } else { left }, before);
                 inbound.read_chunk(landing.buffer.part(at..at + len))?;
                 len
             }
         };
         landing.at += came;
         landing.cleared = cleared.saturating_sub(came);
+        landing.before = before.saturating_sub(came);
         if came == left {
             landing.buffer.is_done();
             self.landing = None;
@@ -312,11 +327,14 @@ impl Outbound<'_> {
         let said = Sought::Word(at, number(self.epoch, self.sent));
         team.until(&team.members, said).await?;
         let word = |index: usize| team.word(at + index * size_of::<u64>());
-        let (key, offset, len) = (Key(word(1)?), word(2)?, word(3)?);
+        let (key, offset) = (Key(word(1)?), word(2)?);
+        let bytes = |index| Ok::<_, Error>(usize::try_from(word(index)?).unwrap_or(usize::MAX));
+        // A peer that lies gains nothing by saying none.
+        let left = bytes(3)?.max(1);
         Ok(Cleared {
             to: (key != Key::ANY).then_some(Remote { key, offset }),
-            // A peer that lies gains nothing by saying none.
-            left: usize::try_from(len).unwrap_or(usize::MAX).max(1),
+            left,
+            before: bytes(4)?.min(left),
         })
     }
 
@@ -330,14 +348,14 @@ impl Outbound<'_> {
 
 impl Inbound<'_> {
     /// Clears a buffer for what comes next, or says that it goes in chunks.
-    fn say_cleared(&self, place: Option<Remote>, len: usize) -> Result<()> {
+    fn say_cleared(&self, place: Option<Remote>, len: usize, before: usize) -> Result<()> {
         let team = self.team;
         let Remote { key, offset } = place.unwrap_or(Remote {
             key: Key::ANY,
             offset: 0,
         });
         let number = number(self.epoch, self.received);
-        let words = [number, key.0, offset, len as u64];
+        let words = [number, key.0, offset, len as u64, before as u64];
         match team.store(self.from, 0, &[], (team.layout.cleared(team.me), &words)) {
             // A sender that is gone sends nothing; if anything of it is missing, that is told.
             Err(Error::PeerLost(_)) => Ok(()),

@@ -72,13 +72,17 @@ impl Team {
     /// What befell it.
     pub(super) async fn until_written(&self, mut write: Write<'_>) -> Result<()> {
         if self.state() != QUEUED {
-            return write.wait();
+            return write.finish();
         }
         poll_fn(|_| {
             let changes = self.progress.conduit().changes();
             match (write.end(), write.ticket()) {
                 (Some(end), _) => Poll::Ready(end),
                 (None, None) => Poll::Ready(Ok(())),
+                // Nobody polls any more, but to have this end.
+                _ if self.progress.is_stopped() || self.progress.is_lost_itself() => {
+                    Poll::Ready(write.finish())
+                }
                 (None, Some(ticket)) => {
                     self.queue.seek(Sought::End(ticket), changes);
                     Poll::Pending

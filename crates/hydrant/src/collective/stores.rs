@@ -18,7 +18,6 @@ use std::sync::atomic::{
 };
 
 use hydrant_conduit::{Delivery, Message, ReplyPort, Sent, WakeWord, Window};
-
 use smallvec::SmallVec;
 
 use super::layout::FRONT;
@@ -59,12 +58,11 @@ pub(super) fn store(
     flag: Flag<'_>,
 ) -> Result<()> {
     let caps = progress.conduit().caps();
-    let mut args = SmallVec::<[u64; FLAGGED + BESIDE]>::new();
-    args.extend_from_slice(flag.beside);
-    if FLAGGED + args.len() > caps.max_args {
+    let mut beside = flag.beside;
+    if FLAGGED + beside.len() > caps.max_args {
         let behind = (flag.at + size_of::<u64>()) as u64;
-        push(progress, rank, SET, &[behind], bytemuck::cast_slice(&args))?;
-        args.clear();
+        push(progress, rank, SET, &[behind], bytemuck::cast_slice(beside))?;
+        beside = &[];
     }
     while data.len() > caps.max_payload {
         // Where a packet holds as much as a payload may have, one of that length takes two: arguments go before it.
@@ -72,7 +70,9 @@ pub(super) fn store(
         push(progress, rank, SET, &[at as u64], piece)?;
         (at, data) = (at + piece.len(), rest);
     }
-    args.insert_many(0, [at as u64, flag.at as u64, flag.value]);
+    let mut args = SmallVec::<[u64; FLAGGED + BESIDE]>::new();
+    args.extend([at as u64, flag.at as u64, flag.value]);
+    args.extend_from_slice(beside);
     push(progress, rank, SET, &args, data)
 }
 

@@ -3,6 +3,9 @@
 //!
 //! That is how long messages go where both sides have agreed on them (ARMCI §3, zero-copy): nobody asks for a
 //! firehose, and nothing of it outlives the transfer.
+//!
+//! Of what a peer writes to, only buckets are registered that are the buffer's alone. So nobody else holds what is to be
+//! deregistered before somebody else may have the memory, and whoever gives a buffer up never waits for another's.
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
 
@@ -26,6 +29,8 @@ pub(crate) struct Buffer<'a> {
     at: *mut u8,
     len: usize,
     used: Use,
+    /// The bytes that are registered, if any are.
+    registered: Range<usize>,
     /// The number of the hold on its registration, and its extents.
     hold: Option<(u64, Extents)>,
     /// Peers that were told the key may use it still.
@@ -46,11 +51,6 @@ pub(crate) struct Write<'a> {
 }
 
 impl Transfer {
-    /// Whether the memory of buffers is registered for a transfer, as far as there is room.
-    pub(crate) fn registers_buffers(&self) -> bool {
-        (self.registration.as_ref()).is_some_and(|it| it.strategy() != Strategy::Bounce)
-    }
-
     /// Bytes of a buffer that are registered at once, at most: what it takes beside M is others' as well.
     pub(crate) fn registered_at_once(&self) -> usize {
         let Some(registration) = &self.registration else {
@@ -79,14 +79,28 @@ impl Transfer {
 
 impl<'a> Buffer<'a> {
     fn new(transfer: &Arc<Transfer>, at: *mut u8, len: usize, used: Use) -> Self {
-        let addr = at.expose_provenance() as u64;
-        let hold = (transfer.registration.as_ref()).filter(|_| transfer.registers_buffers());
-        let hold = hold.and_then(|registration| registration.hold(addr, len as u64, used));
+        let addr = at.expose_provenance();
+        let registered = match used {
+            Use::Read => 0..len,
+            Use::Write => inside(addr, len, transfer.bucket()),
+        };
+        let registration =
+            (transfer.registration.as_ref()).filter(|it| it.strategy() != Strategy::Bounce);
+        let hold = registration
+            .filter(|_| !registered.is_empty())
+            .and_then(|it| {
+                it.hold(
+                    (addr + registered.start) as u64,
+                    registered.len() as u64,
+                    used,
+                )
+            });
         Self {
             transfer: Arc::clone(transfer),
             at,
             len,
             used,
+            registered,
             hold,
             may_be_in_use: false,
             memory: PhantomData,
@@ -98,21 +112,27 @@ impl<'a> Buffer<'a> {
         self.len
     }
 
-    /// Where a peer that is told finds byte `at` of it, and how many bytes from there on. It may write there until
-    /// the buffer is [done](Self::is_done). None if it is not registered.
-    pub(crate) fn lend(&mut self, at: usize) -> Option<(Remote, usize)> {
-        let (key, len) = self.extent(at)?;
+    /// Where a peer that is told finds byte `at` of it, how many bytes at first it must not write there, and how many
+    /// follow that it may, until the buffer is [done](Self::is_done). None if there are no such.
+    pub(crate) fn lend(&mut self, at: usize) -> Option<(Remote, usize, usize)> {
+        let first = at.max(self.registered.start);
+        let (key, len) = self.extent(first)?;
         self.may_be_in_use = true;
         let offset = self.at.addr() as u64 + at as u64;
-        Some((Remote { key, offset }, len))
+        Some((Remote { key, offset }, first - at, len))
     }
 
-    /// The key of byte `at`, and how many bytes from there on have it.
+    /// The key of byte `at`, if it is registered, and how many bytes from there on have it.
     fn extent(&self, at: usize) -> Option<(Key, usize)> {
         let (_, extents) = self.hold.as_ref()?;
+        let rest = self
+            .registered
+            .end
+            .checked_sub(at)
+            .filter(|rest| *rest > 0)?;
         let addr = self.at.addr() as u64 + at as u64;
         let (end, key) = extents.iter().find(|(end, _)| addr < *end)?;
-        Some((*key, self.len.checked_sub(at)?.min((end - addr) as usize)))
+        Some((*key, rest.min((end - addr) as usize)))
     }
 
     /// Who was told of it has said that it uses it no more.
@@ -181,11 +201,19 @@ impl Drop for Buffer<'_> {
         };
         registration.let_go_of_own(id);
         if self.may_be_in_use {
-            // Who was told of it may write yet: nothing is registered there when this returns. That waits for
-            // operations, and other buffers, that share a page with it.
-            registration.take_back(self.at.addr() as u64, self.len as u64);
+            // Who was told of it may write yet: nothing is registered there when this returns. Peers that have
+            // registered it as well, of symmetric memory, are waited for; nobody else has.
+            let start = self.at.addr() + self.registered.start;
+            registration.take_back(start as u64, self.registered.len() as u64);
         }
     }
+}
+
+/// The bytes of a buffer in buckets of which it has all.
+fn inside(addr: usize, len: usize, bucket: usize) -> Range<usize> {
+    let start = (addr.next_multiple_of(bucket) - addr).min(len);
+    let end = len.saturating_sub((addr + len) % bucket);
+    start..end.max(start)
 }
 
 impl Write<'_> {
@@ -212,11 +240,7 @@ impl Write<'_> {
     ///
     /// # Errors
     /// What befell it.
-    pub(crate) fn wait(mut self) -> Result<()> {
-        self.finish()
-    }
-
-    fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         match self.ticket.take() {
             Some(ticket) => (self.buffer.transfer).finish_one(On::Served(self.peer), ticket),
             None => Ok(()),
@@ -228,5 +252,29 @@ impl Drop for Write<'_> {
     fn drop(&mut self) {
         // Whoever drops it has another error.
         let _ = self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_buckets_are_a_buffer_s_own() {
+        assert_eq!(inside(0x1000, 0x3000, 0x1000), 0..0x3000);
+        assert_eq!(inside(0x1010, 0x3000, 0x1000), 0xff0..0x2ff0);
+        assert_eq!(inside(0x1010, 0x2ff0, 0x1000), 0xff0..0x2ff0);
+        // It has none.
+        assert!(inside(0x1010, 0x1fe0, 0x1000).is_empty());
+        assert!(inside(0x1010, 0x10, 0x1000).is_empty());
+        assert!(inside(0x1ff0, 0x20, 0x1000).is_empty());
+        // Where nothing is registered a bucket is a byte.
+        assert_eq!(inside(0x1010, 5, 1), 0..5);
+        for (addr, len) in [(5, 0), (0x1001, 0xfff), (0x1000, 0x1000), (0x1fff, 0x2002)] {
+            let inside = inside(addr, len, 0x1000);
+            assert!(inside.start <= inside.end && inside.end <= len);
+            let ends = [addr + inside.start, addr + inside.end];
+            assert!(inside.is_empty() || ends.iter().all(|end| end % 0x1000 == 0));
+        }
     }
 }

@@ -1,7 +1,13 @@
 //! Long data, which goes from buffer to buffer where memory is registered and there is room, and in chunks where
 //! not.
 
-use hydrant::{Job, JobBuilder, Op, Rank, Result};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hydrant::{Error, Job, JobBuilder, Op, Rank, Result, TeamRank};
 
 use crate::support::builder;
 
@@ -150,4 +156,130 @@ fn long_ones_go_on_beside_each_other() {
         }
         Ok(())
     });
+}
+
+/// A rank ends in the midst of a collective of two, whose data goes when it leaves or was asked for: the other is in
+/// a collective with a third rank meanwhile.
+#[test]
+fn a_rank_that_ends_leaves_nobody_waiting() {
+    const LEN: usize = 200_000;
+    for sends in [true, false] {
+        let done = AtomicU32::new(0);
+        let ends = builder().heap(4 << 20).maxvictim(64 << 20).service(false);
+        let ends = ends.run_local(4, |job| {
+            let me = job.rank().0;
+            let with_2 = job.world().split((me % 2 == 0).then_some(0), 0)?;
+            let with_3 = job.world().split((me % 3 == 0).then_some(0), 0)?;
+            job.barrier()?;
+            let (with_2, with_3) = match (with_2, with_3) {
+                (None, None) => return Ok(()),
+                both => both,
+            };
+            let root = TeamRank(u32::from(sends));
+            match (me, with_2, with_3) {
+                (0, Some(with_2), Some(with_3)) => {
+                    // So that its buffer is cleared while the other does nothing.
+                    thread::sleep(Duration::from_millis(100));
+                    let (other, mut data) = (vec![3_u8; LEN], vec![0; LEN]);
+                    let begun = with_3.broadcast_nb(root, other)?;
+                    with_2.broadcast(TeamRank(1), &mut data)?;
+                    same(&data, &vec![7; LEN], "broadcast", LEN);
+                    // Whether it had come is a matter of time.
+                    let _ = begun.wait();
+                }
+                (2, Some(with_2), _) => {
+                    let begun = with_2.broadcast_nb(TeamRank(1), vec![7_u8; LEN])?;
+                    thread::sleep(Duration::from_millis(1000));
+                    begun.wait()?;
+                }
+                (3, _, Some(with_3)) => {
+                    let begun = with_3.broadcast_nb(root, vec![9_u8; LEN])?;
+                    thread::sleep(Duration::from_millis(300));
+                    std::mem::forget(begun);
+                    return Err(Error::other("had enough"));
+                }
+                _ => {}
+            }
+            done.fetch_add(1, Relaxed);
+            Ok(())
+        });
+        assert!(ends.iter().all(|end| end.is_err()), "the third ended");
+        assert_eq!(done.into_inner(), 2, "{ends:?}");
+    }
+}
+
+/// Looks after messages for so many milliseconds.
+fn look_round(job: &Job, millis: u64) {
+    let begins = Instant::now();
+    while begins.elapsed() < Duration::from_millis(millis) {
+        job.poll();
+        thread::yield_now();
+    }
+}
+
+/// Two buffers that share a page, the second behind the first, if there are any.
+fn neighbours(len: usize) -> (Vec<u64>, Vec<u64>) {
+    // The system's C library takes no mapping of its own for less than this afterwards.
+    drop(std::hint::black_box(vec![1_u8; 30 << 20]));
+    let mut all: Vec<Vec<u64>> = (0..8).map(|_| vec![1; len]).collect();
+    let page = |addr: usize| addr >> 12;
+    let last = |buffer: &Vec<u64>| page(buffer.as_ptr().addr() + 8 * len - 1);
+    let pair = (0..8).find_map(|first| {
+        let behind = |second: &usize| page(all[*second].as_ptr().addr()) == last(&all[first]);
+        let second = (0..8).filter(|second| *second != first).find(behind)?;
+        Some((first, second))
+    });
+    let (first, second) = pair.unwrap_or((0, 1));
+    (
+        std::mem::take(&mut all[first]),
+        std::mem::take(&mut all[second]),
+    )
+}
+
+/// A member that folds for long while another has cleared its buffer for what comes after, and a third ends.
+#[test]
+fn what_failed_is_given_up_in_the_midst_of_another() {
+    const LEN: usize = 50_000;
+    let done = AtomicU32::new(0);
+    let ends = builder().heap(4 << 20).maxvictim(64 << 20).service(false);
+    let ends = ends.run_local(4, |job| {
+        let me = job.rank().0;
+        let two = job.world().split((me % 2 == 0).then_some(0), 0)?;
+        let three = job.world().split((me != 1).then_some(0), (5 - me) % 5)?;
+        job.barrier()?;
+        match (me, two, three) {
+            (0, Some(two), Some(three)) => {
+                let (sums, mut data) = neighbours(LEN);
+                let begun = three.all_reduce_with_nb(sums, |left, right| left + right)?;
+                look_round(job, 300);
+                two.broadcast(TeamRank(1), &mut data)?;
+                assert!(data == [7; LEN]);
+                assert!(matches!(begun.wait(), Err(Error::PeerLost(_))));
+            }
+            (2, Some(two), Some(three)) => {
+                let folds = AtomicBool::new(false);
+                let begun = two.broadcast_nb(TeamRank(1), vec![7_u64; LEN])?;
+                let sums = three.all_reduce_with_nb(vec![1_u64; LEN], move |left, right| {
+                    if !folds.swap(true, Relaxed) {
+                        thread::sleep(Duration::from_millis(1500));
+                    }
+                    left + right
+                })?;
+                assert!(matches!(sums.wait(), Err(Error::PeerLost(_))));
+                begun.wait()?;
+            }
+            (3, _, Some(three)) => {
+                let begun =
+                    three.all_reduce_with_nb(vec![1_u64; LEN], |left, right| left + right)?;
+                look_round(job, 700);
+                drop(begun);
+                return Err(Error::other("had enough"));
+            }
+            _ => return Ok(()),
+        }
+        done.fetch_add(1, Relaxed);
+        Ok(())
+    });
+    assert!(ends.iter().all(|end| end.is_err()), "the third ended");
+    assert_eq!(done.into_inner(), 2, "{ends:?}");
 }
