@@ -155,7 +155,6 @@ pub(super) async fn shift(
 ) -> Result<()> {
     let mut sinks = (into.into_iter()).filter(|into| !into.is_empty());
     let mut sink = sinks.next().map(Sink::new);
-    // Dropped first: a sink that is given up waits for all that have registered a page with it.
     let mut sources = (data.iter()).filter(|data| !data.is_empty());
     let mut source = sources.next().map(|data| Source::new(data));
     while source.is_some() || sink.is_some() {

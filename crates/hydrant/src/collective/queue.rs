@@ -23,7 +23,8 @@
 //!   that the others advance the same. A blocking one is begun when the queue is empty.
 //! - A thread that sleeps is woken by the store of a word, and looks for it before it
 //!   sleeps ([`Errand::is_ready`]).
-//! - What advances a collective waits only for room for a message, and polls meanwhile. In the midst of a long copy
+//! - What advances a collective waits only for room for a message, for a write that is open when its rank leaves, and,
+//!   when it gives up symmetric memory that peers have registered, for these. It polls meanwhile. In the midst of a long copy
 //!   it lets go, for who advances it to poll, and rings for whoever sleeps.
 
 use std::{

@@ -8,7 +8,6 @@ use std::{
 
 use hydrant_conduit::Key;
 use hydrant_pinning::{Run, Use, wire::Grant};
-
 use smallvec::SmallVec;
 
 use super::Registration;

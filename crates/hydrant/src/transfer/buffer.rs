@@ -1,5 +1,5 @@
-//! A buffer that a transfer has for itself: the peer is told where it lies and under which key, or its
-//! NIC's is told the peer's.
+//! A buffer that is registered for one transfer: either a peer is told where it lies and under which key, and
+//! writes to it; or it is written to a place that a peer has told.
 //!
 //! That is how long messages go where both sides have agreed on them (ARMCI §3, zero-copy): nobody asks for a
 //! firehose, and nothing of it outlives the transfer.
