@@ -7,10 +7,13 @@ mod support;
 
 use std::{collections::HashMap, ptr::NonNull, sync::Mutex};
 
-use hydrant::{ConduitKind, Error, InterNodeKind, Rank, settings};
+use hydrant::{ConduitKind, Error, InterNodeKind, MessageProtocol, Rank, settings};
 use hydrant_conduit::{Conduit, Error as Fault, Message};
 
 use support::builder;
+
+/// Bytes of a message that is announced.
+const ANNOUNCED: u64 = 1 << 20;
 
 /// The conduits of a job's ranks, which the job owns.
 #[derive(Clone, Copy)]
@@ -32,8 +35,9 @@ const fn request(
     }
 }
 
-/// Messages that no rank sends, each with what is wrong with it.
-const MALFORMED: [(&str, Message<'static>); 12] = [
+/// Messages that no rank sends, each with what is wrong with it. Rank 0 has announced a two-sided message of
+/// [`ANNOUNCED`] bytes, its first, to rank 1.
+const MALFORMED: [(&str, Message<'static>); 15] = [
     (
         "arguments that the conduit's kind does not have",
         request(Message::KINDS, 7, &[1, 2], &[3]),
@@ -70,7 +74,19 @@ const MALFORMED: [(&str, Message<'static>); 12] = [
     ),
     (
         "a message asked for that was not announced",
-        request(9, 2, &[77, 1, 0, 0], &[]),
+        request(9, 2, &[77, 1], &[]),
+    ),
+    (
+        "more of a message asked for than there is",
+        request(9, 2, &[1, 1, 0, 0, 1, ANNOUNCED, 0], &[]),
+    ),
+    (
+        "more of a message asked for than can be",
+        request(9, 2, &[1, 1, 0, 0, u64::MAX, ANNOUNCED, 1], &[]),
+    ),
+    (
+        "a message asked for that goes to no place",
+        request(9, 2, &[1, 1, 0, 0], &[]),
     ),
     ("credit for what was not sent", request(9, 6, &[1, 1], &[])),
 ];
@@ -83,6 +99,7 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec
         .conduit(kind)
         .pretend_hosts(hosts)
         .inter_node(InterNodeKind::Pinned)
+        .messages(MessageProtocol::Rendezvous)
         .through({
             let conduits = conduits.clone();
             move |conduit| {
@@ -97,6 +114,10 @@ fn ends(kind: ConduitKind, hosts: u32, ranks: u32, message: &Message<'_>) -> Vec
         });
     let ends = job.run_local(ranks, |job| {
         let memory = job.alloc::<u64>(100_000)?;
+        let _announced = match job.rank() {
+            Rank(0) => Some(job.send_nb(Rank(1), 1, vec![0_u8; ANNOUNCED as usize])?),
+            _ => None,
+        };
         job.barrier()?;
         if job.rank() == Rank(1) {
             let place = conduits.lock().expect("no panic inside")[&Rank(1)];

@@ -33,6 +33,10 @@ fn main() -> ExitCode {
     tests.push(roles::test("on_shared_memory", || {
         (0..3).for_each(|round| kill_one(&[("CONDUIT", "smp")], round));
     }));
+    tests.push(roles::test("between_hosts", || {
+        let hosts = [("INTER_NODE", "smp+pin"), ("PRETEND_HOSTS", "2")];
+        (0..2).for_each(|round| kill_one(&hosts, round));
+    }));
     roles::main(|_, _| Some(rank()), tests)
 }
 

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
 
-use std::{marker::PhantomData, ops::Range, slice, sync::Arc};
+use std::{future::poll_fn, marker::PhantomData, ops::Range, slice, sync::Arc};
 
 use hydrant_conduit::{Access, Key, Local, Posted, Remote, Ticket};
 use hydrant_pinning::{Strategy, Use};
@@ -191,20 +191,35 @@ impl<'a> Buffer<'a> {
     }
 }
 
+impl Buffer<'_> {
+    /// Waits until no peer writes to it any more, in a task, though who was told of it may have wanted to.
+    pub(crate) async fn until_taken_back(&mut self) {
+        if let Some((start, len)) = self.let_go() {
+            self.transfer.until_nobody_has(start, len).await;
+            self.may_be_in_use = false;
+        }
+    }
+
+    /// Lets its registration go, and says what is to be taken back because a peer may write there yet.
+    fn let_go(&mut self) -> Option<(u64, u64)> {
+        if let (Some((id, _)), Some(registration)) =
+            (self.hold.take(), self.transfer.registration.as_ref())
+        {
+            registration.let_go_of_own(id);
+        }
+        let start = self.at.addr() + self.registered.start;
+        (self.may_be_in_use).then_some((start as u64, self.registered.len() as u64))
+    }
+}
+
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        let Some((id, _)) = self.hold.take() else {
-            return;
-        };
-        let Some(registration) = &self.transfer.registration else {
-            return;
-        };
-        registration.let_go_of_own(id);
-        if self.may_be_in_use {
-            // Who was told of it may write yet: nothing is registered there when this returns. Peers that have
-            // registered it as well, of symmetric memory, are waited for; nobody else has.
-            let start = self.at.addr() + self.registered.start;
-            registration.take_back(start as u64, self.registered.len() as u64);
+        if let (Some((start, len)), Some(registration)) =
+            (self.let_go(), &self.transfer.registration)
+        {
+            // Nothing is registered there when this returns. Peers that have registered it as well, of symmetric
+            // memory, are waited for; nobody else has.
+            registration.take_back(start, len);
         }
     }
 }
@@ -234,6 +249,19 @@ impl Write<'_> {
         };
         self.ticket = None;
         Some(end)
+    }
+
+    /// Waits for its end, in a task.
+    ///
+    /// # Errors
+    /// What befell it.
+    pub(crate) async fn until_over(mut self) -> Result<()> {
+        let Some(ticket) = self.ticket else {
+            return Ok(());
+        };
+        let end = poll_fn(|context| self.buffer.transfer.poll_outcome(ticket, context)).await;
+        self.ticket = None;
+        end
     }
 
     /// Waits for its end.

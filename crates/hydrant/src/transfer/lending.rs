@@ -99,8 +99,8 @@ impl Transfer {
             // Who was let use it has ended that. What lasts without the loan may stay registered, as it
             // would have been before.
             let registration = registration.filter(|it| !it.lasts(start, len));
-            if let Some(id) = registration.and_then(|it| it.begin_to_take_back(start, len)) {
-                transfer.until_taken_back(id).await;
+            if registration.is_some() {
+                transfer.until_nobody_has(start, len).await;
             }
             then();
         });
@@ -112,6 +112,14 @@ impl Transfer {
     pub(crate) fn finish_unlending(&self, key: Key, place: (u64, u64)) -> bool {
         (self.registration.as_ref())
             .is_none_or(|registration| registration.finish_unlending(key, place))
+    }
+
+    /// Takes memory back: waits until nobody has it registered, in a task.
+    pub(super) async fn until_nobody_has(self: &Arc<Self>, start: u64, len: u64) {
+        let registration = self.registration.as_ref();
+        if let Some(id) = registration.and_then(|it| it.begin_to_take_back(start, len)) {
+            self.until_taken_back(id).await;
+        }
     }
 
     async fn until_taken_back(self: &Arc<Self>, id: u64) {

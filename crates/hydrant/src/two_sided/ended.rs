@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use hydrant_conduit::{Key, Standing};
 
-use super::{Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
+use super::{By, Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
 use crate::{Error, Rank};
 
 /// What ended, to be told when nothing is locked.
@@ -12,6 +12,8 @@ use crate::{Error, Rank};
 struct Gone {
     requests: Vec<(std::sync::Arc<Request>, Rank)>,
     receives: Vec<Receiving>,
+    /// By number: those to whose buffers their senders may write yet.
+    landings: Vec<(u64, Rank)>,
 }
 
 impl TwoSided {
@@ -67,6 +69,9 @@ impl TwoSided {
             let cause = why(receiving.from);
             self.end_receive(receiving, Err(cause));
         }
+        for (receive, from) in gone.landings {
+            self.give_up(receive, why(from));
+        }
     }
 
     /// Whoever waits until a message comes looks again.
@@ -95,16 +100,25 @@ impl TwoSided {
         }
         let receives: Vec<u64> = state.receives.keys().copied().collect();
         let receives = receives.into_iter().filter_map(|it| state.part_with(it));
-        let unlent = receives.filter(|it| it.key.is_none());
-        requests.extend(unlent.map(|it| it.request).collect::<Vec<_>>());
+        let receives: Vec<Receiving> = receives.collect();
         let unlending: Vec<_> = state.unlending.drain().collect();
         drop(state);
         for request in requests {
             request.end(&self.progress, Err(Error::JobOver));
         }
+        for receiving in receives {
+            match receiving.by {
+                // It is among those below.
+                By::Loan(_) => continue,
+                // This thread may wait: it is the one that leaves.
+                By::Landing(landing) => drop(landing),
+                By::Parts => {}
+            }
+            (receiving.request).end(&self.progress, Err(Error::JobOver));
+        }
         for (key, unlending) in unlending {
             let Unlending { place, request, .. } = unlending;
-            // This thread may wait: it is the one that leaves. Whoever was to end the loan may have begun.
+            // Whoever was to end the loan may have begun.
             let key = Key(key);
             let over = self.transfer.unlend(key) && self.transfer.finish_unlending(key, place);
             debug_assert!(over, "a job is left outside handlers");
@@ -133,11 +147,19 @@ impl State {
                 gone.requests.extend(waiting);
             }
         }
-        let receives = self.receives.iter();
-        let receives: Vec<u64> = receives
-            .filter(|(_, it)| ended.contains(&it.from))
-            .map(|(receive, _)| *receive)
-            .collect();
+        let receives = self.receives.iter_mut();
+        let receives = receives.filter(|(_, it)| ended.contains(&it.from));
+        let receives = receives.filter_map(|(receive, it)| match &mut it.by {
+            By::Landing(landing) => {
+                // It stays here until that is done, where `close` finds it.
+                if landing.give_up() {
+                    gone.landings.push((*receive, it.from));
+                }
+                None
+            }
+            By::Parts | By::Loan(_) => Some(*receive),
+        });
+        let receives: Vec<u64> = receives.collect();
         (gone.receives).extend(receives.into_iter().filter_map(|it| self.part_with(it)));
         let in_vain = |posted: &Posted| match posted.source {
             Some(source) => ended.contains(&Rank(source)),

@@ -8,8 +8,10 @@ use hydrant_conduit::{Delivery, ReplyPort};
 use smallvec::SmallVec;
 
 use super::{
-    Envelope, Receiving, Sending, TwoSided, Unexpected, direct::Direct, receive::copy_into,
-    wire::Said,
+    By, Envelope, Outgoing, Receiving, Sending, TwoSided, Unexpected,
+    direct::Direct,
+    receive::copy_into,
+    wire::{Clear, Said},
 };
 use crate::{
     Rank,
@@ -62,7 +64,7 @@ impl TwoSided {
                 let message = Unexpected::Announced { send, len, copied };
                 self.announced(from, tag, message)
             }
-            Some(Said::Clear { send, receive, key }) => self.cleared(from, send, receive, key),
+            Some(Said::Clear { send, receive, way }) => self.cleared(from, send, receive, way),
             Some(Said::Part { receive, offset }) => self.part(from, receive, offset, payload),
             Some(Said::Written { receive }) => self.said_written(from, receive),
             Some(Said::Received { send }) => self.received(from, send),
@@ -87,41 +89,40 @@ impl TwoSided {
     }
 
     /// A message is asked for.
-    fn cleared(
-        &self,
-        from: Rank,
-        send: u64,
-        receive: u64,
-        key: Option<u64>,
-    ) -> Result<(), &'static str> {
+    fn cleared(&self, from: Rank, send: u64, receive: u64, way: Clear) -> Result<(), &'static str> {
         const NONE: &str = "a message was asked for that was not announced";
         let outgoing = {
             let mut state = self.state.lock();
-            match state.sends.remove(&send) {
+            let outgoing = match state.sends.remove(&send) {
                 Some(Sending::Announced(to, outgoing)) if to == from => outgoing,
                 Some(other) => {
                     state.sends.insert(send, other);
                     return Err(NONE);
                 }
                 None => return Err(NONE),
+            };
+            if !outgoing.has(way) {
+                state.sends.insert(send, Sending::Announced(from, outgoing));
+                return Err("more of a message was asked for than there is");
             }
+            outgoing
         };
-        self.carry(from, outgoing, receive, key);
+        self.carry(from, (send, outgoing), receive, way);
         Ok(())
     }
 
-    /// A message was written, all of it.
+    /// What was cleared of a message was brought, all of it.
     fn said_written(&self, from: Rank, receive: u64) -> Result<(), &'static str> {
         let receiving = {
             let mut state = self.state.lock();
             let receiving = state.receives.get(&receive);
-            if !receiving.is_some_and(|it| it.from == from && it.may_be_whole()) {
+            if !receiving.is_some_and(|it| it.from == from && it.may_be_brought()) {
                 return Err("the end of a message that was not asked for");
             }
             state.part_with(receive)
         };
         if let Some(receiving) = receiving {
-            self.written(receiving);
+            self.brought(receiving);
         }
         Ok(())
     }
@@ -220,9 +221,24 @@ impl TwoSided {
 }
 
 impl Receiving {
-    /// Whether all of it may be there: what is copied is counted.
-    fn may_be_whole(&self) -> bool {
-        self.key.is_some() || self.landed >= self.len as u64
+    /// Whether all that was cleared may be there: what is copied is counted.
+    fn may_be_brought(&self) -> bool {
+        match &self.by {
+            By::Parts => self.landed >= (self.len - self.done) as u64,
+            By::Loan(_) => true,
+            By::Landing(landing) => landing.may_be_whole(self.landed),
+        }
+    }
+}
+
+impl Outgoing {
+    /// Whether so much is left of it.
+    fn has(&self, way: Clear) -> bool {
+        let left = (self.buffer.len - self.sent) as u64;
+        match way {
+            Clear::Parts | Clear::Loan(_) => true,
+            Clear::Place(place) => place.bytes().is_some_and(|bytes| bytes <= left),
+        }
     }
 }
 

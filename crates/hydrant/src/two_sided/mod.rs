@@ -5,14 +5,16 @@
 //!   receiver's buffer, or into memory that [`credit`] bounds if nobody has asked for it (PM's
 //!   asynchronous primitives, Tezuka §2).
 //! - A long one is announced. When a receive was matched, the receiver lends its buffer and tells its
-//!   key, and the sender [writes](long) into it: each side registered by the strategy in force, whole or
-//!   chunk by chunk under the transfer (Li §2 and §6). Where that fails, or [takes longer](choice), it is
-//!   copied in parts.
+//!   key, and the sender [writes](carried) into it: each side registered by the strategy in force, whole or
+//!   chunk by chunk under the transfer (Li §2 and §6). Under firehoses each side [registers its own](landing)
+//!   instead, and the sender's NIC writes to the place that it is told. Where that fails, or
+//!   [takes longer](choice), it is copied in parts.
 //!
 //! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
 //! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
 
 mod blocking;
+mod carried;
 mod chains;
 mod choice;
 mod credit;
@@ -20,6 +22,7 @@ mod direct;
 mod ended;
 mod handles;
 mod incoming;
+mod landing;
 mod long;
 mod matching;
 mod pattern;
@@ -61,6 +64,7 @@ use crate::{
 };
 use choice::{Begun, Choice};
 use credit::{Account, Allowance};
+use landing::Landing;
 use matching::Matching;
 use pattern::Envelope;
 use protocol::Protocols;
@@ -122,6 +126,8 @@ struct Peer {
 struct Outgoing {
     tag: u64,
     buffer: Buffer,
+    /// Bytes that were brought to the receiver.
+    sent: usize,
     request: Arc<Request>,
     /// Its end is that it was received, not that it has left.
     delivered: bool,
@@ -163,16 +169,29 @@ enum Unexpected {
 struct Receiving {
     from: Rank,
     tag: u64,
+    /// The message's number at its sender.
+    send: u64,
     buffer: Buffer,
     /// Bytes of the message, which the buffer has.
     len: usize,
-    /// Bytes that were copied there.
+    /// Of these, bytes that have come by what was cleared before.
+    done: usize,
+    /// Bytes that were copied there since.
     landed: u64,
-    /// The loan of the buffer, if the sender writes to it.
-    key: Option<Key>,
+    by: By,
     /// Which way was chosen, and when.
     begun: Option<Begun>,
     request: Arc<Request>,
+}
+
+/// How that comes which was cleared of a message.
+enum By {
+    /// In parts.
+    Parts,
+    /// The sender writes to the buffer, which is lent under this key.
+    Loan(Key),
+    /// The sender writes to a place in the buffer that it was told.
+    Landing(Landing),
 }
 
 /// A receive whose buffer is lent no more, but may still be written to.
@@ -203,7 +222,7 @@ impl State {
     /// same step, for as long as its buffer may still be written to.
     fn part_with(&mut self, receive: u64) -> Option<Receiving> {
         let receiving = self.receives.remove(&receive)?;
-        if let Some(key) = receiving.key {
+        if let By::Loan(key) = receiving.by {
             let start = receiving.buffer.at.expose_provenance() as u64;
             let unlending = Unlending {
                 place: (start, receiving.len as u64),

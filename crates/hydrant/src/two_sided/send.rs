@@ -117,6 +117,7 @@ impl TwoSided {
         let outgoing = Outgoing {
             tag,
             buffer,
+            sent: 0,
             request: Arc::clone(&request),
             delivered,
         };

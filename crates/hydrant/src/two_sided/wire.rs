@@ -18,20 +18,48 @@ pub(super) enum Said<'a> {
         len: u64,
         copied: bool,
     },
-    /// An announced message was matched. It goes under this key, or in copies if there is none.
-    Clear {
-        send: u64,
-        receive: u64,
-        key: Option<u64>,
-    },
+    /// An announced message was matched, and goes this way.
+    Clear { send: u64, receive: u64, way: Clear },
     /// A part of an announced message, as the payload.
     Part { receive: u64, offset: u64 },
-    /// An announced message was written, all of it.
+    /// What was cleared of an announced message was brought, all of it.
     Written { receive: u64 },
     /// A message that was sent at once was received.
     Received { send: u64 },
     /// So many messages and bytes were taken out of the buffers for unexpected ones.
     Credit { messages: u64, bytes: u64 },
+}
+
+/// How a message goes that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Clear {
+    /// In parts, what is left of it.
+    Parts,
+    /// All of it under the key of a loan.
+    Loan(u64),
+    /// So much of it as this place takes.
+    Place(Place),
+}
+
+/// A place for some bytes of a message that were not sent yet: `before` of them, which go in parts; then `len`, which
+/// are written; then `after`, which go in parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    /// The network's key.
+    pub(super) key: u64,
+    /// Under that key, where the first of the `before` bytes would be.
+    pub(super) offset: u64,
+    pub(super) before: u64,
+    pub(super) len: u64,
+    pub(super) after: u64,
+}
+
+impl Place {
+    /// Bytes that it is for, if there can be so many.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let written = self.before.checked_add(self.len)?;
+        written.checked_add(self.after)
+    }
 }
 
 /// Words of data that fit beside the others.
@@ -115,10 +143,17 @@ impl<'a> Said<'a> {
                 len,
                 copied,
             } => of(ANNOUNCE, &[tag, send, len, u64::from(copied)]),
-            Said::Clear { send, receive, key } => {
-                let key = [key.unwrap_or(0), u64::from(key.is_some())];
-                of(CLEAR, &[send, receive, key[0], key[1]])
-            }
+            Said::Clear { send, receive, way } => match way {
+                Clear::Parts => of(CLEAR, &[send, receive]),
+                Clear::Loan(key) => of(CLEAR, &[send, receive, key]),
+                Clear::Place(Place {
+                    key,
+                    offset,
+                    before,
+                    len,
+                    after,
+                }) => of(CLEAR, &[send, receive, key, offset, before, len, after]),
+            },
             Said::Part { receive, offset } => of(PART, &[receive, offset]),
             Said::Written { receive } => of(WRITTEN, &[receive]),
             Said::Received { send } => of(RECEIVED, &[send]),
@@ -141,15 +176,21 @@ impl<'a> Said<'a> {
                 len,
                 copied: copied == 1,
             },
-            (CLEAR, &[send, receive, key, 1]) if bare => Said::Clear {
+            (CLEAR, &[send, receive, ref way @ ..]) if bare => Said::Clear {
                 send,
                 receive,
-                key: Some(key),
-            },
-            (CLEAR, &[send, receive, 0, 0]) if bare => Said::Clear {
-                send,
-                receive,
-                key: None,
+                way: match *way {
+                    [] => Clear::Parts,
+                    [key] => Clear::Loan(key),
+                    [key, offset, before, len, after] => Clear::Place(Place {
+                        key,
+                        offset,
+                        before,
+                        len,
+                        after,
+                    }),
+                    _ => return None,
+                },
             },
             (PART, &[receive, offset]) if !bare => Said::Part { receive, offset },
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
@@ -232,12 +273,13 @@ mod tests {
             Said::Clear {
                 send: 3,
                 receive: 4,
-                key: Some(0),
-            },
-            Said::Clear {
-                send: 3,
-                receive: 4,
-                key: None,
+                way: Clear::Place(Place {
+                    key: 1,
+                    offset: u64::MAX,
+                    before: 2,
+                    len: 3,
+                    after: 4,
+                }),
             },
             Said::Written { receive: 4 },
             Said::Received { send: 3 },
@@ -259,8 +301,20 @@ mod tests {
         }
         assert_eq!(Said::decode(&delivery(PART, &[1, 2], &[])), None);
         assert_eq!(Said::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])), None);
-        assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 0], &[])), None);
+        for (args, way) in [(&[3, 4][..], Clear::Parts), (&[3, 4, 0], Clear::Loan(0))] {
+            let said = Said::Clear {
+                send: 3,
+                receive: 4,
+                way,
+            };
+            let Encoded { args: sent, .. } = said.encode();
+            assert_eq!(&sent[..args.len()], args);
+            assert_eq!(Said::decode(&delivery(CLEAR, args, &[])), Some(said));
+            assert_eq!(Said::decode(&delivery(CLEAR, args, &[1])), None);
+        }
+        assert_eq!(Said::decode(&delivery(CLEAR, &[3], &[])), None);
         assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 2], &[])), None);
+        assert_eq!(Said::decode(&delivery(CLEAR, &[1; 6], &[])), None);
         assert_eq!(Said::decode(&delivery(99, &[], &[])), None);
         // One byte, and more in its word; two bytes in no word; more than there is room for.
         assert_eq!(Said::decode(&delivery(FEW + 1, &[3, 4, 256], &[])), None);

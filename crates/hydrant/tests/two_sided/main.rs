@@ -8,6 +8,7 @@ mod direct;
 mod errors;
 mod flood;
 mod model;
+mod placed;
 mod probes;
 
 use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy};

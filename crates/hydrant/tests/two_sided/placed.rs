@@ -1,0 +1,274 @@
+//! Long messages that are written to a place in the receiver's buffer: where memory is registered, and peers do
+//! not map each other's.
+
+use std::time::Duration;
+
+use hydrant::{Error, InterNodeKind, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy};
+
+use super::{good, simulated};
+
+/// Two hosts of which one rank each is on, and virtual time, with little, more and much to register.
+fn networks() -> Vec<JobBuilder> {
+    let hosts = Job::builder().expect("the settings are valid");
+    let hosts = hosts.heap(16 << 20).inter_node(InterNodeKind::Pinned);
+    let networks = [hosts.pretend_hosts(2), simulated("connectx")].map(|it| {
+        it.registration(Strategy::Firehose)
+            .messages(MessageProtocol::Rendezvous)
+    });
+    let victims = [64 << 10, 1 << 20, 64 << 20];
+    (networks.iter())
+        .flat_map(|it| victims.map(|bytes| it.clone().m(1 << 20).maxvictim(bytes)))
+        .collect()
+}
+
+fn byte(tag: u64, index: usize) -> u8 {
+    ((index as u64).wrapping_mul(2_654_435_761) + tag * 77).to_le_bytes()[2]
+}
+
+/// Sends a message from and into the midst of other memory, which stays as it is.
+fn bring(job: &Job, tag: u64, len: usize, [from, to]: [usize; 2]) -> Result<()> {
+    const AROUND: usize = 9000;
+    if job.rank() == Rank(0) {
+        let mut memory = vec![0xee; len + AROUND];
+        let message = &mut memory[from..from + len];
+        message
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, it)| *it = byte(tag, index));
+        return job.send(Rank(1), tag, message);
+    }
+    let mut memory = vec![0x55_u8; len + AROUND];
+    let status = job.receive(Rank(0), tag, &mut memory[to..to + len])?;
+    assert_eq!(status.bytes(), len);
+    let differs = (memory.iter().enumerate()).position(|(index, found)| {
+        let expected = match index.checked_sub(to).filter(|index| *index < len) {
+            Some(index) => byte(tag, index),
+            None => 0x55,
+        };
+        *found != expected
+    });
+    assert_eq!(differs, None, "of {len} bytes from {from} to {to}");
+    Ok(())
+}
+
+#[test]
+fn they_come_whole_wherever_they_start() {
+    for network in networks() {
+        good(network.run_local(2, |job| {
+            let lens = [
+                1,
+                4095,
+                4096,
+                8191,
+                8192,
+                12_289,
+                100_000,
+                1 << 20,
+                9_000_001,
+            ];
+            for (tag, len) in lens.into_iter().enumerate() {
+                for places in [[0, 0], [1, 4095], [4096, 8], [3000, 8191]] {
+                    bring(job, tag as u64, len, places)?;
+                }
+            }
+            job.barrier()
+        }));
+    }
+}
+
+#[test]
+fn nobody_is_asked_for_a_registration() {
+    for network in networks().into_iter().skip(2).step_by(3) {
+        let ends = network.run_local(2, |job| {
+            job.barrier()?;
+            let before = job.counters();
+            for tag in 0..10 {
+                bring(job, tag, 1 << 20, [0, 100])?;
+            }
+            let after = job.counters();
+            job.barrier()?;
+            let by_place = after.messages_rendezvous - before.messages_rendezvous;
+            Ok((
+                by_place,
+                after.registration_messages - before.registration_messages,
+            ))
+        });
+        let ends: Vec<_> = ends.into_iter().map(Result::unwrap).collect();
+        assert_eq!(ends, [(10, 0), (0, 0)]);
+    }
+}
+
+#[test]
+fn many_at_once_with_little_to_register() {
+    const MESSAGES: u64 = 24;
+    const LEN: usize = 300_000;
+    for network in networks() {
+        good(network.run_local(2, |job| {
+            let peer = job.right();
+            let receives = (0..MESSAGES).map(|tag| job.receive_nb(peer, tag, vec![0_u8; LEN]));
+            let receives: Vec<_> = receives.collect::<Result<_>>()?;
+            job.barrier()?;
+            let sends = (0..MESSAGES).map(|tag| {
+                let message: Vec<u8> = (0..LEN).map(|index| byte(tag, index)).collect();
+                job.send_nb(peer, tag, message)
+            });
+            let sends: Vec<_> = sends.collect::<Result<_>>()?;
+            for (tag, receive) in receives.into_iter().enumerate() {
+                let (found, _) = receive.wait()?;
+                let is_right = |(index, it): (usize, &u8)| *it == byte(tag as u64, index);
+                assert!(found.iter().enumerate().all(is_right), "message {tag}");
+            }
+            sends
+                .into_iter()
+                .try_for_each(|send| send.wait().map(drop))?;
+            job.barrier()
+        }));
+    }
+}
+
+#[test]
+fn one_after_the_other_into_the_same_memory_and_beside_it() {
+    for network in networks() {
+        good(network.run_local(2, |job| {
+            let peer = job.right();
+            let (mut sent, mut received) = (vec![0_u8; 3 << 20], vec![0_u8; 3 << 20]);
+            for round in 0..20 {
+                sent.fill(round);
+                // Their ends share pages.
+                let lens = [700_001, 1_000_003, 400_000 + usize::from(round)];
+                let (mut to_send, mut to_receive) = (&sent[..], &mut received[..]);
+                job.scope(|scope| {
+                    for (tag, len) in lens.into_iter().enumerate() {
+                        let (part, rest) = std::mem::take(&mut to_receive).split_at_mut(len);
+                        to_receive = rest;
+                        scope.receive(peer, tag as u64, part)?;
+                    }
+                    for (tag, len) in lens.into_iter().enumerate() {
+                        let (part, rest) = to_send.split_at(len);
+                        to_send = rest;
+                        scope.send(peer, tag as u64, part)?;
+                    }
+                    Ok(())
+                })?;
+                let all = lens.iter().sum();
+                assert!(received[..all].iter().all(|it| *it == round));
+            }
+            job.barrier()
+        }));
+    }
+}
+
+/// How the rank ended that another one left: what it checked, it passed.
+fn was_left(end: &Result<()>) {
+    assert!(
+        matches!(end, Ok(()) | Err(Error::PeerLost(_) | Error::JobOver)),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn nobody_writes_for_a_sender_that_left_in_between() {
+    for network in networks() {
+        let ends = network.run_local(2, |job| {
+            let mut received = vec![0_u8; 8 << 20];
+            if job.rank() == Rank(0) {
+                // It was matched, and this rank goes while it is brought, or before.
+                let send = job.send_nb(Rank(1), 1, vec![1_u8; 8 << 20])?;
+                job.receive(Rank(1), 2, &mut [0_u8])?;
+                drop(send);
+                return Err(Error::other("it goes"));
+            }
+            let end = job.scope(|scope| {
+                let mut receive = scope.receive(Rank(0), 1, &mut received)?;
+                job.send(Rank(0), 2, &[1_u8])?;
+                receive.wait().map(drop)
+            });
+            match end {
+                Ok(()) => assert!(received.iter().all(|it| *it == 1)),
+                Err(cause) => {
+                    assert!(
+                        matches!(cause, Error::PeerLost(Rank(0)) | Error::JobOver),
+                        "{cause}"
+                    );
+                    received.fill(9);
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert!(received.iter().all(|it| *it == 9));
+                }
+            }
+            Ok(())
+        });
+        assert!(ends[0].is_err());
+        was_left(&ends[1]);
+    }
+}
+
+#[test]
+fn who_sends_to_a_receiver_that_left_in_between_is_told() {
+    for network in networks() {
+        let ends = network.run_local(2, |job| {
+            if job.rank() == Rank(1) {
+                let receive = job.receive_nb(Rank(0), 1, vec![0_u8; 8 << 20])?;
+                job.send(Rank(0), 2, &[1_u8])?;
+                drop(receive);
+                return Err(Error::other("it goes"));
+            }
+            let send = job.send_nb(Rank(1), 1, vec![1_u8; 8 << 20])?;
+            job.receive(Rank(1), 2, &mut [0_u8])?;
+            match send.wait() {
+                Ok(_) | Err(Error::PeerLost(Rank(1)) | Error::JobOver) => Ok(()),
+                Err(cause) => panic!("{cause}"),
+            }
+        });
+        assert!(ends[1].is_err());
+        was_left(&ends[0]);
+    }
+}
+
+#[test]
+fn a_failed_scope_leaves_what_comes_alone() {
+    for network in networks() {
+        good(network.run_local(2, |job| {
+            let peer = job.right();
+            let (sent, mut received) = (vec![3_u8; 2 << 20], vec![0_u8; 2 << 20]);
+            let end = job.scope(|scope| {
+                scope.receive(peer, 1, &mut received)?;
+                scope.send(peer, 1, &sent)?;
+                Err::<(), _>(Error::other("enough"))
+            });
+            assert!(end.is_err());
+            // Where the receive was matched the message came; else it was taken back, and the message waits.
+            let came = received.iter().filter(|it| **it == 3).count();
+            assert!([0, received.len()].contains(&came), "{came}");
+            if came == 0 {
+                job.receive(peer, 1, &mut received)?;
+                assert!(received.iter().all(|it| *it == 3));
+            }
+            job.barrier()
+        }));
+    }
+}
+
+#[test]
+fn the_heap_of_a_job_is_received_into() {
+    for network in networks() {
+        good(network.registration(Strategy::Auto).run_local(2, |job| {
+            let peer = job.right();
+            let mut memory = job.alloc::<u64>(400_000)?;
+            let message: Vec<u64> = (0..300_000).collect();
+            for round in 0..5 {
+                // The peer has a part of it registered.
+                memory.put(peer, 250_000, &vec![round; 100_000])?;
+                job.barrier()?;
+                let send = job.send_nb(peer, 1, message.clone())?;
+                let mut own = job.exclusive(memory)?;
+                job.receive(peer, 1, &mut own[1000..301_000])?;
+                assert_eq!(own[1000..301_000], message);
+                assert!(own[301_000..350_000].iter().all(|it| *it == round));
+                memory = job.share(own)?;
+                send.wait()?;
+                job.barrier()?;
+            }
+            Ok(())
+        }));
+    }
+}
