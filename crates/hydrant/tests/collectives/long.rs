@@ -149,6 +149,8 @@ fn long_ones_go_on_beside_each_other() {
                 "put",
                 700_000,
             );
+            // Before the next turn's is put there.
+            job.barrier()?;
             let expected = u64::from(me % 2) * 2 + 4;
             assert!(sums.wait()?.iter().all(|sum| *sum == expected));
             let all: Vec<u8> = (0..n).flat_map(|rank| bytes(rank, turn, 300_000)).collect();
