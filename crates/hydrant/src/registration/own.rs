@@ -92,14 +92,7 @@ impl Registration {
                 asked = engine.hold_own(id, addr, len, out);
             });
             asked?;
-            // Where another thread registers that memory already, it says so.
-            let held = loop {
-                if let Some(held) = self.pinned.lock().remove(&id) {
-                    break held;
-                }
-                thread::yield_now();
-            };
-            match held {
+            match self.until_held(id) {
                 Ok(grants) => {
                     let key = grants.first().map_or(0, |grant| grant.key);
                     return Ok(OwnWord::Held(id, Key(key)));
@@ -136,18 +129,26 @@ impl Registration {
             asked = engine.hold(id, (addr, len), (used, lasts), out);
         });
         asked.ok()?;
-        // Where another thread registers that memory already, it says so.
-        let held = loop {
-            if let Some(held) = self.pinned.lock().remove(&id) {
-                break held;
-            }
-            thread::yield_now();
-        };
-        let mut grants = held.ok()?;
+        let mut grants = self.until_held(id).ok()?;
         grants.sort_unstable_by_key(|grant| grant.run.first);
         let end = |run: Run| run.end() * self.geometry.bucket();
         let extents = grants.iter().map(|grant| (end(grant.run), Key(grant.key)));
         Some((id, extents.collect()))
+    }
+
+    /// What became of memory that is to be held. Another thread that registers it already, or gives up what is in its
+    /// way, says so; it needs nothing for that but its turn.
+    fn until_held(&self, id: u64) -> Result<Vec<Grant>, hydrant_pinning::Error> {
+        loop {
+            if let Some(held) = self.pinned.lock().remove(&id) {
+                return held;
+            }
+            match self.progress.virtual_time {
+                // The other has none while this one has it.
+                true => self.progress.conduit().poll_memory(),
+                false => thread::yield_now(),
+            }
+        }
     }
 
     /// Lets own memory go that was [held](Self::hold).

@@ -8,10 +8,13 @@ use std::{
             Ordering::{AcqRel, Acquire, Release},
         },
     },
+    thread,
     time::Duration,
 };
 
-use hydrant::{ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric};
+use hydrant::{
+    ConduitKind, Error, Exposed, GlobalPtr, Job, Rank, Result, Strategy, Symmetric, Team,
+};
 
 const MACHINES: [&str; 3] = ["ideal", "myrinet-gm", "connectx"];
 
@@ -275,4 +278,74 @@ fn packed_runs_are_under_way_until_they_are_waited_for() {
         }
         job.barrier()
     });
+}
+
+/// Each thread has a long collective of its own, and may wait for what the other registers or gives up.
+#[test]
+fn threads_have_memory_registered_beside_each_other() {
+    const LEN: usize = 300_000;
+    for (machine, strategy) in [
+        ("myrinet-gm", Strategy::Auto),
+        ("myrinet-gm", Strategy::PinEverything),
+        ("connectx", Strategy::Auto),
+    ] {
+        let builder = Job::builder()
+            .unwrap()
+            .heap(16 << 20)
+            .registration(strategy);
+        let builder = builder.conduit(ConduitKind::Sim(machine.to_owned()));
+        let ends = builder.m(1 << 20).maxvictim(1 << 20).run_local(2, |job| {
+            let me = job.rank().0;
+            let team = || Ok::<_, Error>(job.world().split(Some(0), me)?.expect("a member"));
+            let teams = [team()?, team()?];
+            let place = job.alloc::<u8>(LEN)?;
+            for _ in 0..20 {
+                thread::scope(|threads| {
+                    let all_gather = |team: &Team| {
+                        let (mine, mut all) = (vec![me as u8; LEN], vec![9; 2 * LEN]);
+                        team.all_gather_into(&mine, &mut all)?;
+                        assert!(all[..LEN] == [0; LEN] && all[LEN..] == [1; LEN]);
+                        Ok(())
+                    };
+                    let gathering = teams
+                        .each_ref()
+                        .map(|it| threads.spawn(move || all_gather(it)));
+                    place.put(job.right(), 0, &vec![me as u8; LEN])?;
+                    let ends = gathering.map(|it| it.join().expect("no panic"));
+                    ends.into_iter().collect::<Result<()>>()
+                })?;
+            }
+            job.barrier()
+        });
+        ends.into_iter().for_each(Result::unwrap);
+    }
+}
+
+/// The helper of `foresight` is a thread of the rank, too.
+#[test]
+fn a_helper_registers_beside_collectives() {
+    const LEN: usize = 400_000;
+    let builder = Job::builder().unwrap().heap(16 << 20);
+    let builder = builder.conduit(ConduitKind::Sim("myrinet-gm".to_owned()));
+    let builder = builder.registration(Strategy::Foresight);
+    let ends = builder.m(64 << 20).maxvictim(64 << 20).run_local(2, |job| {
+        let me = job.rank().0;
+        let place = job.alloc::<u8>(LEN)?;
+        let (mine, other) = (vec![me as u8; LEN], vec![7_u8; LEN]);
+        let (mut all, mut got) = (vec![9_u8; 2 * LEN], vec![1_u8; LEN]);
+        for turn in 0..60_u64 {
+            place.put(job.right(), 0, &mine)?;
+            job.compute((turn * 7919) % 40_000);
+            place.put(job.right(), 0, &other)?;
+            place.get(job.right(), 0, &mut got)?;
+            job.compute((turn * 104_729) % 60_000);
+            job.all_gather_into(&mine, &mut all)?;
+            assert!(all[..LEN] == [0; LEN] && all[LEN..] == [1; LEN]);
+            job.broadcast(Rank(turn as u32 % 2), &mut got)?;
+            let (to, from) = (job.right(), job.left());
+            job.send_receive((to, 3, &mine[..]), (from, 3, &mut got[..]))?;
+        }
+        Ok(())
+    });
+    ends.into_iter().for_each(Result::unwrap);
 }

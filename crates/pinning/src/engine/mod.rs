@@ -398,6 +398,8 @@ impl Engine {
         out: &mut Decisions,
     ) -> Result<(), Error> {
         let run = self.limits().geometry.span(addr, len)?;
+        // Some strategies keep nothing of their own beyond its use.
+        let lasts = lasts && self.common.policy().local != LocalPolicy::PerOperation;
         self.local.hold_for(id, run, (used, lasts), out);
         self.pump(out);
         Ok(())

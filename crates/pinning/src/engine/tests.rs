@@ -4,7 +4,8 @@ mod ahead;
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run, Use,
+    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run,
+    Strategy, Use,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -706,6 +707,24 @@ fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
     assert!(!is_registered(&engine, 70));
     let_go(&mut engine, 5);
     assert_eq!(engine.stats().local.registered, 0);
+}
+
+#[test]
+fn what_lasts_does_not_stay_where_nothing_does() {
+    for leave_pinned in [false, true] {
+        let config = Config {
+            strategy: Strategy::OnDemand { leave_pinned },
+            ..Config::firehose_paper(0, 2)
+        };
+        let mut engine = Engine::new(config).expect("the paper's");
+        assert_eq!(hold(&mut engine, 1, (50, 2), true).expect("room").len(), 1);
+        let mut out = Decisions::default();
+        engine.release_own(1, &mut out);
+        answer(&mut engine, out);
+        engine.audit(&[]).expect("all counts agree");
+        let stays = if leave_pinned { 2 } else { 0 };
+        assert_eq!(engine.stats().local.registered, stays);
+    }
 }
 
 #[test]
