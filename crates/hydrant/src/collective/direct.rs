@@ -14,7 +14,7 @@
 //! written    at the receiver, behind a channel's flag, [unit modulo slots]: number, bytes
 //! ```
 
-use std::{mem, sync::atomic::Ordering::Acquire};
+use std::{mem, ops::Range, sync::atomic::Ordering::Acquire};
 
 use hydrant_conduit::{Key, Remote};
 
@@ -54,6 +54,8 @@ pub(super) struct Source<'a> {
     data: &'a [u8],
     /// Bytes that were sent.
     at: usize,
+    /// Bytes that are written as one unit, at most.
+    unit: usize,
     /// Registered from this byte on, or not, if there was no room.
     buffer: Option<(usize, Buffer<'a>)>,
 }
@@ -63,6 +65,8 @@ pub(super) struct Sink<'a> {
     /// What is behind the landing.
     rest: &'a mut [u8],
     landing: Option<Landing<'a>>,
+    /// All of it is one landing, which stays to be looked at.
+    is_looked_at: bool,
 }
 
 /// A buffer that was registered to be cleared, if there was room.
@@ -90,7 +94,7 @@ enum Unit {
 
 impl Team {
     /// Whether whoever receives so many bytes from, or sends them to, a member clears its buffer. Both know it alike.
-    fn clears(&self, member: usize, len: usize) -> bool {
+    pub(super) fn clears(&self, member: usize, len: usize) -> bool {
         len >= DIRECT && self.peers[member].mapped().is_none() && self.registers()
     }
 
@@ -120,9 +124,15 @@ impl Team {
 
 impl<'a> Source<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
+        Self::in_units(data, usize::MAX)
+    }
+
+    /// As [`new`](Self::new), for a receiver that looks at units of so many bytes as they come.
+    pub(super) fn in_units(data: &'a [u8], unit: usize) -> Self {
         Self {
             data,
             at: 0,
+            unit,
             buffer: None,
         }
     }
@@ -188,7 +198,8 @@ impl<'a> Source<'a> {
     /// be.
     async fn write(&mut self, outbound: &Outbound<'_>, mut place: Remote) -> Result<Option<usize>> {
         let (team, peer) = (outbound.team, outbound.team.members[outbound.to]);
-        let most = outbound.cleared.map_or(0, |cleared| cleared.left);
+        let cleared = outbound.cleared.map_or(0, |cleared| cleared.left);
+        let most = cleared.min(self.unit);
         let Some((buffer, start)) = self.registered(team)? else {
             return Ok(None);
         };
@@ -229,11 +240,38 @@ impl<'a> Sink<'a> {
         Self {
             rest: into,
             landing: None,
+            is_looked_at: false,
+        }
+    }
+
+    /// As [`new`](Self::new), where the sender lets this member [clear](Team::clears) it: what has come can be
+    /// [looked at](Self::part).
+    pub(super) fn looked_at(into: &'a mut [u8]) -> Self {
+        Self {
+            is_looked_at: true,
+            ..Self::new(into)
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.landing.is_none() && self.rest.is_empty()
+        self.left() == 0
+    }
+
+    /// Bytes of the landing that were received.
+    pub(super) fn received(&self) -> usize {
+        self.landing.as_ref().map_or(0, |landing| landing.at)
+    }
+
+    /// Some of these bytes.
+    ///
+    /// # Panics
+    /// If they were not received.
+    pub(super) fn part(&mut self, range: Range<usize>) -> &mut [u8] {
+        assert!(range.end <= self.received());
+        match &mut self.landing {
+            Some(landing) => landing.buffer.part(range),
+            None => &mut [],
+        }
     }
 
     /// Bytes that were not received.
@@ -253,6 +291,7 @@ impl<'a> Sink<'a> {
             let transfer = team.transfer()?;
             // What is left behind it is nothing, or enough to be cleared.
             let len = match transfer.registered_at_once().max(DIRECT) {
+                _ if self.is_looked_at => left,
                 most if left - left.min(most) < DIRECT => left,
                 most => most,
             };
@@ -314,7 +353,9 @@ impl<'a> Sink<'a> {
         landing.before = before.saturating_sub(came);
         if came == left {
             landing.buffer.is_done();
-            self.landing = None;
+            if !self.is_looked_at {
+                self.landing = None;
+            }
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
 /// From how many bytes on a receiver clears its buffer for data to be [written](super::direct) there.
 pub(super) const DIRECT: usize = 8 * CHUNK;
 /// Bytes of what is passed on at once, where it is written: less is less delay for whoever has nothing yet, more is
-/// fewer messages. What is folded goes in chunks, so that a member folds one while the next comes.
+/// fewer messages. What more than two members fold goes in chunks, so that one is folded while the next comes.
 pub(super) const PIECE: usize = 16 * CHUNK;
 /// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;

@@ -72,6 +72,7 @@ mod channel;
 mod complex;
 mod direct;
 mod exchange;
+mod folding;
 mod gather;
 #[cfg(feature = "half")]
 mod half_precision;

@@ -19,8 +19,8 @@ use super::{
     blocks::apart,
     board::{Board, Phase},
     channel::{Inbound, Outbound},
+    folding::in_chunk,
     header::{Header, Operation},
-    layout::CHUNK,
     op::{fold_of, kind_of, suits},
     team::{IDLE, Team, at_once},
 };
@@ -290,8 +290,8 @@ impl Team {
         ))
     }
 
-    /// Folds what two members gave, as it comes from the one into `folded` at the root, the other: it has room for
-    /// all there, and for nothing at the one that gives. The first member has room for a chunk.
+    /// Folds what two members gave, as it [comes](super::folding) from the one into `folded` at the root, the other:
+    /// it has room for all there, and for nothing at the one that gives. The first member has room for a chunk.
     async fn fold_of_two<T: Pod>(
         &self,
         mine: &[T],
@@ -301,31 +301,28 @@ impl Team {
     ) -> Result<Vec<T>> {
         const CHANNEL: usize = 0;
         let (other, epoch) = (1 - self.me, self.epochs(1));
-        let elements = in_chunk::<T>();
         if folded.is_empty() {
             let mut outbound = Outbound::new(self, CHANNEL, other, epoch);
-            for mine in mine.chunks(elements) {
-                outbound.send(bytes(mine)).await?;
-            }
+            outbound.send_to_fold(mine).await?;
             return Ok(folded);
         }
         let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
-        for (folded, mine) in folded.chunks_mut(elements).zip(mine.chunks(elements)) {
+        let mut fold = |range: Range<usize>, came: &mut [T]| {
+            let mine = &mine[range];
             // The first member's is on the left.
-            let (with, theirs) = match self.me {
-                0 => {
-                    folded.copy_from_slice(mine);
-                    let theirs = &mut room[..mine.len()];
-                    inbound.receive(bytes_mut(theirs)).await?;
-                    (folded, &*theirs)
-                }
-                _ => {
-                    inbound.receive(bytes_mut(folded)).await?;
-                    (folded, mine)
-                }
-            };
-            self.or_leave(|| fold(with, theirs));
-        }
+            if self.me != 0 {
+                return fold(came, mine);
+            }
+            let each = room.len();
+            for (mine, came) in mine.chunks(each).zip(came.chunks_mut(each)) {
+                let left = &mut room[..mine.len()];
+                left.copy_from_slice(mine);
+                fold(left, came);
+                came.copy_from_slice(left);
+            }
+        };
+        let shown = |range, came: &mut [T]| self.or_leave(|| fold(range, came));
+        inbound.receive_to_fold(&mut folded, shown).await?;
         Ok(folded)
     }
 
@@ -480,11 +477,6 @@ impl Team {
             resume_unwind(cause)
         })
     }
-}
-
-/// Elements that are folded as they come, chunk by chunk.
-pub(super) fn in_chunk<T>() -> usize {
-    (CHUNK / size_of::<T>()).max(1)
 }
 
 /// What a member has folded for a root.

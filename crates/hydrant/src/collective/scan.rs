@@ -1,7 +1,10 @@
 //! Scans: what the members up to this one, or before it, reduce to.
 //!
 //! Few elements ride on the agreement. Of many, what the members before it reduce to comes to a member from the one
-//! before it, chunk by chunk: in a flat team on [boards](super::scanning), else by a channel.
+//! before it, chunk by chunk: in a flat team on [boards](super::scanning), else by a channel; between two
+//! as they [come](super::folding).
+
+use std::ops::Range;
 
 use super::{
     Op, Reducible,
@@ -9,9 +12,10 @@ use super::{
     all_gather::{bytes, bytes_mut, sized},
     board::Phase,
     channel::{Inbound, Outbound},
+    folding::{in_buffer, in_chunk},
     header::Operation,
     op::{fold_of, identity_of},
-    reduce::{Reduction, by, by_function, by_op, in_chunk},
+    reduce::{Reduction, by, by_function, by_op},
     scanning::Scanning,
     team::Team,
 };
@@ -85,9 +89,18 @@ impl Team {
             return scanning.run(header, checked).await;
         }
         if self.board.is_none() {
-            let room = checked.and_then(|()| self.room_to_fold(len, self.me != 0));
+            let is_of_two = self.members.len() == 2;
+            let room = match (self.me, is_of_two) {
+                (0, _) => 0,
+                (_, true) => in_buffer::<T>(),
+                (_, false) => in_chunk::<T>(),
+            };
+            let room = checked.and_then(|()| self.buffer(Some(room.min(len))));
             let room = self.agree(header, room, Piggyback::Nothing).await?;
-            return self.scan_along(data, room, first, &fold).await;
+            return match is_of_two {
+                true => self.scan_of_two(data, room, first, &fold).await,
+                false => self.scan_along(data, room, first, &fold).await,
+            };
         }
         // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.
         let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
@@ -97,6 +110,40 @@ impl Team {
         self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
         let block = |member: usize| bytes(&slices[member * each..][..each]);
         self.exchange(Phase::Second, block, self.cut(data)).await
+    }
+
+    /// Folds what the first of two members gave, as it comes, into what the second one has, which has room for as
+    /// much as is received into one buffer.
+    async fn scan_of_two<T: Pod>(
+        &self,
+        data: &mut [T],
+        mut room: Vec<T>,
+        first: Option<T>,
+        fold: &impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        const CHANNEL: usize = 0;
+        let (other, epoch) = (1 - self.me, self.epochs(1));
+        if self.me == 0 {
+            let mut next = Outbound::new(self, CHANNEL, other, epoch);
+            next.send_to_fold(data).await?;
+            if let Some(first) = first {
+                data.fill(first);
+            }
+            return Ok(());
+        }
+        let mut previous = Inbound::open(self, CHANNEL, other, epoch)?;
+        for mine in data.chunks_mut(in_buffer::<T>()) {
+            let before = &mut room[..mine.len()];
+            let came = |range: Range<usize>, before: &mut [T]| {
+                let mine = &mut mine[range];
+                if first.is_none() {
+                    self.or_leave(|| fold(before, mine));
+                }
+                mine.copy_from_slice(before);
+            };
+            previous.receive_to_fold(before, came).await?;
+        }
+        Ok(())
     }
 
     /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
