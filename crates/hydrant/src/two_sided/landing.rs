@@ -17,6 +17,10 @@ use crate::{
     transfer::{self, Transfer},
 };
 
+/// Bytes that are registered at once at least, if as many are left. What is asked for in less than half as much takes
+/// longer than in parts.
+const LEAST: usize = 128 << 10;
+
 /// A place in a buffer. It is registered until this is dropped.
 pub(super) struct Landing {
     buffer: transfer::Buffer<'static>,
@@ -41,7 +45,8 @@ impl TwoSided {
 
 impl Landing {
     /// Registers what comes next of a message, those bytes of the buffer at most, and what its sender is told of it.
-    /// None if too few of them fill whole buckets, or there is no room to register them now.
+    /// None if too few of them fill whole buckets, there is no room to register them now, or they are registered already
+    /// in pieces too short for that.
     ///
     /// # Safety
     /// Until this is dropped:
@@ -52,12 +57,11 @@ impl Landing {
         buffer: Buffer,
         next: Range<usize>,
     ) -> Option<(Self, Place)> {
-        let most = transfer.registered_at_once();
         let bucket = transfer.bucket();
-        if next.len() < bucket || most < bucket {
+        if next.len() < bucket {
             return None;
         }
-        let len = next.len().min(most);
+        let len = next.len().min(transfer.registered_at_once().max(LEAST));
         // SAFETY: 1., 2.; they lie in the buffer.
         let memory = unsafe { slice::from_raw_parts_mut(buffer.at.add(next.start), len) };
         let mut buffer = transfer.to_be_written(memory);
@@ -65,6 +69,11 @@ impl Landing {
         // What is left of the last bucket is worth no clear of its own.
         let left = next.len() - before - len;
         let after = if left < bucket { left } else { 0 };
+        let bytes = before + len + after;
+        if bytes < next.len().min(LEAST / 2) {
+            buffer.is_done();
+            return None;
+        }
         let place = Place {
             key: to.key.0,
             offset: to.offset,
@@ -75,7 +84,7 @@ impl Landing {
         let landing = Self {
             buffer,
             copied: place.before + place.after,
-            bytes: before + len + after,
+            bytes,
             is_given_up: false,
         };
         Some((landing, place))

@@ -272,3 +272,30 @@ fn the_heap_of_a_job_is_received_into() {
         }));
     }
 }
+
+/// Every other page of either buffer is registered by itself before, as far as that lasts.
+#[test]
+fn buffers_that_are_registered_in_pieces() {
+    const LEN: usize = 600_000;
+    for network in networks() {
+        good(network.run_local(2, |job| {
+            let peer = job.right();
+            let place = job.alloc::<u8>(8)?;
+            let sent: Vec<u8> = (0..LEN)
+                .map(|index| byte(job.rank().0.into(), index))
+                .collect();
+            let mut received = vec![0_u8; LEN];
+            for _ in 0..3 {
+                for at in (0..LEN - 8).step_by(8192) {
+                    place.put(peer, 0, &sent[at..at + 8])?;
+                    place.get(peer, 0, &mut received[at..at + 8])?;
+                }
+                received.fill(0);
+                job.send_receive((peer, 1, &sent[..]), (peer, 1, &mut received[..]))?;
+                let is_right = |(index, it): (usize, &u8)| *it == byte(peer.0.into(), index);
+                assert!(received.iter().enumerate().all(is_right));
+            }
+            job.barrier()
+        }));
+    }
+}
