@@ -17,11 +17,14 @@ struct Gone {
 }
 
 impl TwoSided {
-    /// Looks whether a peer has ended, if any ever has: called when something was noted that waits, in the midst of
-    /// what a peer said.
+    /// Has it looked whether a peer has ended, if any ever has: called when something was noted that waits, in the midst
+    /// of what a peer said. What is handled next may be what a rank sent before its end, so a task looks behind that.
     pub(super) fn look_for_change(&self) {
-        if self.progress.conduit().changes() != 0 {
-            self.look_for_ended();
+        if self.progress.conduit().changes() != 0
+            && let Some(this) = self.me.upgrade()
+        {
+            // If the job is over, `close` has ended all.
+            self.progress.spawn(async move { this.look_after_drain() });
         }
     }
 
@@ -38,8 +41,8 @@ impl TwoSided {
         self.look_for_ended();
     }
 
-    /// Ends everything that waits for ranks that have ended.
-    pub(super) fn look_for_ended(&self) {
+    /// Ends everything that waits for ranks that have ended, all of whose messages were handled.
+    fn look_for_ended(&self) {
         let progress = &self.progress;
         let alone = progress.is_lost_itself();
         let has_ended = |rank: Rank| {

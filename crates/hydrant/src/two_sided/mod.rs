@@ -278,7 +278,7 @@ impl TwoSided {
         let encoded = said.encode();
         if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
             tracing::debug!(%to, %cause, "a two-sided message found no way");
-            self.look_for_ended();
+            self.look_for_change();
         }
     }
 

@@ -299,3 +299,50 @@ fn buffers_that_are_registered_in_pieces() {
         }));
     }
 }
+
+/// A rank that ends when all it sent was brought, while others' messages are matched at its receiver, in many jobs:
+/// what it said last may be handled after its end is seen.
+#[test]
+fn what_was_brought_before_a_rank_ended_is_received() {
+    const LEN: usize = 60_000;
+    const OTHER: usize = 3_000_000;
+    let hosts = Job::builder().expect("the settings are valid");
+    let hosts = hosts.heap(16 << 20).inter_node(InterNodeKind::Pinned);
+    let hosts = hosts.pretend_hosts(2).m(1 << 20);
+    for round in 0..100 {
+        let network = hosts.clone().service(round % 2 == 0);
+        let network = network.maxvictim([1 << 20, 64 << 20][round / 2 % 2]);
+        let ends = network.run_local(4, |job| {
+            let to = Rank(2);
+            match job.rank().0 {
+                0 => {
+                    let sends = (0..4).map(|tag| job.send_nb(to, tag, vec![tag as u8; LEN]));
+                    let sends: Vec<_> = sends.collect::<Result<_>>()?;
+                    sends
+                        .into_iter()
+                        .try_for_each(|send| send.wait().map(drop))?;
+                    return Err(Error::other("all was sent"));
+                }
+                2 => {
+                    let receives = (0..4).map(|tag| job.receive_nb(Rank(0), tag, vec![9_u8; LEN]));
+                    let receives: Vec<_> = receives.collect::<Result<_>>()?;
+                    let mut other = vec![0_u8; OTHER];
+                    for tag in 0..3 {
+                        job.receive(Rank(3), tag, &mut other)?;
+                    }
+                    for (tag, receive) in receives.into_iter().enumerate() {
+                        let (found, _) = receive.wait().expect("it was brought");
+                        assert!(found.iter().all(|it| *it == tag as u8));
+                    }
+                }
+                3 => {
+                    let other = vec![1_u8; OTHER];
+                    (0..3).try_for_each(|tag| job.send(to, tag, &other))?;
+                }
+                _ => {}
+            }
+            Ok(())
+        });
+        was_left(&ends[2]);
+    }
+}
