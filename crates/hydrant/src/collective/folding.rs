@@ -46,8 +46,8 @@ impl Outbound<'_> {
 }
 
 impl Inbound<'_> {
-    /// Receives elements that the other side [sends](Outbound::send_to_fold), and shows them as they come: where
-    /// they are of all, and themselves.
+    /// Receives elements that the other side [sends](Outbound::send_to_fold). `came` gets them as they come:
+    /// which of all they are, and the elements.
     pub(super) async fn receive_to_fold<T: Pod>(
         &mut self,
         into: &mut [T],

@@ -429,7 +429,7 @@ impl Team {
     }
 
     /// Room for a chunk of `len` elements, for a member that needs it.
-    pub(super) fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
+    fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
         self.buffer(Some(if needs { in_chunk::<T>().min(len) } else { 0 }))
     }
 

@@ -1,8 +1,8 @@
 //! A place in the buffer of a receive that its message's sender is told, and writes to (ARMCI §3, zero-copy; Tezuka
 //! §2): the receiver registers its own side, and the sender asks nobody for a firehose.
 //!
-//! A place is as much as may be registered at once. What shares a bucket with other memory goes in parts, and when all
-//! that is there, the receiver clears the next place. A place lasts until the sender has said that all of it was
+//! A place is as much as may be registered at once. What shares a bucket with other memory goes in parts. Once all of a
+//! place has come, the receiver clears the next one. A place lasts until the sender has said that all of it was
 //! written; if the sender is lost, until nothing is registered there any more.
 
 #![allow(unsafe_code)] // has the memory of a receive registered
@@ -17,8 +17,8 @@ use crate::{
     transfer::{self, Transfer},
 };
 
-/// Bytes that are registered at once at least, if as many are left. What is asked for in less than half as much takes
-/// longer than in parts.
+/// Bytes that are registered at once at least, if as many are left, so that a clear and its answer bring as much as many
+/// parts. A place of less than half of that is not asked for.
 const LEAST: usize = 128 << 10;
 
 /// A place in a buffer. It is registered until this is dropped.
