@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use hydrant_pinning::{
     Action, Config, CostModel, Decisions, Direction, Engine, Operation, Own, Region, Registered,
-    Verdict,
+    Strategy, Verdict,
 };
 
 const PAGE: u64 = 4096;
@@ -17,6 +17,8 @@ struct Pair {
     /// Pages of each registration at the target.
     widths: Vec<u64>,
     moves: u64,
+    /// Transfers of the operation that is under way, or was last.
+    transfers: u64,
     next: u64,
 }
 
@@ -40,18 +42,24 @@ impl Pair {
             engines: [engine(0), engine(1)],
             widths: Vec::new(),
             moves: 0,
+            transfers: 0,
             next: 1,
         }
     }
 
     /// A put of rank 0 into rank 1, to its end.
     fn put(&mut self, remote: u64, len: u64) {
+        self.put_from(1 << 32, remote, len);
+    }
+
+    fn put_from(&mut self, local: u64, remote: u64, len: u64) {
         self.next += 1;
+        self.transfers = 0;
         let operation = Operation {
             id: self.next,
             peer: 1,
             direction: Direction::Put,
-            local: 1 << 32,
+            local,
             region: Region::default(),
             remote,
             len,
@@ -87,6 +95,7 @@ impl Pair {
                     }
                     Action::Deregister { id, .. } => self.engines[rank].deregistered(id, &mut out),
                     Action::Transfer { id, .. } => {
+                        self.transfers += 1;
                         self.engines[rank].transferred(id, Ok(()), &mut out);
                     }
                     Action::Done { result, .. } => {
@@ -185,4 +194,74 @@ fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
     let few = pair.widths.len();
     assert!(few < 4_096 / 32, "{few} registrations");
     assert!(pair.widths.iter().all(|width| *width <= 64));
+}
+
+/// Where a field of blocks begins on both sides.
+const FIELD: u64 = 1 << 32;
+const BLOCK: u64 = 16 * PAGE;
+const BLOCKS: u64 = 32;
+
+/// Puts every block of a field once, and says how many transfers one takes then.
+fn transfers_a_block(pair: &mut Pair) -> u64 {
+    for round in 0..2 {
+        let mut all = 0;
+        for block in 0..BLOCKS {
+            let at = FIELD + block * BLOCK;
+            pair.put_from(at, at, BLOCK);
+            all += pair.transfers;
+        }
+        if round == 1 {
+            assert_eq!(all % BLOCKS, 0, "{all} transfers of {BLOCKS} blocks");
+            return all / BLOCKS;
+        }
+    }
+    unreachable!("there are two rounds")
+}
+
+#[test]
+fn each_of_the_blocks_in_sequence_lies_in_one_extent() {
+    for strategy in [Strategy::Firehose, Strategy::Auto] {
+        let mut pair = Pair::new(|config| config.strategy = strategy);
+        // A word of the first block had a bucket of its own.
+        pair.put_from(FIELD, FIELD, 8);
+        pair.put_from(FIELD, FIELD, 8);
+        assert_eq!(transfers_a_block(&mut pair), 1, "{strategy:?}");
+        let all = pair.widths.len();
+        assert!(all < 12, "{all} registrations: {:?}", pair.widths);
+    }
+}
+
+#[test]
+fn blocks_whose_words_were_used_first_lie_in_one_extent_each() {
+    for strategy in [Strategy::Firehose, Strategy::Auto] {
+        let mut pair = Pair::new(|config| config.strategy = strategy);
+        // Backwards, which is no sequence.
+        for block in (0..BLOCKS).rev() {
+            for _ in 0..2 {
+                let at = FIELD + block * BLOCK;
+                pair.put_from(at, at, 8);
+            }
+        }
+        assert_eq!(transfers_a_block(&mut pair), 1, "{strategy:?}");
+        let (firehoses, registered) = pair.charged();
+        assert_eq!(firehoses, registered, "no bucket is registered twice");
+    }
+}
+
+#[test]
+fn what_is_there_already_is_not_registered_anew_for_a_little_more() {
+    let mut pair = Pair::new(|_| {});
+    pair.put_from(FIELD, FIELD, BLOCK);
+    pair.put_from(FIELD, FIELD, BLOCK + PAGE);
+    assert_eq!(pair.transfers, 2, "{:?}", pair.widths);
+    let (_, registered) = pair.charged();
+    assert_eq!(pair.widths.iter().sum::<u64>(), registered);
+}
+
+#[test]
+fn without_widening_nothing_is_merged() {
+    let mut pair = Pair::new(|config| config.widening = false);
+    pair.put_from(FIELD, FIELD, 8);
+    pair.put_from(FIELD, FIELD, BLOCK);
+    assert_eq!(pair.widths.iter().sum::<u64>(), 16, "{:?}", pair.widths);
 }

@@ -1,6 +1,30 @@
 //! How wide an extent is to be: as wide as the misses before it suggest.
 
-use crate::Run;
+use crate::{Geometry, Run};
+
+/// An operation's bytes on one side. Those of the operations that follow it in sequence come behind them, and are
+/// as many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sequence {
+    pub(super) addr: u64,
+    pub(super) len: u64,
+}
+
+impl Sequence {
+    /// Where an extent for more than the operation is to end, by `most` at the latest: in a bucket in which one of
+    /// the sequence ends. An operation that lies in two extents is two for the network, and is no hit without the
+    /// engine.
+    pub(super) fn end_by(self, most: u64, geometry: Geometry) -> u64 {
+        let room = geometry.address_of(most).saturating_sub(self.addr);
+        match room.checked_div(self.len) {
+            None | Some(0) => most,
+            Some(whole) => {
+                let end = self.addr + whole * self.len;
+                geometry.bucket_of(end - 1) + 1
+            }
+        }
+    }
+}
 
 /// How misses follow each other: in sequence or not.
 #[derive(Debug, Default)]
@@ -13,16 +37,29 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// How many buckets to ask for from the first of a miss on. Misses in sequence widen it up
-    /// to where the cost of a call hardly matters; any other makes it as small as the need.
-    pub(super) fn width(&mut self, need: Run, amortised: u64) -> u64 {
-        let in_sequence = need.first == self.expected && need.first != 0;
-        self.width = if in_sequence {
-            (self.width * 2).clamp(need.count, amortised.max(need.count))
-        } else {
-            need.count
+    /// to where the cost of a call hardly matters; any other makes it as small as the need. `ends` says by which
+    /// bucket one that would end by another is to end.
+    pub(super) fn width(
+        &mut self,
+        need: Run,
+        amortised: u64,
+        ends: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        self.width = match self.is_next(need) {
+            true => {
+                let most = (self.width * 2).clamp(need.count, amortised.max(need.count));
+                (ends(need.first + most) - need.first).max(need.count)
+            }
+            false => need.count,
         };
         self.expected = need.first + self.width;
         self.width
+    }
+
+    /// Whether a need follows the one before it: its first bucket, or its second where both have bytes in one.
+    fn is_next(&self, need: Run) -> bool {
+        need.first != 0
+            && (need.first == self.expected || (need.count > 1 && need.first + 1 == self.expected))
     }
 
     /// How many buckets have come in sequence with these, if they do.
@@ -40,5 +77,75 @@ impl Pattern {
     pub(super) fn follow(&mut self, need: Run, width: u64) {
         self.streak = self.streak(need) - need.count + width;
         self.expected = need.first + width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// What is registered for operations of `len` bytes, one behind the other from an address on: the first buckets of
+    /// the extents. Of the first bucket an earlier operation has made one of its own.
+    fn extents(pattern: &mut Pattern, addr: u64, len: u64, count: u64) -> Vec<u64> {
+        let geometry = Geometry::new(PAGE as usize, PAGE as usize).expect("a page is a bucket");
+        let mut firsts = vec![geometry.bucket_of(addr)];
+        let mut end = firsts[0] + 1;
+        for index in 0..count {
+            let bytes = Sequence {
+                addr: addr + index * len,
+                len,
+            };
+            let run = geometry.span(bytes.addr, len).expect("an address");
+            if run.end() > end {
+                let gap = Run {
+                    first: run.first.max(end),
+                    count: run.end() - run.first.max(end),
+                };
+                let width = pattern.width(gap, 64, |end| bytes.end_by(end, geometry));
+                assert!(width >= gap.count, "{gap:?} of {width}");
+                firsts.push(gap.first);
+                end = gap.first + width;
+            }
+        }
+        firsts
+    }
+
+    #[test]
+    fn extents_end_where_operations_do() {
+        let (first, blocks) = (1 << 20, 16);
+        let firsts = extents(&mut Pattern::default(), first * PAGE, blocks * PAGE, 64);
+        assert!(firsts.len() < 24, "they widen: {firsts:?}");
+        let inside = firsts[2..]
+            .iter()
+            .filter(|bucket| (*bucket - first) % blocks != 0);
+        assert_eq!(inside.count(), 0, "an operation lies in two: {firsts:?}");
+    }
+
+    #[test]
+    fn extents_widen_where_operations_share_a_bucket() {
+        let firsts = extents(&mut Pattern::default(), (1 << 32) + 2048, 16 * PAGE, 64);
+        assert!(firsts.len() < 24, "{firsts:?}");
+    }
+
+    #[test]
+    fn an_end_is_at_the_operation_and_by_the_bucket_given() {
+        let geometry = Geometry::new(PAGE as usize, PAGE as usize).expect("a page is a bucket");
+        let of = |addr, len, most| Sequence { addr, len }.end_by(most, geometry);
+        assert_eq!(of(0, 8, 7), 7, "words end anywhere");
+        assert_eq!(of(PAGE, 3 * PAGE, 9), 7);
+        assert_eq!(of(PAGE, 3 * PAGE, 4), 4);
+        assert_eq!(
+            of(PAGE + 8, 3 * PAGE, 9),
+            8,
+            "the third would leave the last bucket"
+        );
+        assert_eq!(
+            of(PAGE, 3 * PAGE, 3),
+            3,
+            "what is cut off has no end of its own"
+        );
+        assert_eq!(of(PAGE, 0, 3), 3);
     }
 }

@@ -7,6 +7,7 @@ use super::{
 use crate::engine::{
     choice::{Class, Miss, Verdict, Way},
     impossible::impossible,
+    pattern::Sequence,
 };
 use crate::wire::{Grant, MAX_LIST, Need};
 use crate::{Run, Use};
@@ -16,7 +17,7 @@ use crate::{Run, Use};
 struct Sought {
     id: u64,
     peer: u32,
-    len: u64,
+    bytes: Sequence,
     class: Class,
 }
 
@@ -27,6 +28,20 @@ struct Missed {
     last: Run,
     /// Buckets that a move would bring from the first of those on.
     wide: u64,
+}
+
+impl Missed {
+    /// More is missing by now; the move ends where it would have.
+    fn has_gaps(&mut self, gaps: &[Run]) {
+        let Some(last) = gaps.last() else {
+            return;
+        };
+        let end = self.last.first + self.wide;
+        self.last = *last;
+        self.wide = end.max(last.end()) - last.first;
+        self.miss.count = gaps.iter().map(|gap| gap.count).sum();
+        self.miss.width = self.miss.count - last.count + self.wide;
+    }
 }
 
 /// What becomes of it.
@@ -47,9 +62,9 @@ impl Initiator {
             return;
         };
         let table = self.table_of(sought.peer);
-        let look = table.look(run, used);
+        let mut look = table.look(run, used);
         let missed = missed(table, &sought, &look, cx);
-        let moved = match self.weigh(&sought, &look, missed.as_ref()) {
+        let mut moved = match self.weigh(&sought, &look, missed.as_ref()) {
             Becomes::Copied { takes_rest } => {
                 let table = self.table_of(sought.peer);
                 if let Some(missed) = &missed {
@@ -62,22 +77,25 @@ impl Initiator {
                 return self.start_copy(id, cx);
             }
             Becomes::Held => None,
-            Becomes::Moved { passes } => missed.as_ref().map(|missed| (missed, passes)),
+            Becomes::Moved { passes } => missed.map(|missed| (missed, passes)),
         };
         let mut needs = Vec::new();
-        if let Some((missed, _)) = moved {
+        if let Some((missed, _)) = &mut moved {
             let table = self.table_of(sought.peer);
+            table.merge(run, used, &mut look, cx.limits());
+            missed.has_gaps(&look.gaps);
             let Some(aside) = set_aside(table, &look, missed) else {
                 table.drop_holds(&look.holds);
                 return self.start_copy(id, cx);
             };
             needs = aside;
         }
-        let piggybacks =
-            needs.len() == 1 && look.joins.is_empty() && sought.len <= cx.config().piggyback as u64;
+        let piggybacks = needs.len() == 1
+            && look.joins.is_empty()
+            && sought.bytes.len <= cx.config().piggyback as u64;
         self.hold(&sought, look.holds, (needs.len(), &look.joins));
-        if let Some(moved) = moved {
-            self.ask_for(&sought, &needs, moved, piggybacks, cx);
+        if let Some((missed, passes)) = &moved {
+            self.ask_for(&sought, &needs, (missed, *passes), piggybacks, cx);
         }
         if !piggybacks {
             self.request_local(id, cx);
@@ -105,7 +123,10 @@ impl Initiator {
         let sought = Sought {
             id,
             peer: piece.peer,
-            len: piece.len,
+            bytes: Sequence {
+                addr: piece.remote,
+                len: piece.len,
+            },
             class: tried.class,
         };
         Some((sought, run, piece.direction.remote()))
@@ -312,7 +333,7 @@ fn missed(
     }
     table.note_miss();
     let missing = look.gaps.iter().map(|gap| gap.count).sum();
-    let wide = widened(table, *last, missing, cx);
+    let wide = widened(table, *last, (missing, sought.bytes), cx);
     let width = missing - last.count + wide;
     let evicts = table.is_short(width);
     if evicts {
@@ -337,7 +358,12 @@ fn missed(
 /// Buckets from the first of the last gap on that a move would bring: more than the gap has if it ends a
 /// sequence of misses.
 #[inline]
-fn widened(table: &mut FirehoseTable, last: Run, missing: u64, cx: &Context<'_>) -> u64 {
+fn widened(
+    table: &mut FirehoseTable,
+    last: Run,
+    (missing, bytes): (u64, Sequence),
+    cx: &Context<'_>,
+) -> u64 {
     let most = match cx.config().widening {
         true => cx.limits().amortised,
         false => 1,
@@ -352,10 +378,12 @@ fn widened(table: &mut FirehoseTable, last: Run, missing: u64, cx: &Context<'_>)
     };
     let widest = table.widest(cx.limits().max_extent);
     let widest = most.min(widest).min(streak.next_power_of_two()).min(free);
-    match streak > last.count {
-        true => table.missing(last.first, widest.max(last.count)),
-        false => last.count,
+    if streak <= last.count {
+        return last.count;
     }
+    let end = bytes.end_by(last.first + widest, cx.limits().geometry);
+    let wide = end.saturating_sub(last.first).max(last.count);
+    table.missing(last.first, wide)
 }
 
 /// Sets firehoses aside for what is missing; none if there are too few.

@@ -6,7 +6,7 @@ use super::{
     firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
     sides::LocalSide,
 };
-use crate::engine::impossible::impossible;
+use crate::engine::{impossible::impossible, pattern::Sequence};
 use crate::{
     Action, Direction, Message, Refusal, Run, Strategy, Violation,
     strategy::{After, Remote},
@@ -47,7 +47,6 @@ impl Initiator {
     }
 
     fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
-        let (amortised, max_extent) = (cx.limits().amortised, cx.limits().max_extent);
         let Some(piece) = self.pieces.get(&id) else {
             impossible("a piece that is over waits for firehoses");
             return true;
@@ -58,6 +57,7 @@ impl Initiator {
             impossible("an operation was begun that leaves the address space");
             return true;
         };
+        let bytes = Sequence { addr: remote, len };
         let table = self.table_of(peer);
         let mut look = table.look(run, used);
         if look.read_only {
@@ -66,7 +66,8 @@ impl Initiator {
             self.start_copy(id, cx);
             return true;
         }
-        let mut needs = table.set_aside(&look.gaps, amortised, max_extent);
+        table.merge(run, used, &mut look, cx.limits());
+        let mut needs = table.set_aside(&look.gaps, bytes, cx.limits());
         if needs.is_none() {
             // What it would use a part of may be what is in its way: as if nothing were there.
             table.drop_holds(&look.holds);
@@ -74,7 +75,7 @@ impl Initiator {
                 return false;
             }
             look = table.look(run, used);
-            needs = table.set_aside(&look.gaps, amortised, max_extent);
+            needs = table.set_aside(&look.gaps, bytes, cx.limits());
         }
         let Some(needs) = needs else {
             table.drop_holds(&look.holds);

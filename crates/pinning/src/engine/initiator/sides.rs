@@ -5,7 +5,7 @@ use super::{
     super::{choice::Way, local::Requester, operation::Own},
     Context, Initiator,
 };
-use crate::engine::impossible::impossible;
+use crate::engine::{impossible::impossible, pattern::Sequence};
 use crate::{
     Message,
     strategy::{After, Local as LocalPolicy, Remote},
@@ -73,7 +73,13 @@ impl Initiator {
                     preferred: run,
                 },
             ),
-            _ => (Requester::Piece(id), cx.local.need_for(run)),
+            _ => {
+                let bytes = Sequence {
+                    addr: piece.local,
+                    len: piece.len,
+                };
+                (Requester::Piece(id), cx.local.need_for(run, bytes))
+            }
         };
         let request = cx.local.request(requester, vec![need], used, cx.out);
         let waits = cx.local.is_pending(request);

@@ -14,8 +14,9 @@ impl Local {
             return impossible("memory is looked up for a request that is over");
         };
         let (used, requester) = (request.used, request.requester);
-        if let Some(beside) = self.crowd_out_beside(need.run, requester, out)
-            && let Some(deregistering) = self.deregistering.get_mut(&beside.first)
+        let beside = self.crowd_out_beside(need.run, requester, out);
+        if let Some(first) = beside.or_else(|| self.merge(need.run, requester, out))
+            && let Some(deregistering) = self.deregistering.get_mut(&first.first)
         {
             deregistering.waiters.push((id, need));
             self.with(id, |request| request.pending += 1);

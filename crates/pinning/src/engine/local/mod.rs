@@ -13,6 +13,7 @@
 mod audit;
 mod cover;
 mod foreseen;
+mod merge;
 mod pin;
 mod register;
 mod room;
@@ -24,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Sequence};
 use crate::{
     Decisions, Limits, Refusal, Run, Use,
     table::{Editor, Extent, Table},
@@ -341,10 +342,11 @@ impl Local {
         id
     }
 
-    /// The request of an operation around one run, widened as its pattern suggests.
-    pub(super) fn need_for(&mut self, run: Run) -> Need {
-        let width = self.pattern.width(run, self.limits.amortised);
-        let width = width.min(self.limits.victims / 4).max(run.count);
+    /// The request of an operation around the run of its bytes, widened as its pattern suggests.
+    pub(super) fn need_for(&mut self, run: Run, bytes: Sequence) -> Need {
+        let most = self.limits.amortised.min(self.limits.victims / 4);
+        let geometry = self.limits.geometry;
+        let width = (self.pattern).width(run, most, |end| bytes.end_by(end, geometry));
         Need {
             run,
             preferred: Run {

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod asked;
+mod merge;
 mod revoked;
 mod room;
 

@@ -2,7 +2,8 @@
 
 use super::{super::foreseen::Detached, FirehoseTable, RemoteHold};
 use crate::{
-    Run,
+    Limits, Run,
+    engine::pattern::Sequence,
     table::Extent,
     wire::{Grant, Need},
 };
@@ -23,21 +24,25 @@ impl FirehoseTable {
         self.credit - self.share
     }
 
-    /// Sets firehoses aside for the gaps, widened as the pattern of misses suggests; unused ones
+    /// Sets firehoses aside for the gaps of an operation's bytes, widened as the pattern of misses suggests; unused ones
     /// are taken off their buckets as far as needed and left in `owed`. `None` if too many are
     /// in use.
     pub(in crate::engine) fn set_aside(
         &mut self,
         gaps: &[Run],
-        amortised: u64,
-        max_extent: u64,
+        bytes: Sequence,
+        limits: &Limits,
     ) -> Option<Vec<Need>> {
         if gaps.is_empty() {
             return Some(Vec::new());
         }
         self.set_aside_by(gaps, |table, last| {
-            let most = (table.credit / 4).min(max_extent);
-            table.pattern.width(last, amortised.min(most))
+            let most = limits
+                .amortised
+                .min(table.credit / 4)
+                .min(limits.max_extent);
+            let ends = |end| bytes.end_by(end, limits.geometry);
+            table.pattern.width(last, most, ends)
         })
     }
 
@@ -254,7 +259,7 @@ impl FirehoseTable {
         }
     }
 
-    fn taken_off(&mut self, extent: Extent) {
+    pub(super) fn taken_off(&mut self, extent: Extent) {
         self.leaving.remove(&extent.base);
         let run = Run {
             first: extent.base,
