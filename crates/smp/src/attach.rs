@@ -29,7 +29,7 @@ pub struct Options {
     /// Messages a ring holds; rounded up to a power of two.
     pub slots: usize,
     /// Bytes of payload a ring holds, of which a message carries a quarter. If not given, messages carry 16 KiB and
-    /// a ring has what long ones need that go in parts, less with many ranks: 512 to 64 KiB.
+    /// a ring has what long ones need that go in parts, less with many ranks: 1 MiB to 64 KiB.
     pub payload: Option<usize>,
     /// Extents a rank may have registered at once.
     pub extents: usize,
@@ -59,6 +59,9 @@ const MESSAGE: usize = 16 << 10;
 /// Bytes of payload of the request rings to one rank together, unless it is said: what long messages from all others may
 /// come to touch. Those of replies have as many.
 const RINGS: usize = 8 << 20;
+/// Most bytes of payload of a ring, unless it is said. The two rings of a pair then have more than a core's own cache
+/// has: what is written again has left the reader's, from which it would be slower to take than from the shared one.
+const MOST_OF_A_RING: usize = 1 << 20;
 
 /// Bytes of payload that a ring holds in a job of so many ranks, and most bytes of a message.
 ///
@@ -72,7 +75,7 @@ fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
         }
         None => {
             let each = RINGS / (ranks as usize).next_power_of_two();
-            (each.clamp(4 * MESSAGE, 32 * MESSAGE), MESSAGE)
+            (each.clamp(4 * MESSAGE, MOST_OF_A_RING), MESSAGE)
         }
     }
 }
@@ -238,7 +241,9 @@ mod tests {
     fn rings_have_what_the_number_of_ranks_allows() {
         const KIB: usize = 1 << 10;
         for (ranks, kib) in [
-            (1, 512),
+            (1, 1024),
+            (8, 1024),
+            (9, 512),
             (16, 512),
             (17, 256),
             (32, 256),

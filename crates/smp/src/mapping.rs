@@ -11,7 +11,10 @@ use std::{
     sync::Arc,
 };
 
-use hydrant_conduit::{Error, Window, memory::group_room};
+use hydrant_conduit::{
+    Error, Window,
+    memory::{Stores, group_room},
+};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::{self, FallocateFlags, FlockOperation, MemfdFlags, SealFlags},
@@ -305,6 +308,8 @@ pub(crate) struct MappedRing {
     slots: NonNull<[Slot]>,
     consumed: NonNull<Consumed>,
     payload: Window,
+    /// What copies into the payload took.
+    stores: Stores,
     _keep: Arc<Mapping>,
 }
 
@@ -321,6 +326,7 @@ impl MappedRing {
             slots: NonNull::from(mapping.table::<Slot>(slots, shape.slots as usize)),
             consumed: NonNull::from(&mapping.table::<Consumed>(consumed, 1)[0]),
             payload: mapping.window(payload, shape.payload as usize),
+            stores: Stores::default(),
             _keep: Arc::clone(mapping),
         }
     }
@@ -358,7 +364,7 @@ impl Slots for MappedRing {
 
     fn write_payload(&self, offset: usize, data: &[u8]) {
         self.payload
-            .write_for_others(offset, data)
+            .write_for_reader(offset, data, &self.stores)
             .expect("the cursor stays in the ring");
     }
 }

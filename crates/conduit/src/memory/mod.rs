@@ -17,6 +17,7 @@ mod moves;
 mod place;
 mod runs;
 mod segment;
+mod stores;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod sums;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -29,6 +30,7 @@ pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
 pub use runs::{MOST_LOOPS, Part, Runs};
 pub use segment::Segment;
+pub use stores::Stores;
 pub use window::{Fault, Line, Window, Word32};
 
 /// Bytes of a page of the machine that this runs on.

@@ -16,11 +16,8 @@ use bytemuck::Pod;
 use super::{
     accumulate::{self, Factor},
     copy,
+    stores::{self, Sort, Stores},
 };
-
-/// From so many bytes on it is faster to write past the caches what others have in theirs. What that takes by
-/// itself is some hundreds of nanoseconds.
-const PAST_CACHES: usize = 8 << 10;
 
 /// Why a window refused an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,18 +123,38 @@ impl Window {
     }
 
     /// As [`write`](Self::write), where other processors have read what was there before and are to read this: much data
-    /// goes past the caches, which is faster then.
+    /// goes past the caches.
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`].
-    pub fn write_for_others(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
-        if data.len() < PAST_CACHES {
+    pub fn write_past_caches(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
+        if data.len() < stores::LONG {
             return self.write(offset, data);
         }
         let dst = self.at(offset, data.len())?;
         // SAFETY: as in `write`.
         unsafe { copy::store_past_caches(dst.as_ptr(), data.as_ptr(), data.len()) };
         Ok(())
+    }
+
+    /// As [`write_past_caches`](Self::write_past_caches), or through them where `stores` have found that a reader shares
+    /// them.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`].
+    pub fn write_for_reader(
+        &self,
+        offset: usize,
+        data: &[u8],
+        stores: &Stores,
+    ) -> Result<(), Fault> {
+        if data.len() < stores::LONG {
+            return self.write(offset, data);
+        }
+        stores.copy(data.len(), |sort| match sort {
+            Sort::Cached => self.write(offset, data),
+            Sort::NonTemporal => self.write_past_caches(offset, data),
+        })
     }
 
     /// Copies `data.len()` bytes out.

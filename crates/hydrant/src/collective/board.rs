@@ -186,7 +186,7 @@ impl Board {
 
     /// Writes to a slot of this member's stream.
     fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
-        self.boards[self.me].write_for_others(at, data)
+        self.boards[self.me].write_past_caches(at, data)
     }
 
     /// Whether there is room for slot `shown` of all the slots of a stream of this member.

@@ -257,7 +257,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_RING_PAYLOAD",
-        meaning: "bytes of payload that a ring holds; a message carries a quarter of it; auto is 512 KiB, less from 17 ranks on, and 16 KiB a message (smp)",
+        meaning: "bytes of payload that a ring holds; a message carries a quarter of it; auto is 1 MiB, less from 9 ranks on, and 16 KiB a message (smp)",
         unit: Some("bytes"),
         set: |s, text| {
             s.ring_payload = match text {
