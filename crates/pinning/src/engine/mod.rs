@@ -599,7 +599,7 @@ impl Engine {
                     Requester::Move(id) => target.answer_move(id, request, cx),
                     Requester::Pull(id) => target.pull_data(id, request, cx),
                     Requester::Ahead => target.prepared(request, cx),
-                    Requester::Pin(id) => cx.local.pinned(id, request, cx.out),
+                    Requester::Pin(id) => target.answer_pin(id, request, cx),
                     Requester::Keep(id) => cx.local.kept(id, request, cx.out),
                     Requester::Own(id) | Requester::Held(id, _) => {
                         cx.local.own_held(id, request, cx.out)

@@ -773,3 +773,54 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     }
     engine.audit(&[]).expect("all counts agree");
 }
+
+#[test]
+fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
+    let config = Config {
+        strategy: Strategy::PinEverything,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let run = |first, count| Run { first, count };
+    let mut out = Decisions::default();
+    engine.pin(1, run(100, 3), &mut out);
+    answer(&mut engine, out);
+    let mut out = Decisions::default();
+    // It has the last bucket of the first, and registers one more.
+    engine.pin(2, run(102, 2), &mut out);
+    let mut going = Decisions::default();
+    engine.revoke(3, run(100, 3), &mut going);
+    assert_eq!(going.messages.len(), 1, "the peer forgets the first");
+    let rest = answer(&mut engine, out);
+    let pinned = (rest.actions.iter()).find_map(|action| match action {
+        Action::Pinned { id: 2, result } => Some(result),
+        _ => None,
+    });
+    let refused = matches!(pinned, Some(Err(crate::Error::PastLimit { .. })));
+    assert!(
+        refused,
+        "{pinned:?}: the peer would be told of it once more"
+    );
+    // When it has forgotten that, it goes, and may be pinned.
+    let mut out = Decisions::default();
+    let revoked = Message::Revoked {
+        id: 3,
+        runs: Vec::new(),
+    };
+    (engine.message(1, revoked, Verdict::Fine, &mut out)).expect("it was asked");
+    let rest = answer(&mut engine, out);
+    assert_eq!(rest.actions, [Action::Revoked { id: 3 }]);
+    let mut out = Decisions::default();
+    engine.pin(4, run(102, 2), &mut out);
+    let rest = answer(&mut engine, out);
+    let pinned = |action: &Action| {
+        matches!(
+            action,
+            Action::Pinned {
+                id: 4,
+                result: Ok(_)
+            }
+        )
+    };
+    assert!(rest.actions.iter().any(pinned), "{:?}", rest.actions);
+}

@@ -45,12 +45,19 @@ impl Local {
         }
     }
 
-    /// What was to be pinned is registered, or was refused.
-    pub(in crate::engine) fn pinned(&mut self, id: u64, request: u64, out: &mut Decisions) {
-        let Some(refused) = self.get(request).map(|request| request.refused.clone()) else {
+    /// What was to be pinned is registered, or was refused. `going`: some of it that is being taken back.
+    pub(in crate::engine) fn pinned(
+        &mut self,
+        id: u64,
+        request: u64,
+        going: Option<Run>,
+        out: &mut Decisions,
+    ) {
+        let Some(it) = self.get(request) else {
             return impossible("memory was pinned for a request that is over");
         };
-        let result = match refused.first() {
+        let going = going.map(|run| (run, Refusal::Limit));
+        let result = match it.refused.first().copied().or(going) {
             None => {
                 let holds = self.attach_for_good(request, out);
                 self.settle(out);
@@ -58,7 +65,7 @@ impl Local {
             }
             Some((run, why)) => {
                 self.end(request, true, out);
-                Err(self.no_room(*run, *why))
+                Err(self.no_room(run, why))
             }
         };
         out.actions.push(Action::Pinned { id, result });

@@ -47,6 +47,14 @@ impl Target {
         self.revocations.values().any(goes)
     }
 
+    /// What was to be pinned is registered, or was refused. What began to go meanwhile is refused: peers that have
+    /// forgotten it are not to be told of it once more.
+    pub(in crate::engine) fn answer_pin(&self, id: u64, request: u64, cx: &mut Context<'_>) {
+        let extents = (cx.local.get(request)).map_or_else(Vec::new, |it| cx.local.extents(it));
+        let going = extents.into_iter().find(|extent| self.is_going(*extent));
+        cx.local.pinned(id, request, going, cx.out);
+    }
+
     /// A peer gave back what it held of memory that goes.
     pub(in crate::engine) fn revoked_by(
         &mut self,
