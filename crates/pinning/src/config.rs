@@ -181,19 +181,6 @@ pub struct Limits {
     pub amortised: u64,
 }
 
-impl Limits {
-    /// Whether extents are merged: where a call costs more than a page.
-    pub(crate) fn merges(&self) -> bool {
-        self.amortised > 1
-    }
-
-    /// Whether so many buckets that are registered are to be registered anew with so many that are missing around
-    /// them: at most as many.
-    pub(crate) fn may_merge(&self, there: u64, missing: u64) -> bool {
-        self.merges() && (1..=missing).contains(&there)
-    }
-}
-
 /// An extent is wide enough when `per_op` is an eighth of what its pages cost: wider ones
 /// save little and spend credit.
 fn amortised(cost: CostModel, geometry: Geometry) -> u64 {

@@ -824,3 +824,51 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
     };
     assert!(rest.actions.iter().any(pinned), "{:?}", rest.actions);
 }
+
+#[test]
+fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_back() {
+    let config = Config {
+        strategy: Strategy::Firehose,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    engine.keep_within(6 * BUCKET);
+    let run = |first, count| Run { first, count };
+    let mut out = Decisions::default();
+    (engine.foresee(1, 100 * BUCKET, 4 * BUCKET, &mut out)).expect("an address");
+    answer(&mut engine, out);
+    // It shares the last bucket, so that all four go first.
+    let mut out = Decisions::default();
+    let wanted = Message::Move(Move {
+        id: 1,
+        hold: true,
+        needs: vec![Need {
+            run: run(103, 5),
+            preferred: run(103, 5),
+        }],
+        ..Move::default()
+    });
+    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    let [Action::Deregister { id, .. }] = out.actions[..] else {
+        panic!("{:?}", out.actions)
+    };
+    let mut going = Decisions::default();
+    engine.revoke(2, run(106, 2), &mut going);
+    assert!(
+        going.is_empty(),
+        "the move is about to register it: {going:?}"
+    );
+    let mut out = Decisions::default();
+    engine.deregistered(id, &mut out);
+    let rest = answer(&mut engine, out);
+    let granted = (rest.messages.iter()).find_map(|sent| match &sent.message {
+        Message::Granted(granted) => Some(granted),
+        _ => None,
+    });
+    assert!(
+        granted.is_some_and(|it| it.grants.is_empty()),
+        "{granted:?}"
+    );
+    assert_eq!(rest.actions, [Action::Revoked { id: 2 }]);
+    engine.audit(&[]).expect("all counts agree");
+}

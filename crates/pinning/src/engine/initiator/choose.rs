@@ -30,20 +30,6 @@ struct Missed {
     wide: u64,
 }
 
-impl Missed {
-    /// More is missing by now; the move ends where it would have.
-    fn has_gaps(&mut self, gaps: &[Run]) {
-        let Some(last) = gaps.last() else {
-            return;
-        };
-        let end = self.last.first + self.wide;
-        self.last = *last;
-        self.wide = end.max(last.end()) - last.first;
-        self.miss.count = gaps.iter().map(|gap| gap.count).sum();
-        self.miss.width = self.miss.count - last.count + self.wide;
-    }
-}
-
 /// What becomes of it.
 enum Becomes {
     /// The piece is copied. `takes_rest`: with what is left of its operation.
@@ -62,9 +48,9 @@ impl Initiator {
             return;
         };
         let table = self.table_of(sought.peer);
-        let mut look = table.look(run, used);
+        let look = table.look(run, used);
         let missed = missed(table, &sought, &look, cx);
-        let mut moved = match self.weigh(&sought, &look, missed.as_ref()) {
+        let moved = match self.weigh(&sought, &look, missed.as_ref()) {
             Becomes::Copied { takes_rest } => {
                 let table = self.table_of(sought.peer);
                 if let Some(missed) = &missed {
@@ -77,13 +63,11 @@ impl Initiator {
                 return self.start_copy(id, cx);
             }
             Becomes::Held => None,
-            Becomes::Moved { passes } => missed.map(|missed| (missed, passes)),
+            Becomes::Moved { passes } => missed.as_ref().map(|missed| (missed, passes)),
         };
         let mut needs = Vec::new();
-        if let Some((missed, _)) = &mut moved {
+        if let Some((missed, _)) = moved {
             let table = self.table_of(sought.peer);
-            table.merge(run, used, &mut look, cx.limits());
-            missed.has_gaps(&look.gaps);
             let Some(aside) = set_aside(table, &look, missed) else {
                 table.drop_holds(&look.holds);
                 return self.start_copy(id, cx);
@@ -94,8 +78,8 @@ impl Initiator {
             && look.joins.is_empty()
             && sought.bytes.len <= cx.config().piggyback as u64;
         self.hold(&sought, look.holds, (needs.len(), &look.joins));
-        if let Some((missed, passes)) = &moved {
-            self.ask_for(&sought, &needs, (missed, *passes), piggybacks, cx);
+        if let Some(moved) = moved {
+            self.ask_for(&sought, &needs, moved, piggybacks, cx);
         }
         if !piggybacks {
             self.request_local(id, cx);

@@ -66,7 +66,6 @@ impl Initiator {
             self.start_copy(id, cx);
             return true;
         }
-        table.merge(run, used, &mut look, cx.limits());
         let mut needs = table.set_aside(&look.gaps, bytes, cx.limits());
         if needs.is_none() {
             // What it would use a part of may be what is in its way: as if nothing were there.

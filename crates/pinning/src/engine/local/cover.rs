@@ -14,9 +14,8 @@ impl Local {
             return impossible("memory is looked up for a request that is over");
         };
         let (used, requester) = (request.used, request.requester);
-        let beside = self.crowd_out_beside(need.run, requester, out);
-        if let Some(first) = beside.or_else(|| self.merge(need.run, requester, out))
-            && let Some(deregistering) = self.deregistering.get_mut(&first.first)
+        if let Some(beside) = self.crowd_out_beside(need.run, requester, out)
+            && let Some(deregistering) = self.deregistering.get_mut(&beside.first)
         {
             deregistering.waiters.push((id, need));
             self.with(id, |request| request.pending += 1);

@@ -13,7 +13,6 @@
 mod audit;
 mod cover;
 mod foreseen;
-mod merge;
 mod pin;
 mod register;
 mod room;
@@ -464,13 +463,18 @@ impl Local {
     }
 
     /// Whether some bucket of the run is about to be registered, or is just being given up. Costs
-    /// the same however long the run is.
+    /// the same however long the run is, and more for each that is being deregistered.
     pub(super) fn is_changing(&self, run: Run) -> bool {
         let comes = (self.registering.range(..run.end()).next_back())
             .is_some_and(|(_, registering)| registering.preferred.end() > run.first);
         let leaves = (self.deregistering.range(..run.end()).next_back())
             .is_some_and(|(_, deregistering)| deregistering.run.end() > run.first);
-        comes || leaves
+        // Who waits for a deregistration may register more than that, behind it.
+        let follows = |(id, need): &(u64, Need)| {
+            need.preferred.overlaps(run) && self.requests.contains_key(id)
+        };
+        let mut deregistering = self.deregistering.values();
+        comes || leaves || deregistering.any(|it| it.waiters.iter().any(follows))
     }
 
     /// A run and the extents that have a bucket of it.

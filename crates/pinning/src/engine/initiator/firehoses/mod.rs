@@ -3,7 +3,6 @@
 
 mod ahead;
 mod asked;
-mod merge;
 mod revoked;
 mod room;
 

@@ -259,7 +259,7 @@ impl FirehoseTable {
         }
     }
 
-    pub(super) fn taken_off(&mut self, extent: Extent) {
+    fn taken_off(&mut self, extent: Extent) {
         self.leaving.remove(&extent.base);
         let run = Run {
             first: extent.base,
