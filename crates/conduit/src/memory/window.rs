@@ -142,15 +142,27 @@ impl Window {
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`].
+    #[inline]
     pub fn write_for_reader(
         &self,
         offset: usize,
         data: &[u8],
         stores: &Stores,
     ) -> Result<(), Fault> {
-        if data.len() < stores::LONG {
-            return self.write(offset, data);
+        match data.len() < stores::LONG {
+            true => self.write(offset, data),
+            false => self.write_long_for_reader(offset, data, stores),
         }
+    }
+
+    /// Not inlined: what sends short messages is to stay short.
+    #[inline(never)]
+    fn write_long_for_reader(
+        &self,
+        offset: usize,
+        data: &[u8],
+        stores: &Stores,
+    ) -> Result<(), Fault> {
         stores.copy(data.len(), |sort| match sort {
             Sort::Cached => self.write(offset, data),
             Sort::NonTemporal => self.write_past_caches(offset, data),
