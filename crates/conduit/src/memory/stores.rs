@@ -37,6 +37,7 @@ pub struct Stores {
     cached: AtomicU32,
     /// The same of those past the caches.
     non_temporal: AtomicU32,
+    /// Copies so far, by which trials have their turn.
     copies: AtomicU32,
 }
 
@@ -108,7 +109,7 @@ fn ticks() -> u64 {
 mod tests {
     use super::*;
 
-    /// Copies `count` pages where each sort takes so long; how many went past the caches.
+    /// Copies 16 KiB `count` times where each sort takes so long; how many went past the caches.
     fn past(stores: &Stores, [cached, non_temporal]: [u64; 2], count: u32) -> u32 {
         let mut past = 0;
         for _ in 0..count {
