@@ -4,14 +4,19 @@ use std::array;
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Head, MAX_ARGS, Malformed, Slots, cursor, header::Turn};
+use super::{
+    Head, MAX_ARGS, Malformed, Slots,
+    cursor::{Cursor, Laps},
+    header::Turn,
+};
 
 /// The one reader of a ring.
 pub(crate) struct Reader<S> {
     memory: S,
     head: Turn,
-    /// Position behind the last payload taken.
-    payload: u64,
+    laps: Laps,
+    /// Behind the last payload taken.
+    payload: Cursor,
     /// Messages of which the writer was notified.
     published: u64,
 }
@@ -35,7 +40,8 @@ pub(crate) struct Taken {
     pub(crate) head: Head,
     /// Offset of the payload in the byte ring; `head.payload` bytes lie there.
     pub(crate) offset: usize,
-    end: u64,
+    /// Behind the payload.
+    next: Cursor,
 }
 
 impl<S: Slots> Reader<S> {
@@ -43,8 +49,9 @@ impl<S: Slots> Reader<S> {
     pub(crate) fn new(memory: S) -> Self {
         Self {
             head: Turn::first(memory.slots().len()),
+            laps: Laps::new(memory.payload_len(), memory.slots().len()),
             memory,
-            payload: 0,
+            payload: Cursor::default(),
             published: 0,
         }
     }
@@ -78,14 +85,14 @@ impl<S: Slots> Reader<S> {
     #[inline]
     pub(crate) fn read(&self, Front(word): Front) -> Result<Taken, Malformed> {
         let head = Head::decode(word)?;
-        let (offset, end) = if head.payload == 0 {
+        let (offset, next) = if head.payload == 0 {
             (0, self.payload)
         } else {
-            let place = cursor::place(self.payload, head.payload, self.memory.payload_len())
+            let place = (self.payload.place(head.payload, &self.laps))
                 .ok_or(Malformed("a payload longer than the ring"))?;
-            (place.offset, place.end)
+            (place.offset, place.next)
         };
-        Ok(Taken { head, offset, end })
+        Ok(Taken { head, offset, next })
     }
 
     /// The arguments of the next message, which is there; those behind its `head.count` are what an earlier one left.
@@ -118,7 +125,7 @@ impl<S: Slots> Reader<S> {
     #[inline]
     pub(crate) fn pass(&mut self, taken: &Taken) {
         self.head.advance();
-        self.payload = taken.end;
+        self.payload = taken.next;
     }
 
     /// Tells the writer how far the reader came; `false` if it knew.
@@ -128,7 +135,7 @@ impl<S: Slots> Reader<S> {
         if news {
             self.published = self.head.index;
             let consumed = self.memory.consumed();
-            consumed.payload.store(self.payload, Release);
+            consumed.payload.store(self.payload.position(), Release);
             consumed.slots.store(self.published, Release);
         }
         news

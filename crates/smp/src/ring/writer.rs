@@ -4,7 +4,7 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 use super::{
     Head, Slots,
-    cursor::{self, Place},
+    cursor::{Cursor, Laps, Place},
     header::Turn,
 };
 
@@ -12,8 +12,9 @@ use super::{
 pub(crate) struct Writer<S> {
     memory: S,
     tail: Turn,
-    /// Position behind the last payload.
-    payload: u64,
+    laps: Laps,
+    /// Behind the last payload.
+    payload: Cursor,
     /// What the reader had finished with when last looked.
     seen: u64,
     seen_payload: u64,
@@ -25,8 +26,9 @@ impl<S: Slots> Writer<S> {
         debug_assert!(memory.slots().len().is_power_of_two());
         Self {
             tail: Turn::first(memory.slots().len()),
+            laps: Laps::new(memory.payload_len(), memory.slots().len()),
             memory,
-            payload: 0,
+            payload: Cursor::default(),
             seen: 0,
             seen_payload: 0,
         }
@@ -55,7 +57,7 @@ impl<S: Slots> Writer<S> {
             match self.room(payload.len()) {
                 Some(place) => {
                     self.memory.write_payload(place.offset, payload);
-                    self.payload = place.end;
+                    self.payload = place.next;
                 }
                 None => return false,
             }
@@ -84,11 +86,12 @@ impl<S: Slots> Writer<S> {
 
     /// A place for `len` bytes that the reader is done with.
     fn room(&mut self, len: usize) -> Option<Place> {
-        let ring = self.memory.payload_len();
-        let place = cursor::place(self.payload, len, ring)?;
-        if place.end.wrapping_sub(self.seen_payload) > ring as u64 {
+        let place = self.payload.place(len, &self.laps)?;
+        let end = place.next.position();
+        let ring = self.laps.ring() as u64;
+        if end.wrapping_sub(self.seen_payload) > ring {
             self.seen_payload = self.memory.consumed().payload.load(Acquire);
-            if place.end.wrapping_sub(self.seen_payload) > ring as u64 {
+            if end.wrapping_sub(self.seen_payload) > ring {
                 return None;
             }
         }
