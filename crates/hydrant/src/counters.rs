@@ -127,6 +127,15 @@ pub(crate) struct Tally {
     stripes: Striped<[AtomicU64; COUNT]>,
 }
 
+/// Counts in cells that this thread alone writes: no read-modify-write is needed.
+#[inline(always)]
+fn add_own<const N: usize>(cells: &[AtomicU64; COUNT], counts: [(Count, u64); N]) {
+    for (count, more) in counts {
+        let cell = &cells[count as usize];
+        cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+}
+
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
@@ -158,20 +167,26 @@ impl Tally {
         let Some(cells) = self.stripes.own() else {
             return false;
         };
-        for (count, more) in counts {
-            // This thread's alone: no read-modify-write is needed.
-            let cell = &cells[count as usize];
-            cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
-        }
+        add_own(cells, counts);
         true
     }
 
     /// Counts a hit; whether it is the last of [`MANY_HITS`] of this thread's.
     #[inline(always)]
     pub(crate) fn hit(&self) -> bool {
-        self.add_each([(Count::Indirect, 1), (Count::Hits, 1)]);
-        (self.stripes.own())
-            .is_some_and(|cells| cells[Count::Hits as usize].load(Relaxed) % MANY_HITS == 0)
+        let Some(cells) = self.stripes.own() else {
+            return self.hit_slowly();
+        };
+        add_own(cells, [(Count::Indirect, 1), (Count::Hits, 1)]);
+        cells[Count::Hits as usize]
+            .load(Relaxed)
+            .is_multiple_of(MANY_HITS)
+    }
+
+    #[cold]
+    fn hit_slowly(&self) -> bool {
+        self.add_slowly([(Count::Indirect, 1), (Count::Hits, 1)]);
+        false
     }
 
     /// Counts `more`.
@@ -184,15 +199,15 @@ impl Tally {
     #[inline(always)]
     pub(crate) fn add_each<const N: usize>(&self, counts: [(Count, u64); N]) {
         if !self.try_each(counts) {
-            self.add_slowly(&counts);
+            self.add_slowly(counts);
         }
     }
 
     #[cold]
-    fn add_slowly(&self, counts: &[(Count, u64)]) {
+    fn add_slowly<const N: usize>(&self, counts: [(Count, u64); N]) {
         let (cells, _) = self.stripes.mine();
         for (count, more) in counts {
-            cells[*count as usize].fetch_add(*more, Relaxed);
+            cells[count as usize].fetch_add(more, Relaxed);
         }
     }
 

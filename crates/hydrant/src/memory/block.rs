@@ -249,7 +249,8 @@ impl Block {
     /// [`Error::JobOver`].
     #[inline]
     pub(crate) fn transfer(&self) -> Result<InUse<Transfer>> {
-        self.transfer.upgrade().ok_or(Error::JobOver)
+        // Not `ok_or`: the error would be made, and dropped, by every access.
+        self.transfer.upgrade().ok_or_else(|| Error::JobOver)
     }
 
     /// Called after a store to memory of `rank`: wakes who waits for that.

@@ -54,6 +54,14 @@ impl Attention {
         count
     }
 
+    /// As [`Progress::is_due`].
+    #[inline]
+    fn is_due(&self, bytes: usize) -> bool {
+        let count = self.unattended.load(Relaxed).wrapping_add(1);
+        self.unattended.store(count, Relaxed);
+        bytes >= LONG || count.is_multiple_of(MANY)
+    }
+
     #[inline]
     fn mark(&self, change: impl FnOnce(u64) -> u64) {
         let marks = self.marks.load(Relaxed);
@@ -79,10 +87,7 @@ impl Progress {
     /// for without: after one that took long, or many that did not.
     #[inline]
     pub(crate) fn is_due(&self, bytes: usize) -> bool {
-        let own = self.attention();
-        let count = own.unattended.load(Relaxed).wrapping_add(1);
-        own.unattended.store(count, Relaxed);
-        bytes >= LONG || count.is_multiple_of(MANY)
+        self.attention().is_due(bytes)
     }
 
     /// How often application threads looked after messages.
@@ -146,6 +151,14 @@ impl Progress {
 /// unwinds.
 #[must_use]
 pub(crate) struct Inside<'a>(&'a Attention);
+
+impl Inside<'_> {
+    /// As [`Progress::is_due`], of what the thread is inside for.
+    #[inline]
+    pub(crate) fn is_due(&self, bytes: usize) -> bool {
+        self.0.is_due(bytes)
+    }
+}
 
 impl Drop for Inside<'_> {
     #[inline]

@@ -226,6 +226,12 @@ impl Registration {
         })
     }
 
+    /// Where the segment of `rank` lies, if that is known.
+    #[inline(always)]
+    pub(crate) fn segment(&self, rank: Rank) -> Option<u64> {
+        self.segments.known(rank)
+    }
+
     /// What the engine did so far.
     pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
         self.engine.lock().stats()

@@ -40,10 +40,16 @@ impl Segments {
     /// The launcher's.
     #[inline]
     pub(super) fn of(&self, rank: Rank) -> Result<u64> {
-        match self.known[rank.index()].get() {
-            Some(base) => Ok(*base),
+        match self.known(rank) {
+            Some(base) => Ok(base),
             None => self.ask(rank),
         }
+    }
+
+    /// The same, if it is known.
+    #[inline(always)]
+    pub(super) fn known(&self, rank: Rank) -> Option<u64> {
+        self.known[rank.index()].get().copied()
     }
 
     #[cold]

@@ -4,9 +4,9 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use hydrant_conduit::{Access, Local, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, Local, Operation, Posted, Remote, Ticket};
 
-use super::{Held, Transfer};
+use super::{Held, Transfer, registered::Straight};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -20,9 +20,8 @@ const MANY: usize = 64;
 pub(super) enum Begun {
     /// It is complete.
     Done,
-    /// It is with the conduit, and nobody waits for its ticket yet; and whether it needs its
-    /// source no longer.
-    Posted(Ticket, Held, bool),
+    /// It is with the conduit.
+    Posted(Ticket),
     /// It is with the engine.
     AtEngine(Ticket),
 }
@@ -46,25 +45,27 @@ impl Transfer {
     ///
     /// # Errors
     /// [`Error::InHandler`], and what befalls the operation.
+    #[inline(never)]
     #[track_caller]
     pub(crate) fn write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
         let access = put(peer, to, data).waiting();
         // SAFETY: 1. `data` is borrowed until this returns, and a put only reads it. 2. Who names a place
         // by its address promised that it can bear it.
-        unsafe { self.complete_one(&access) }
+        unsafe { self.complete_one::<true>(access) }
     }
 
     /// Reads a peer's memory.
     ///
     /// # Errors
     /// As [`write`](Self::write).
+    #[inline(never)]
     #[track_caller]
     pub(crate) fn read(&self, peer: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
         let access = get(peer, from, data).waiting();
         // SAFETY: `data` is borrowed mutably until this returns.
-        unsafe { self.complete_one(&access) }
+        unsafe { self.complete_one::<false>(access) }
     }
 
     /// Writes runs to a peer's memory, many of them under way at once and in no order; all remotely
@@ -157,36 +158,52 @@ impl Transfer {
             // SAFETY: the caller's promise.
             Ok(match unsafe { self.registered(registration, access)? } {
                 Begun::Done => Posted::Done,
-                Begun::Posted(ticket, held, left) => {
-                    self.posted(ticket, held, left);
-                    Posted::Pending(ticket)
-                }
-                Begun::AtEngine(ticket) => Posted::Pending(ticket),
+                Begun::Posted(ticket) | Begun::AtEngine(ticket) => Posted::Pending(ticket),
             })
         })
     }
 
-    /// A put or a get that is complete on return.
+    /// A put, if `PUTS`, or a get that is complete on return: one function for each kind, in which most hits go
+    /// straight through.
     ///
     /// # Safety
     /// As [`begin`](Self::begin), until this returns.
-    unsafe fn complete_one(&self, access: &Access) -> Result<()> {
-        self.progress.to_the_end(|| {
-            let Some(registration) = &self.registration else {
-                // SAFETY: the caller's promise.
-                let posted = unsafe { self.unregistered(access)? };
-                return self.finish(posted);
-            };
+    #[inline(always)]
+    unsafe fn complete_one<const PUTS: bool>(&self, access: Access) -> Result<()> {
+        debug_assert_eq!(access.operation == Operation::Put, PUTS);
+        self.progress.to_the_end(move || {
             // SAFETY: the caller's promise.
-            match unsafe { self.registered(registration, access)? } {
-                Begun::Done => Ok(()),
-                Begun::Posted(ticket, held, left) => {
-                    self.posted(ticket, held, left);
-                    self.finish(Posted::Pending(ticket))
+            match unsafe { self.straight::<PUTS>(access) } {
+                Straight::Over => Ok(()),
+                Straight::Posted(ticket) => self.finish(Posted::Pending(ticket)),
+                Straight::Failed(cause) => Err(*cause),
+                Straight::No => {
+                    // One of its own: what others are shown the address of is kept in memory.
+                    let access = access;
+                    // SAFETY: the caller's promise.
+                    unsafe { self.complete_one_slow(&access) }
                 }
-                Begun::AtEngine(ticket) => self.finish_one(On::Served(access.peer), ticket),
             }
         })
+    }
+
+    /// Every other put or get that is complete on return.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), until this returns.
+    #[inline(never)]
+    unsafe fn complete_one_slow(&self, access: &Access) -> Result<()> {
+        let Some(registration) = &self.registration else {
+            // SAFETY: the caller's promise.
+            let posted = unsafe { self.unregistered(access)? };
+            return self.finish(posted);
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { self.registered(registration, access)? } {
+            Begun::Done => Ok(()),
+            Begun::Posted(ticket) => self.finish(Posted::Pending(ticket)),
+            Begun::AtEngine(ticket) => self.finish_one(On::Served(access.peer), ticket),
+        }
     }
 
     /// Where the network reaches any memory, on both sides.

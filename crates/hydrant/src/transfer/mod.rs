@@ -51,6 +51,8 @@ pub(crate) struct Transfer {
     pub(crate) progress: Arc<Progress>,
     /// Where the network needs registered memory.
     registration: Option<Registration>,
+    /// Whether the NIC gets by itself: what the conduit says, without asking it for each get.
+    reads: bool,
     under_way: UnderWay,
     /// Registered memory through which data goes; set when the job is composed, where it is of use.
     bounce: OnceLock<Arc<Bounce>>,
@@ -73,6 +75,7 @@ impl Transfer {
         let transfer = Arc::new(Self {
             progress: Arc::clone(progress),
             registration,
+            reads: progress.conduit().caps().reads,
             under_way: UnderWay::default(),
             bounce: OnceLock::new(),
             ways: Ways::default(),

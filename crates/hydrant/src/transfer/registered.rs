@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
 
-use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote};
-use hydrant_pinning::{Ask, Attached, Direction, Hit, Operation, Own, Region, Strategy, TimedHit};
+use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote, Ticket};
+use hydrant_pinning::{
+    Ask, Attached, Direction, Hit, KeptHit, Operation, Own, Region, Strategy, TimedHit,
+};
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
 use crate::{
@@ -34,6 +36,17 @@ struct OwnSide {
     bounced: Option<Bounced>,
 }
 
+/// What became of an access that was to go straight through. Small, for it is looked at after each.
+pub(super) enum Straight {
+    /// It is complete.
+    Over,
+    /// It is with the conduit.
+    Posted(Ticket),
+    Failed(Box<Error>),
+    /// It is none of those, and nothing was done.
+    No,
+}
+
 impl OwnSide {
     /// Whether the source of a put that was posted is free: a slot has the data, or it went along.
     fn is_taken(&self, access: &Access) -> bool {
@@ -43,9 +56,55 @@ impl OwnSide {
 }
 
 impl Transfer {
+    /// Posts an access to symmetric memory of another rank if it is a hit whose own side is the caller's memory
+    /// itself: a put, if `PUTS`, else a get. Everything else is for [`registered`](Self::registered).
+    ///
     /// # Safety
     /// As [`begin`](Self::begin).
-    #[inline(always)] // one function for each kind, in which a hit goes straight through
+    #[inline(always)] // little enough to keep what it needs in registers
+    pub(super) unsafe fn straight<const PUTS: bool>(&self, access: Access) -> Straight {
+        let Some(registration) = &self.registration else {
+            return Straight::No;
+        };
+        let Access { peer, len, .. } = access;
+        if access.remote.key != Key::SEGMENT || len == 0 || peer == self.progress.rank {
+            return Straight::No;
+        }
+        let Some(segment) = registration.segment(peer) else {
+            return Straight::No;
+        };
+        let remote = segment + access.remote.offset;
+        let at = access.local.addr;
+        let (local, bytes) = (at.expose_provenance() as u64, len as u64);
+        let (stands, hit) = if PUTS && len <= registration.inline() {
+            (Own::Inline, registration.hit_remote(peer, remote, bytes))
+        } else if (PUTS || self.reads) && registration.lasts(local, bytes) {
+            let direction = if PUTS { Direction::Put } else { Direction::Get };
+            let hit = registration.hit(peer, remote, local, bytes, direction);
+            (Own::Persistent, hit)
+        } else {
+            return Straight::No;
+        };
+        let Some(hit) = hit else {
+            return Straight::No;
+        };
+        let own = OwnSide {
+            stands,
+            at,
+            bounced: None,
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { self.hit(registration, &access, remote, &own, &hit, None) } {
+            Ok(Begun::Done) => Straight::Over,
+            Ok(Begun::Posted(ticket) | Begun::AtEngine(ticket)) => Straight::Posted(ticket),
+            Err(cause) => Straight::Failed(Box::new(cause.into())),
+        }
+    }
+
+    /// Begins an access where the network needs registered memory.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
     pub(super) unsafe fn registered(
         &self,
         registration: &Registration,
@@ -75,9 +134,9 @@ impl Transfer {
             }
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    let held = Held::new(None, None, lease);
                     let along = direction == Direction::Put && len <= registration.inline();
-                    Ok(Begun::Posted(ticket, held, along))
+                    self.posted(ticket, Held::new(None, None, lease), along);
+                    Ok(Begun::Posted(ticket))
                 }
                 over => {
                     registration.let_go(lease);
@@ -99,7 +158,8 @@ impl Transfer {
         if let Some(hit) = hit {
             // SAFETY: the caller's promise; a slot is this operation's until what is held is given
             // back.
-            return unsafe { self.hit(registration, access, remote, &own, &hit, lease) };
+            let begun = unsafe { self.hit(registration, access, remote, &own, &hit, lease) };
+            return begun.map_err(Error::from);
         }
         let ask = match copied {
             false if registration.strategy() == Strategy::Auto && self.moves(direction) => {
@@ -221,7 +281,7 @@ impl Transfer {
         own: &OwnSide,
         hit: &Hit<'_>,
         lease: Option<Lease>,
-    ) -> Result<Begun> {
+    ) -> Result<Begun, hydrant_conduit::Error> {
         let progress = &*self.progress;
         if progress.tally.hit() {
             registration.look_again();
@@ -231,16 +291,18 @@ impl Transfer {
         let inside = progress.enter();
         // SAFETY: the caller's promise.
         let posted = unsafe { self.hand_over(access, remote, own.at, keys) };
+        let is_due =
+            access.waits && matches!(posted, Ok(Posted::Done)) && inside.is_due(access.len);
         drop(inside);
         match posted {
             Ok(Posted::Pending(ticket)) => {
-                let held = Held::new(Some(hit.keep()), own.bounced, lease);
-                Ok(Begun::Posted(ticket, held, taken))
+                self.keeps(ticket, hit.keep(), own.bounced, lease, taken);
+                Ok(Begun::Posted(ticket))
             }
             Ok(Posted::Done) => {
                 self.give_back_hit(registration, hit, own.bounced, true);
                 registration.let_go(lease);
-                if access.waits && progress.is_due(access.len) && !progress.virtual_time {
+                if is_due && !progress.virtual_time {
                     progress.look_round();
                 }
                 Ok(Begun::Done)
@@ -248,9 +310,23 @@ impl Transfer {
             Err(cause) => {
                 self.give_back_hit(registration, hit, own.bounced, false);
                 registration.let_go(lease);
-                Err(cause.into())
+                Err(cause)
             }
         }
+    }
+
+    /// What a hit holds is kept until its ticket ends. Apart from [`hit`](Self::hit), which most often knows of
+    /// the end at once.
+    #[inline(never)]
+    fn keeps(
+        &self,
+        ticket: Ticket,
+        hit: KeptHit,
+        bounced: Option<Bounced>,
+        lease: Option<Lease>,
+        left: bool,
+    ) {
+        self.posted(ticket, Held::new(Some(hit), bounced, lease), left);
     }
 
     /// As [`hit`](Self::hit), of an operation that had to ask first, and may be timed.
@@ -276,8 +352,7 @@ impl Transfer {
         };
         let begun = match begun {
             // Whoever asked for it waits for it as well.
-            Begun::Posted(ticket, held, left) => {
-                self.posted(ticket, held, left);
+            Begun::Posted(ticket) => {
                 self.finish(Posted::Pending(ticket))?;
                 Begun::Done
             }
@@ -407,6 +482,6 @@ impl Transfer {
 
     /// Whether the NIC moves data in that direction by itself.
     fn moves(&self, direction: Direction) -> bool {
-        direction == Direction::Put || self.progress.conduit().caps().reads
+        direction == Direction::Put || self.reads
     }
 }

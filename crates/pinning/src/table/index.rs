@@ -71,6 +71,51 @@ impl Probe {
     fn entry(self, slot: u32) -> u32 {
         self.mark | (slot + 1)
     }
+
+    /// The record that an entry names, if it may be the bucket's: else, and where it is empty, no less
+    /// than the mask.
+    #[inline]
+    fn slot(self, entry: u32) -> u32 {
+        (entry ^ self.mark).wrapping_sub(1)
+    }
+}
+
+/// Where a bucket is to be looked for.
+pub(super) struct Places<'a> {
+    entries: &'a [AtomicU32],
+    probe: Probe,
+}
+
+impl Places<'_> {
+    /// The record at its first place, where most are, if it may be the bucket's.
+    #[inline(always)] // on the path of every hit
+    pub(super) fn home(&self) -> Option<u32> {
+        let entry = (self.entries.get(self.probe.home as usize)?).load(Ordering::Relaxed);
+        let slot = self.probe.slot(entry);
+        (slot < self.probe.mask).then_some(slot)
+    }
+
+    /// The first that `look` makes of the records that may be the bucket's.
+    #[inline(never)] // what it keeps in mind is not to be in the way of who has looked at the first place
+    pub(super) fn search<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+        let probe = self.probe;
+        let mut position = probe.home;
+        // Bounded, because what is read may change all the while.
+        for _ in 0..self.entries.len() {
+            let entry = (self.entries.get(position as usize)?).load(Ordering::Relaxed);
+            if entry == EMPTY {
+                return None;
+            }
+            let slot = probe.slot(entry);
+            if slot < probe.mask
+                && let Some(found) = look(slot)
+            {
+                return Some(found);
+            }
+            position = probe.after(position);
+        }
+        None
+    }
 }
 
 impl Index {
@@ -83,30 +128,20 @@ impl Index {
         index
     }
 
-    /// The first that `look` makes of the records where `bucket` may be.
-    #[inline(always)] // with what is looked for, on the path of every hit
-    pub(super) fn find<T>(&self, bucket: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+    /// Where `bucket` may be.
+    #[inline(always)] // on the path of every hit
+    pub(super) fn places(&self, bucket: u64) -> Option<Places<'_>> {
         let bits = self.bits.load(Ordering::Acquire);
-        let probe = Probe::new(bucket, bits);
-        let entries = self.sizes.get((bits - FIRST) as usize)?.get()?;
-        let mut position = probe.home;
-        let mut left = entries.len();
-        // Bounded, because what is read may change all the while.
-        while left > 0 {
-            left -= 1;
-            let entry = entries.get(position as usize)?.load(Ordering::Relaxed);
-            if entry == EMPTY {
-                return None;
-            }
-            let slot = (entry ^ probe.mark).wrapping_sub(1);
-            if slot < probe.mask
-                && let Some(found) = look(slot)
-            {
-                return Some(found);
-            }
-            position = probe.after(position);
-        }
-        None
+        Some(Places {
+            entries: self.sizes.get((bits - FIRST) as usize)?.get()?,
+            probe: Probe::new(bucket, bits),
+        })
+    }
+
+    /// The first that `look` makes of the records where `bucket` may be.
+    #[inline]
+    pub(super) fn find<T>(&self, bucket: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+        self.places(bucket)?.search(look)
     }
 
     /// Adds a bucket that is not there. Only one thread may change the index.

@@ -131,11 +131,21 @@ impl Table {
     /// for before one of them is held, for nothing overtakes that.
     #[inline(always)] // on the path of every hit
     pub(crate) fn seek(&self, bucket: u64) -> Option<Seen<'_>> {
-        self.index.find(bucket, |slot| {
-            let record = self.slab.record(slot)?;
-            let word = record.word.load(Ordering::Relaxed);
-            word::is_live(word, bucket).then_some(Seen { record, slot, word })
-        })
+        let places = self.index.places(bucket)?;
+        if let Some(slot) = places.home()
+            && let Some(seen) = self.seen(bucket, slot)
+        {
+            return Some(seen);
+        }
+        places.search(|slot| self.seen(bucket, slot))
+    }
+
+    /// A record, if it is of that bucket and live.
+    #[inline(always)]
+    fn seen(&self, bucket: u64, slot: u32) -> Option<Seen<'_>> {
+        let record = self.slab.record(slot)?;
+        let word = record.word.load(Ordering::Relaxed);
+        word::is_live(word, bucket).then_some(Seen { record, slot, word })
     }
 
     /// One past the last bucket of the extent that has a bucket, if one has. Nothing is held.

@@ -123,10 +123,18 @@ fn is_software(device: &str) -> bool {
 }
 
 /// The result of a call that answers an error number.
+#[inline(always)] // on the path of every hit
 fn check(errno: i32) -> io::Result<()> {
     match errno {
         0 => Ok(()),
-        -1 => Err(io::Error::last_os_error()),
-        errno => Err(io::Error::from_raw_os_error(errno.abs())),
+        errno => Err(cause(errno)),
+    }
+}
+
+#[cold]
+fn cause(errno: i32) -> io::Error {
+    match errno {
+        -1 => io::Error::last_os_error(),
+        errno => io::Error::from_raw_os_error(errno.abs()),
     }
 }

@@ -90,8 +90,16 @@ impl Peers {
     }
 
     /// A peer, made when this rank first has to do with it.
-    #[inline]
+    #[inline(always)] // on the path of every hit
     pub(crate) fn get(&self, rank: Rank) -> &Peer {
+        match self.list[rank.index()].get() {
+            Some(peer) => peer,
+            None => self.meet(rank),
+        }
+    }
+
+    #[cold]
+    fn meet(&self, rank: Rank) -> &Peer {
         self.list[rank.index()].get_or_init(|| Box::new(Peer::new(rank)))
     }
 
