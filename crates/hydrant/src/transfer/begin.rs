@@ -178,7 +178,7 @@ impl Transfer {
                 Straight::Posted(ticket) => self.finish(Posted::Pending(ticket)),
                 Straight::Failed(cause) => Err(*cause),
                 Straight::No => {
-                    // One of its own: what others are shown the address of is kept in memory.
+                    // A copy: what has its address handed out stays in memory, and a hit has it in registers.
                     let access = access;
                     // SAFETY: the caller's promise.
                     unsafe { self.complete_one_slow(&access) }

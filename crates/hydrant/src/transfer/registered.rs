@@ -296,7 +296,7 @@ impl Transfer {
         drop(inside);
         match posted {
             Ok(Posted::Pending(ticket)) => {
-                self.keeps(ticket, hit.keep(), own.bounced, lease, taken);
+                self.posted_hit(ticket, hit.keep(), own.bounced, lease, taken);
                 Ok(Begun::Posted(ticket))
             }
             Ok(Posted::Done) => {
@@ -318,7 +318,7 @@ impl Transfer {
     /// What a hit holds is kept until its ticket ends. Apart from [`hit`](Self::hit), which most often knows of
     /// the end at once.
     #[inline(never)]
-    fn keeps(
+    fn posted_hit(
         &self,
         ticket: Ticket,
         hit: KeptHit,

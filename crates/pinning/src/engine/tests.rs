@@ -4,8 +4,9 @@ mod ahead;
 
 use super::{Engine, Operation, Own, Verdict};
 use crate::{
-    Action, Config, Decisions, Direction, Hit, Message, Outgoing, Region, Registered, Run,
-    Strategy, Use,
+    Action, Config, CostModel, Decisions, Direction, Hit, Message, Outgoing, Region, Registered,
+    Run, Strategy, Use,
+    table::BUCKETS,
     wire::{Grant, Granted, Move, Need},
 };
 
@@ -871,4 +872,42 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
     );
     assert_eq!(rest.actions, [Action::Revoked { id: 2 }]);
     engine.audit(&[]).expect("all counts agree");
+}
+
+#[test]
+fn what_is_widened_ends_where_addresses_do() {
+    for strategy in [Strategy::Firehose, Strategy::Auto] {
+        let cost = CostModel {
+            per_op_ns: 39_800.0,
+            per_page_ns: 181.0,
+        };
+        let config = Config {
+            reads: true,
+            widening: true,
+            strategy,
+            cost,
+            ..Config::firehose_paper(0, 2)
+        };
+        let mut engine = Engine::new(config).expect("limits that can be");
+        let mut widest = 0;
+        for id in 1..=8 {
+            let mut out = Decisions::default();
+            let operation = Operation {
+                direction: Direction::Get,
+                len: BUCKET,
+                ..put(id, BUCKETS - 9 + id)
+            };
+            engine.begin(operation, &mut out).expect("an address");
+            for outgoing in out.messages {
+                let Message::Move(wanted) = outgoing.message else {
+                    continue;
+                };
+                for Need { run, preferred } in wanted.needs {
+                    assert!(preferred.end() <= BUCKETS, "{strategy:?}: {preferred:?}");
+                    widest = widest.max(preferred.count - run.count);
+                }
+            }
+        }
+        assert!(widest > 0 || strategy == Strategy::Auto, "nothing widened");
+    }
 }

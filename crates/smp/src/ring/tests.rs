@@ -68,6 +68,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Short ones and long ones, and those about where they differ.
+fn payload_len() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0_usize..=512, 2 => 505_usize..=520, 2 => 1_usize..=10_000]
+}
+
 proptest! {
     #[test]
     fn behaves_like_a_queue(steps in prop::collection::vec(step(), 0..400)) {
@@ -111,6 +116,48 @@ proptest! {
         let (handled, sent) = writer.progress();
         prop_assert_eq!(handled, sent);
         prop_assert!(writer.push(0, 0, &[], &[0; 64]), "an empty ring has room");
+    }
+
+    /// Laps of short payloads end early here, and those of long ones do not.
+    #[test]
+    fn payloads_lie_where_nothing_is_that_was_not_taken(
+        slots in prop::sample::select(vec![2_usize, 8, 32]),
+        ring in (16_usize..600).prop_map(|lines| 64 * lines),
+        steps in prop::collection::vec((payload_len(), 0_usize..4, any::<bool>()), 0..300),
+    ) {
+        let memory = Heap::new(slots, ring);
+        let mut writer = Writer::new(memory.clone());
+        let mut reader = Reader::new(memory.clone());
+        let mut waiting = VecDeque::new();
+        let mut take = |waiting: &mut VecDeque<Vec<u8>>, tells: bool| {
+            let taken = reader.take().unwrap().unwrap();
+            // Written over by a later one, it would say so.
+            assert_eq!(payload_of(&memory, &taken), waiting.pop_front().unwrap());
+            reader.pass(&taken);
+            if tells || waiting.is_empty() {
+                reader.publish();
+            }
+        };
+        for (number, (len, takes, tells)) in steps.into_iter().enumerate() {
+            let payload = vec![number as u8; len.min(ring / 4)];
+            loop {
+                let fits = writer.fits(payload.len());
+                prop_assert_eq!(writer.push(0, 0, &[], &payload), fits);
+                if fits {
+                    break;
+                }
+                prop_assert!(!waiting.is_empty(), "an empty ring of {} has no room", ring);
+                take(&mut waiting, tells);
+            }
+            waiting.push_back(payload);
+            for _ in 0..takes.min(waiting.len()) {
+                take(&mut waiting, tells);
+            }
+        }
+        while !waiting.is_empty() {
+            take(&mut waiting, false);
+        }
+        prop_assert!(writer.fits(ring / 4));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::super::{
 };
 use crate::{
     Refusal, Run, Use,
-    table::{Editor, Extent},
+    table::{BUCKETS, Editor, Extent},
     wire::Grant,
 };
 use ahead::Expected;
@@ -294,8 +294,10 @@ impl FirehoseTable {
         (bucket < found.0).then_some(*found)
     }
 
-    /// From a bucket that is not there to the next that is, or that a move brings.
+    /// From a bucket that is not there to the next that is, or that a move brings; or to the end of all addresses, beyond
+    /// which nothing may be asked for.
     fn gap(&self, first: u64, end: u64) -> Run {
+        let end = end.min(BUCKETS);
         let end = (self.moving.range(first..).next()).map_or(end, |(next, _)| end.min(*next));
         let mut count = 1;
         while first + count < end && self.editor.get(first + count).is_none() {
