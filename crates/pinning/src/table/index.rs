@@ -86,20 +86,45 @@ pub(super) struct Places<'a> {
     probe: Probe,
 }
 
+/// What is at the first place of a bucket, where most are.
+pub(super) enum First {
+    /// Nothing, and so nowhere.
+    Empty,
+    /// A record that may be the bucket's.
+    Record(u32),
+    /// Another's.
+    Other,
+}
+
 impl Places<'_> {
-    /// The record at its first place, where most are, if it may be the bucket's.
     #[inline(always)] // on the path of every hit
-    pub(super) fn home(&self) -> Option<u32> {
-        let entry = (self.entries.get(self.probe.home as usize)?).load(Ordering::Relaxed);
+    pub(super) fn first(&self) -> First {
+        let entry = self.entries.get(self.probe.home as usize);
+        let entry = entry.map_or(EMPTY, |entry| entry.load(Ordering::Relaxed));
         let slot = self.probe.slot(entry);
-        (slot < self.probe.mask).then_some(slot)
+        match entry {
+            _ if slot < self.probe.mask => First::Record(slot),
+            EMPTY => First::Empty,
+            _ => First::Other,
+        }
     }
 
     /// The first that `look` makes of the records that may be the bucket's.
-    #[inline(never)] // what it keeps in mind is not to be in the way of who has looked at the first place
+    #[inline]
     pub(super) fn search<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+        self.search_from(self.probe.home, look)
+    }
+
+    /// The same, behind the [first](Self::first) place.
+    #[inline]
+    pub(super) fn search_on<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
+        self.search_from(self.probe.after(self.probe.home), look)
+    }
+
+    #[inline(always)]
+    fn search_from<T>(&self, first: u32, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         let probe = self.probe;
-        let mut position = probe.home;
+        let mut position = first;
         // Bounded, because what is read may change all the while.
         for _ in 0..self.entries.len() {
             let entry = (self.entries.get(position as usize)?).load(Ordering::Relaxed);

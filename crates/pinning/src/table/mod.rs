@@ -61,7 +61,7 @@ pub use error::Error;
 pub use word::MAX_REFERENCES;
 
 use crate::Use;
-use index::Index;
+use index::{First, Index, Places};
 use slab::{MAX_RECORDS, Record, Slab};
 use sync::Ordering;
 
@@ -132,12 +132,20 @@ impl Table {
     #[inline(always)] // on the path of every hit
     pub(crate) fn seek(&self, bucket: u64) -> Option<Seen<'_>> {
         let places = self.index.places(bucket)?;
-        if let Some(slot) = places.home()
-            && let Some(seen) = self.seen(bucket, slot)
-        {
-            return Some(seen);
+        match places.first() {
+            First::Empty => None,
+            First::Record(slot) => match self.seen(bucket, slot) {
+                Some(seen) => Some(seen),
+                None => self.seek_on(bucket, places),
+            },
+            First::Other => self.seek_on(bucket, places),
         }
-        places.search(|slot| self.seen(bucket, slot))
+    }
+
+    /// The rest of [`seek`](Self::seek): what a search keeps in mind is not to be in the way of most hits.
+    #[inline(never)]
+    fn seek_on(&self, bucket: u64, places: Places<'_>) -> Option<Seen<'_>> {
+        places.search_on(|slot| self.seen(bucket, slot))
     }
 
     /// A record, if it is of that bucket and live.

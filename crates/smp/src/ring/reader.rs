@@ -40,8 +40,6 @@ pub(crate) struct Taken {
     pub(crate) head: Head,
     /// Offset of the payload in the byte ring; `head.payload` bytes lie there.
     pub(crate) offset: usize,
-    /// Behind the payload.
-    next: Cursor,
 }
 
 impl<S: Slots> Reader<S> {
@@ -85,14 +83,13 @@ impl<S: Slots> Reader<S> {
     #[inline]
     pub(crate) fn read(&self, Front(word): Front) -> Result<Taken, Malformed> {
         let head = Head::decode(word)?;
-        let (offset, next) = if head.payload == 0 {
-            (0, self.payload)
+        let offset = if head.payload == 0 {
+            0
         } else {
-            let place = (self.payload.place(head.payload, &self.laps))
-                .ok_or(Malformed("a payload longer than the ring"))?;
-            (place.offset, place.next)
+            let place = self.payload.place(head.payload, &self.laps);
+            (place.ok_or(Malformed("a payload longer than the ring"))?).offset
         };
-        Ok(Taken { head, offset, next })
+        Ok(Taken { head, offset })
     }
 
     /// The arguments of the next message, which is there; those behind its `head.count` are what an earlier one left.
@@ -125,7 +122,12 @@ impl<S: Slots> Reader<S> {
     #[inline]
     pub(crate) fn pass(&mut self, taken: &Taken) {
         self.head.advance();
-        self.payload = taken.next;
+        // Worked out once more, for most messages have none and are to be small.
+        if taken.head.payload != 0
+            && let Some(place) = self.payload.place(taken.head.payload, &self.laps)
+        {
+            self.payload = place.next;
+        }
     }
 
     /// Tells the writer how far the reader came; `false` if it knew.
