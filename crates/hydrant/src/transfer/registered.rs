@@ -42,6 +42,7 @@ pub(super) enum Straight {
     Over,
     /// It is with the conduit.
     Posted(Ticket),
+    /// It ended with this, or was refused at once.
     Failed(Box<Error>),
     /// It is none of those, and nothing was done.
     No,
