@@ -1,0 +1,115 @@
+//! What a peer answers wrongly, or answers to nothing.
+
+use super::*;
+
+/// An engine that has begun a get, and the message that it sent.
+fn asking(config: Config) -> (Engine, Message) {
+    let mut engine = Engine::new(config).expect("a firehose will do");
+    let mut out = Decisions::default();
+    let get = Operation {
+        direction: Direction::Get,
+        ..put(1, 100)
+    };
+    engine.begin(get, &mut out).expect("a peer");
+    let sent = out.messages.remove(0);
+    (engine, sent.message)
+}
+
+/// Whether the only operation ended for an answer that was wrong.
+fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
+    let mut out = Decisions::default();
+    let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
+    let is_wrong = |result: &Result<(), crate::Error>| {
+        matches!(result, Err(crate::Error::Malformed { peer: 1, .. }))
+    };
+    let ended = out.actions.iter().any(|action| match action {
+        Action::Done { op: 1, result } => is_wrong(result),
+        _ => false,
+    });
+    let counted = engine.stats().faults == 1;
+    is_wrong(&outcome) && counted && ended && engine.busy() == 0 && engine.audit(&[]).is_ok()
+}
+
+#[test]
+fn what_a_wrong_answer_was_to_answer_fails() {
+    let paper = || Config::firehose_paper(0, 2);
+    let (mut engine, asked) = asking(Config {
+        reads: true,
+        ..paper()
+    });
+    let Message::Move(wanted) = asked else {
+        panic!("{asked:?}");
+    };
+    let elsewhere = Message::Granted(Granted {
+        id: wanted.id,
+        last: true,
+        grants: vec![Grant {
+            run: Run { first: 5, count: 1 },
+            key: 7,
+            writable: true,
+        }],
+        ..Granted::default()
+    });
+    assert!(ends_badly(&mut engine, elsewhere));
+    let (mut engine, asked) = asking(Config {
+        strategy: crate::Strategy::Bounce,
+        ..paper()
+    });
+    let Message::Get { id, .. } = asked else {
+        panic!("{asked:?}");
+    };
+    let too_long = Message::Fetched {
+        id,
+        refused: None,
+        len: 9,
+        room: 0,
+    };
+    assert!(ends_badly(&mut engine, too_long));
+}
+
+#[test]
+fn an_answer_to_nothing_is_a_fault_of_the_peer() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    let refused = None;
+    let runs = || {
+        vec![Run {
+            first: 100,
+            count: 1,
+        }]
+    };
+    let messages = [
+        Message::Stored { id: 9, refused },
+        Message::Pulled {
+            id: 9,
+            refused,
+            registered: false,
+        },
+        Message::Fetched {
+            id: 9,
+            refused,
+            len: 8,
+            room: 0,
+        },
+        Message::Granted(Granted {
+            id: 9,
+            ..Granted::default()
+        }),
+        Message::Revoked {
+            id: 9,
+            runs: Vec::new(),
+        },
+        Message::Release {
+            runs: runs(),
+            unpin: false,
+        },
+    ];
+    for (faults, message) in (1..).zip(messages) {
+        let mut out = Decisions::default();
+        let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+        let is_named = matches!(outcome, Err(crate::Error::Malformed { peer: 1, .. }));
+        assert!(is_named, "{outcome:?}");
+        assert!(out.is_empty(), "{out:?}");
+        assert_eq!(engine.stats().faults, faults);
+    }
+    engine.audit(&[]).expect("all counts agree");
+}

@@ -1,0 +1,262 @@
+//! Memory that is held for own operations, or for a transfer, and the room for it.
+
+use super::*;
+
+#[test]
+fn memory_kept_for_own_operations_stays_beside_m() {
+    let config = Config {
+        m: BUCKET,
+        maxvictim: 4 * BUCKET,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let run = |count| Run { first: 50, count };
+    let mut out = Decisions::default();
+    engine.keep(1, run(9), &mut out);
+    let said = answer(&mut engine, out);
+    assert!(matches!(
+        said.actions[..],
+        [Action::Pinned {
+            id: 1,
+            result: Err(crate::Error::PastLimit { .. })
+        }]
+    ));
+    assert_eq!(engine.stats().local.registered, 0);
+    let mut out = Decisions::default();
+    engine.keep(2, run(2), &mut out);
+    answer(&mut engine, out);
+    for id in 1..40 {
+        let mut out = Decisions::default();
+        let own = Operation {
+            local: id * BUCKET,
+            ..put(id, 100)
+        };
+        engine.begin(own, &mut out).expect("a peer");
+        answer(&mut engine, out);
+    }
+    assert_eq!(engine.busy(), 0);
+    let hit = engine
+        .hot()
+        .hit(1, 100 * BUCKET, 51 * BUCKET, 8, Direction::Put);
+    assert!(hit.is_some(), "what is kept is there");
+}
+
+#[test]
+fn nobody_waits_for_room_that_is_kept_for_good() {
+    let config = Config {
+        strategy: crate::Strategy::OnDemand { leave_pinned: true },
+        m: 8 * BUCKET,
+        maxvictim: 8 * BUCKET,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("limits that can be");
+    let mut out = Decisions::default();
+    engine.keep(
+        1,
+        Run {
+            first: 50,
+            count: 2,
+        },
+        &mut out,
+    );
+    answer(&mut engine, out);
+    // The peer uses all else, and may wait for room at its side as this rank does here.
+    let run = Run {
+        first: 100,
+        count: 14,
+    };
+    let wanted = Message::Move(Move {
+        id: 1,
+        region: Region::default(),
+        write: true,
+        hold: true,
+        borrow: 0,
+        releases: Vec::new(),
+        needs: vec![Need {
+            run,
+            preferred: run,
+        }],
+        piggyback: None,
+    });
+    let mut out = Decisions::default();
+    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    answer(&mut engine, out);
+    assert_eq!(engine.stats().local.registered, 16);
+    let mut out = Decisions::default();
+    engine.begin(put(2, 200), &mut out).expect("a peer");
+    let said = answer(&mut engine, out);
+    let copied = |it: &Outgoing| matches!(it.message, Message::Put { .. });
+    assert!(said.messages.iter().any(copied), "{said:?}");
+}
+
+/// What became of a hold of own memory: its key.
+fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, crate::Error>> {
+    let mut out = Decisions::default();
+    (engine.hold_own(id, bucket * BUCKET + 8, 8, &mut out)).expect("an address");
+    let rest = answer(engine, out);
+    engine.audit(&[]).expect("all counts agree");
+    rest.actions.into_iter().find_map(|action| match action {
+        Action::Pinned { id: of, result } if of == id => Some(result.map(|grants| grants[0].key)),
+        _ => None,
+    })
+}
+
+#[test]
+fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 8 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    assert!(engine.reserve_for_own());
+    let keep = |engine: &mut Engine, first: u64, count: u64| {
+        let mut out = Decisions::default();
+        engine.keep(first, Run { first, count }, &mut out);
+        answer(engine, out);
+    };
+    keep(&mut engine, 100, 6);
+    keep(&mut engine, 200, 1);
+    for (id, bucket) in [(1, 50), (2, 60)] {
+        hold_own(&mut engine, id, bucket)
+            .expect("an answer")
+            .expect("room");
+    }
+    let mut out = Decisions::default();
+    engine.release_own(1, &mut out);
+    answer(&mut engine, out);
+    hold_own(&mut engine, 3, 70)
+        .expect("an answer")
+        .expect("room");
+    let stats = engine.stats().local;
+    assert_eq!(stats.registered, 8, "the seventh of the others was refused");
+    assert!(stats.peak <= 10, "the limits hold");
+}
+
+#[test]
+fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 2 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    fn hit_own(engine: &Engine, bucket: u64) -> Option<Hit<'_>> {
+        engine.hot().hit_local(bucket * BUCKET, 8)
+    }
+    assert!(hit_own(&engine, 50).is_none());
+    let first = hold_own(&mut engine, 1, 50)
+        .expect("an answer")
+        .expect("room");
+    let second = hold_own(&mut engine, 2, 60)
+        .expect("an answer")
+        .expect("room");
+    assert_ne!(first, second);
+    // Both are held: there is no room for a third, and nothing waits.
+    let third = hold_own(&mut engine, 3, 70).expect("an answer");
+    assert!(
+        matches!(third, Err(crate::Error::PastLimit { .. })),
+        "{third:?}"
+    );
+    let mut out = Decisions::default();
+    engine.release_own(1, &mut out);
+    assert!(answer(&mut engine, out).is_empty());
+    let hit = hit_own(&engine, 50).expect("it stays registered");
+    assert_eq!(hit.local_key, first);
+    engine.audit(&[hit.keep()]).expect("all counts agree");
+    assert!(!engine.hot().release(&hit));
+    // A victim goes when there is need.
+    hold_own(&mut engine, 4, 70)
+        .expect("an answer")
+        .expect("room now");
+    assert!(hit_own(&engine, 50).is_none());
+    for id in [2, 4, 4, 5] {
+        let mut out = Decisions::default();
+        engine.release_own(id, &mut out);
+        assert!(answer(&mut engine, out).is_empty());
+    }
+    engine.audit(&[]).expect("all counts agree");
+    assert!(hit_own(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
+}
+
+/// What became of a hold for a transfer: its keys.
+fn hold(
+    engine: &mut Engine,
+    id: u64,
+    (first, count): (u64, u64),
+    lasts: bool,
+) -> Result<Vec<u64>, crate::Error> {
+    let mut out = Decisions::default();
+    let place = (first * BUCKET + 8, count * BUCKET - 16);
+    (engine.hold(id, place, (Use::Write, lasts), &mut out)).expect("an address");
+    let rest = answer(engine, out);
+    engine.audit(&[]).expect("all counts agree");
+    let held = rest.actions.into_iter().find_map(|action| match action {
+        Action::Pinned { id: of, result } if of == id => Some(result),
+        _ => None,
+    });
+    held.expect("an answer at once")
+        .map(|grants| grants.iter().map(|grant| grant.key).collect())
+}
+
+#[test]
+fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
+    let config = Config {
+        m: 2 * BUCKET,
+        maxvictim: 4 * BUCKET,
+        adaptive_victims: false,
+        ..Config::firehose_paper(0, 2)
+    };
+    let mut engine = Engine::new(config).expect("two of each will do");
+    let let_go = |engine: &mut Engine, id: u64| {
+        let mut out = Decisions::default();
+        engine.release_own(id, &mut out);
+        answer(engine, out);
+        engine.audit(&[]).expect("all counts agree");
+    };
+    let is_registered = |engine: &Engine, bucket| engine.hot().is_registered(bucket * BUCKET, 8);
+    assert_eq!(hold(&mut engine, 1, (50, 2), false).expect("room").len(), 1);
+    assert!(is_registered(&engine, 51));
+    // Its neighbour shares the last bucket, which stays under the key that it has.
+    assert_eq!(hold(&mut engine, 2, (51, 2), false).expect("room").len(), 2);
+    let refused = hold(&mut engine, 3, (60, 2), false);
+    assert!(matches!(refused, Err(crate::Error::PastLimit { .. })));
+    let_go(&mut engine, 1);
+    assert!(!is_registered(&engine, 50), "nobody finds it any more");
+    assert_eq!(
+        engine.stats().local.registered,
+        3,
+        "the neighbour has a part of it"
+    );
+    let_go(&mut engine, 2);
+    assert_eq!(engine.stats().local.registered, 0);
+    let_go(&mut engine, 2);
+    // What lasts stays as a victim, which goes when there is need.
+    assert_eq!(hold(&mut engine, 4, (70, 4), true).expect("room").len(), 1);
+    let_go(&mut engine, 4);
+    assert!(is_registered(&engine, 70) && is_registered(&engine, 73));
+    assert_eq!(hold(&mut engine, 5, (80, 3), false).expect("room").len(), 1);
+    assert!(!is_registered(&engine, 70));
+    let_go(&mut engine, 5);
+    assert_eq!(engine.stats().local.registered, 0);
+}
+
+#[test]
+fn what_lasts_does_not_stay_where_nothing_does() {
+    for leave_pinned in [false, true] {
+        let config = Config {
+            strategy: Strategy::OnDemand { leave_pinned },
+            ..Config::firehose_paper(0, 2)
+        };
+        let mut engine = Engine::new(config).expect("the paper's");
+        assert_eq!(hold(&mut engine, 1, (50, 2), true).expect("room").len(), 1);
+        let mut out = Decisions::default();
+        engine.release_own(1, &mut out);
+        answer(&mut engine, out);
+        engine.audit(&[]).expect("all counts agree");
+        let stays = if leave_pinned { 2 } else { 0 };
+        assert_eq!(engine.stats().local.registered, stays);
+    }
+}
