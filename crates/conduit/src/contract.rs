@@ -115,6 +115,13 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// all, unless another thread polls. Returns at once, or soon, if another thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
 
+    /// As [`poll`](Self::poll), but may leave requests of one kind where they are, and those behind them: of one peer,
+    /// or of all. For who [takes](Self::take) these itself.
+    fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
+        let _ = (kind, of);
+        self.poll(sink)
+    }
+
     /// As [`poll`](Self::poll), but waits for its turn: when it returns, everything that had
     /// arrived before the call was delivered. Not to be called from a [`Sink`].
     fn drain(&self, sink: &mut dyn Sink) -> usize;

@@ -97,6 +97,7 @@ forward! {
         fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
         fn handled(&self, peer: Rank) -> (u64, u64);
         fn poll(&self, sink: &mut dyn Sink) -> usize;
+        fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize;
         fn drain(&self, sink: &mut dyn Sink) -> usize;
         fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool;
     }

@@ -291,6 +291,21 @@ unsafe impl Conduit for Mixed {
         intra + inter
     }
 
+    /// Of this host, as [`take`](Self::take).
+    fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
+        let mate = of.map(|of| self.mates.intra(of));
+        if mate == Some(None) {
+            return self.poll(sink);
+        }
+        let mut sink = self.limited(sink);
+        let intra = (self.intra).poll_past(kind, mate.flatten(), &mut self.up(&mut sink));
+        let inter = self.inter.poll(&mut sink);
+        if inter > 0 {
+            self.relay.note();
+        }
+        intra + inter
+    }
+
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         let mut sink = self.limited(sink);
         let intra = self.intra.drain(&mut self.up(&mut sink));

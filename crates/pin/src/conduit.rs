@@ -297,6 +297,15 @@ unsafe impl Conduit for Pinned {
         }
     }
 
+    fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
+        let count = self.core.smp.poll_past(kind, of, sink);
+        if self.core.is_open() {
+            count + self.core.deliver(sink, false)
+        } else {
+            count
+        }
+    }
+
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         self.core.smp.drain(sink) + self.core.deliver(sink, true)
     }

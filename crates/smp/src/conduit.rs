@@ -243,6 +243,17 @@ unsafe impl Conduit for Smp {
         count
     }
 
+    fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
+        let mut count = 0;
+        if let Some(mut inbox) = self.inbox.try_lock() {
+            count = inbox.poll_past(&self.shared, kind, of, sink);
+        }
+        if self.shared.transfers.any() {
+            count += transfer::advance(&self.shared, Some(sink));
+        }
+        count
+    }
+
     fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
         let others = match self.inbox.try_lock() {
             Some(mut inbox) => inbox.take_requests(&self.shared, kind, take),

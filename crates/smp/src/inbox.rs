@@ -139,6 +139,25 @@ impl Inbox {
         count
     }
 
+    /// As [`poll`](Self::poll), but leaves rings of requests that begin with one of this kind: of one peer, or of all.
+    pub(crate) fn poll_past(
+        &mut self,
+        shared: &Shared,
+        kind: u8,
+        of: Option<Rank>,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        self.meet(shared);
+        let polls = self.peers.iter_mut().map(|peer| {
+            let is_left = of.is_none_or(|of| of == peer.back.peer) && peer.is_to_take(kind);
+            match is_left {
+                true => peer.poll_replies(shared, sink),
+                false => peer.poll(shared, sink),
+            }
+        });
+        polls.sum()
+    }
+
     /// Whether a poll would find something.
     pub(crate) fn waiting(&mut self, shared: &Shared) -> bool {
         self.meet(shared);
@@ -360,7 +379,7 @@ fn delivery<'a>(
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use std::thread;
 
     use hydrant_conduit::{Conduit, Membership, Sent, Sleep, Sleeper, Standing, Ticket};
@@ -389,7 +408,7 @@ mod tests {
         }
     }
 
-    pub(super) fn start(ranks: u32) -> Vec<Smp> {
+    pub(crate) fn start(ranks: u32) -> Vec<Smp> {
         let options = Options {
             segment: 1 << 20,
             ..Options::default()

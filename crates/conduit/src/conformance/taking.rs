@@ -43,7 +43,7 @@ fn takes(fixture: &dyn Fixture) {
             let mut looks = 0;
             me.until(log, "every message", |log| {
                 looks += 1;
-                let mut wanted = looks % 4;
+                let mut wanted = looks / 2 % 4;
                 while wanted > 0 {
                     let before = wanted;
                     me.conduit.take(KIND, &mut |delivery| {
@@ -57,6 +57,8 @@ fn takes(fixture: &dyn Fixture) {
                         break;
                     }
                 }
+                let of = (looks % 3 > 0).then_some(Rank(looks % 3));
+                me.conduit.poll_past(KIND, of, log);
                 log.requests.len() as u64 >= 2 * MESSAGES
             });
             for peer in [1, 2].map(Rank) {

@@ -7,6 +7,7 @@
 use hydrant_conduit::Delivery;
 
 use super::Progress;
+use crate::Rank;
 
 /// How often in a row a thread may leave other messages to a poll.
 const IN_A_ROW: u32 = 64;
@@ -24,9 +25,8 @@ impl Progress {
         if self.virtual_time || self.has_errands() || self.has_backlog() {
             return false;
         }
-        let own = self.attention();
-        own.attend();
-        !self.is_time_to_look(own.passes_over())
+        self.attention().attend();
+        true
     }
 
     /// Whether a thread that has passed over other messages so often is to look after all.
@@ -37,11 +37,13 @@ impl Progress {
         }
     }
 
-    /// This thread found what it wanted without a look at what arrives: looks round, if it has not for so long.
+    /// This thread found a message of this kind without a look at all that arrives: it looks round, if it has not
+    /// for so long. What it would find next in the same way, of one peer or of all, stays where it is, for it takes that
+    /// sooner or later: no peer has more messages kept than it has credit for, and then come those in its ring.
     #[inline]
-    pub(crate) fn found_here(&self) {
+    pub(crate) fn found_one(&self, kind: u8, of: Option<Rank>) {
         if !self.virtual_time && self.is_time_to_look(self.attention().passes_over()) {
-            self.look_round();
+            self.look_round_past(kind, of);
         }
     }
 

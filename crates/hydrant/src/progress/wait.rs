@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hydrant_conduit::{Backoff, Rest, Sleeper, Standing};
+use hydrant_conduit::{Backoff, Conduit, Rest, Sleeper, Standing};
 
-use super::Progress;
+use super::{Progress, arrivals::Arrivals};
 use crate::{Error, Rank, Result, counters::Count};
 
 /// Whose end ends the wait.
@@ -66,8 +66,13 @@ impl Progress {
     /// Delivers what has arrived; how much that was.
     #[inline]
     pub(crate) fn poll(&self) -> usize {
+        self.poll_by(|conduit, arrivals| conduit.poll(arrivals))
+    }
+
+    #[inline]
+    fn poll_by(&self, poll: impl FnOnce(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _polls = self.polls();
-        let delivered = self.conduit.poll(&mut self.arrivals());
+        let delivered = poll(&*self.conduit, &mut self.arrivals());
         if delivered > 0 {
             self.wake_hopeful();
         }
@@ -85,8 +90,19 @@ impl Progress {
     /// there: should it lose its core meanwhile, the service thread has no use for that.
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
+        self.look_round_by(|conduit, arrivals| conduit.poll(arrivals))
+    }
+
+    /// As [`look_round`](Self::look_round), but past requests of one kind, of one peer or of all, which this thread
+    /// takes itself.
+    pub(super) fn look_round_past(&self, kind: u8, of: Option<Rank>) -> usize {
+        self.look_round_by(|conduit, arrivals| conduit.poll_past(kind, of, arrivals))
+    }
+
+    #[inline]
+    fn look_round_by(&self, poll: impl FnOnce(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _inside = self.attention().look_inside();
-        let delivered = self.poll();
+        let delivered = self.poll_by(poll);
         self.notice_ended();
         self.advance_errands();
         delivered

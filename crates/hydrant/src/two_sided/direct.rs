@@ -93,7 +93,7 @@ impl TwoSided {
         if self.keeps.load(Relaxed) {
             match self.receive_kept(pattern, buffer)? {
                 Kept::Received(status) => {
-                    self.progress.found_here();
+                    self.found_one(pattern);
                     return Ok(Some(status));
                 }
                 Kept::Other => return Ok(None),
@@ -117,15 +117,19 @@ impl TwoSided {
             match direct.stage {
                 Stage::Over(status) => {
                     let is_due = others || self.progress.has_backlog();
-                    if is_due {
-                        self.progress.look_round();
+                    match is_due {
+                        true => _ = self.progress.look_round(),
+                        false => self.found_one(direct.pattern),
                     }
                     return Ok(Some(status));
                 }
                 Stage::Kept => {
                     let kept = self.receive_kept(pattern, direct.buffer)?;
                     return Ok(match kept {
-                        Kept::Received(status) => Some(status),
+                        Kept::Received(status) => {
+                            self.found_one(pattern);
+                            Some(status)
+                        }
                         _ => None,
                     });
                 }
@@ -134,6 +138,13 @@ impl TwoSided {
             }
         }
         Ok(None)
+    }
+
+    /// A receive by this pattern found its message.
+    #[inline]
+    fn found_one(&self, pattern: Pattern) {
+        let of = pattern.source.map(Rank);
+        self.progress.found_one(kind::TWO_SIDED, of);
     }
 
     /// Receives the first message that fits among those that were kept.

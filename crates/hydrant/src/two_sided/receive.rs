@@ -199,9 +199,18 @@ impl<U> super::Matching<Posted, U> {
         len: u64,
         short: &mut Option<Box<Short>>,
     ) -> Option<Posted> {
-        if self.has_posted_none() {
-            return None;
+        match self.has_posted_none() {
+            true => None,
+            false => self.fitting_posted(envelope, len, short),
         }
+    }
+
+    fn fitting_posted(
+        &mut self,
+        envelope: Envelope,
+        len: u64,
+        short: &mut Option<Box<Short>>,
+    ) -> Option<Posted> {
         loop {
             let posted = self.receive_for(envelope)?;
             if posted.buffer.len as u64 >= len {

@@ -162,7 +162,7 @@ impl<'a> Said<'a> {
     }
 
     /// What a peer said, if it is anything.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decode(delivery: &'a Delivery<'_>) -> Option<Self> {
         let bare = delivery.payload.is_empty();
         if delivery.tag >= FEW {

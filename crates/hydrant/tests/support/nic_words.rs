@@ -166,6 +166,10 @@ unsafe impl Forward for Layer {
         self.tell(sink) + self.inner.poll(sink)
     }
 
+    fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
+        self.tell(sink) + self.inner.poll_past(kind, of, sink)
+    }
+
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         self.tell(sink) + self.inner.drain(sink)
     }

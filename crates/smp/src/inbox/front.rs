@@ -49,6 +49,12 @@ struct Front {
 }
 
 impl Peer {
+    /// Whether its next request is one of this kind that can be [taken](Inbox::take_requests).
+    pub(super) fn is_to_take(&self, kind: u8) -> bool {
+        let front = self.requests.front();
+        !self.broken && self.back.stuck.is_none() && front.is_some_and(|it| it.kind() == kind)
+    }
+
     #[inline]
     fn take_requests(
         &mut self,
@@ -137,6 +143,22 @@ mod tests {
         ranks[0].poll(&mut log);
         assert_eq!(log.requests.len(), 2);
         assert_eq!(take(&ranks[0], 1), (vec![], false));
+        leave(&ranks);
+    }
+
+    #[test]
+    fn a_poll_past_a_kind_leaves_what_can_be_taken() {
+        let ranks = start(3);
+        for (rank, kind) in [(1, WANTED), (1, 0), (2, WANTED), (2, 0)] {
+            send(&ranks[rank], kind);
+        }
+        let mut log = Log::default();
+        assert_eq!(ranks[0].poll_past(WANTED, None, &mut log), 0);
+        assert_eq!(ranks[0].poll_past(WANTED, Some(Rank(1)), &mut log), 2);
+        assert_eq!(log.requests, [Rank(2); 2]);
+        assert_eq!(take(&ranks[0], 1), (vec![Rank(1)], true));
+        assert_eq!(ranks[0].poll_past(WANTED, None, &mut log), 1);
+        assert_eq!(log.requests, [2, 2, 1].map(Rank));
         leave(&ranks);
     }
 
