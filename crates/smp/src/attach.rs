@@ -125,7 +125,7 @@ pub fn join<T>(
         let what = "rank 0 joins by another conduit: HYDRANT_CONDUIT is the same for all ranks";
         return Err(Error::Unreachable(what.to_owned()));
     }
-    let mapping = Mapping::new(file, &shape)?;
+    let mapping = Mapping::new(file, &shape, rank as usize)?;
     let whole = mapping.window(0, 128);
     if rank == 0 {
         let _ = whole.store(header::MAGIC, MAGIC);

@@ -3,8 +3,9 @@
 //! ```text
 //! 0        header page: magic, count of changes of standing, who was lost first
 //! 4096     blocks, one a rank: standing, pid, notify word, who opened a channel to it
-//!          extents, a table a rank: what it registered
-//!          hazards, a row a rank: which extents it is touching right now
+//!          tables, on pages of its own for each rank, which only that rank can write to:
+//!              hazards: which extents it is touching right now
+//!              extents: what it registered
 //!          channels, [to][from]: request ring, reply ring
 //!          what belongs to a conduit on top (`upon`): an area a rank, and one a pair, [to][from]
 //!          segments, one a rank, each at a multiple of 2 MiB
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// Says that the file is ours, and which layout it has.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hydrant1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hydrant2");
 
 /// Alignment of segments: the huge page of x86-64 and AArch64.
 pub(crate) const HUGE: usize = 2 << 20;
@@ -103,30 +104,28 @@ impl Shape {
         PAGE + rank * self.block_bytes()
     }
 
-    fn extents_at(&self) -> usize {
+    fn tables_bytes(&self) -> usize {
+        (HAZARDS * 8 + self.extents as usize * size_of::<Entry>()).next_multiple_of(PAGE)
+    }
+
+    /// The pages of `rank`'s tables: where they begin. Those of the next rank follow.
+    pub(crate) fn tables(&self, rank: usize) -> usize {
         (PAGE + self.ranks() * self.block_bytes()).next_multiple_of(PAGE)
-    }
-
-    fn extents_bytes(&self) -> usize {
-        (self.extents as usize * size_of::<Entry>()).next_multiple_of(PAGE)
-    }
-
-    /// The table of `rank`'s extents.
-    pub(crate) fn extents(&self, rank: usize) -> usize {
-        self.extents_at() + rank * self.extents_bytes()
-    }
-
-    fn hazards_at(&self) -> usize {
-        self.extents(self.ranks())
+            + rank * self.tables_bytes()
     }
 
     /// The row of `rank`'s hazards.
     pub(crate) fn hazards(&self, rank: usize) -> usize {
-        self.hazards_at() + rank * HAZARDS * 8
+        self.tables(rank)
+    }
+
+    /// The table of `rank`'s extents.
+    pub(crate) fn extents(&self, rank: usize) -> usize {
+        self.tables(rank) + HAZARDS * 8
     }
 
     fn channels_at(&self) -> usize {
-        self.hazards(self.ranks()).next_multiple_of(PAGE)
+        self.tables(self.ranks())
     }
 
     fn ring_bytes(&self) -> usize {
@@ -183,7 +182,7 @@ impl Shape {
     /// uses; a pair costs the address space of its rings when it speaks both ways.
     pub(crate) fn footprint(&self) -> Footprint {
         Footprint {
-            per_rank: self.block_bytes() + HAZARDS * 8,
+            per_rank: self.block_bytes() + PAGE,
             per_pair: 4 * self.ring_bytes() + 2 * self.pair_bytes(),
         }
     }

@@ -54,8 +54,8 @@ pub(crate) fn create(shape: &Shape) -> Result<OwnedFd, Error> {
 }
 
 impl Mapping {
-    /// Maps the file.
-    pub(crate) fn new(file: OwnedFd, shape: &Shape) -> Result<Arc<Self>, Error> {
+    /// Maps the file for a rank. What the tables of the others say it can read, and not change.
+    pub(crate) fn new(file: OwnedFd, shape: &Shape, rank: usize) -> Result<Arc<Self>, Error> {
         let failed = |cause: rustix::io::Errno| Error::system("mapping the shared file", cause);
         let size = fs::fstat(&file).map_err(failed)?.st_size;
         if size != shape.total() as i64 {
@@ -105,7 +105,25 @@ impl Mapping {
         }
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| Error::Unreachable("mapped at address zero".to_owned()))?;
-        Ok(Arc::new(Self { base, len, file }))
+        let mapping = Self { base, len, file };
+        for (start, end) in [(0, rank), (rank + 1, shape.ranks())] {
+            (mapping.protect(shape.tables(start), shape.tables(end))).map_err(failed)?;
+        }
+        Ok(Arc::new(mapping))
+    }
+
+    /// Has a store to a part be a fault of the thread that does it, on all pages of the system that lie in it.
+    fn protect(&self, start: usize, end: usize) -> rustix::io::Result<()> {
+        // SAFETY: a question. (`rustix` reads it where valgrind has something else.)
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let page = usize::try_from(page).expect("pages have a size");
+        let (start, end) = (start.next_multiple_of(page), end / page * page);
+        if start >= end {
+            return Ok(());
+        }
+        let at = self.base.as_ptr().wrapping_add(start).cast::<c_void>();
+        // SAFETY: whole pages of our own mapping; only tables lie there, to whose atomics none but their owner stores.
+        unsafe { mm::mprotect(at, end - start, mm::MprotectFlags::READ) }
     }
 
     /// A window over a part.
@@ -150,7 +168,7 @@ impl Mapping {
         }
     }
 
-    /// A table of extents.
+    /// A table of extents. Only its owner may change it.
     pub(crate) fn entries(&self, offset: usize, count: usize) -> &[crate::extents::Entry] {
         self.table(offset, count)
     }

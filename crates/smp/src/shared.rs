@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) shape: Shape,
     /// The shared file.
     pub(crate) mapping: Arc<Mapping>,
+    /// The processes, by rank; as they said when all ranks had met, whatever is stored there later.
+    pids: Vec<u32>,
     /// What the conduit can do; complete once all ranks have met.
     pub(crate) caps: Caps,
     /// Accesses by message that are under way.
@@ -155,6 +157,7 @@ impl Shared {
             foreign,
             forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             mapping,
+            pids: Vec::new(),
             asymmetric_fence: false,
             started: Instant::now(),
         })
@@ -171,15 +174,17 @@ impl Shared {
         self.standings[self.rank.index()].store(standing::PRESENT, Release);
     }
 
-    /// Reads the others' blocks, which are all filled in.
+    /// Reads the others' blocks, which are all filled in. Called before anything else asks about peers.
     pub(crate) fn meet(&mut self) {
         self.asymmetric_fence =
             (self.blocks.iter()).all(|block| block.load::<u32>(block::ASYMMETRIC) == Ok(1));
+        let pids = (self.blocks.iter()).map(|block| block.load(block::PID).unwrap_or(0));
+        self.pids = pids.collect();
     }
 
     /// The process of a peer.
     pub(crate) fn pid(&self, peer: Rank) -> u32 {
-        self.blocks[peer.index()].load(block::PID).unwrap_or(0)
+        self.pids[peer.index()]
     }
 
     pub(crate) fn entries(&self, owner: Rank) -> &[Entry] {

@@ -428,3 +428,37 @@ pub(crate) fn answered(
     advance(shared, Some(sink));
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use hydrant_conduit::{Conduit, Membership, Permission};
+
+    use super::*;
+    use crate::inbox::tests::start;
+
+    /// What a rank takes for the place of an extent only the extent's owner can have written: not a third rank whose
+    /// memory is overwritten.
+    #[test]
+    fn nobody_can_change_what_another_rank_lends() {
+        let ranks = start(3);
+        let mut lent = [0_u8; 64];
+        // SAFETY: it stays there until the extent is gone.
+        let key = unsafe { ranks[1].register(lent.as_mut_ptr(), 64, Permission::ReadWrite) };
+        let key = key.expect("there is room for one");
+        let index = Handle::from_word(key.0).index as usize;
+        for rank in &ranks {
+            let shared = &rank.shared;
+            let entry = &raw const shared.entries(Rank(1))[index];
+            let hazard = &raw const shared.hazards(Rank(1))[0];
+            for at in [entry.addr() as u64, hazard.addr() as u64] {
+                let mut there = [0; 8];
+                shared.self_copy.get(at, &mut there).expect("all can read");
+                // SAFETY: what was there is written once more.
+                let written = unsafe { shared.self_copy.put(at, &there) };
+                assert_eq!(written.is_ok(), rank.rank() == Rank(1));
+            }
+        }
+        ranks[1].deregister(key).expect("it is in force");
+        ranks.iter().for_each(|rank| rank.leave(true));
+    }
+}
