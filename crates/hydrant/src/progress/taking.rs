@@ -9,10 +9,13 @@ use hydrant_conduit::Delivery;
 use super::Progress;
 use crate::Rank;
 
-/// How often in a row a thread may leave other messages to a poll.
+/// How often in a row a thread may leave other messages to a poll; a power of two, as the next two are.
 const IN_A_ROW: u32 = 64;
 /// The same where nobody else looks after them while the program computes.
 const UNSERVED_IN_A_ROW: u32 = 16;
+/// Of so many looks round at such times one leaves nothing: kept messages may come as fast as they are received, from
+/// those who send something else between.
+const PAST: u32 = 8;
 /// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
 /// a rest.
 const LOOKS: u32 = 64;
@@ -29,21 +32,30 @@ impl Progress {
         true
     }
 
-    /// Whether a thread that has passed over other messages so often is to look after all.
-    fn is_time_to_look(&self, passed_over: u32) -> bool {
+    /// How often in a row a thread may pass over other messages.
+    fn in_a_row(&self) -> u32 {
         match self.served {
-            true => passed_over.is_multiple_of(IN_A_ROW),
-            false => passed_over.is_multiple_of(UNSERVED_IN_A_ROW),
+            true => IN_A_ROW,
+            false => UNSERVED_IN_A_ROW,
         }
     }
 
     /// This thread found a message of this kind without a look at all that arrives: it looks round, if it has not
-    /// for so long. What it would find next in the same way, of one peer or of all, stays where it is, for it takes that
-    /// sooner or later: no peer has more messages kept than it has credit for, and then come those in its ring.
+    /// for so long. What it would find next in the same way, of one peer or of all, mostly stays where it is, for it takes
+    /// that itself.
     #[inline]
     pub(crate) fn found_one(&self, kind: u8, of: Option<Rank>) {
-        if !self.virtual_time && self.is_time_to_look(self.attention().passes_over()) {
-            self.look_round_past(kind, of);
+        if self.virtual_time {
+            return;
+        }
+        let (passed_over, in_a_row) = (self.attention().passes_over(), self.in_a_row());
+        // Powers of two, so that nothing is divided.
+        let is_due = |every: u32| passed_over & (every - 1) == 0;
+        if is_due(in_a_row) {
+            match is_due(PAST * in_a_row) {
+                true => _ = self.look_round(),
+                false => _ = self.look_round_past(kind, of),
+            }
         }
     }
 

@@ -186,3 +186,53 @@ fn who_receives_what_is_kept_answers_others() {
         good(ends);
     }
 }
+
+/// Kept messages of those who send something else between come as fast as they are received, and who sends nothing else
+/// is not forgotten for that.
+#[test]
+fn who_receives_of_many_answers_all() {
+    const CALLS: u64 = 20;
+    const LAST: u64 = u64::MAX;
+    /// Far more than it takes.
+    const MOST: u32 = 40_000;
+    let is_over = AtomicBool::new(false);
+    let ends = builder().service(false).run_local(5, |job| {
+        let adds = job.function(|_, number: u64| number + 1)?;
+        let ignores = job.handler(|_, _, _| {})?;
+        job.barrier()?;
+        let mut got = [0];
+        match job.rank() {
+            Rank(0) => {
+                let (mut last, mut received) = (0, 0);
+                while last < 4 {
+                    job.receive(AnySource, 3, &mut got)?;
+                    last += u32::from(got == [LAST]);
+                    if !is_over.load(SeqCst) {
+                        received += 1;
+                        assert!(received < MOST, "rank 1 calls in vain");
+                        // The others always have sent more.
+                        thread::sleep(Duration::from_micros(20));
+                    }
+                }
+            }
+            // A message is always before its call.
+            Rank(1) => {
+                for number in 0..CALLS {
+                    job.send(Rank(0), 3, &[number])?;
+                    assert_eq!(job.call(Rank(0), &adds, &number)?, number + 1);
+                }
+                is_over.store(true, SeqCst);
+                job.send(Rank(0), 3, &[LAST])?;
+            }
+            _ => {
+                while !is_over.load(SeqCst) {
+                    job.request_short(Rank(0), ignores, &[])?;
+                    job.send(Rank(0), 3, &[0_u64])?;
+                }
+                job.send(Rank(0), 3, &[LAST])?;
+            }
+        }
+        job.barrier()
+    });
+    good(ends);
+}
