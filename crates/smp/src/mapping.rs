@@ -112,9 +112,10 @@ impl Mapping {
         Ok(Arc::new(mapping))
     }
 
-    /// Has a store to a part be a fault of the thread that does it, on all pages of the system that lie in it.
+    /// Makes a part read-only for this process, as far as it is whole pages of the system: a store there ends it.
     fn protect(&self, start: usize, end: usize) -> rustix::io::Result<()> {
-        // SAFETY: a question. (`rustix` reads it where valgrind has something else.)
+        // Not by `rustix`, whose way to the answer crashes under valgrind, where CI counts instructions.
+        // SAFETY: it only returns a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).expect("pages have a size");
         let (start, end) = (start.next_multiple_of(page), end / page * page);

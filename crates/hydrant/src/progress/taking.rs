@@ -13,8 +13,8 @@ use crate::Rank;
 const IN_A_ROW: u32 = 64;
 /// The same where nobody else looks after them while the program computes.
 const UNSERVED_IN_A_ROW: u32 = 16;
-/// Of so many looks round at such times one leaves nothing: kept messages may come as fast as they are received, from
-/// those who send something else between.
+/// Of so many looks round that may leave messages of the kind, one leaves none. Kept messages are received first, and
+/// peers that send other kinds between may fill them up as fast as that: without it nobody would look at the rest.
 const PAST: u32 = 8;
 /// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
 /// a rest.
