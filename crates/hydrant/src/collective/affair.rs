@@ -2,8 +2,8 @@
 
 use super::{
     Team,
-    agree::Piggyback,
     header::{Header, Operation},
+    piggyback::Piggyback,
     team::{IDLE, Turn, at_once},
 };
 use crate::{Pod, Result};

@@ -8,7 +8,8 @@
 //!
 //! Where each member maps the scratch of each, and they are few, there is one round, in which a member
 //! tells all others and hears all: what that saves is the time in which a member waits for its
-//! core, once for each round, where there are more ranks than cores.
+//! core, once for each round, where there are more ranks than cores. What rides lies in the scratch of who gives
+//! it, once for all who need it; or, if it is short, in the lines themselves.
 //!
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
 //! the sequence number: the one written two agreements ago has been read, for its reader has
@@ -18,12 +19,13 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use hydrant_conduit::Line;
+use hydrant_conduit::{Line, Window};
 
 use super::{
     header::Header,
-    layout::{AGREED, Layout, SMALL},
+    layout::AGREED,
     peer::Outlet,
+    piggyback::Piggyback,
     sought::Sought,
     stores::Flag,
     team::{QUEUED, Team, at_once, outside},
@@ -34,77 +36,10 @@ use crate::{
     progress::{For, On},
 };
 
-/// What rides on the agreement.
-pub(super) enum Piggyback<'a> {
-    Nothing,
-    /// A block of `each` bytes from every member. Mine is first; at the end that of the
-    /// member p places after me is at place p.
-    Blocks {
-        all: &'a mut [u8],
-        each: usize,
-    },
-    /// One member's bytes, to all. It is `distance` places after me.
-    Spread {
-        data: &'a mut [u8],
-        distance: usize,
-    },
-}
-
-impl Piggyback<'_> {
-    /// What a member of a flat team gives the one at this distance before it.
-    #[inline]
-    fn own(&self) -> &[u8] {
-        match self {
-            Piggyback::Blocks { all, each } => &all[..*each],
-            Piggyback::Spread { data, distance: 0 } => data,
-            Piggyback::Nothing | Piggyback::Spread { .. } => &[],
-        }
-    }
-
-    /// Where goes what the one at this distance behind it gives.
-    #[inline]
-    fn from(&mut self, from: usize) -> &mut [u8] {
-        match self {
-            Piggyback::Blocks { all, each } => &mut all[from * *each..][..*each],
-            Piggyback::Spread { data, distance } if *distance == from => data,
-            Piggyback::Nothing | Piggyback::Spread { .. } => &mut [],
-        }
-    }
-
-    /// What goes out in the round of this distance, among `members`.
-    #[inline]
-    fn outgoing(&self, reach: usize, members: usize) -> &[u8] {
-        match self {
-            Piggyback::Nothing => &[],
-            Piggyback::Blocks { all, each } => &all[..reach.min(members - reach) * each],
-            Piggyback::Spread { data, distance } => {
-                if *distance < reach && distance + reach < members {
-                    data
-                } else {
-                    &[]
-                }
-            }
-        }
-    }
-
-    /// Where what comes in goes.
-    #[inline]
-    fn incoming(&mut self, reach: usize, members: usize) -> &mut [u8] {
-        match self {
-            Piggyback::Nothing => &mut [],
-            Piggyback::Blocks { all, each } => {
-                &mut all[reach * *each..][..reach.min(members - reach) * *each]
-            }
-            Piggyback::Spread { data, distance } => {
-                if (reach..2 * reach).contains(distance) {
-                    data
-                } else {
-                    &mut []
-                }
-            }
-        }
-    }
-}
+/// Where in a line the header is that does not fit. If all is well, what rides may be there.
+const ODD: usize = 5;
+/// Bytes for which there is room in its place.
+const BESIDE: usize = 3 * size_of::<u64>();
 
 /// What this member says, and what it heard that does not fit.
 pub(super) struct Verdict {
@@ -124,17 +59,25 @@ impl Verdict {
         }
     }
 
+    /// With so few bytes that they go [beside](BESIDE) a verdict that all is well.
     #[inline]
-    fn tell(&self, line: &Line, sequence: u64) {
+    fn tell(&self, line: &Line, sequence: u64, beside: &[u8]) {
         let [a, b, c] = self.known.0;
         line[1].store(a, Relaxed);
         line[2].store(b, Relaxed);
         line[3].store(c, Relaxed);
         match self.odd {
-            None => line[4].store(0, Relaxed),
+            None => {
+                line[4].store(0, Relaxed);
+                for (word, bytes) in line[ODD..].iter().zip(beside.chunks(size_of::<u64>())) {
+                    let mut said = [0; size_of::<u64>()];
+                    said[..bytes.len()].copy_from_slice(bytes);
+                    word.store(u64::from_ne_bytes(said), Relaxed);
+                }
+            }
             Some((rank, header)) => {
                 line[4].store(u64::from(rank.0) + 1, Relaxed);
-                for (word, said) in line[5..].iter().zip(header.0) {
+                for (word, said) in line[ODD..].iter().zip(header.0) {
                     word.store(said, Relaxed);
                 }
             }
@@ -165,7 +108,7 @@ impl Verdict {
             self.odd = Some(if odd == 0 || !self.known.agrees(theirs) {
                 (theirs.origin().unwrap_or(from), theirs)
             } else {
-                (Rank((odd - 1) as u32), words(5))
+                (Rank((odd - 1) as u32), words(ODD))
             });
         }
         false
@@ -205,15 +148,6 @@ pub(super) struct Rounds<'a> {
     first: usize,
 }
 
-/// Whether so many bytes of each of `members` can ride.
-pub(super) fn can_ride(layout: &Layout, members: usize, each: usize) -> bool {
-    match layout.is_flat() {
-        true => each <= SMALL,
-        // No message carries more than half of the blocks.
-        false => (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL),
-    }
-}
-
 impl<'a> Rounds<'a> {
     #[inline]
     pub(super) fn new(sequence: u64, verdict: Verdict, piggyback: Piggyback<'a>) -> Self {
@@ -233,6 +167,9 @@ impl<'a> Rounds<'a> {
     /// Sends the messages up to that of a round. Whether the one to hear is there already.
     #[inline]
     fn tell(&mut self, team: &Team, number: usize) -> Result<bool> {
+        if self.first == 0 {
+            team.show(self.sequence, &self.verdict, &self.piggyback)?;
+        }
         while self.first <= number || team.layout.is_flat() && self.first < team.rounds.len() {
             team.tell(self.first, self.sequence, &self.verdict, &self.piggyback)?;
             self.first += 1;
@@ -245,16 +182,10 @@ impl<'a> Rounds<'a> {
     #[inline]
     fn hear(&mut self, team: &Team, number: usize) -> Result<()> {
         let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
-        if (self.verdict).hear(&round.hear[parity], team.members[round.from]) {
-            let incoming = match team.layout.is_flat() {
-                true => self.piggyback.from(number + 1),
-                false => (self.piggyback).incoming(1 << number, team.members.len()),
-            };
-            if !incoming.is_empty() {
-                round.piggyback_in[parity]
-                    .read(0, incoming)
-                    .map_err(outside)?;
-            }
+        let is_well = (self.verdict).hear(&round.hear[parity], team.members[round.from]);
+        if is_well && !team.layout.is_flat() {
+            let incoming = (self.piggyback).incoming(1 << number, team.members.len());
+            take(&round.piggyback_in[parity], incoming)?;
         }
         Ok(())
     }
@@ -455,6 +386,46 @@ impl Team {
             .try_for_each(|number| self.tell(number, sequence, verdict, &Piggyback::Nothing))
     }
 
+    /// Shows all other members of a flat team what is the same for those who need it.
+    #[inline]
+    fn show(&self, sequence: u64, verdict: &Verdict, piggyback: &Piggyback<'_>) -> Result<()> {
+        if !self.layout.is_flat() || verdict.odd.is_some() {
+            return Ok(());
+        }
+        match piggyback.shown(self.me, self.members.len()) {
+            few if few.len() <= BESIDE => Ok(()),
+            many => self.rounds[0].show(sequence, many),
+        }
+    }
+
+    /// Takes what another member of a flat team gave in an agreement that ended here, before this one tells anything
+    /// in the next: a part of its own, or what is shown to all.
+    #[inline]
+    pub(super) fn take_given(
+        &self,
+        sequence: u64,
+        apart: bool,
+        from: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let (size, parity) = (self.members.len(), (sequence & 1) as usize);
+        // The one at this distance before it is told in the round before that of its number.
+        let round = &self.rounds[(from + size - self.me) % size - 1];
+        if into.len() > BESIDE {
+            let given = if apart {
+                &round.piggyback_in
+            } else {
+                &round.shown
+            };
+            return take(&given[parity], into);
+        }
+        let words = &round.hear[parity][ODD..];
+        for (word, bytes) in words.iter().zip(into.chunks_mut(size_of::<u64>())) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
+        }
+        Ok(())
+    }
+
     /// Tells the member of a round.
     #[inline]
     pub(super) fn tell(
@@ -466,16 +437,25 @@ impl Team {
     ) -> Result<()> {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
         let outgoing = match verdict.odd {
-            None if self.layout.is_flat() => piggyback.own(),
+            None if self.layout.is_flat() => piggyback.given(self.me, round.to),
             None => piggyback.outgoing(1 << number, self.members.len()),
             Some(_) => &[],
         };
         match &round.out[parity] {
-            Outlet::Mapped { line, piggyback } => {
-                if !outgoing.is_empty() {
-                    piggyback.write(0, outgoing).map_err(outside)?;
+            Outlet::Mapped {
+                line,
+                piggyback: place,
+            } => {
+                let (beside, apart) = match self.layout.is_flat() {
+                    true if outgoing.len() <= BESIDE => (outgoing, &[][..]),
+                    // It was shown to all.
+                    true if !piggyback.is_apart() => (&[][..], &[][..]),
+                    _ => (&[][..], outgoing),
+                };
+                if !apart.is_empty() {
+                    place.write(0, apart).map_err(outside)?;
                 }
-                verdict.tell(line, sequence);
+                verdict.tell(line, sequence, beside);
                 self.touched(round.to);
                 Ok(())
             }
@@ -489,5 +469,13 @@ impl Team {
                 self.store_by_message(round.to, *piggyback, outgoing, flag)
             }
         }
+    }
+}
+
+#[inline]
+fn take(from: &Window, into: &mut [u8]) -> Result<()> {
+    match into {
+        [] => Ok(()),
+        into => from.read(0, into).map_err(outside),
     }
 }

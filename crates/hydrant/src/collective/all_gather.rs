@@ -3,11 +3,11 @@
 use std::{ops::Range, pin::Pin};
 
 use super::{
-    agree::Piggyback,
     blocks::{Blocks, apart, places, same_length},
     board::Phase,
     channel::{Inbound, Outbound, shift},
     header::{Header, Operation},
+    piggyback::{Piggyback, Wanted},
     team::{IDLE, QUEUED, Team, at_once},
 };
 use crate::{Error, Pod, Result};
@@ -44,8 +44,8 @@ impl Team {
         }
         let header = Header::new(Operation::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
-        (self.ride_now(header, checked, bytes(mine))?).hand_blocks(bytes_mut(into));
-        Ok(())
+        let ride = self.ride_now(header, checked, bytes(mine), Wanted::ByAll)?;
+        ride.hand_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
     /// As [`all_gather_into`](Self::all_gather_into), of many elements.
@@ -86,9 +86,9 @@ impl Team {
         let mine = self.me * part..(self.me + 1) * part;
         let each = bytes(&data[mine.clone()]).len();
         if self.fits(each) {
-            let all = self.ride(header, checked, bytes(&data[mine])).await?;
-            all.hand_blocks(bytes_mut(data));
-            return Ok(());
+            let mine = bytes(&data[mine]);
+            let all = self.ride(header, checked, mine, Wanted::ByAll).await?;
+            return all.hand_blocks(None, bytes_mut(data));
         }
         self.agree(header, checked, Piggyback::Nothing).await?;
         self.stream_blocks(bytes_mut(data), each).await
@@ -195,17 +195,13 @@ impl Team {
         }
         let (mut all, checked) = self.room_for_blocks(checked, mine);
         if self.fits(each) {
-            let all = bytes_mut(&mut all);
-            self.agree(header, checked, Piggyback::Blocks { all, each })
-                .await?;
-        } else {
-            self.agree(header, checked, Piggyback::Nothing).await?;
-            all.copy_within(..mine.len(), self.me * mine.len());
-            self.stream_blocks(bytes_mut(&mut all), each).await?;
+            let ride = (self.ride(header, checked, bytes(mine), Wanted::ByAll)).await?;
+            ride.hand_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
             return Ok(all);
         }
-        // Mine is first.
-        all.rotate_right(self.me * mine.len());
+        self.agree(header, checked, Piggyback::Nothing).await?;
+        all[self.me * mine.len()..][..mine.len()].copy_from_slice(mine);
+        self.stream_blocks(bytes_mut(&mut all), each).await?;
         Ok(all)
     }
 
@@ -218,24 +214,19 @@ impl Team {
         checked: Result<()>,
         mine: &[T],
     ) -> Result<Vec<T>> {
-        let (mut blocks, checked) = self.room_for_blocks(checked, mine);
-        let (all, each) = (bytes_mut(&mut blocks), bytes(mine).len());
-        self.agree_now(header, checked, Piggyback::Blocks { all, each })?;
-        blocks.rotate_right(self.me * mine.len());
-        Ok(blocks)
+        let (mut all, checked) = self.room_for_blocks(checked, mine);
+        let ride = self.ride_now(header, checked, bytes(mine), Wanted::ByAll)?;
+        ride.hand_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
+        Ok(all)
     }
 
-    /// Room for a block of every member, mine first, unless something is wrong.
+    /// Room for a block of every member, unless something is wrong.
     #[inline]
     fn room_for_blocks<T: Pod>(&self, checked: Result<()>, mine: &[T]) -> (Vec<T>, Result<()>) {
         let all = checked
             .and_then(|()| sized::<T>())
             .and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
-        let (mut all, checked) = apart(all);
-        if checked.is_ok() {
-            all[..mine.len()].copy_from_slice(mine);
-        }
-        (all, checked)
+        apart(all)
     }
 
     /// Brings the blocks of `each` bytes of all members to their places; the own is there. By boards or,

@@ -2,11 +2,11 @@
 
 use super::{
     Blocks,
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{apart, places, same_length},
     board::Phase,
     header::{Header, Operation},
+    piggyback::Piggyback,
     team::{IDLE, Team, at_once},
 };
 use crate::{Error, Pod, Result};
@@ -41,12 +41,13 @@ impl Team {
             )
         });
         let _turn = self.enter("all_to_all_into", IDLE)?;
-        if !self.fits(bytes(parts).len()) {
+        if !self.parts_fit(bytes(parts).len()) {
             return at_once(self.transpose_into(header, checked, parts, into));
         }
         let checked = checked.and_then(|()| sized::<T>());
-        (self.ride_now(header, checked, bytes(parts))?).hand_parts(bytes_mut(into));
-        Ok(())
+        let ride = self.ride_apart_now(header, checked, bytes(parts))?;
+        let own = self.own_part(parts);
+        ride.hand_blocks(Some(bytes(own)), bytes_mut(into))
     }
 
     /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
@@ -61,10 +62,9 @@ impl Team {
     pub(super) async fn transpose_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
         let header = Header::new(Operation::AllToAll).of::<T>(data.len());
         let checked = self.one_part_each(data.len()).and_then(|()| sized::<T>());
-        if self.fits(bytes(data).len()) {
-            let all = self.ride(header, checked, bytes(data)).await?;
-            all.hand_parts(bytes_mut(data));
-            return Ok(());
+        if self.parts_fit(bytes(data).len()) {
+            let parts = self.ride_apart(header, checked, bytes(data)).await?;
+            return parts.hand_blocks(None, bytes_mut(data));
         }
         let room = checked.and_then(|()| self.buffer(Some(data.len())));
         let (mut copy, checked) = apart(room);
@@ -228,11 +228,10 @@ impl Team {
         into: &mut [T],
     ) -> Result<()> {
         let checked = checked.and_then(|()| sized::<T>());
-        if self.fits(bytes(parts).len()) {
-            // Everybody's parts ride along to everybody.
-            let all = self.ride(header, checked, bytes(parts)).await?;
-            all.hand_parts(bytes_mut(into));
-            return Ok(());
+        if self.parts_fit(bytes(parts).len()) {
+            let came = self.ride_apart(header, checked, bytes(parts)).await?;
+            let own = self.own_part(parts);
+            return came.hand_blocks(Some(bytes(own)), bytes_mut(into));
         }
         self.exchange_parts(header, checked, parts, into).await
     }

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    agree::{Piggyback, Rounds, Verdict},
+    agree::{Rounds, Verdict},
     header::{Header, Operation},
+    piggyback::Piggyback,
     team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
 };
 use crate::{Error, Result};

@@ -1,12 +1,12 @@
 //! Broadcast.
 
 use super::{
-    agree::Piggyback,
     all_gather::{bytes_mut, sized},
     board::Phase,
     header::{Header, Operation},
     layout::SMALL,
-    ride::Room,
+    piggyback::{Piggyback, Wanted},
+    ride::Ride,
     team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -27,18 +27,17 @@ impl Team {
         if data.len() > SMALL {
             return at_once(self.spread(header, root, data));
         }
-        // Not to be changed unless all agree.
-        let mut copy = Room::of(data);
-        let distance = self.distance_to(&root);
-        let spread = Piggyback::Spread {
-            data: copy.bytes_mut(),
-            distance,
-        };
-        let root = self.agree_now(header, root, spread)?;
-        if root != self.me {
-            data.copy_from_slice(copy.bytes());
+        if !self.layout.is_flat() {
+            return at_once(self.spread(header, root, data));
         }
-        Ok(())
+        let given = match root {
+            Ok(root) if root == self.me => shown_to_all(data),
+            _ => Piggyback::Nothing,
+        };
+        match self.agree_now(header, root, given)? {
+            root if root == self.me => Ok(()),
+            root => Ride::given(self, data.len(), false).read(root, data),
+        }
     }
 
     /// A broadcast, as part of one that is blocking or not.
@@ -75,6 +74,16 @@ impl Team {
             self.agree_on(header, root.map(drop), &mut streams).await?;
             return streams.run().await;
         }
+        if self.layout.is_flat() {
+            let each = data.len();
+            let (root, ride) = self
+                .ride_from_root(header, root, shown_to_all(data), each)
+                .await?;
+            return match root == self.me {
+                true => Ok(()),
+                false => ride.read(root, data),
+            };
+        }
         // Not to be changed unless all agree.
         let mut copy = data.to_vec();
         let root = self.agree_and_spread(header, root, &mut copy).await?;
@@ -95,4 +104,9 @@ impl Team {
         self.agree(header, root, Piggyback::Spread { data, distance })
             .await
     }
+}
+
+fn shown_to_all(data: &[u8]) -> Piggyback<'_> {
+    let wanted = Wanted::ByAll;
+    Piggyback::Shown { data, wanted }
 }

@@ -1,11 +1,11 @@
 //! Gather.
 
 use super::{
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in, places},
     board::Phase,
     header::{Header, Operation},
+    piggyback::{Piggyback, Wanted},
     team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -66,10 +66,9 @@ impl Team {
             .of::<T>(mine.len())
             .root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        // They ride along to everybody.
-        let ride = self.ride_now(header, checked.map(drop), bytes(mine))?;
-        ride.hand_blocks(bytes_mut(into));
-        Ok(())
+        let wanted = Wanted::By(root.index());
+        let ride = self.ride_now(header, checked.map(drop), bytes(mine), wanted)?;
+        ride.hand_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
     /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
@@ -142,10 +141,9 @@ impl Team {
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let each = bytes(mine).len();
         if self.fits(each) {
-            // They ride along to everybody.
-            let all = self.ride(header, checked.map(drop), bytes(mine)).await?;
-            all.hand_blocks(bytes_mut(into));
-            return Ok(());
+            let (checked, wanted) = (checked.map(drop), Wanted::By(root.index()));
+            let all = self.ride(header, checked, bytes(mine), wanted).await?;
+            return all.hand_blocks(Some(bytes(mine)), bytes_mut(into));
         }
         let root = self.agree(header, checked, Piggyback::Nothing).await?;
         let blocks = bytes_mut(into).chunks_mut(each).collect();

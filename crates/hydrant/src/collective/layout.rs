@@ -13,9 +13,10 @@
 //! ```
 //!
 //! A team that is [flat](Layout::is_flat) has other members' words in place of credits, and boards in
-//! place of channels:
+//! place of channels, and what rides is written by its owner:
 //!
 //! ```text
+//! piggyback  [parity][round]: a part for the member told in the round; or in the first, what all need
 //! members    one each: how far its stream to me is, and how far it has read mine, written by it
 //! board      what I show to all: [parity]
 //! ```

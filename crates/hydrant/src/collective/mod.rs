@@ -83,6 +83,7 @@ mod located;
 mod on_boards;
 mod op;
 mod peer;
+mod piggyback;
 mod queue;
 mod reduce;
 mod reduce_scatter;

@@ -41,19 +41,19 @@ pub(super) struct Round {
     pub(super) out: [Outlet; 2],
     pub(super) hear: [Line; 2],
     pub(super) piggyback_in: [Window; 2],
+    /// In a flat team: where the member that this one hears shows what is for all.
+    pub(super) shown: [Window; 2],
 }
 
 /// Where a round's message goes.
 pub(super) enum Outlet {
     Mapped {
         line: Line,
+        /// Of a flat team, in this member's own scratch.
         piggyback: Window,
     },
     /// At these bytes of the member's segment.
-    Unmapped {
-        line: usize,
-        piggyback: usize,
-    },
+    Unmapped { line: usize, piggyback: usize },
 }
 
 /// Whether this rank maps the segment of `rank`, and can tell whether it sleeps.
@@ -115,16 +115,25 @@ impl Round {
     ) -> Result<Self, Fault> {
         let (size, distance) = (peers.len(), layout.distance(round));
         let (to, from) = ((me + size - distance) % size, (me + distance) % size);
-        let piggyback_of = |window: &Window, parity| {
+        let piggyback_of = |window: &Window, parity, round| {
             let part = window.part(layout.piggyback(parity, round), SMALL);
             part.ok_or(Fault::OutOfBounds)
+        };
+        // Of a flat team each member's is where that member writes, at the number of the round, which is the same for
+        // both.
+        let theirs = match peers[from].mapped() {
+            Some(window) if layout.is_flat() => window,
+            _ => own,
         };
         let out = |parity| {
             let at = layout.line(parity, round);
             Ok(match &peers[to].scratch {
                 Scratch::Mapped { window, .. } => Outlet::Mapped {
                     line: window.line(at)?,
-                    piggyback: piggyback_of(window, parity)?,
+                    piggyback: match layout.is_flat() {
+                        true => piggyback_of(own, parity, round)?,
+                        false => piggyback_of(window, parity, round)?,
+                    },
                 },
                 Scratch::Unmapped(offset) => Outlet::Unmapped {
                     line: offset + at,
@@ -138,8 +147,23 @@ impl Round {
             from,
             out: [out(0)?, out(1)?],
             hear: [hear(0)?, hear(1)?],
-            piggyback_in: [piggyback_of(own, 0)?, piggyback_of(own, 1)?],
+            piggyback_in: [
+                piggyback_of(theirs, 0, round)?,
+                piggyback_of(theirs, 1, round)?,
+            ],
+            shown: [piggyback_of(theirs, 0, 0)?, piggyback_of(theirs, 1, 0)?],
         })
+    }
+}
+
+impl Round {
+    /// Writes to this member's own scratch what rides on an agreement of a flat team.
+    #[inline]
+    pub(super) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
+        match &self.out[(sequence & 1) as usize] {
+            Outlet::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
+            Outlet::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
+        }
     }
 }
 

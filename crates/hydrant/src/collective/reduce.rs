@@ -14,7 +14,6 @@ use std::{
 
 use super::{
     Op, Reducible,
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::apart,
     board::{Board, Phase},
@@ -22,6 +21,7 @@ use super::{
     folding::in_chunk,
     header::{Header, Operation},
     op::{fold_of, kind_of, suits},
+    piggyback::{Piggyback, Wanted},
     team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result, TeamRank};
@@ -168,9 +168,10 @@ impl Team {
         }
         let header = header.of::<T>(data.len()).root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        let ride = self.ride_now(header, checked.map(drop), bytes(data))?;
+        let (checked, wanted) = (checked.map(drop), Wanted::By(root.index()));
+        let ride = self.ride_now(header, checked, bytes(data), wanted)?;
         if root == self.rank() {
-            ride.fold(data, &fold);
+            ride.fold_all(data, &fold)?;
         }
         Ok(())
     }
@@ -245,12 +246,14 @@ impl Team {
         let header = header.root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         if self.fits(bytes(mine).len()) {
-            let all = self.gather_blocks(header, checked.map(drop), mine).await?;
-            return Ok(Folded::All(if root == self.rank() {
-                fold_blocks(&all, mine.len(), &fold)
-            } else {
-                Vec::new()
-            }));
+            let (checked, wanted) = (checked.map(drop), Wanted::By(root.index()));
+            let ride = self.ride(header, checked, bytes(mine), wanted).await?;
+            let mut folded = Vec::new();
+            if root == self.rank() {
+                folded.extend_from_slice(mine);
+                ride.fold_all(&mut folded, &fold)?;
+            }
+            return Ok(Folded::All(folded));
         }
         let slice = self.slice(mine.len(), self.me);
         if let Some(board) = self.board_for::<T>() {
@@ -352,9 +355,9 @@ impl Team {
             return at_once(self.reduce_all((header, checked), data, fold));
         }
         let checked = checked.and_then(|()| sized::<T>());
-        let ride = self.ride_now(header.of::<T>(data.len()), checked, bytes(data))?;
-        ride.fold(data, &fold);
-        Ok(())
+        let header = header.of::<T>(data.len());
+        let ride = self.ride_now(header, checked, bytes(data), Wanted::ByAll)?;
+        ride.fold_all(data, &fold)
     }
 
     pub(super) async fn reduce_all<T: Pod>(
@@ -365,9 +368,9 @@ impl Team {
     ) -> Result<()> {
         let header = header.of::<T>(data.len());
         if self.fits(bytes(data).len()) {
-            let all = self.gather_blocks(header, checked, data).await?;
-            data.copy_from_slice(&fold_blocks(&all, data.len(), &fold));
-            return Ok(());
+            let checked = checked.and_then(|()| sized::<T>());
+            let ride = (self.ride(header, checked, bytes(data), Wanted::ByAll)).await?;
+            return ride.fold_all(data, &fold);
         }
         let checked = checked.and_then(|()| sized::<T>());
         match self.board_for::<T>() {

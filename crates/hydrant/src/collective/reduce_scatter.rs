@@ -5,12 +5,12 @@
 
 use super::{
     Op, Reducible,
-    agree::Piggyback,
     all_gather::{bytes, sized},
     blocks::{Blocks, same_length},
     board::Phase,
     header::Operation,
     op::fold_of,
+    piggyback::Piggyback,
     reduce::{Reduction, by, by_function, by_op, fold_blocks},
     team::Team,
 };
@@ -100,14 +100,10 @@ impl Team {
                 wanted,
             )
         });
-        if self.fits(bytes(data).len()) {
-            let all = self.gather_blocks(header, checked, data).await?;
-            let parts: Vec<T> = (all.chunks(data.len().max(1)))
-                .flat_map(|of| &of[self.me * part..][..part])
-                .copied()
-                .collect();
-            mine.copy_from_slice(&fold_blocks(&parts, part, &fold));
-            return Ok(());
+        if self.parts_fit(bytes(data).len()) {
+            let parts = self.ride_apart(header, checked, bytes(data)).await?;
+            mine.copy_from_slice(self.own_part(data));
+            return parts.fold_all(mine, &fold);
         }
         let checked = checked.and_then(|()| self.buffer(Some(data.len())));
         let parts = self.agree(header, checked, Piggyback::Nothing).await?;

@@ -8,16 +8,17 @@ use std::ops::Range;
 
 use super::{
     Op, Reducible,
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     board::Phase,
     channel::{Inbound, Outbound},
     folding::{in_buffer, in_chunk},
     header::Operation,
     op::{fold_of, identity_of},
+    piggyback::{Piggyback, Wanted},
     reduce::{Reduction, by, by_function, by_op},
+    ride::Ride,
     scanning::Scanning,
-    team::Team,
+    team::{IDLE, Team, at_once},
 };
 use crate::{Pod, Result};
 
@@ -28,8 +29,8 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
-        let scanned = self.scan_by(by_op::<T>(Operation::Scan, op), data, None, fold_of(op));
-        self.now("scan", scanned)
+        let _turn = self.enter("scan", IDLE)?;
+        self.scan_now(by_op::<T>(Operation::Scan, op), data, None, fold_of(op))
     }
 
     /// As [`scan`](Self::scan), by a function as in [`reduce_with`](Self::reduce_with).
@@ -37,8 +38,8 @@ impl Team {
     /// # Errors
     /// As there.
     pub fn scan_with<T: Pod>(&self, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
-        let scanned = self.scan_by(by_function(Operation::Scan), data, None, by(combine));
-        self.now("scan_with", scanned)
+        let _turn = self.enter("scan_with", IDLE)?;
+        self.scan_now(by_function(Operation::Scan), data, None, by(combine))
     }
 
     /// Reduces, index by index, the elements of the members before this one. The first
@@ -47,9 +48,9 @@ impl Team {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn exclusive_scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
+        let _turn = self.enter("exclusive_scan", IDLE)?;
         let reduction = by_op::<T>(Operation::ExclusiveScan, op);
-        let scanned = self.scan_by(reduction, data, Some(identity_of(op)), fold_of(op));
-        self.now("exclusive_scan", scanned)
+        self.scan_now(reduction, data, Some(identity_of(op)), fold_of(op))
     }
 
     /// As [`exclusive_scan`](Self::exclusive_scan), by a function as in
@@ -63,9 +64,28 @@ impl Team {
         first: T,
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
+        let _turn = self.enter("exclusive_scan_with", IDLE)?;
         let reduction = by_function(Operation::ExclusiveScan);
-        let scanned = self.scan_by(reduction, data, Some(first), by(combine));
-        self.now("exclusive_scan_with", scanned)
+        self.scan_now(reduction, data, Some(first), by(combine))
+    }
+
+    /// As [`scan_by`](Self::scan_by), while the caller waits.
+    fn scan_now<T: Pod>(
+        &self,
+        (header, checked): Reduction,
+        data: &mut [T],
+        first: Option<T>,
+        fold: impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        if !self.fits(bytes(data).len()) {
+            return at_once(self.scan_by((header, checked), data, first, fold));
+        }
+        let (header, checked) = (
+            header.of::<T>(data.len()),
+            checked.and_then(|()| sized::<T>()),
+        );
+        let ride = self.ride_now(header, checked, bytes(data), Wanted::Behind)?;
+        self.scan_ridden(&ride, data, first, fold)
     }
 
     /// With `first`, the scan is exclusive.
@@ -78,10 +98,9 @@ impl Team {
     ) -> Result<()> {
         let (len, header) = (data.len(), header.of::<T>(data.len()));
         if self.fits(bytes(data).len()) {
-            let mut all = self.gather_blocks(header, checked, data).await?;
-            scan_blocks(&mut all, len, first, &fold);
-            data.copy_from_slice(&all[self.me * len..][..len]);
-            return Ok(());
+            let checked = checked.and_then(|()| sized::<T>());
+            let ride = (self.ride(header, checked, bytes(data), Wanted::Behind)).await?;
+            return self.scan_ridden(&ride, data, first, fold);
         }
         let checked = checked.and_then(|()| sized::<T>());
         if let Some(board) = self.board_for::<T>() {
@@ -110,6 +129,24 @@ impl Team {
         self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
         let block = |member: usize| bytes(&slices[member * each..][..each]);
         self.exchange(Phase::Second, block, self.cut(data)).await
+    }
+
+    /// Scans blocks that rode on the agreement; this member's is in `data`.
+    fn scan_ridden<T: Pod>(
+        &self,
+        ride: &Ride<'_>,
+        data: &mut [T],
+        first: Option<T>,
+        fold: impl Fn(&mut [T], &[T]),
+    ) -> Result<()> {
+        match first {
+            None => ride.fold(self.me + 1, data, &fold),
+            Some(first) if self.me == 0 => {
+                data.fill(first);
+                Ok(())
+            }
+            Some(_) => ride.fold(self.me, data, &fold),
+        }
     }
 
     /// Folds what the first of two members gave, as it comes, into what the second one has, which has room for as

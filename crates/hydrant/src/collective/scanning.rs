@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::{
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut},
     board::{Board, Phase, Readers, Slots, base},
     header::Header,
+    piggyback::Piggyback,
     sought::Sought,
     streams::GoesOut,
     team::{Team, outside},

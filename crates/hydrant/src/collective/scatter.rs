@@ -1,11 +1,11 @@
 //! Scatter.
 
 use super::{
-    agree::Piggyback,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in},
     header::{Header, Operation},
     layout::SMALL,
+    piggyback::Piggyback,
     team::Team,
 };
 use crate::{Error, Pod, Result, TeamRank};
@@ -50,6 +50,17 @@ impl Team {
             });
         let (all, mine) = (bytes(all), bytes_mut(mine));
         let each = mine.len();
+        if self.layout.is_flat() && each <= SMALL {
+            let parts = Piggyback::Parts { data: all, each };
+            let (root, ride) = self.ride_from_root(header, checked, parts, each).await?;
+            return match root == self.me {
+                true => {
+                    mine.copy_from_slice(&all[root * each..][..each]);
+                    Ok(())
+                }
+                false => ride.read(root, mine),
+            };
+        }
         match each.checked_mul(size).filter(|total| *total <= SMALL) {
             Some(total) => {
                 // Everybody's parts ride along to everybody.

@@ -19,9 +19,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    agree::Piggyback,
     board::{Board, Phase, Place, Readers, Slots, base},
     header::Header,
+    piggyback::Piggyback,
     sought::Sought,
     team::{Shared, Team, outside},
 };
