@@ -214,8 +214,8 @@ impl Progress {
                 changes = Some(now);
                 self.notice_ended();
                 if let Some(cause) = self.in_vain(on, what) {
-                    // What was done before the end still counts.
-                    self.poll();
+                    // What was done before the end still counts, also if another thread is just handling it.
+                    self.drain();
                     return if done() { Ok(true) } else { Err(cause) };
                 }
             }

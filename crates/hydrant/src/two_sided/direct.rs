@@ -140,9 +140,9 @@ impl TwoSided {
         Ok(None)
     }
 
-    /// A receive by this pattern found its message.
+    /// A receive or a look by this pattern found its message, perhaps without a look at what arrives.
     #[inline]
-    fn found_one(&self, pattern: Pattern) {
+    pub(super) fn found_one(&self, pattern: Pattern) {
         let of = pattern.source.map(Rank);
         self.progress.found_one(kind::TWO_SIDED, of);
     }

@@ -35,32 +35,33 @@ impl TwoSided {
         }
     }
 
-    /// What ranks sent before their end still counts, and may not be handled yet.
+    /// What ranks sent before their end still counts, and may not be handled yet. Of a rank that ends while that is
+    /// handled more may come, so it is not among those that end here: its end is looked for when it is noticed.
     pub(super) fn look_after_drain(&self) {
-        self.progress.drain();
-        self.look_for_ended();
-    }
-
-    /// Ends everything that waits for ranks that have ended, all of whose messages were handled.
-    fn look_for_ended(&self) {
-        let progress = &self.progress;
-        let alone = progress.is_lost_itself();
+        let alone = self.progress.is_lost_itself();
         let has_ended = |rank: Rank| {
-            rank != progress.rank
-                && (alone || progress.conduit().standing(rank) != Standing::Present)
+            rank != self.progress.rank
+                && (alone || self.progress.conduit().standing(rank) != Standing::Present)
         };
-        let ended: Vec<Rank> = (0..progress.size)
+        let ended: Vec<Rank> = (0..self.progress.size)
             .map(Rank)
             .filter(|it| has_ended(*it))
             .collect();
-        if ended.is_empty() {
-            return;
+        self.progress.drain();
+        if !ended.is_empty() {
+            self.end_all_of(&ended, alone);
         }
+    }
+
+    /// Ends everything that waits for ranks that have ended, all of whose messages were handled. `alone`: this rank is
+    /// lost to the others.
+    fn end_all_of(&self, ended: &[Rank], alone: bool) {
+        let progress = &self.progress;
         // Of many, the one lost first: the others may only have given up for its sake.
         let first = (progress.conduit().first_lost()).filter(|rank| ended.contains(rank));
         let is_lost = |rank: Rank| alone || progress.conduit().standing(rank) == Standing::Lost;
         let lost = first.or_else(|| ended.iter().copied().find(|rank| is_lost(*rank)));
-        let gone = self.state.lock().forget(&ended, lost);
+        let gone = self.state.lock().forget(ended, lost);
         let why = |rank| match alone {
             true => Error::Expelled(progress.rank),
             false => Error::PeerLost(rank),

@@ -43,7 +43,7 @@ impl TwoSided {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
         let found = self.seen(pattern);
-        if found.is_some() || progress::may_wait("a look").is_err() {
+        if self.needs_no_look(found.is_some(), pattern) {
             return Ok(found);
         }
         self.progress.look_round();
@@ -70,11 +70,22 @@ impl TwoSided {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
         let found = self.taken(pattern);
-        if found.is_some() || progress::may_wait("a look").is_err() {
+        if self.needs_no_look(found.is_some(), pattern) {
             return Ok(found);
         }
         self.progress.look_round();
         Ok(self.taken(pattern))
+    }
+
+    /// Whether a look without a wait is over before it looks at what arrives.
+    fn needs_no_look(&self, found: bool, pattern: Pattern) -> bool {
+        if progress::may_wait("a look").is_err() {
+            return true;
+        }
+        if found {
+            self.found_one(pattern);
+        }
+        found
     }
 
     /// Waits for a message that fits and takes it.
@@ -98,6 +109,7 @@ impl TwoSided {
         progress::may_wait("a probe")?;
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
+        self.found_one(pattern);
         let on = match pattern.source {
             Some(rank) if Rank(rank) == self.progress.rank => On::Rank(self.progress.rank),
             Some(rank) => On::Rank(Rank(rank)),

@@ -35,6 +35,8 @@ impl TwoSided {
     ) -> Result<(Arc<Request>, Option<PostedAt>)> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
+        // It may find its message kept, or be taken back before it ever waits.
+        self.found_one(pattern);
         let request = Arc::new(Request::new());
         self.begins(UseKind::Received, buffer, &request, site);
         let posted = Posted {

@@ -146,7 +146,38 @@ fn who_receives_what_is_kept_answers_others() {
     let at_once = |job: &Job, got: &mut [u64]| job.receive(Rank(1), 3, got).map(drop);
     let in_scope =
         |job: &Job, got: &mut [u64]| job.scope(|scope| scope.receive(Rank(1), 3, got).map(drop));
-    let ways: [Receive; 2] = [at_once, in_scope];
+    let begun = |job: &Job, got: &mut [u64]| {
+        let (data, _) = job.receive_nb(Rank(1), 3, vec![0; 1])?.wait()?;
+        got.copy_from_slice(&data);
+        Ok(())
+    };
+    let again_and_again = |job: &Job, got: &mut [u64]| {
+        let mut receive = job.persistent_receive(Rank(1), 3, vec![0; 1])?;
+        receive.start()?;
+        receive.wait()?;
+        got.copy_from_slice(receive.buffer()?);
+        Ok(())
+    };
+    let taken_out =
+        |job: &Job, got: &mut [u64]| job.probe_matched(Rank(1), 3)?.receive(got).map(drop);
+    let seen_and_taken_out = |job: &Job, got: &mut [u64]| loop {
+        if let Some(mut message) = job.try_probe_matched(Rank(1), 3)? {
+            return message.receive(got).map(drop);
+        }
+    };
+    let beside_a_send = |job: &Job, got: &mut [u64]| {
+        job.send_receive((Rank(1), 99, &[0_u8]), (Rank(1), 3, got))
+            .map(drop)
+    };
+    let ways: [Receive; 7] = [
+        at_once,
+        in_scope,
+        begun,
+        again_and_again,
+        taken_out,
+        seen_and_taken_out,
+        beside_a_send,
+    ];
     for receive in ways {
         let (calls, is_asking) = (Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
         let ends = builder().service(false).run_local(3, |job| {
