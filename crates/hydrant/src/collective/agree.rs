@@ -9,7 +9,8 @@
 //! Where each member maps the scratch of each, and they are few, there is one round, in which a member
 //! tells all others and hears all: what that saves is the time in which a member waits for its
 //! core, once for each round, where there are more ranks than cores. What rides lies in the scratch of who gives
-//! it, once for all who need it; or, if it is short, in the lines themselves.
+//! it, once for all who need it or in parts, one for each; or, if it is short, in the lines themselves. It is
+//! [read](super::ride) when the agreement has ended.
 //!
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
 //! the sequence number: the one written two agreements ago has been read, for its reader has
@@ -344,7 +345,8 @@ impl Team {
     /// Goes on waiting for a line when a member was lost.
     ///
     /// A member that has agreed and ended since, in good order or not, has sent all it had
-    /// to send. Any other that ended is missing, to this member or to one that waits for it.
+    /// to send. What rides is read from its scratch, which stays mapped. Any other that ended is missing, to this member
+    /// or to one that waits for it.
     async fn until_survivors_tell(
         &self,
         mut lost: Rank,

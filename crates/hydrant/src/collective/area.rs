@@ -1,7 +1,7 @@
 //! Scratch memory for the teams of a job, at one rank.
 //!
-//! A team's piece may be written to by every member, at the end even after this rank is
-//! done with the team (the last credits). So a piece is reused only when every member has
+//! A team's piece may be read and written to by every member, at the end even after this rank is
+//! done with the team (what it gave last, and the last credits). So a piece is reused only when every member has
 //! dropped the team: each counts itself off in every member's piece and touches none of them
 //! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
 

@@ -1,6 +1,6 @@
 //! Reduce and all-reduce.
 //!
-//! Few elements: everybody gets all blocks with the agreement and folds them. Many: each
+//! Few elements ride on the agreement, and who gets the result folds them. Many: each
 //! member folds a slice of the elements for all (by exchange), and the slices are gathered; of few members
 //! that are mapped, and of two that are not, the root folds all, while the others write what comes next: each byte moves
 //! once.

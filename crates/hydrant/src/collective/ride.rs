@@ -55,6 +55,8 @@ impl<T: Pod> Elements<T> {
     #[inline]
     fn get(&mut self) -> &mut [T] {
         match self.many.is_empty() {
+            // There are places that fit no element.
+            true if self.len == 0 => &mut [],
             true => {
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.few);
                 bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])

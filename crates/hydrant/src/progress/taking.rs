@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// This thread found a message of this kind without a look at all that arrives: it looks round, if it has not
+    /// This thread found a message of this kind without a look at all that arrives, or may: it looks round, if it has not
     /// for so long. What it would find next in the same way, of one peer or of all, mostly stays where it is, for it takes
     /// that itself.
     #[inline]

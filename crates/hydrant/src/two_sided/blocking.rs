@@ -89,9 +89,12 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<Status> {
         let pattern = Pattern::new(from, of);
-        // Before the receive takes a message.
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
+        self.check(pattern.source, pattern.tag)?;
+        // In a look the end of a peer is noticed.
+        self.found_one(pattern);
+        // Before the receive takes a message.
         let standing = self.progress.conduit().standing(to);
         if to != self.progress.rank && standing != Standing::Present {
             return Err(Error::PeerLost(to));
@@ -103,7 +106,7 @@ impl TwoSided {
                 self.finish(&sent).map(drop)
             };
             // SAFETY: `room` is borrowed mutably until the request is over.
-            let received = unsafe { self.begin_receive(pattern, destination(room), site) };
+            let received = unsafe { self.take_or_post(pattern, destination(room), site) };
             let (received, at) = match received {
                 Ok(begun) => begun,
                 // The peer gets its message, as it would if the one that is too long came later.

@@ -140,7 +140,7 @@ impl TwoSided {
         Ok(None)
     }
 
-    /// A receive or a look by this pattern found its message, perhaps without a look at what arrives.
+    /// A receive or a look by this pattern found its message, or may, without a look at what arrives.
     #[inline]
     pub(super) fn found_one(&self, pattern: Pattern) {
         let of = pattern.source.map(Rank);

@@ -37,6 +37,23 @@ impl TwoSided {
         self.check(pattern.source, pattern.tag)?;
         // It may find its message kept, or be taken back before it ever waits.
         self.found_one(pattern);
+        // SAFETY: the caller's promise.
+        unsafe { self.take_or_post(pattern, buffer, site) }
+    }
+
+    /// As [`begin_receive`](Self::begin_receive), but looks at nothing that arrives before.
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) unsafe fn take_or_post(
+        &self,
+        pattern: Pattern,
+        buffer: Buffer,
+        site: &'static Location<'static>,
+    ) -> Result<(Arc<Request>, Option<PostedAt>)> {
         let request = Arc::new(Request::new());
         self.begins(UseKind::Received, buffer, &request, site);
         let posted = Posted {

@@ -265,6 +265,49 @@ fn the_order_of_a_sum_depends_on_no_time() {
     }
 }
 
+/// Aligned to more than any word.
+#[derive(Clone, Copy, PartialEq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Wide([u64; 8]);
+
+#[test]
+fn elements_aligned_to_more_than_a_word() {
+    let wide = |rank: u32, index: usize| Wide([u64::from(rank) * 31 + index as u64; 8]);
+    let add = |a: Wide, b: Wide| Wide(std::array::from_fn(|at| a.0[at].wrapping_add(b.0[at])));
+    for n in SIZES {
+        run(n, |job| {
+            for len in [0, 1, 3, 70] {
+                let elements = |rank: u32| (0..len).map(move |index| wide(rank, index));
+                let up_to = |rank: u32| -> Vec<Wide> {
+                    let more = (1..=rank).map(|rank| elements(rank).collect::<Vec<_>>());
+                    more.fold(elements(0).collect(), |sum, more| {
+                        sum.into_iter().zip(more).map(|(a, b)| add(a, b)).collect()
+                    })
+                };
+                let mine: Vec<Wide> = elements(job.rank().0).collect();
+                let mut data = mine.clone();
+                job.all_reduce_with(&mut data, add)?;
+                assert_eq!(data, up_to(n - 1), "all_reduce of {len}");
+                let mut data = mine.clone();
+                job.scan_with(&mut data, add)?;
+                assert_eq!(data, up_to(job.rank().0), "scan of {len}");
+                let mut data = mine.clone();
+                job.exclusive_scan_with(&mut data, wide(7, 7), add)?;
+                let before = (job.rank().0.checked_sub(1)).map_or(vec![wide(7, 7); len], up_to);
+                assert_eq!(data, before, "exclusive scan of {len}");
+                let reduced = job.reduce_with(Rank(0), &mine, add)?;
+                let expected = (job.rank() == Rank(0)).then(|| up_to(n - 1));
+                assert_eq!(reduced, expected, "reduce of {len}");
+                let parts = mine.repeat(n as usize);
+                let mut part = vec![wide(7, 7); len];
+                job.reduce_scatter_with(&parts, &mut part, add)?;
+                assert_eq!(part, up_to(n - 1), "reduce_scatter of {len}");
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Longer than what a board shows at once, and than a chunk.
 type Long = [u64; 5000];
 
