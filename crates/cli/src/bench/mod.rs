@@ -35,6 +35,7 @@ use crate::plot::PictureFile;
 
 use beside::{Beside, MpiError};
 use jobs::JobError;
+use peers::Peer;
 use row::Row;
 
 pub(crate) use rank::{BenchError, RankArgs, run as run_rank};
@@ -147,6 +148,14 @@ impl BenchArgs {
         }
     }
 
+    /// Who was measured on the network.
+    fn peer(&self) -> serde_json::Result<Peer> {
+        match self.network() {
+            Network::Mapped => Peer::mapped(),
+            Network::Registered => Peer::registered(&self.named().unwrap_or_default()),
+        }
+    }
+
     fn named(&self) -> Option<String> {
         let named = self.conduit.clone();
         named.or_else(|| std::env::var("HYDRANT_CONDUIT").ok())
@@ -219,7 +228,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), RunError> {
     }
     print(args, &machine, &rows).map_err(RunError::Print)?;
     if let Some(file) = &args.plot {
-        draw(file, &rows, &machine, args.network())?;
+        draw(args, file, &rows, &machine)?;
     }
     Ok(())
 }
@@ -234,22 +243,24 @@ fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
         }
         Format::Table => {
             writeln!(out, "{}\n", print::header(machine, args.n))?;
-            let network = args.network();
-            let peers = peers::figures(network)?;
-            write!(out, "{}", print::tables(rows, &peers, network))?;
+            write!(
+                out,
+                "{}",
+                print::tables(rows, &args.peer()?, args.network())
+            )?;
         }
     }
     out.flush()
 }
 
 fn draw(
+    args: &BenchArgs,
     file: &PictureFile,
     rows: &[Row],
     machine: &Machine,
-    network: Network,
 ) -> Result<(), RunError> {
-    let peers = peers::figures(network).map_err(|error| cannot_draw(file, error.to_string()))?;
-    let figure = picture::figure(rows, &peers, machine.line());
+    let peer = (args.peer()).map_err(|error| cannot_draw(file, error.to_string()))?;
+    let figure = picture::figure(rows, &peer, machine.line());
     (file.write(&figure)).map_err(|error| cannot_draw(file, error.to_string()))
 }
 

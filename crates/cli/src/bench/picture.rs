@@ -2,11 +2,11 @@
 
 use crate::plot::{Dot, Figure, Kind, Mark, Panel, Series};
 
-use super::peers::{self, PEER};
+use super::peers::Peer;
 use super::row::{Other, Row, WORKING_SET};
 
 /// The picture of these rows; rows that are no times are left to the table.
-pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> Figure {
+pub(crate) fn figure(rows: &[Row], peer: &Peer, machine: String) -> Figure {
     let times: Vec<&Row> = rows
         .iter()
         .filter(|row| row.unit == "ns" && row.median > 0.0)
@@ -16,7 +16,7 @@ pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> F
         let (swept, single): (Vec<&Row>, Vec<&Row>) =
             rows.iter().partition(|row| is_swept(row, rows));
         // What is judged or has a peer's figure is not to drown among its variants.
-        let noted = |row: &Row| row.goal.is_some() || peers::beside(peer, row).is_some();
+        let noted = |row: &Row| row.goal.is_some() || peer.beside(row).is_some();
         let (main, variants): (Vec<&Row>, Vec<&Row>) = swept.iter().partition(|row| {
             swept
                 .iter()
@@ -44,7 +44,7 @@ pub(crate) fn figure(rows: &[Row], peer: &[peers::Figure], machine: String) -> F
             panels.push(Panel::Dots {
                 title,
                 dots: single.iter().map(|row| dot(row, peer)).collect(),
-                peer: PEER,
+                peer: peer.name,
             });
         }
     }
@@ -60,7 +60,7 @@ fn is_swept(row: &Row, rows: &[&Row]) -> bool {
     row.bytes.is_some() && rows.iter().filter(|other| other.case == row.case).count() > 1
 }
 
-fn series(rows: &[&Row], peer: &[peers::Figure]) -> Vec<Series> {
+fn series(rows: &[&Row], peer: &Peer) -> Vec<Series> {
     let mut cases: Vec<&str> = Vec::new();
     for row in rows {
         if !cases.contains(&row.case.as_str()) {
@@ -84,8 +84,8 @@ fn series(rows: &[&Row], peer: &[peers::Figure]) -> Vec<Series> {
             ),
             (
                 Kind::Peer,
-                format!("{case}, {PEER}"),
-                points(&|row| peers::beside(peer, row)),
+                format!("{case}, {}", peer.name),
+                points(&|row| peer.beside(row)),
             ),
         ];
         kinds.extend(Other::ALL.map(|other| {
@@ -117,7 +117,7 @@ fn mark(other: Other) -> Mark {
     }
 }
 
-fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
+fn dot(row: &Row, peer: &Peer) -> Dot {
     let bytes = row.bytes.filter(|bytes| *bytes > 8);
     let name = match bytes {
         Some(bytes) => format!("{}, {}", row.case, crate::units::bytes(bytes as f64)),
@@ -127,7 +127,7 @@ fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
         name,
         ours: row.median,
         reference: row.reference,
-        peer: peers::beside(peer, row),
+        peer: peer.beside(row),
         others: (Other::ALL.into_iter())
             .filter_map(|other| Some((mark(other), other.name(), row.others.of(other)?)))
             .collect(),
@@ -136,7 +136,6 @@ fn dot(row: &Row, peer: &[peers::Figure]) -> Dot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Network;
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -185,8 +184,8 @@ mod tests {
 
     #[test]
     fn sweeps_and_single_figures_go_to_their_panels() {
-        let peers = peers::figures(Network::Mapped).unwrap();
-        let figure = figure(&rows(), &peers, "machine".to_owned());
+        let peer = Peer::mapped().unwrap();
+        let figure = figure(&rows(), &peer, "machine".to_owned());
         let kinds: Vec<(&str, usize)> = figure
             .panels
             .iter()
@@ -211,13 +210,13 @@ mod tests {
 
     #[test]
     fn the_picture_is_an_svg_that_names_everything() {
-        let peers = peers::figures(Network::Mapped).unwrap();
-        let figure = figure(&rows(), &peers, "AMD EPYC, 2 cores".to_owned());
+        let peer = Peer::mapped().unwrap();
+        let figure = figure(&rows(), &peer, "AMD EPYC, 2 cores".to_owned());
         let text = figure.svg().unwrap();
         for word in [
             "</svg>",
             "put, bare",
-            PEER,
+            peer.name,
             "size, bytes",
             "time for one operation",
             "2 MiB",

@@ -5,7 +5,7 @@ use crate::table::{Align, Table};
 use crate::units;
 
 use super::Network;
-use super::peers::{self, Figure, PEER};
+use super::peers::Peer;
 use super::row::{Other, Row, WORKING_SET};
 
 /// The lines over the tables: what was measured on.
@@ -20,10 +20,10 @@ pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
 }
 
 /// One table for each bench, in the order of the rows.
-pub(crate) fn tables(rows: &[Row], figures: &[Figure], network: Network) -> String {
+pub(crate) fn tables(rows: &[Row], peer: &Peer, network: Network) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bench == b.bench) {
-        text += &table(rows, figures).to_string();
+        text += &table(rows, peer).to_string();
         text += match network {
             Network::Mapped => reference(&rows[0].bench),
             Network::Registered => network_reference(&rows[0].bench),
@@ -33,7 +33,7 @@ pub(crate) fn tables(rows: &[Row], figures: &[Figure], network: Network) -> Stri
     text
 }
 
-fn table(rows: &[Row], figures: &[Figure]) -> Table {
+fn table(rows: &[Row], peer: &Peer) -> Table {
     let mut columns = vec![
         ("case", Align::Left),
         ("bytes", Align::Right),
@@ -42,7 +42,7 @@ fn table(rows: &[Row], figures: &[Figure]) -> Table {
         ("ratio", Align::Right),
         ("goal", Align::Left),
         ("met", Align::Left),
-        (PEER, Align::Right),
+        (peer.name, Align::Right),
     ];
     columns.extend(Other::ALL.iter().map(|other| (other.name(), Align::Right)));
     let mut table = Table::new(rows[0].bench.clone(), &columns);
@@ -62,7 +62,7 @@ fn table(rows: &[Row], figures: &[Figure]) -> Table {
             row.ratio.map_or_else(String::new, units::digits),
             row.goal.clone().unwrap_or_default(),
             met.to_owned(),
-            peers::beside(figures, row).map_or_else(String::new, with_unit),
+            peer.beside(row).map_or_else(String::new, with_unit),
         ];
         cells.extend(
             Other::ALL.map(|other| (row.others.of(other)).map_or_else(String::new, with_unit)),
@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn who_was_measured_beside_has_a_column() {
         let mut row = Row::new("barrier", "barrier, 2 ranks", "ns", 300.0);
-        let text = |row: &Row| tables(std::slice::from_ref(row), &[], Network::Mapped);
+        let nobody = Peer::registered("").unwrap();
+        let text = |row: &Row| tables(std::slice::from_ref(row), &nobody, Network::Mapped);
         assert!(!text(&row).contains("MPI"), "{}", text(&row));
         row.others.open_mpi = Some(1500.0);
         let text = text(&row);
@@ -168,11 +169,7 @@ mod tests {
                 .goal(Goal::AtLeastTimes(0.98)),
             Row::new("cost", "memory for each rank", "bytes", 1_048_576.0),
         ];
-        let text = tables(
-            &rows,
-            &peers::figures(Network::Mapped).unwrap(),
-            Network::Mapped,
-        );
+        let text = tables(&rows, &Peer::mapped().unwrap(), Network::Mapped);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "rma");
         assert!(lines[1].ends_with("GASNet-EX smp"), "{text}");

@@ -30,6 +30,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         ],
     )?;
     let goal = match ranks {
+        2 if e.network.is_some() => e.uncrowded(Goal::AtMostTimes(1.05)),
         _ if e.registered => None,
         2 if e.crowding <= 1.0 => Some(Goal::AtMostTimes(1.3)),
         _ if e.crowding > 1.0 => Some(Goal::AtMostTimes(HANDOVERS * e.crowding)),
