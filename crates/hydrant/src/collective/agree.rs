@@ -288,14 +288,14 @@ impl Team {
     }
 
     /// Before this member tells anything in agreement `sequence`: whether the one before it has come
-    /// to its end. If not, a member is lost, and what this member told two agreements ago may not
-    /// have been read.
+    /// to its end, and the data of all before. If not, a member is lost, and what this member told two
+    /// agreements ago may not have been read.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
     #[inline]
     pub(super) fn check_last_agreed(&self, sequence: u64) -> Result<()> {
-        match self.has_ended(sequence - 1) {
+        match self.has_ended(sequence - 1) && !self.gave_up.load(Relaxed) {
             true => Ok(()),
             false => Err(self.why_not_agreed()),
         }

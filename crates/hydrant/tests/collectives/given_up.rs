@@ -13,7 +13,7 @@ use super::outcomes;
 use crate::support::builder;
 
 /// Elements that boards have no room for at once.
-const MANY: usize = 1 << 17;
+const MANY: usize = 1 << 18;
 
 fn numbers(rank: Rank) -> Vec<u64> {
     (0..MANY as u64).map(|at| at + u64::from(rank.0)).collect()
@@ -100,6 +100,38 @@ fn a_panic_is_no_end_of_the_data_for_others() {
         Ok(())
     });
     assert!(ends[0].is_err(), "{:?}", ends[0]);
+}
+
+/// Who was told that a member is lost, or panicked, ends no collective of the team any more: also if it is the last to come, and
+/// finds there what all others told.
+#[test]
+fn what_comes_after_a_panic_fails_for_all() {
+    for round in 0..20 {
+        outcomes(3 + round % 4, |job| {
+            let panics = job.rank() == Rank(2);
+            let add = move |left: u64, right: u64| {
+                assert!(!panics, "as asked");
+                left + right
+            };
+            let first = catch_unwind(AssertUnwindSafe(|| {
+                job.all_reduce_with(&mut vec![1; 9000], add)
+            }));
+            match first {
+                Err(_) => assert!(panics),
+                // What it waited for was there before.
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(cause)) => assert!(matches!(cause, Error::PeerLost(Rank(2))), "{cause}"),
+            }
+            for _ in 0..4 {
+                let later = job.all_gather(&[job.rank().0]);
+                match panics {
+                    true => assert!(matches!(later, Err(Error::Expelled(_))), "{later:?}"),
+                    false => assert!(matches!(later, Err(Error::PeerLost(_))), "{later:?}"),
+                }
+            }
+            Ok(())
+        });
+    }
 }
 
 /// A member that is slow is told of the member that was lost, not of whoever else was lost before.
