@@ -7,6 +7,14 @@
 //! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
 //! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
 //!
+//! # Caches
+//!
+//! What goes to one reader goes through the caches where that shares one with the writer, which the writer [finds
+//! out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in the reader's own
+//! any more: so the board of all ranks is larger than that, and each stream [begins](spread) at another slot. Boards of other
+//! teams, for which there is less room, are written past the caches unless the reader has the writer's very processor. What more
+//! than one reads is written past them.
+//!
 //! # Words
 //!
 //! Two members have a line in the scratch of each, which the other writes: how many slots of its
@@ -22,12 +30,15 @@
 //! ended s - 2. So a stream may even be shown before the agreement has ended.
 
 use std::sync::atomic::{
-    AtomicBool,
+    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
-use hydrant_conduit::{Line, Window, memory::Fault};
+use hydrant_conduit::{
+    Line, Window,
+    memory::{Fault, Stores},
+};
 
 use super::{
     layout::{BOARD, Layout},
@@ -75,6 +86,10 @@ pub(super) struct Board {
     /// By member: whether this one has found out if it reads its private memory.
     asked: Vec<AtomicBool>,
     me: usize,
+    /// By member: which stores to this one's board are faster, where that member alone reads them.
+    stores: Vec<Stores>,
+    /// By member: how often this one asked whether that is [near](Self::is_near).
+    asked_near: Vec<AtomicU32>,
 }
 
 /// A phase of a collective.
@@ -103,6 +118,8 @@ pub(super) struct Slots {
     at: usize,
     each: usize,
     pub(super) count: usize,
+    /// Where the first slot of the stream is, of those `count`.
+    first: usize,
 }
 
 /// Where a stream lies.
@@ -128,10 +145,11 @@ impl Board {
         if !layout.is_flat() {
             return Ok(None);
         }
+        let len = layout.board_len();
         let scratch = |peer: &Peer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
         let windows = peers.iter().map(scratch).collect::<Result<Vec<_>, _>>()?;
         let part =
-            |window: &Window| (window.part(layout.board(), 2 * BOARD)).ok_or(Fault::OutOfBounds);
+            |window: &Window| (window.part(layout.board(), 2 * len)).ok_or(Fault::OutOfBounds);
         let segment = |peer: &Peer| {
             let window = progress.conduit().window(peer.rank);
             window.cloned().ok_or(Fault::OutOfBounds)
@@ -147,6 +165,13 @@ impl Board {
             segments: peers.iter().map(segment).collect::<Result<_, _>>()?,
             asked: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             me,
+            stores: (peers.iter())
+                .map(|_| match len > BOARD {
+                    true => Stores::default(),
+                    false => Stores::to_own_cache(),
+                })
+                .collect(),
+            asked_near: peers.iter().map(|_| AtomicU32::new(0)).collect(),
         }))
     }
 
@@ -185,8 +210,13 @@ impl Board {
     }
 
     /// Writes to a slot of this member's stream.
-    fn write(&self, at: usize, data: &[u8]) -> Result<(), Fault> {
-        self.boards[self.me].write_past_caches(at, data)
+    fn write(&self, at: usize, data: &[u8], readers: Readers) -> Result<(), Fault> {
+        let (board, mut readers) = (&self.boards[self.me], self.readers(readers));
+        match (readers.next(), readers.next()) {
+            (Some(reader), None) => board.write_for_reader(at, data, &self.stores[reader]),
+            // Some of them share a cache with this one, and some may not.
+            _ => board.write_past_caches(at, data),
+        }
     }
 
     /// Whether there is room for slot `shown` of all the slots of a stream of this member.
@@ -210,7 +240,7 @@ impl Board {
         shown: usize,
         chunk: &[u8],
     ) -> Result<(), Fault> {
-        self.write(slots.place(shown), chunk)?;
+        self.write(slots.place(shown), chunk, readers)?;
         for reader in self.readers(readers) {
             self.show(reader, base, shown + 1, Place::Board);
         }
@@ -275,6 +305,14 @@ impl Board {
         }
     }
 
+    /// Whether a member has what is written to the board sooner than the system could copy it, for it shares a cache with
+    /// this one: as far as was found out, for which it says so now and then.
+    pub(super) fn is_near(&self, reader: usize) -> bool {
+        const TRIAL: u32 = 64;
+        let asked = self.asked_near[reader].fetch_add(1, Relaxed);
+        self.stores[reader].are_cached() || asked % TRIAL == TRIAL - 1
+    }
+
     /// Whether a member reads private memory of this one.
     pub(super) fn is_attached(&self, reader: usize) -> bool {
         // After its word that all was read, which a refusal gives, too.
@@ -329,6 +367,9 @@ fn count(word: u64, base: u64, all: usize) -> usize {
     }
 }
 
+/// A phase of the collective that is agreed on by the agreement of this number.
+pub(super) type At = (u64, Phase);
+
 /// From where the words of a phase count. There is room for 2^24 slots: no stream has half as many, for a slot
 /// has a KiB or more, and none is shown more than twice.
 pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
@@ -337,27 +378,30 @@ pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
 }
 
 impl Slots {
-    /// The slots of stream `number` of `streams` on a board, in the agreement `sequence`. The length
+    /// The slots of stream `number` of `streams` on a board of `len` bytes, in the agreement `sequence`. The length
     /// of a slot is a multiple of `unit`.
     pub(super) fn new(
-        sequence: u64,
-        phase: Phase,
-        number: usize,
-        streams: usize,
+        len: usize,
+        (sequence, phase): At,
+        (number, streams): (usize, usize),
         unit: usize,
     ) -> Option<Self> {
         let (start, room) = match phase {
-            Phase::Only => (0, BOARD),
-            Phase::First => (0, BOARD / 2),
-            Phase::Second => (BOARD / 2, BOARD / 2),
+            Phase::Only => (0, len),
+            Phase::First => (0, len / 2),
+            Phase::Second => (len / 2, len / 2),
         };
         let room = room / streams / LINE * LINE;
         let each = (room / SLOTS / LINE * LINE).clamp(LINE, LONGEST);
         let each = each / unit * unit;
-        (each > 0).then(|| Self {
-            at: (sequence & 1) as usize * BOARD + start + number * room,
-            each,
-            count: room / each,
+        (each > 0).then(|| {
+            let count = room / each;
+            Self {
+                at: (sequence & 1) as usize * len + start + number * room,
+                each,
+                count,
+                first: spread(sequence >> 1, count),
+            }
         })
     }
 
@@ -378,7 +422,7 @@ impl Slots {
 
     /// Where the slot of a number is.
     pub(super) fn place(&self, number: usize) -> usize {
-        self.at + number % self.count * self.each
+        self.at + (self.first + number) % self.count * self.each
     }
 
     /// How many elements a slot has, each of so many bytes.
@@ -392,19 +436,29 @@ impl Slots {
     }
 }
 
+/// Which of `count` slots the stream of a turn begins with: far from those before, so that short streams use all of the
+/// board, too, and what is written is not in the reader's own cache any more.
+fn spread(turn: u64, count: usize) -> usize {
+    const GOLDEN: u32 = 0x9E37_79B9;
+    let part = (turn as u32).wrapping_mul(GOLDEN);
+    ((u64::from(part) * count as u64) >> u32::BITS) as usize
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::layout::BOARD_OF_ALL, *};
 
     const PHASES: [Phase; 3] = [Phase::Only, Phase::First, Phase::Second];
 
     #[test]
     fn slots_of_streams_do_not_overlap() {
-        for streams in 1..=15 {
+        for (streams, len) in
+            (1..=15).flat_map(|streams| [(streams, BOARD), (streams, BOARD_OF_ALL)])
+        {
             let mut parts = Vec::new();
-            for (sequence, phase) in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {
+            for at in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {
                 for number in 0..streams {
-                    let slots = Slots::new(sequence, phase, number, streams, 1).unwrap();
+                    let slots = Slots::new(len, at, (number, streams), 1).unwrap();
                     assert!(slots.count >= SLOTS, "{slots:?}");
                     parts.extend((0..slots.count).map(|slot| (slots.place(slot), slots.each)));
                     assert_eq!(slots.place(0), slots.place(slots.count));
@@ -415,14 +469,35 @@ mod tests {
                 assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{streams}: {pair:?}");
             }
             let last = parts[parts.len() - 1];
-            assert!(last.0 + last.1 <= 2 * BOARD);
+            assert!(last.0 + last.1 <= 2 * len);
+        }
+    }
+
+    #[test]
+    fn short_streams_come_back_to_a_slot_late() {
+        for count in [4, 7, 16, 31, 32] {
+            for first in 0..1000 {
+                let begins: Vec<usize> = (first..)
+                    .take(count / 2)
+                    .map(|turn| spread(turn, count))
+                    .collect();
+                assert!(begins.iter().all(|slot| *slot < count));
+                assert!(
+                    (1..begins.len()).all(|at| begins[at] != begins[at - 1]),
+                    "{begins:?}"
+                );
+                let mut apart = begins.clone();
+                apart.sort_unstable();
+                apart.dedup();
+                assert!(apart.len() * 3 >= begins.len() * 2, "{count}: {begins:?}");
+            }
         }
     }
 
     #[test]
     fn slots_hold_whole_elements_or_there_are_none() {
         for (unit, is_there) in [(1, true), (24, true), (1000, true), (BOARD, false)] {
-            let slots = Slots::new(0, Phase::First, 0, 3, unit);
+            let slots = Slots::new(BOARD, (0, Phase::First), (0, 3), unit);
             assert_eq!(slots.is_some(), is_there, "{unit}");
             assert!(slots.is_none_or(|slots| slots.each.is_multiple_of(unit)));
         }

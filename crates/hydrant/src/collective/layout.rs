@@ -38,6 +38,9 @@ pub(super) const SLOTS: usize = 4;
 
 /// Bytes that a member of a flat team shows at once, in each parity of agreements.
 pub(super) const BOARD: usize = 256 << 10;
+/// The same in the team of all, which there is one of: more than a processor's own cache, so that what is written again
+/// is not in the reader's.
+pub(super) const BOARD_OF_ALL: usize = 1 << 20;
 /// Members of a team in which each tells each other by itself: more would take longer than rounds do.
 const FLAT: usize = 16;
 
@@ -60,11 +63,13 @@ pub(super) struct Layout {
     /// In a flat team, one for each other member, at the distance of its number and one.
     pub(super) rounds: usize,
     is_flat: bool,
+    /// Of a flat team: bytes of a board.
+    board_len: usize,
 }
 
 impl Layout {
-    /// The layout of a team, `mapped`: of which each member maps the scratch of each.
-    pub(super) fn new(members: usize, mapped: bool) -> Self {
+    /// The layout of a team, `mapped`: of which each member maps the scratch of each. Boards have `board_len` bytes.
+    pub(super) fn new(members: usize, mapped: bool, board_len: usize) -> Self {
         let is_flat = mapped && (2..=FLAT).contains(&members);
         let rounds = match is_flat {
             true => members - 1,
@@ -74,6 +79,7 @@ impl Layout {
             members,
             rounds,
             is_flat,
+            board_len,
         }
     }
 
@@ -142,10 +148,15 @@ impl Layout {
         self.piggyback(2, 0)
     }
 
+    /// Bytes of each of them.
+    pub(super) fn board_len(&self) -> usize {
+        self.board_len
+    }
+
     /// Bytes in all.
     pub(super) fn total(&self) -> usize {
         match self.is_flat {
-            true => self.board() + 2 * BOARD,
+            true => self.board() + 2 * self.board_len,
             false => self.slot(self.rounds, 0),
         }
     }
@@ -158,17 +169,20 @@ mod tests {
     #[test]
     fn nothing_overlaps() {
         let all = [1, 2, 3, 8, 9, 16, 17, 64, 1000];
-        for (members, mapped) in all
-            .into_iter()
-            .flat_map(|members| [(members, false), (members, true)])
-        {
-            let layout = Layout::new(members, mapped);
+        for (members, mapped, board_len) in all.into_iter().flat_map(|members| {
+            [
+                (members, false, BOARD),
+                (members, true, BOARD),
+                (members, true, BOARD_OF_ALL),
+            ]
+        }) {
+            let layout = Layout::new(members, mapped, board_len);
             let mut parts = vec![(LEDGER, ALONE)];
             match layout.is_flat() {
                 true => {
                     assert!(mapped && members <= FLAT);
                     assert_eq!(layout.rounds, members - 1);
-                    parts.push((layout.board(), 2 * BOARD));
+                    parts.push((layout.board(), 2 * board_len));
                 }
                 false => {
                     assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);

@@ -1,15 +1,12 @@
 //! Which streams each collective of a flat team is made of.
 
 use super::{
-    board::{Board, Phase, Readers, Slots},
+    board::{At, Board, Phase, Readers, Slots},
     streams::{Folding, Streams},
     team::{Team, outside},
 };
 use crate::{Pod, Result};
 use hydrant_conduit::memory::Fault;
-
-/// A phase of the collective that is agreed on by the agreement of this number.
-pub(super) type At = (u64, Phase);
 
 impl Team {
     /// A phase of the collective that is to be agreed on next.
@@ -147,7 +144,9 @@ impl Team {
         let board = self.board.as_ref()?;
         // As in `pair`; the agreement is no matter.
         let size = self.members.len() - 1;
-        Slots::new(0, Phase::First, 0, size, size_of::<T>().max(1)).map(|_| board)
+        let unit = size_of::<T>().max(1);
+        self.slots((0, Phase::First), (0, size), unit)
+            .map(|_| board)
     }
 
     /// Of elements that are to be folded each member's slice to it; what comes is folded into the own slice.
@@ -192,13 +191,18 @@ impl Team {
     fn pair(&self, at: At, from: usize, to: usize, unit: usize) -> Result<Slots> {
         let size = self.members.len();
         let number = (to + size - from) % size - 1;
-        let slots = Slots::new(at.0, at.1, number, size - 1, unit);
+        let slots = self.slots(at, (number, size - 1), unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 
     /// The slots of a stream that has its board for itself.
     pub(super) fn whole_board(&self, at: At, unit: usize) -> Result<Slots> {
-        let slots = Slots::new(at.0, at.1, 0, 1, unit);
+        let slots = self.slots(at, (0, 1), unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
+    }
+
+    /// Those of a stream of so many on a board of this team.
+    fn slots(&self, at: At, stream: (usize, usize), unit: usize) -> Option<Slots> {
+        Slots::new(self.layout.board_len(), at, stream, unit)
     }
 }

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{
     area::Piece,
     header::Operation,
-    layout::Layout,
+    layout::{BOARD, Layout},
     peer::is_mapped,
     team::{IDLE, Team, at_once, outside},
 };
@@ -121,6 +121,7 @@ impl Team {
         Layout::new(
             members.len(),
             ranks.all(|rank| is_mapped(&self.progress, rank)),
+            BOARD,
         )
     }
 

@@ -145,7 +145,11 @@ impl<'a> Streams<'a> {
             false => ATTACHED,
         };
         let place = match self.board.place_of(data) {
-            Place::Board if data.len() >= enough && self.board.is_attached(reader) => {
+            Place::Board
+                if data.len() >= enough
+                    && self.board.is_attached(reader)
+                    && !(self.team.members.len() == 2 && self.board.is_near(reader)) =>
+            {
                 Place::Private(data.as_ptr().addr() as u64)
             }
             place => place,

@@ -18,7 +18,7 @@ use hydrant_conduit::{Line, Window, memory::Fault};
 use super::{
     area::{Area, Piece},
     board::Board,
-    layout::{LEDGER, Layout},
+    layout::{BOARD_OF_ALL, LEDGER, Layout},
     peer::{Peer, Round, is_mapped},
     queue::Queue,
 };
@@ -150,6 +150,7 @@ impl Team {
         let layout = Layout::new(
             members.len(),
             members.iter().all(|rank| is_mapped(progress, *rank)),
+            BOARD_OF_ALL,
         );
         let piece = area
             .take(layout.total())

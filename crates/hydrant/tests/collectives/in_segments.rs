@@ -4,7 +4,7 @@ use hydrant::{Error, Job, Op, Rank, Result, TeamRank};
 
 use super::{SIZES, outcomes, run};
 
-/// Short and long ones: on the agreement, in one slot, around the board more than once.
+/// Short and long ones: on the agreement, in one slot, in several.
 const LENGTHS: [usize; 5] = [1, 512, 513, 5000, 60_000];
 
 fn value(rank: usize, index: usize) -> u64 {

@@ -86,7 +86,7 @@ const CALLS: [(&str, Call); 20] = [
     ("split", |team| ok(team.split(Some(0), 0))),
 ];
 
-const LONG: usize = 300_000;
+const LONG: usize = 1_200_000;
 
 /// Calls until it fails.
 fn for_ever(team: &Team, call: Call) -> Result<()> {
