@@ -11,9 +11,8 @@
 //!
 //! What goes to one reader goes through the caches where that shares one with the writer, which the writer [finds
 //! out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in the reader's own
-//! any more: so the board of all ranks is larger than that, and each stream [begins](spread) at another slot. Boards of other
-//! teams, for which there is less room, are written past the caches unless the reader has the writer's very processor. What more
-//! than one reads is written past them.
+//! any more: so boards of a job of two ranks are larger than that, and each stream [begins](spread) at another slot. Other boards
+//! are written past the caches unless the reader has the writer's very processor. What more than one reads is written past them.
 //!
 //! # Words
 //!
@@ -400,7 +399,10 @@ impl Slots {
                 at: (sequence & 1) as usize * len + start + number * room,
                 each,
                 count,
-                first: spread(sequence >> 1, count),
+                first: match len > BOARD {
+                    true => spread(sequence >> 1, count),
+                    false => 0,
+                },
             }
         })
     }
@@ -446,14 +448,14 @@ fn spread(turn: u64, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::layout::BOARD_OF_ALL, *};
+    use super::{super::layout::BOARD_OF_TWO, *};
 
     const PHASES: [Phase; 3] = [Phase::Only, Phase::First, Phase::Second];
 
     #[test]
     fn slots_of_streams_do_not_overlap() {
         for (streams, len) in
-            (1..=15).flat_map(|streams| [(streams, BOARD), (streams, BOARD_OF_ALL)])
+            (1..=15).flat_map(|streams| [(streams, BOARD), (streams, BOARD_OF_TWO)])
         {
             let mut parts = Vec::new();
             for at in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {

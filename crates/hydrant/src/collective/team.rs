@@ -18,7 +18,7 @@ use hydrant_conduit::{Line, Window, memory::Fault};
 use super::{
     area::{Area, Piece},
     board::Board,
-    layout::{BOARD_OF_ALL, LEDGER, Layout},
+    layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
     peer::{Peer, Round, is_mapped},
     queue::Queue,
 };
@@ -150,7 +150,10 @@ impl Team {
         let layout = Layout::new(
             members.len(),
             members.iter().all(|rank| is_mapped(progress, *rank)),
-            BOARD_OF_ALL,
+            match members.len() {
+                2 => BOARD_OF_TWO,
+                _ => BOARD,
+            },
         );
         let piece = area
             .take(layout.total())
