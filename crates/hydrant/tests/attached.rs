@@ -338,8 +338,8 @@ fn memory_of_who_gave_up_is_not_taken_for_what_it_was() {
     assert!(matches!(ends[0], Err(Error::Other(_))), "{:?}", ends[0]);
 }
 
-/// A call that comes while its target copies: when the second read begins it was sent, when the third does it was
-/// answered.
+/// A call that comes while its target copies: when the second read begins it was sent, when the fourth does it was
+/// answered. Of each of two others a piece is read between two looks.
 #[derive(Default)]
 struct Called {
     reads: AtomicU64,
@@ -358,16 +358,16 @@ fn who_copies_looks_after_messages() {
             if me == Rank(0) && seen.begun.load(SeqCst) {
                 match seen.reads.fetch_add(1, SeqCst) {
                     1 => until("a call", &seen.sent),
-                    2 => assert!(seen.answered.load(SeqCst), "nobody looked after messages"),
+                    3 => assert!(seen.answered.load(SeqCst), "nobody looked after messages"),
                     _ => {}
                 }
             }
             true
         });
-        let ends = builder.service(false).run_local(3, |job| {
+        let ends = builder.service(false).run_local(4, |job| {
             let answers = Arc::clone(&called);
             let answer = job.function(move |_, ()| answers.answered.store(true, SeqCst))?;
-            let team = job.world().split((job.rank() != Rank(2)).then_some(0), 0)?;
+            let team = job.world().split((job.rank() != Rank(3)).then_some(0), 0)?;
             job.barrier()?;
             if let Some(team) = team {
                 let me = job.rank().index();
@@ -376,12 +376,12 @@ fn who_copies_looks_after_messages() {
                         job.barrier()?;
                         called.begun.store(true, SeqCst);
                     }
-                    let parts = values(me, 2 * MANY, round);
+                    let parts = values(me, 3 * MANY, round);
                     let into = match background {
                         true => team.all_to_all_nb(parts)?.wait()?,
                         false => team.all_to_all(&parts)?,
                     };
-                    let right = (0..2).flat_map(|from| {
+                    let right = (0..3).flat_map(|from| {
                         (0..MANY).map(move |at| value(from, me * MANY + at, round))
                     });
                     assert!(into.into_iter().eq(right), "round {round}");

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// itself is some hundreds of nanoseconds.
 pub(super) const LONG: usize = 8 << 10;
 
-/// Of so many copies, of the first some more, one is made by the other stores: the system may have moved a thread meanwhile to a processor that
+/// Of so many copies one is made by the other stores: the system may have moved a thread meanwhile to a processor that
 /// shares caches with the other's, or shares none.
 const TRIAL: u32 = 256;
 
-/// And of the first copies since those through the caches were found to be faster each so many: what went past the caches
-/// may have touched pages for the first time, which takes longer than either. A trial of these costs little.
+/// Of the first copies since those through the caches were found to be faster, one of so many: what went past the caches
+/// may have touched pages for the first time, which takes longer than either. To go past them once costs little.
 const FIRST_TRIAL: u32 = 8;
 /// Copies that are counted.
 const MOST: u32 = 1 << 30;
@@ -89,9 +89,10 @@ impl Stores {
         outcome
     }
 
-    /// Whether the reader was found to share a cache with the writer.
+    /// Whether stores through the caches were found to be faster: never where the processor's clock is not read.
     pub fn are_cached(&self) -> bool {
         match (self.cached.load(Relaxed), self.non_temporal.load(Relaxed)) {
+            _ if !cfg!(target_arch = "x86_64") => false,
             (0, _) | (_, 0) => false,
             (cached, past) => self.prefer_cached(cached, past),
         }

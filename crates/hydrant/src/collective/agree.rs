@@ -15,7 +15,7 @@
 //! A message is one cache line, the sequence number last. Lines alternate by the parity of
 //! the sequence number: the one written two agreements ago has been read, for its reader has
 //! since entered the next. That is so if the next has come to its end here. One that has not, for
-//! want of a lost member, is the last in which this member tells anything
+//! want of a lost member, is the last in which this member tells anything, and so is one whose data it gave up
 //! ([`Team::check_last_agreed`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -11,8 +11,8 @@
 //!
 //! What goes to one reader goes through the caches where that shares one with the writer, which the writer [finds
 //! out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in the reader's own
-//! any more: so boards of a job of two ranks are larger than that, and each stream [begins](spread) at another slot. Other boards
-//! are written past the caches unless the reader has the writer's very processor. What more than one reads is written past them.
+//! any more: so the boards of the team of all ranks, if these are two, are larger than that, and each stream [begins](spread) at
+//! another slot. Other boards are written past the caches unless the reader has the writer's very processor. What more than one reads is written past them.
 //!
 //! # Words
 //!
@@ -304,8 +304,8 @@ impl Board {
         }
     }
 
-    /// Whether a member has what is written to the board sooner than the system could copy it, for it shares a cache with
-    /// this one: as far as was found out, for which it says so now and then.
+    /// Whether a member has what is written to the board sooner than the system could copy it, for it reads that out of a
+    /// cache: as far as was found out, for which it says so now and then.
     pub(super) fn is_near(&self, reader: usize) -> bool {
         const TRIAL: u32 = 64;
         let asked = self.asked_near[reader].fetch_add(1, Relaxed);

@@ -67,7 +67,7 @@ impl<'a> Outbound<'a> {
     pub(super) async fn until_credited(&self) -> Result<()> {
         let team = self.team;
         let credit = Sought::Beyond(team.layout.credit(self.to), word(self.epoch, self.sent));
-        team.until(&team.members, credit).await
+        team.until_data(credit).await
     }
 
     /// Sends a chunk as the next unit.
@@ -110,7 +110,7 @@ impl<'a> Inbound<'a> {
             team.layout.flag(self.channel),
             word(self.epoch, self.received),
         );
-        team.until(&team.members, filled).await
+        team.until_data(filled).await
     }
 
     /// Takes the next unit, a chunk that has come.

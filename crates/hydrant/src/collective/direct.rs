@@ -224,6 +224,7 @@ impl<'a> Source<'a> {
         };
         match failed {
             Some(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => {
+                team.give_up();
                 Err(team.lost_first(cause))
             }
             Some(cause) => {
@@ -366,7 +367,7 @@ impl Outbound<'_> {
     async fn until_cleared(&self) -> Result<Cleared> {
         let (team, at) = (self.team, self.team.layout.cleared(self.to));
         let said = Sought::Word(at, number(self.epoch, self.sent));
-        team.until(&team.members, said).await?;
+        team.until_data(said).await?;
         let word = |index: usize| team.word(at + index * size_of::<u64>());
         let (key, offset) = (Key(word(1)?), word(2)?);
         let bytes = |index| Ok::<_, Error>(usize::try_from(word(index)?).unwrap_or(usize::MAX));

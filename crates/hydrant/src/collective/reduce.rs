@@ -9,7 +9,6 @@
 use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::Ordering::Relaxed,
 };
 
 use super::{
@@ -475,7 +474,7 @@ impl Team {
     pub(super) fn or_leave<R>(&self, run: impl FnOnce() -> R) -> R {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
             // Perhaps between two phases.
-            self.gave_up.store(true, Relaxed);
+            self.give_up();
             self.progress.conduit().leave(false);
             resume_unwind(cause)
         })

@@ -76,7 +76,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
                     return Ok(());
                 }
                 let change = Sought::Change(stood);
-                self.team.until(&self.team.members, change).await?;
+                self.team.until_data(change).await?;
             }
         }
     }

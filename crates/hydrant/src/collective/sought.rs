@@ -66,6 +66,17 @@ impl Team {
 }
 
 impl Team {
+    /// Waits for what all members bring about of the data of a collective that was agreed on. If one of them ended first, this
+    /// member [gives it up](Shared::give_up).
+    ///
+    /// # Errors
+    /// As of [`until`](Self::until).
+    #[inline]
+    pub(super) async fn until_data(&self, sought: Sought) -> Result<()> {
+        let come = self.until(&self.members, sought).await;
+        come.inspect_err(|_| self.give_up())
+    }
+
     /// Waits until a write of this member's own is over.
     ///
     /// # Errors

@@ -73,8 +73,8 @@ pub(super) struct Streams<'a> {
 }
 
 /// The data of a collective goes out: if this is dropped before that is [over](Self::over), others wait for what they
-/// will never get. They would take anything shown in a later collective for the end of it, so that nothing is
-/// shown [ahead](Team::may_show_ahead) any more.
+/// will never get. They would take anything shown in a later collective for the end of it, so that this member
+/// [gives up](Shared::give_up).
 pub(super) struct GoesOut<'a>(&'a Shared);
 
 impl<'a> GoesOut<'a> {
@@ -90,7 +90,7 @@ impl<'a> GoesOut<'a> {
 
 impl Drop for GoesOut<'_> {
     fn drop(&mut self) {
-        self.0.gave_up.store(true, Relaxed);
+        self.0.give_up();
     }
 }
 
@@ -138,7 +138,8 @@ impl<'a> Streams<'a> {
     }
 
     /// Data to show to one member, which reads it wherever it lies if it can and there is enough of it. That is for
-    /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part.
+    /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part. So it is
+    /// for the other of two that is [near](Board::is_near).
     pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: Slots) {
         let enough = match self.team.progress.is_crowded() {
             true => ATTACHED_CROWDED,
@@ -243,7 +244,7 @@ impl<'a> Streams<'a> {
     async fn until_changed(&mut self, stood: u64) -> Result<()> {
         self.since_look = 0;
         let change = Sought::Change(stood);
-        self.team.until(&self.team.members, change).await
+        self.team.until_data(change).await
     }
 
     /// Who has much to copy and need not wait for it looks after messages meanwhile.
@@ -563,6 +564,12 @@ impl Team {
 }
 
 impl Shared {
+    /// Ends a collective here before all of its data is where it belongs. That is for good, for a member is lost: nothing is
+    /// shown [ahead](Team::may_show_ahead) any more, and nothing told.
+    pub(super) fn give_up(&self) {
+        self.gave_up.store(true, Relaxed);
+    }
+
     /// The number of the last agreement.
     pub(super) fn last_agreement(&self) -> u64 {
         self.sequence.load(Relaxed)

@@ -120,7 +120,7 @@ pub struct Shared {
     pub(super) sequence: AtomicU64,
     /// The name of the barrier notified.
     pub(super) notified: AtomicU64,
-    /// A collective ended here before all of its data had been shown.
+    /// A collective [ended here](Self::give_up) before all of its data was where it belongs.
     pub(super) gave_up: AtomicBool,
     /// Uses of channels so far; alike at every member.
     epoch: AtomicU64,

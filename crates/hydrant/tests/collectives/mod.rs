@@ -6,6 +6,7 @@ mod begun;
 mod flat;
 mod given_up;
 mod in_segments;
+mod large_boards;
 mod long;
 mod lost;
 mod mismatch;
