@@ -225,6 +225,28 @@ fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
     }
 }
 
+/// There is no bare network, whose round trips stand beside misses elsewhere.
+#[test]
+fn puts_and_gets_are_measured_where_memory_is_registered() {
+    for (conduit, ranks) in [("sim:ideal", "2"), ("sim:ideal", "4"), ("smp+pin", "2")] {
+        let rows = rows(&[
+            "rma",
+            "-n",
+            ranks,
+            "--conduit",
+            conduit,
+            "--quick",
+            "--reps",
+            "2",
+            "--format",
+            "json",
+        ]);
+        let missed = |row: &&Value| row["case"] == "put, miss";
+        let row = rows.iter().find(missed).expect("misses are measured");
+        assert!(row["reference"].is_null(), "{row}");
+    }
+}
+
 #[test]
 fn bad_requests_are_refused_before_anything_is_measured() {
     for (arguments, says) in [

@@ -7,6 +7,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 use super::rows::Sample;
 use crate::bench::measure::Plan;
 use crate::bench::row::Other;
@@ -109,7 +111,8 @@ pub(crate) struct Request {
 /// The programs, compiled for each MPI that is here.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    folder: PathBuf,
+    /// Removed with this.
+    folder: TempDir,
     here: Vec<&'static Mpi>,
 }
 
@@ -133,15 +136,16 @@ impl Programs {
                 mpi.launcher
             );
         }
-        let folder = env::temp_dir().join(format!("hydrant-bench-{}", std::process::id()));
+        // What a bench that was killed left there has another name.
+        let folder = tempfile::Builder::new().prefix("hydrant-bench-").tempdir();
+        let written = |folder: &Path, why| MpiError::Write {
+            folder: folder.to_owned(),
+            why,
+        };
+        let folder = folder.map_err(|why| written(&env::temp_dir(), why))?;
+        let source = folder.path().join("bench.c");
+        fs::write(&source, SOURCE).map_err(|why| written(folder.path(), why))?;
         let built = Self { folder, here };
-        let source = built.folder.join("bench.c");
-        (fs::create_dir(&built.folder))
-            .and_then(|()| fs::write(&source, SOURCE))
-            .map_err(|why| MpiError::Write {
-                folder: built.folder.clone(),
-                why,
-            })?;
         for mpi in &built.here {
             let mut compile = Command::new(mpi.compiler);
             compile
@@ -183,14 +187,7 @@ impl Programs {
     }
 
     fn program(&self, mpi: &Mpi) -> PathBuf {
-        self.folder.join(mpi.other.name().replace(' ', "-"))
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans the system's temporary files.
-        let _ = fs::remove_dir_all(&self.folder);
+        self.folder.path().join(mpi.other.name().replace(' ', "-"))
     }
 }
 
