@@ -9,10 +9,11 @@
 //!
 //! # Caches
 //!
-//! What goes to one reader goes through the caches where that shares one with the writer, which the writer [finds
-//! out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in the reader's own
-//! any more: so the boards of the team of all ranks, if these are two, are larger than that, and each stream [begins](spread) at
-//! another slot. Other boards are written past the caches unless the reader has the writer's very processor. What more than one reads is written past them.
+//! What goes to one reader goes through the caches where that shares one with the writer, which the writer
+//! [finds out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in
+//! the reader's own any more: so the boards of the team of all ranks, if these are two, are larger than that, and each
+//! stream [begins](spread) at another slot. Other boards are written past the caches unless the reader has the writer's
+//! very processor. What more than one reads is written past them.
 //!
 //! # Words
 //!

@@ -38,8 +38,9 @@ pub(super) const SLOTS: usize = 4;
 
 /// Bytes that a member of a flat team shows at once, in each parity of agreements.
 pub(super) const BOARD: usize = 256 << 10;
-/// The same in the team of all ranks, if these are two: more than a processor's own cache, so that what is written again is not in the
-/// reader's. Of more ranks each would touch the pages of all boards for the first time, which takes milliseconds.
+/// The same in the team of all ranks, if these are two: more than a processor's own cache, so that what is written
+/// again is not in the reader's. Of more ranks each would touch the pages of all boards for the first time, which takes
+/// milliseconds.
 pub(super) const BOARD_OF_TWO: usize = 1 << 20;
 /// Members of a team in which each tells each other by itself: more would take longer than rounds do.
 const FLAT: usize = 16;
