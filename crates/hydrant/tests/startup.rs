@@ -27,6 +27,10 @@ fn main() -> ExitCode {
         ("too_much_memory_is_refused", too_much_memory),
         ("limits_that_refuse_say_how_to_raise_them", limits),
         ("memory_limits_of_control_groups_count", control_group),
+        (
+            "collectives_without_memory_are_refused",
+            collectives_without_memory,
+        ),
         ("no_abort_is_a_success", abort_alone),
         ("programs_that_fail_decide_the_status", failing_programs),
     ];
@@ -52,6 +56,7 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
         "fail" => hydrant::run(|job| fail(job, &arguments[0])),
+        "poor" => hydrant::run(|job| poor(job, &arguments[0])),
         _ => return None,
     };
     Some(match end {
@@ -97,6 +102,87 @@ fn fail(job: &Job, how: &str) -> hydrant::Result<()> {
         }
     }
     job.barrier()
+}
+
+/// Bytes that each rank gives to a collective that finds too little memory.
+const GIVEN: usize = 16 << 20;
+
+/// The last rank has little memory left for a collective: it is told so, and the others that it did not take part, or it
+/// goes well, and the job goes on.
+fn poor(job: &Job, call: &str) -> hydrant::Result<()> {
+    let mut given = vec![1_u8; GIVEN];
+    // Longer than a slot of a board.
+    let mut long = vec![[1_u8; 40_000]; GIVEN / 40_000];
+    let is_poor = job.rank().0 + 1 == job.size();
+    let left = |bytes| {
+        if is_poor {
+            limit_memory(Some(bytes));
+        }
+    };
+    let (outcome, fits) = match call {
+        "all_to_all" => {
+            left(2 << 20);
+            (job.all_to_all_in_place(&mut given), false)
+        }
+        // It takes the parts of all, and nothing beside them.
+        "reduce_scatter" => {
+            let mut mine = vec![0; GIVEN / job.size() as usize];
+            left(GIVEN as u64 + (4 << 20));
+            let reduced = job.reduce_scatter_with(&given, &mut mine, |a, b| a ^ b);
+            (reduced, true)
+        }
+        // There is room for what comes, but not for what is scanned.
+        "scan" => {
+            left(GIVEN as u64 + (4 << 20));
+            (job.scan_with(&mut long, |_, b| b), false)
+        }
+        _ => {
+            let before = peak();
+            let refused = job.all_to_all_in_place(&mut given[1..]);
+            assert!(matches!(refused, Err(Error::LengthMismatch { .. })));
+            assert!(peak() - before < 2 * GIVEN as u64, "it took much memory");
+            (Ok(()), true)
+        }
+    };
+    if is_poor {
+        limit_memory(None);
+    }
+    match (outcome, fits, is_poor) {
+        (Ok(()), true, _)
+        | (Err(Error::OutOfMemory { .. }), false, true)
+        | (Err(Error::CollectiveMismatch { .. }), false, false) => job.barrier(),
+        (outcome, ..) => panic!("{call}: {outcome:?}"),
+    }
+}
+
+/// Lets this process map so many bytes more, or as many as there are.
+fn limit_memory(more: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let current = more.map(|more| {
+        let text = fs::read_to_string("/proc/self/statm").expect("/proc is there");
+        let pages = text.split(' ').next().and_then(|pages| pages.parse().ok());
+        pages.unwrap_or(0_u64) * rustix::param::page_size() as u64 + more
+    });
+    let limit = Rlimit {
+        current,
+        maximum: getrlimit(Resource::As).maximum,
+    };
+    setrlimit(Resource::As, limit).expect("the limit");
+}
+
+/// Most bytes of memory that this process had.
+fn peak() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.expect("VmHWM") << 10
+}
+
+fn collectives_without_memory() {
+    for call in ["all_to_all", "reduce_scatter", "scan", "uneven"] {
+        let output = output(&mut launcher::command(2, &["poor", call]), &[]);
+        assert_says(&output, 0, &[]);
+    }
 }
 
 /// Names and values.

@@ -244,8 +244,13 @@ impl Team {
         parts: &[T],
         into: &mut [T],
     ) -> Result<()> {
-        let part = parts.len() / self.members.len();
-        let places = into.chunks_mut(part.max(1)).map(bytes_mut).collect();
+        let size = self.members.len();
+        let part = parts.len() / size;
+        // By the length of `into`: what was refused has no parts, and a place for each element would take more than they do.
+        let places = into
+            .chunks_mut((into.len() / size).max(1))
+            .map(bytes_mut)
+            .collect();
         if let Some(board) = &self.board {
             let at = self.next(Phase::Only);
             let mut streams = match &checked {

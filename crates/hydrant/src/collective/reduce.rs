@@ -225,9 +225,10 @@ impl Team {
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let given = (bytes(mine), own);
         let at = self.next(Phase::Only);
-        let (mut streams, folding) =
+        let (mut streams, mut folding) =
             self.fold_to_root_streams(board, at, root.index(), given, &fold)?;
-        self.agree_on(header.root(root), checked.map(drop), &mut streams)
+        let checked = checked.and_then(|_| folding.make_room(self));
+        self.agree_on(header.root(root), checked, &mut streams)
             .await?;
         streams.fold(folding).await
     }
@@ -269,7 +270,9 @@ impl Team {
                 Ok(()) => bytes(&mine[self.slice(mine.len(), member)]),
                 Err(_) => &[],
             };
-            let (mut streams, folding) = self.fold_streams(board, at, (others, &mut own), &fold)?;
+            let (mut streams, mut folding) =
+                self.fold_streams(board, at, (others, &mut own), &fold)?;
+            let checked = checked.and_then(|()| folding.make_room(self));
             self.agree_on(header, checked, &mut streams).await?;
             streams.fold(folding).await?;
             let room = room.expect("all is well if it was agreed on");
@@ -379,7 +382,8 @@ impl Team {
                 let others: Vec<&[T]> = slices.into_iter().map(|slice| &*slice).collect();
                 let at = self.next(Phase::First);
                 let given = (|member: usize| bytes(others[member]), own);
-                let (mut streams, folding) = self.fold_streams(board, at, given, &fold)?;
+                let (mut streams, mut folding) = self.fold_streams(board, at, given, &fold)?;
+                let checked = checked.and_then(|()| folding.make_room(self));
                 self.agree_on(header, checked, &mut streams).await?;
                 streams.fold(folding).await?;
             }
@@ -466,7 +470,9 @@ impl Team {
     ) -> Result<Vec<T>> {
         self.exchange_slices(data, &mut slices).await?;
         let each = self.slice(data.len(), self.me).len();
-        Ok(self.or_leave(|| fold_blocks(&slices, each, fold)))
+        self.or_leave(|| fold_blocks(&mut slices, each, fold));
+        slices.truncate(each);
+        Ok(slices)
     }
 
     /// Runs a user's function on which the others wait. If it panics they cannot be
@@ -510,16 +516,10 @@ pub(super) fn by<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T])
     }
 }
 
-/// All blocks of `len` elements in one, from the left.
-pub(super) fn fold_blocks<T: Pod>(
-    blocks: &[T],
-    len: usize,
-    fold: &impl Fn(&mut [T], &[T]),
-) -> Vec<T> {
-    let (first, rest) = blocks.split_at(len);
-    let mut folded = first.to_vec();
+/// All blocks of `len` elements in the place of the first, from the left.
+pub(super) fn fold_blocks<T: Pod>(blocks: &mut [T], len: usize, fold: &impl Fn(&mut [T], &[T])) {
+    let (first, rest) = blocks.split_at_mut(len);
     for block in rest.chunks(len.max(1)) {
-        fold(&mut folded, block);
+        fold(first, block);
     }
-    folded
 }

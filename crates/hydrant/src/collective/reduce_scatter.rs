@@ -169,7 +169,8 @@ impl Team {
     ) -> Result<()> {
         self.exchange(Phase::Only, part_of, self.even(&mut parts))
             .await?;
-        mine.copy_from_slice(&self.or_leave(|| fold_blocks(&parts, mine.len(), fold)));
+        self.or_leave(|| fold_blocks(&mut parts, mine.len(), fold));
+        mine.copy_from_slice(&parts[..mine.len()]);
         Ok(())
     }
 }

@@ -111,10 +111,10 @@ impl Team {
             let is_of_two = self.members.len() == 2;
             let room = match (self.me, is_of_two) {
                 (0, _) => 0,
-                (_, true) => in_buffer::<T>(),
-                (_, false) => in_chunk::<T>(),
+                (_, true) => in_buffer::<T>().min(len),
+                (_, false) => 2 * in_chunk::<T>().min(len),
             };
-            let room = checked.and_then(|()| self.buffer(Some(room.min(len))));
+            let room = checked.and_then(|()| self.buffer(Some(room)));
             let room = self.agree(header, room, Piggyback::Nothing).await?;
             return match is_of_two {
                 true => self.scan_of_two(data, room, first, &fold).await,
@@ -122,11 +122,14 @@ impl Team {
             };
         }
         // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.
-        let checked = checked.and_then(|()| self.slices_to_fold::<T>(len));
-        let mut slices = self.agree(header, checked, Piggyback::Nothing).await?;
-        self.exchange_slices(data, &mut slices).await?;
         let each = self.slice(len, self.me).len();
-        self.or_leave(|| scan_blocks(&mut slices, each, first, &fold));
+        let checked = checked.and_then(|()| {
+            let room = (self.buffer(Some(each))?, self.buffer(Some(each))?);
+            Ok((self.slices_to_fold::<T>(len)?, room))
+        });
+        let (mut slices, room) = self.agree(header, checked, Piggyback::Nothing).await?;
+        self.exchange_slices(data, &mut slices).await?;
+        self.or_leave(|| scan_blocks(&mut slices, room, first, &fold));
         let block = |member: usize| bytes(&slices[member * each..][..each]);
         self.exchange(Phase::Second, block, self.cut(data)).await
     }
@@ -184,7 +187,7 @@ impl Team {
     }
 
     /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
-    /// one's, chunk by chunk. All but the first member have room for a chunk.
+    /// one's, chunk by chunk. All but the first member have room for two chunks.
     async fn scan_along<T: Pod>(
         &self,
         data: &mut [T],
@@ -199,6 +202,8 @@ impl Team {
             .transpose()?;
         let mut next = (self.me + 1 < self.members.len())
             .then(|| Outbound::new(self, CHANNEL, self.me + 1, epoch));
+        let half = room.len() / 2;
+        let (so_far, before) = room.split_at_mut(half);
         for mine in data.chunks_mut(in_chunk::<T>()) {
             let Some(previous) = &mut previous else {
                 if let Some(next) = &mut next {
@@ -209,14 +214,16 @@ impl Team {
                 }
                 continue;
             };
-            let so_far = &mut room[..mine.len()];
+            let (so_far, before) = (&mut so_far[..mine.len()], &mut before[..mine.len()]);
             previous.receive(bytes_mut(so_far)).await?;
             match (first, &mut next) {
                 (Some(_), None) => mine.copy_from_slice(so_far),
                 (exclusive, next) => {
-                    let before = exclusive.map(|_| so_far.to_vec());
+                    if exclusive.is_some() {
+                        before.copy_from_slice(so_far);
+                    }
                     self.or_leave(|| fold(so_far, mine));
-                    mine.copy_from_slice(before.as_deref().unwrap_or(so_far));
+                    mine.copy_from_slice(if exclusive.is_some() { before } else { so_far });
                     if let Some(next) = next {
                         next.send(bytes(so_far)).await?;
                     }
@@ -227,24 +234,22 @@ impl Team {
     }
 }
 
-/// Replaces each block of `len` elements by what those up to it, or before it, reduce to.
+/// Replaces each block by what those up to it, or before it, reduce to. There is room for two blocks more.
 fn scan_blocks<T: Pod>(
     blocks: &mut [T],
-    len: usize,
+    (mut so_far, mut before): (Vec<T>, Vec<T>),
     first: Option<T>,
     fold: &impl Fn(&mut [T], &[T]),
 ) {
-    let mut so_far: Vec<T> = Vec::with_capacity(len);
-    for block in blocks.chunks_mut(len.max(1)) {
-        let before = so_far.clone();
-        if before.is_empty() {
-            so_far.extend_from_slice(block);
-        } else {
-            fold(&mut so_far, block);
+    for (index, block) in blocks.chunks_mut(so_far.len().max(1)).enumerate() {
+        before.copy_from_slice(&so_far);
+        match index {
+            0 => so_far.copy_from_slice(block),
+            _ => fold(&mut so_far, block),
         }
         match first {
             None => block.copy_from_slice(&so_far),
-            Some(first) if before.is_empty() => block.fill(first),
+            Some(first) if index == 0 => block.fill(first),
             Some(_) => block.copy_from_slice(&before),
         }
     }

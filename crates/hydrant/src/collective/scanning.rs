@@ -42,10 +42,6 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
     ) -> Result<Self> {
         let at = team.next(Phase::Only);
         let slots = team.whole_board(at, size_of::<T>())?;
-        let room = match team.me {
-            0 => Vec::new(),
-            _ => vec![T::zeroed(); slots.elements(size_of::<T>()).min(data.len())],
-        };
         Ok(Self {
             team,
             board,
@@ -55,13 +51,23 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
             first,
             fold,
             done: 0,
-            before: room.clone(),
-            with_mine: room,
+            before: Vec::new(),
+            with_mine: Vec::new(),
         })
+    }
+
+    /// Makes room for a slot, where there are members before this one.
+    fn make_room(&mut self) -> Result<()> {
+        if self.team.me > 0 {
+            let room = Some(self.slots.elements(size_of::<T>()).min(self.data.len()));
+            (self.before, self.with_mine) = (self.team.buffer(room)?, self.team.buffer(room)?);
+        }
+        Ok(())
     }
 
     /// Agrees, and scans.
     pub(super) async fn run(mut self, header: Header, checked: Result<()>) -> Result<()> {
+        let checked = checked.and_then(|()| self.make_room());
         // The others wait for the first; who has none before it changes nothing of its own by showing it.
         if self.team.me == 0 && self.first.is_none() && self.team.may_show_ahead(&checked) {
             while self.advance()? && self.team.progress.is_crowded() {}

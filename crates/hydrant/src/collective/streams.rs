@@ -419,7 +419,6 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
         let each = slots
             .first()
             .map_or(1, |slots| slots.elements(size_of::<T>()));
-        let room = vec![T::zeroed(); each.min(own.len())];
         Self {
             fold,
             own,
@@ -427,9 +426,19 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
             each,
             folded: 0,
             member: 0,
-            so_far: room.clone(),
-            next: room,
+            so_far: Vec::new(),
+            next: Vec::new(),
         }
+    }
+
+    /// Makes room for what is folded, which is needed before the first slot is.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn make_room(&mut self, team: &Team) -> Result<()> {
+        let room = Some(self.each.min(self.own.len()));
+        (self.so_far, self.next) = (team.buffer(room)?, team.buffer(room)?);
+        Ok(())
     }
 
     fn all(&self) -> usize {
