@@ -25,6 +25,9 @@ const BATCH: usize = 16;
 /// Polls that find nothing before a peer is sent a message of its own that says how many of its
 /// requests were handled: most often there is something else to say before.
 const IDLE: u32 = 64;
+/// The same where the peer has a request of this rank to handle: what it says of that is most often
+/// answered, and the answer carries the number along. A thread about to sleep does not wait for that.
+const EXPECTANT: u32 = 16 * IDLE;
 
 /// No queue pair has this number.
 const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
@@ -111,7 +114,7 @@ impl Inbox {
             _ => 0,
         };
         if !self.owing.is_empty() {
-            self.tell(shared, self.idle >= IDLE);
+            self.tell(shared);
         }
         shared.peers.flush();
         if count > 0 || sent_some {
@@ -129,7 +132,7 @@ impl Inbox {
         if self.owing.is_empty() || !shared.peers.pool().slots().any_free() {
             return !self.stash.is_empty();
         }
-        self.idle = IDLE;
+        self.idle = EXPECTANT;
         true
     }
 
@@ -311,15 +314,20 @@ impl Inbox {
 
     /// Tells peers how many of their requests were handled: if there was nothing else to do for a
     /// while, else when they might wait for it.
-    fn tell(&mut self, shared: &Shared, idle: bool) {
+    fn tell(&mut self, shared: &Shared) {
         let many = (shared.endpoint.window() / 2).max(1);
+        let idle = self.idle;
         self.owing.retain(|rank| {
             let (to, credits) = (Rank(*rank), shared.peers.get(Rank(*rank)).credits());
             let owed = credits.owed();
             if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            if !idle && owed < many {
+            let patience = match credits.has_unhandled() {
+                true => EXPECTANT,
+                false => IDLE,
+            };
+            if idle < patience && owed < many {
                 return true;
             }
             let Some(mut slot) = shared.peers.pool().slots().take() else {

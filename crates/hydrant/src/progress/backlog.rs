@@ -1,5 +1,6 @@
 //! The backlog: what is to be done by whoever polls. Messages of the room above, and of handlers, for
-//! which a peer had no room, which are sent when there is some; and tasks that were woken.
+//! which a peer had no room, which are sent when there is some; messages that nobody waits for, which are sent with
+//! others or at the end of the poll; and tasks that were woken.
 //!
 //! Whoever polls sends them, so that nothing is to be done while somebody polls. A thread that
 //! falls asleep while messages wait sleeps as [`Sleeper::Room`], and is woken when a peer has
@@ -36,6 +37,9 @@ pub(crate) enum Backlog {
     Onward = 2,
     /// [Tasks](super::spawned) were woken.
     Tasks = 4,
+    /// Messages of the room that registers memory, for which there is room, go along with what this thread
+    /// sends in the same poll.
+    Along = 8,
 }
 
 thread_local! {
@@ -102,7 +106,7 @@ impl Progress {
         self.backlog.load(Relaxed) != 0
     }
 
-    pub(super) fn has_backlog_of(&self, what: Backlog) -> bool {
+    pub(crate) fn has_backlog_of(&self, what: Backlog) -> bool {
         self.backlog.load(Relaxed) & what as u8 != 0
     }
 
@@ -132,9 +136,15 @@ impl Progress {
         if self.has_backlog_of(Backlog::Onward) {
             self.flush_onward();
         }
-        if self.has_backlog_of(Backlog::Registration) {
+        if self.has_backlog_of(Backlog::Registration) || self.has_backlog_of(Backlog::Along) {
             self.tell_operations(|operations| operations.flush());
         }
+    }
+
+    /// Whether messages that nobody waits for may be sent at the end of this poll, of this thread, and not at once:
+    /// then they go with an answer to what has arrived meanwhile.
+    pub(crate) fn may_send_along(&self) -> bool {
+        !self.virtual_time && self.is_polled_here()
     }
 
     /// A task was woken. Whoever polls just now, this thread among them, polls it before that is over: nobody has to

@@ -10,7 +10,7 @@ use std::{
 
 use hydrant_conduit::{Backoff, Conduit, Rest, Sleeper, Standing};
 
-use super::{Progress, arrivals::Arrivals};
+use super::{Backlog, Progress, arrivals::Arrivals};
 use crate::{Error, Rank, Result, counters::Count};
 
 /// Whose end ends the wait.
@@ -58,6 +58,8 @@ const POLLS: u32 = 16;
 const CROWDED_POLLS: u32 = 2;
 /// Rounds of these between two looks at the clock.
 const ROUNDS: u32 = 4;
+/// Polls in one that deliver more, after one that left messages to go along with others.
+const ALONG: u32 = 8;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
@@ -70,11 +72,28 @@ impl Progress {
     }
 
     #[inline]
-    fn poll_by(&self, poll: impl FnOnce(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
+    fn poll_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _polls = self.polls();
-        let delivered = poll(&*self.conduit, &mut self.arrivals());
+        let mut delivered = poll(&*self.conduit, &mut self.arrivals());
+        if self.has_backlog_of(Backlog::Along) {
+            delivered += self.poll_on(poll);
+        }
         if delivered > 0 {
             self.wake_hopeful();
+        }
+        delivered
+    }
+
+    /// Delivers what has arrived while what was delivered was looked after: what that is answered with takes along
+    /// messages that nobody waits for. They leave at the end of the poll in any case.
+    #[cold]
+    fn poll_on(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
+        let mut delivered = 0;
+        for _ in 0..ALONG {
+            match poll(&*self.conduit, &mut self.arrivals()) {
+                0 => break,
+                more => delivered += more,
+            }
         }
         delivered
     }
@@ -100,7 +119,7 @@ impl Progress {
     }
 
     #[inline]
-    fn look_round_by(&self, poll: impl FnOnce(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
+    fn look_round_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _inside = self.attention().look_inside();
         let delivered = self.poll_by(poll);
         self.notice_ended();

@@ -11,7 +11,11 @@ use hydrant_pinning::{
 };
 
 use super::{Registration, outbox::Queued};
-use crate::{Error, Rank, counters::Count, progress::Outcome};
+use crate::{
+    Error, Rank,
+    counters::Count,
+    progress::{Backlog, Outcome},
+};
 
 /// The room above, which moves data.
 pub(crate) trait Carrier: Send + Sync {
@@ -91,19 +95,25 @@ impl Registration {
             tell(&mut engine, said);
             let mut outbox = self.outbox.lock();
             drop(engine);
+            let mut may_wait = self.progress.may_send_along() && !said.messages.is_empty();
             for sending in said.messages.drain(..) {
                 let Outgoing {
                     to,
                     message,
                     data,
                     last_of,
+                    may_wait: this_may,
                 } = sending;
                 outbox.push(to, Queued::Engine(message, data));
                 if let Some(op) = last_of {
                     outbox.push(to, Queued::Left(op));
                 }
+                may_wait &= this_may;
             }
-            (!outbox.is_empty(), outbox.take_greedy())
+            if may_wait {
+                self.progress.set_backlog(Backlog::Along, true);
+            }
+            (!may_wait && !outbox.is_empty(), outbox.take_greedy())
         };
         // In virtual time a rank begins whatever it likes before it looks.
         if let Some(greedy) = greedy
@@ -235,15 +245,27 @@ impl Registration {
         }
     }
 
+    /// One or two messages of a peer's engine.
+    pub(crate) fn messages(&self, delivery: &Delivery<'_>) {
+        let (from, leading) = (delivery.from, usize::from(delivery.tag));
+        let Some((first, rest)) = delivery.payload.split_at_checked(leading) else {
+            let what = "a message goes along that is longer than both";
+            return self.progress.malformed(from, what);
+        };
+        if !first.is_empty() {
+            self.message(from, first);
+        }
+        self.message(from, rest);
+    }
+
     /// A message of a peer's engine.
-    pub(crate) fn message(&self, delivery: &Delivery<'_>) {
-        let (message, data) = match Message::decode(delivery.payload) {
+    fn message(&self, from: Rank, bytes: &[u8]) {
+        let (message, data) = match Message::decode(bytes) {
             Ok(decoded) => decoded,
             Err(hydrant_pinning::wire::Malformed(what)) => {
-                return self.progress.malformed(delivery.from, what);
+                return self.progress.malformed(from, what);
             }
         };
-        let from = delivery.from;
         let len = data.len() as u64;
         let lent = &self.lent;
         let missed = message.goes_to().filter(|(region, to)| {
@@ -277,7 +299,7 @@ impl Registration {
             }
         }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
-            self.progress.malformed(delivery.from, what.as_str());
+            self.progress.malformed(from, what.as_str());
         }
     }
 

@@ -29,6 +29,14 @@ pub(super) enum Queued {
 /// after every few operations that it begins (`Transfer::take_answers`).
 const MOST_ANSWERS: usize = 1 << 16;
 
+/// Most runs, granted and refused each, of a message that another goes along with, and the bytes that it has at most
+/// then.
+const FEW: usize = 1;
+const FEW_BYTES: usize = 256;
+
+/// Most bytes of data that follow the other, so that both fit: what a conduit carries has [`Message::MAX_BYTES`] twice.
+const MOST_DATA: u64 = (Message::MAX_BYTES - FEW_BYTES) as u64;
+
 /// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
 /// and by [`MOST_ANSWERS`].
 ///
@@ -60,6 +68,33 @@ impl Queued {
             Queued::Loan { is_answer, .. } => *is_answer,
             Queued::Left(_) => false,
         }
+    }
+
+    /// Whether the next message for the same peer goes along in one message of the conduit: this is short, and nothing
+    /// follows it.
+    fn takes_along(&self, next: &Queued) -> bool {
+        match (self, next) {
+            (Queued::Engine(Message::Granted(granted), Data::None), Queued::Engine(next, _)) => {
+                let is_short = granted.grants.len() <= FEW && granted.refused.len() <= FEW;
+                is_short && next.data() <= MOST_DATA
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What one message of the conduit takes.
+pub(super) struct Parcel {
+    /// A message that no data follows, if there are two.
+    leading: Option<Queued>,
+    last: Queued,
+}
+
+impl Parcel {
+    /// How many of it are answers.
+    fn answers(&self) -> usize {
+        let leading = self.leading.as_ref().is_some_and(Queued::is_answer);
+        usize::from(leading) + usize::from(self.last.is_answer())
     }
 }
 
@@ -101,9 +136,9 @@ impl Outbox {
         self.passes
     }
 
-    /// The next message of a peer that nobody is sending to and at which there was room when last
-    /// tried, since this pass began; and room to encode it.
-    fn take(&mut self, pass: u64) -> Option<(u32, Queued, Vec<u8>)> {
+    /// The next messages of a peer that nobody is sending to and at which there was room when last
+    /// tried, since this pass began; and room to encode them.
+    fn take(&mut self, pass: u64) -> Option<(u32, Parcel, Vec<u8>)> {
         let Self {
             queues, waiting, ..
         } = self;
@@ -111,37 +146,55 @@ impl Outbox {
             if let Some(queue) = queues.get_mut(peer)
                 && !queue.sending
                 && queue.full < pass
-                && let Some(queued) = queue.messages.pop_front()
+                && let Some(first) = queue.messages.pop_front()
             {
                 queue.sending = true;
-                return Some((*peer, queued, self.spare.pop().unwrap_or_default()));
+                let next = queue.messages.front();
+                let second = match next.is_some_and(|next| first.takes_along(next)) {
+                    true => queue.messages.pop_front(),
+                    false => None,
+                };
+                let parcel = match second {
+                    Some(last) => Parcel {
+                        leading: Some(first),
+                        last,
+                    },
+                    None => Parcel {
+                        leading: None,
+                        last: first,
+                    },
+                };
+                return Some((*peer, parcel, self.spare.pop().unwrap_or_default()));
             }
         }
         None
     }
 
-    /// A message that was taken was sent, or nobody is left to take it.
-    fn sent(&mut self, peer: u32, queued: &Queued, room: Vec<u8>) {
+    /// What was taken was sent, or nobody is left to take it.
+    fn sent(&mut self, peer: u32, parcel: &Parcel, room: Vec<u8>) {
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
-            queue.answers -= usize::from(queued.is_answer());
+            queue.answers -= parcel.answers();
             if queue.messages.is_empty() {
                 self.waiting.retain(|other| *other != peer);
             }
         }
     }
 
-    /// There was no room, in this pass, for a message that was taken: it is the next again.
-    fn put_back(&mut self, pass: u64, peer: u32, queued: Queued, room: Vec<u8>) {
+    /// There was no room, in this pass, for what was taken: it is the next again.
+    fn put_back(&mut self, pass: u64, peer: u32, parcel: Parcel, room: Vec<u8>) {
         if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
-            return self.sent(peer, &queued, room);
+            return self.sent(peer, &parcel, room);
         }
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
             queue.full = pass;
-            queue.messages.push_front(queued);
+            queue.messages.push_front(parcel.last);
+            if let Some(leading) = parcel.leading {
+                queue.messages.push_front(leading);
+            }
         }
     }
 
@@ -192,10 +245,17 @@ impl Registration {
     /// Sends what there is room for; whether messages wait for room now that none did before.
     fn send_waiting(&self) -> bool {
         let mut outbox = self.outbox.lock();
+        if self.progress.has_backlog_of(Backlog::Along) {
+            self.progress.set_backlog(Backlog::Along, false);
+        }
         let pass = outbox.begin();
-        while let Some((peer, mut queued, mut room)) = outbox.take(pass) {
+        while let Some((peer, mut parcel, mut room)) = outbox.take(pass) {
             room.clear();
-            if let Queued::Engine(message, Data::Own { addr, len }) = &queued {
+            if let Some(Queued::Engine(message, _)) = &parcel.leading {
+                message.encode(&mut room);
+            }
+            let leading = room.len();
+            if let Queued::Engine(message, Data::Own { addr, len }) = &parcel.last {
                 message.encode(&mut room);
                 // SAFETY: the buffer of an operation that is under way: the caller of `begin`
                 //         promised that it is readable until the operation is done or locally
@@ -205,24 +265,30 @@ impl Registration {
                 unsafe { append(&mut room, *addr, *len as usize) };
             }
             drop(outbox);
-            let sent = self.send_queued(Rank(peer), &mut queued, &mut room);
+            let sent = self.send_queued(Rank(peer), &mut parcel.last, leading, &mut room);
             outbox = self.outbox.lock();
             match sent {
-                Sent::Yes => outbox.sent(peer, &queued, room),
-                Sent::Full => outbox.put_back(pass, peer, queued, room),
+                Sent::Yes => outbox.sent(peer, &parcel, room),
+                Sent::Full => outbox.put_back(pass, peer, parcel, room),
             }
         }
         // Changed with the outbox held, so that it says what the last who sent has found.
         (self.progress).set_backlog(Backlog::Registration, outbox.is_stuck())
     }
 
-    /// Sends one message. Where own data follows it, both are in `room` already; else it is encoded
-    /// there.
-    fn send_queued(&self, to: Rank, queued: &mut Queued, room: &mut Vec<u8>) -> Sent {
+    /// Sends one message, behind `leading` bytes of another that are in `room` already. Where own data follows it, both are
+    /// there, too; else it is encoded there.
+    fn send_queued(
+        &self,
+        to: Rank,
+        queued: &mut Queued,
+        leading: usize,
+        room: &mut Vec<u8>,
+    ) -> Sent {
         let (kind, tag, key) = match queued {
             Queued::Engine(message, data) => {
                 self.write_message(to, message, data, room);
-                (kind::REGISTRATION, 0, None)
+                (kind::REGISTRATION, leading as u16, None)
             }
             Queued::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
             Queued::Left(op) => {
@@ -253,13 +319,14 @@ impl Registration {
             Data::None => return message.encode(bytes),
             Data::Asked { region, addr, len } => (region, addr, len as usize),
         };
+        let before = bytes.len();
         message.encode(bytes);
         let start = bytes.len();
         bytes.resize(start + len, 0);
         let (lent, place) = (&self.lent, (addr, len as u64));
         let into = &mut bytes[start..];
         if !lent.while_lent(to, region, place, || self.load(addr, into)) {
-            bytes.clear();
+            bytes.truncate(before);
             message.refuse(lent.why_not(to, region, place));
             *data = Data::None;
             message.encode(bytes);
@@ -334,6 +401,11 @@ unsafe fn append(bytes: &mut Vec<u8>, addr: u64, len: usize) {
 
 #[cfg(test)]
 mod tests {
+    use hydrant_pinning::{
+        Refusal, Region, Run,
+        wire::{Grant, Granted, MAX_LIST},
+    };
+
     use super::*;
 
     fn question() -> Queued {
@@ -353,11 +425,85 @@ mod tests {
         }
     }
 
-    fn key((_, queued, _): &(u32, Queued, Vec<u8>)) -> u64 {
-        match queued {
+    fn key((_, parcel, _): &(u32, Parcel, Vec<u8>)) -> u64 {
+        match &parcel.last {
             Queued::Loan { key, .. } => *key,
             Queued::Engine(..) | Queued::Left(_) => panic!("not about a loan"),
         }
+    }
+
+    fn granted(id: u64, runs: usize) -> Queued {
+        let grant = Grant {
+            run: Run {
+                first: id,
+                count: 1,
+            },
+            key: u64::MAX,
+            writable: true,
+        };
+        let granted = Granted {
+            id,
+            last: true,
+            grants: vec![grant; runs],
+            refused: vec![(grant.run, Refusal::Limit); runs.min(1)],
+            ..Granted::default()
+        };
+        Queued::Engine(Message::Granted(granted), Data::None)
+    }
+
+    fn fetched(len: u32) -> Queued {
+        let (id, refused, room) = (1, None, 0);
+        let message = Message::Fetched {
+            id,
+            refused,
+            len,
+            room,
+        };
+        let (region, addr) = (Region(0), 0);
+        Queued::Engine(message, Data::Asked { region, addr, len })
+    }
+
+    #[test]
+    fn a_short_grant_goes_along_with_the_next_message_and_both_fit() {
+        let take = |first: Queued, next: Queued| {
+            let mut outbox = Outbox::default();
+            outbox.push(1, first);
+            outbox.push(1, next);
+            outbox.push(2, answer());
+            let pass = outbox.begin();
+            let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
+            let both = parcel.leading.is_some();
+            outbox.put_back(pass, peer, parcel, room);
+            assert_eq!(outbox.queues[&1].messages.len(), 2, "both are next again");
+            let pass = outbox.begin();
+            let mut count = 0;
+            while let Some((peer, parcel, room)) = outbox.take(pass) {
+                outbox.sent(peer, &parcel, room);
+                count += 1;
+            }
+            assert_eq!(count, if both { 2 } else { 3 });
+            assert!(outbox.is_empty() && outbox.queues[&1].answers == 0);
+            both
+        };
+        let most = MOST_DATA as u32;
+        assert!(take(granted(1, 1), answer()));
+        assert!(take(granted(1, 1), granted(2, MAX_LIST)));
+        assert!(take(granted(1, 1), fetched(most)));
+        assert!(!take(granted(1, 1), fetched(most + 1)));
+        assert!(!take(granted(1, 2), answer()));
+        assert!(!take(granted(1, 1), loan(10)));
+        assert!(!take(answer(), answer()));
+        let encoded = |queued| {
+            let mut bytes = Vec::new();
+            match queued {
+                Queued::Engine(message, _) => message.encode(&mut bytes),
+                Queued::Loan { .. } | Queued::Left(_) => panic!("not of the engine"),
+            }
+            bytes.len()
+        };
+        let leading = encoded(granted(1, 1));
+        assert!(leading <= FEW_BYTES);
+        assert!(leading + encoded(fetched(most)) + most as usize <= 2 * Message::MAX_BYTES);
     }
 
     #[test]
@@ -377,8 +523,8 @@ mod tests {
         assert!(outbox.queues[&4].answers == 1);
         let pass = outbox.begin();
         let mut count = 0;
-        while let Some((peer, queued, room)) = outbox.take(pass) {
-            outbox.sent(peer, &queued, room);
+        while let Some((peer, parcel, room)) = outbox.take(pass) {
+            outbox.sent(peer, &parcel, room);
             count += 1;
         }
         assert_eq!(count, 3 * MOST_ANSWERS + 2);
@@ -418,10 +564,10 @@ mod tests {
         outbox.push(1, loan(11));
         outbox.push(2, loan(20));
         let pass = outbox.begin();
-        let (peer, queued, room) = outbox.take(pass).expect("for rank 1");
+        let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
         outbox.forget(1);
         outbox.push(1, loan(12));
-        outbox.put_back(pass, peer, queued, room);
+        outbox.put_back(pass, peer, parcel, room);
         let pass = outbox.begin();
         let next = outbox.take(pass).expect("for rank 2");
         assert_eq!(key(&next), 20);
@@ -436,9 +582,9 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(1, loan(10));
         let earlier = outbox.begin();
-        let (peer, queued, room) = outbox.take(earlier).expect("for rank 1");
+        let (peer, parcel, room) = outbox.take(earlier).expect("for rank 1");
         let later = outbox.begin();
-        outbox.put_back(earlier, peer, queued, room);
+        outbox.put_back(earlier, peer, parcel, room);
         assert!(outbox.take(earlier).is_none());
         assert!(outbox.take(later).is_some(), "there may be room by now");
     }

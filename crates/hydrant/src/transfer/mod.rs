@@ -166,7 +166,7 @@ impl Route for Moves {
     fn request(&self, _: &Progress, delivery: &Delivery<'_>, _: &mut dyn ReplyPort) {
         let transfer = self.0.upgrade();
         if let Some(registration) = transfer.as_ref().and_then(|it| it.registration()) {
-            registration.message(delivery);
+            registration.messages(delivery);
         }
     }
 }

@@ -157,6 +157,20 @@ impl Context<'_> {
                 message,
                 data,
                 last_of,
+                may_wait: false,
+            });
+        }
+    }
+
+    /// Sends a message that the peer's operation does not wait for.
+    pub(super) fn send_leisurely(&mut self, to: u32, message: Message) {
+        if !self.common.is_lost(to) {
+            self.out.messages.push(Outgoing {
+                to,
+                message,
+                data: Data::None,
+                last_of: None,
+                may_wait: true,
             });
         }
     }

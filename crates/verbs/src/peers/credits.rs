@@ -29,6 +29,12 @@ impl Credits {
         unhandled >= u64::from(window)
     }
 
+    /// Whether the peer has not said yet that it handled all that was sent to it.
+    pub(crate) fn has_unhandled(&self) -> bool {
+        let (handled, sent) = self.progress();
+        handled < sent
+    }
+
     /// Requests handled by the peer, and sent to it.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.handled.load(Relaxed), self.sent.load(Relaxed))

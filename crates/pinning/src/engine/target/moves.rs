@@ -21,6 +21,8 @@ pub(super) struct Served {
     count: u64,
     /// Registrations asked for before it: if there were none since, it needed none.
     registrations: u64,
+    /// What was piggybacked on it is answered: nobody waits for the rest.
+    told: bool,
 }
 
 impl Served {
@@ -90,14 +92,16 @@ impl Target {
         self.holders.begin_move(from, count);
         let registrations = cx.local.stats().registrations;
         let request = cx.local.request(Requester::Move(id), needs, used, cx.out);
+        let told = wanted.piggyback.is_some() && cx.local.is_pending(request);
         let served = Served {
             from,
-            wanted: match cx.local.is_pending(request) {
+            wanted: match told {
                 true => self.answer_piggyback(from, wanted, cx),
                 false => wanted,
             },
             count,
             registrations,
+            told,
         };
         self.served.insert(id, served);
         cx.local.settle(cx.out);
@@ -107,14 +111,12 @@ impl Target {
     /// What was piggybacked on a move needs nothing of what it waits for: its asker is told at once, and
     /// waits for a message there and back instead of a registration.
     fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
-        if wanted.piggyback.is_some() {
-            let granted = Granted {
-                id: wanted.id,
-                ..Granted::default()
-            };
-            self.answer(to, &wanted, granted, None, cx);
-            wanted.piggyback = None;
-        }
+        let granted = Granted {
+            id: wanted.id,
+            ..Granted::default()
+        };
+        self.answer(to, &wanted, granted, None, cx);
+        wanted.piggyback = None;
         wanted
     }
 
@@ -149,6 +151,7 @@ impl Target {
             wanted,
             count,
             registrations,
+            told,
         }) = self.served.remove(&id)
         else {
             cx.local.end(request, false, cx.out);
@@ -197,9 +200,10 @@ impl Target {
                 refused: slice(&refused, part).to_vec(),
                 piggyback: None,
             };
-            match last {
-                true => self.answer(from, &wanted, granted, None, cx),
-                false => cx.send(from, Message::Granted(granted)),
+            match (last, told) {
+                (_, true) => cx.send_leisurely(from, Message::Granted(granted)),
+                (true, false) => self.answer(from, &wanted, granted, None, cx),
+                (false, false) => cx.send(from, Message::Granted(granted)),
             }
         }
         cx.local.settle(cx.out);
