@@ -48,6 +48,8 @@ use crate::{
 /// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
+///   It ends when its process does. A rank that is done waits at the end of the job for the others, and is not
+///   missed by a team that waits for it: in the team of all that is a mismatch, in another both wait.
 ///
 /// # Collectives in the background
 ///
