@@ -27,7 +27,7 @@ pub struct Outgoing {
     /// The put whose buffer is not read any more once this is sent: its local completion.
     pub last_of: Option<u64>,
     /// Whether the operation that asked for it has its answer already: it may go along with what is next
-    /// for that peer, if that comes soon.
+    /// for that peer, if that comes soon. Others may wait for it.
     pub may_wait: bool,
 }
 

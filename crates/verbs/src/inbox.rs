@@ -25,8 +25,8 @@ const BATCH: usize = 16;
 /// Polls that find nothing before a peer is sent a message of its own that says how many of its
 /// requests were handled: most often there is something else to say before.
 const IDLE: u32 = 64;
-/// The same where the peer has a request of this rank to handle: what it says of that is most often
-/// answered, and the answer carries the number along. A thread about to sleep does not wait for that.
+/// The same where the peer has a request of this rank to handle that it may answer: most often the answer is
+/// answered at once, and that carries the number along. A thread about to sleep does not wait for it.
 const EXPECTANT: u32 = 16 * IDLE;
 
 /// No queue pair has this number.
@@ -323,7 +323,7 @@ impl Inbox {
             if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            let patience = match credits.has_unhandled() {
+            let patience = match credits.may_be_answered() {
                 true => EXPECTANT,
                 false => IDLE,
             };

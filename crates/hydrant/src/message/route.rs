@@ -73,6 +73,7 @@ fn run<'a>(
     let Some(handler) = messages.handler(delivery.tag) else {
         return Some(unknown(port));
     };
+    progress.flush_along();
     let mut context = HandlerContext {
         progress,
         source: delivery.from,

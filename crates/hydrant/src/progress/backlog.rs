@@ -1,6 +1,6 @@
 //! The backlog: what is to be done by whoever polls. Messages of the room above, and of handlers, for
-//! which a peer had no room, which are sent when there is some; messages that nobody waits for, which are sent with
-//! others or at the end of the poll; and tasks that were woken.
+//! which a peer had no room, which are sent when there is some; messages whose asker has what it waited for, which are
+//! sent with others, before a user's handler or at the end of the poll; and tasks that were woken.
 //!
 //! Whoever polls sends them, so that nothing is to be done while somebody polls. A thread that
 //! falls asleep while messages wait sleeps as [`Sleeper::Room`], and is woken when a peer has
@@ -129,6 +129,8 @@ impl Progress {
 
     #[cold]
     fn work_off(&self) {
+        // Before the program's own code, that of tasks.
+        self.flush_along();
         // Tasks are not polled in the midst of another, or of a handler.
         if self.has_backlog_of(Backlog::Tasks) && super::may_wait("a task").is_ok() {
             self.run_tasks();
@@ -136,12 +138,25 @@ impl Progress {
         if self.has_backlog_of(Backlog::Onward) {
             self.flush_onward();
         }
-        if self.has_backlog_of(Backlog::Registration) || self.has_backlog_of(Backlog::Along) {
+        if self.has_backlog_of(Backlog::Registration) {
             self.tell_operations(|operations| operations.flush());
         }
     }
 
-    /// Whether messages that nobody waits for may be sent at the end of this poll, of this thread, and not at once:
+    /// Sends what was to go along with something else, before something that may take long.
+    #[inline]
+    pub(crate) fn flush_along(&self) {
+        if self.has_backlog_of(Backlog::Along) {
+            self.send_along();
+        }
+    }
+
+    #[cold]
+    fn send_along(&self) {
+        self.tell_operations(|operations| operations.flush());
+    }
+
+    /// Whether messages whose asker has what it waited for may be sent at the end of this poll, of this thread, and not at once:
     /// then they go with an answer to what has arrived meanwhile.
     pub(crate) fn may_send_along(&self) -> bool {
         !self.virtual_time && self.is_polled_here()

@@ -86,7 +86,7 @@ impl Progress {
     }
 
     /// Delivers what has arrived while what was delivered was looked after: what that is answered with takes along
-    /// messages that nobody waits for. They leave at the end of the poll in any case.
+    /// messages whose asker has what it waited for. They leave at the end of the poll in any case.
     #[cold]
     fn poll_on(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let mut delivered = 0;

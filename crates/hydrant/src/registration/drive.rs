@@ -95,7 +95,10 @@ impl Registration {
             tell(&mut engine, said);
             let mut outbox = self.outbox.lock();
             drop(engine);
-            let mut may_wait = self.progress.may_send_along() && !said.messages.is_empty();
+            // Nothing waits for what is still to be done, which takes as long as it takes.
+            let is_last = actions.is_empty() && said.actions.is_empty();
+            let mut may_wait =
+                is_last && self.progress.may_send_along() && !said.messages.is_empty();
             for sending in said.messages.drain(..) {
                 let Outgoing {
                     to,

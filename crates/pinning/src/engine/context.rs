@@ -162,7 +162,7 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a message that the peer's operation does not wait for.
+    /// Sends a message that the operation which asked for it does not wait for any more; others may.
     pub(super) fn send_leisurely(&mut self, to: u32, message: Message) {
         if !self.common.is_lost(to) {
             self.out.messages.push(Outgoing {

@@ -19,6 +19,8 @@ pub(crate) struct Credits {
     served: AtomicU32,
     /// What the peer was last sent of that count: what is between are credits owed to it.
     credited: AtomicU32,
+    /// Requests sent when somebody last asked how many were handled. Written by who asks.
+    awaited: AtomicU64,
 }
 
 impl Credits {
@@ -29,10 +31,18 @@ impl Credits {
         unhandled >= u64::from(window)
     }
 
-    /// Whether the peer has not said yet that it handled all that was sent to it.
-    pub(crate) fn has_unhandled(&self) -> bool {
+    /// Whether the peer has a request to handle that it may answer: nobody here waits for no more than that it has
+    /// handled it, which the peer may do, too.
+    pub(crate) fn may_be_answered(&self) -> bool {
         let (handled, sent) = self.progress();
-        handled < sent
+        handled < sent && self.awaited.load(Relaxed) < sent
+    }
+
+    /// As [`progress`](Self::progress), for who waits until the peer has handled all.
+    pub(crate) fn await_handled(&self) -> (u64, u64) {
+        let (handled, sent) = self.progress();
+        self.awaited.store(sent, Relaxed);
+        (handled, sent)
     }
 
     /// Requests handled by the peer, and sent to it.

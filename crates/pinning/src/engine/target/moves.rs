@@ -21,7 +21,7 @@ pub(super) struct Served {
     count: u64,
     /// Registrations asked for before it: if there were none since, it needed none.
     registrations: u64,
-    /// What was piggybacked on it is answered: nobody waits for the rest.
+    /// What was piggybacked on it is answered: only operations that need the same buckets may wait for the rest.
     told: bool,
 }
 
