@@ -72,6 +72,10 @@ const SLOTS: usize = 4;
 const LINE: usize = 64;
 /// A slot is no longer: until the first is full, readers have nothing to do.
 const LONGEST: usize = 32 << 10;
+/// Nor is one that is passed on from member to member shorter.
+const SHORTEST: usize = 4 << 10;
+/// What it takes to pass a slot on, in bytes that are combined in that time.
+const PASSING: usize = 4 << 10;
 
 /// A flat team's words and boards, as one member sees them.
 pub(super) struct Board {
@@ -380,7 +384,30 @@ pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
 impl Slots {
     /// The slots of stream `number` of `streams` on a board of `len` bytes, in the agreement `sequence`. The length
     /// of a slot is a multiple of `unit`.
-    pub(super) fn new(
+    pub(super) fn new(len: usize, at: At, stream: (usize, usize), unit: usize) -> Option<Self> {
+        Self::up_to(LONGEST, len, at, stream, unit)
+    }
+
+    /// The slots of a stream of `bytes` that has a board of `len` bytes for itself, and that each member but the first
+    /// takes from the one before it, combines, and passes on, `hops` times in all.
+    ///
+    /// Until a member has passed on its first slot, those behind it have nothing to do; so short slots are better, but
+    /// every slot takes the time to be [passed on](PASSING). With slots of `s` bytes the last is done after
+    /// `(hops + bytes / s) * (PASSING + s)`, which is least for `s` as here.
+    pub(super) fn passed_on(
+        len: usize,
+        at: At,
+        (bytes, hops): (usize, usize),
+        unit: usize,
+    ) -> Option<Self> {
+        let best = (PASSING.saturating_mul(bytes) / hops.max(1)).isqrt();
+        let longest = best.next_multiple_of(LINE).clamp(SHORTEST, LONGEST);
+        Self::up_to(longest.max(unit.min(LONGEST)), len, at, (0, 1), unit)
+    }
+
+    /// As [`new`](Self::new), with slots up to a length.
+    fn up_to(
+        longest: usize,
         len: usize,
         (sequence, phase): At,
         (number, streams): (usize, usize),
@@ -392,7 +419,7 @@ impl Slots {
             Phase::Second => (len / 2, len / 2),
         };
         let room = room / streams / LINE * LINE;
-        let each = (room / SLOTS / LINE * LINE).clamp(LINE, LONGEST);
+        let each = (room / SLOTS / LINE * LINE).clamp(LINE, longest);
         let each = each / unit * unit;
         (each > 0).then(|| {
             let count = room / each;
@@ -504,6 +531,26 @@ mod tests {
             assert_eq!(slots.is_some(), is_there, "{unit}");
             assert!(slots.is_none_or(|slots| slots.each.is_multiple_of(unit)));
         }
+    }
+
+    #[test]
+    fn what_is_passed_on_goes_in_slots_that_are_shorter_the_more_members_pass_it_on() {
+        let each = |bytes, hops, unit| {
+            let slots = Slots::passed_on(BOARD, (0, Phase::Only), (bytes, hops), unit);
+            slots.map(|slots| slots.each)
+        };
+        for unit in [1, 8, 24, 40_000, BOARD] {
+            let usual = Slots::new(BOARD, (0, Phase::Only), (0, 1), unit);
+            for (bytes, hops) in [(0, 1), (4096, 3), (1 << 20, 7), (usize::MAX, 1)] {
+                let each = each(bytes, hops, unit);
+                assert_eq!(each.is_some(), usual.is_some(), "{unit}");
+                assert!(each.is_none_or(|each| each.is_multiple_of(unit) && each <= LONGEST));
+            }
+        }
+        assert_eq!(each(4096, 3, 8), Some(SHORTEST));
+        assert_eq!(each(4 << 20, 1, 8), Some(LONGEST));
+        let by_hops = [1, 3, 7].map(|hops| each(32 << 10, hops, 8).unwrap());
+        assert!(by_hops.is_sorted_by(|few, more| few > more), "{by_hops:?}");
     }
 
     #[test]

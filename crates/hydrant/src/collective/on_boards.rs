@@ -201,6 +201,12 @@ impl Team {
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 
+    /// The slots of a stream of so many bytes that each member passes on when it has combined it, so many times.
+    pub(super) fn chained(&self, at: At, stream: (usize, usize), unit: usize) -> Result<Slots> {
+        let slots = Slots::passed_on(self.layout.board_len(), at, stream, unit);
+        slots.ok_or_else(|| outside(Fault::OutOfBounds))
+    }
+
     /// Those of a stream of so many on a board of this team.
     fn slots(&self, at: At, stream: (usize, usize), unit: usize) -> Option<Slots> {
         Slots::new(self.layout.board_len(), at, stream, unit)

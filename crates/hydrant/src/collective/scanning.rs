@@ -41,7 +41,8 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         fold: &'a F,
     ) -> Result<Self> {
         let at = team.next(Phase::Only);
-        let slots = team.whole_board(at, size_of::<T>())?;
+        let stream = (size_of_val(data), team.members.len() - 1);
+        let slots = team.chained(at, stream, size_of::<T>())?;
         Ok(Self {
             team,
             board,
