@@ -156,8 +156,8 @@ impl Progress {
         self.tell_operations(|operations| operations.flush());
     }
 
-    /// Whether messages whose asker has what it waited for may be sent at the end of this poll, of this thread, and not at once:
-    /// then they go with an answer to what has arrived meanwhile.
+    /// Whether messages whose asker has what it waited for may be sent at the end of this thread's poll, and not at
+    /// once: then they go with an answer to what has arrived meanwhile.
     pub(crate) fn may_send_along(&self) -> bool {
         !self.virtual_time && self.is_polled_here()
     }

@@ -59,7 +59,7 @@ const CROWDED_POLLS: u32 = 2;
 /// Rounds of these between two looks at the clock.
 const ROUNDS: u32 = 4;
 /// Polls after one that left messages to go along with others, if there is nothing that they go along with: who
-/// asked for one thing after the other has sent the next by then, and on a real NIC that is a microsecond or two.
+/// asked for one thing after the other has sent the next by then.
 const ALONG: u32 = 32;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
