@@ -317,7 +317,13 @@ impl JobBuilder {
     /// # Panics
     /// As there.
     pub fn run<R>(self, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
-        live(self.join()?, body)
+        let job = self.join()?;
+        let (mut body, mut result) = (Some(body), None);
+        live(job, &mut |job| {
+            result = body.take().map(|body| body(job)).transpose()?;
+            Ok(())
+        })?;
+        Ok(result.expect("the body of a job that ended well has returned"))
     }
 
     /// As [`run_spmd`](crate::run_spmd), with these settings.
@@ -357,15 +363,16 @@ impl JobBuilder {
     }
 }
 
-/// From the first word to the last.
-pub(super) fn live<R>(job: Job, body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
+/// From the first word to the last. The body, which is called once, keeps its result itself: so this is compiled once, and
+/// not in every program for each body.
+pub(super) fn live(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result<()> {
     let progress = job.progress();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-        let result = body(&job)?;
+        body(&job)?;
         match job.finalize() {
             // The body did so itself.
-            Err(Error::JobOver) => Ok(result),
-            ended => ended.map(|()| result),
+            Err(Error::JobOver) => Ok(()),
+            ended => ended,
         }
     }));
     let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();

@@ -3,6 +3,7 @@
 use std::{io, panic, sync::OnceLock, thread};
 
 use hydrant_launch::Bootstrap;
+use parking_lot::Mutex;
 
 use super::{Job, JobBuilder, builder::live, network::Network};
 use crate::{Error, Result};
@@ -13,6 +14,26 @@ pub(super) fn run<R: Send>(
     n: u32,
     body: impl Fn(&Job) -> Result<R> + Sync,
 ) -> Vec<Result<R>> {
+    let results: Vec<Mutex<Option<R>>> = (0..n).map(|_| Mutex::new(None)).collect();
+    let ends = run_keeping(builder, n, &|job| {
+        let result = body(job)?;
+        *results[job.rank().index()].lock() = Some(result);
+        Ok(())
+    });
+    let results = results.into_iter().map(Mutex::into_inner);
+    (ends.into_iter().zip(results))
+        .map(|(end, result)| {
+            end.map(|()| result.expect("the body of a rank that ended well has returned"))
+        })
+        .collect()
+}
+
+/// The same of a body that keeps its results itself: this is compiled once, and not in every program for each body.
+fn run_keeping(
+    builder: &JobBuilder,
+    n: u32,
+    body: &(dyn Fn(&Job) -> Result<()> + Sync),
+) -> Vec<Result<()>> {
     let refused = |error: &Error| (0..n).map(|_| Err(again(error))).collect();
     let network = match Network::here(builder, n) {
         Ok(network) => network,
@@ -21,7 +42,10 @@ pub(super) fn run<R: Send>(
     let live_as = |mut bootstrap| {
         let conduit = network.attach(builder, &mut bootstrap)?;
         let settings = builder.settings.clone();
-        live(Job::start(conduit, Box::new(bootstrap), settings)?, &body)
+        live(
+            Job::start(conduit, Box::new(bootstrap), settings)?,
+            &mut |job| body(job),
+        )
     };
     match all_at_once(hydrant_launch::local(n), live_as) {
         Ok(ends) => (ends.into_iter())

@@ -14,7 +14,7 @@ use hydrant_testing::executor::block_on;
 
 use crate::support::{builder, good, local};
 
-#[test]
+#[test_on(every)]
 fn many_are_under_way_at_once() {
     local(3, |job| {
         let square = job.function(|caller: Rank, n: u64| n * n + u64::from(caller.0))?;
@@ -35,7 +35,7 @@ fn many_are_under_way_at_once() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_result_is_given_once() {
     local(2, |job| {
         let next = job.function(|_, n: u64| n + 1)?;
@@ -54,7 +54,7 @@ fn a_result_is_given_once() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn calls_that_nobody_waits_for_run_all_the_same() {
     let count = Arc::new(AtomicU64::new(0));
     local(2, |job| {
@@ -72,7 +72,7 @@ fn calls_that_nobody_waits_for_run_all_the_same() {
     assert_eq!(count.load(SeqCst), 100);
 }
 
-#[test]
+#[test_on(every)]
 fn one_argument_goes_to_many() {
     local(4, |job| {
         let say = job.function(|_, text: String| text.len() as u64)?;
@@ -89,7 +89,7 @@ fn one_argument_goes_to_many() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn one_way_calls_are_counted_and_their_panics_told() {
     let count = Arc::new(AtomicU64::new(0));
     local(2, |job| {
@@ -112,7 +112,7 @@ fn one_way_calls_are_counted_and_their_panics_told() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_fails_is_said_by_the_handle() {
     local(2, |job| {
         let picky = job.function(|_, n: u64| {
@@ -143,7 +143,7 @@ fn lengths_are_those_of_postcard() -> Result<()> {
 }
 
 /// Rank 1 looks after no messages, and gives up.
-#[test]
+#[test_on(every)]
 fn a_call_of_a_rank_that_ends_ends() {
     let ends: Vec<Result<()>> = builder().service(false).run_local(3, |job| {
         let echo = job.function(|_, n: u64| n)?;
@@ -183,7 +183,7 @@ fn a_call_of_a_rank_that_ends_ends() {
 }
 
 /// With a service thread, which looks after the task, the end of a peer wakes it.
-#[test]
+#[test_on(every)]
 fn the_end_of_a_peer_wakes_a_task() {
     let ends: Vec<Result<()>> = builder().run_local(2, |job| {
         let slow = job.function(|_, n: u64| {
@@ -206,7 +206,7 @@ fn the_end_of_a_peer_wakes_a_task() {
     assert!(ends.iter().all(Result::is_err));
 }
 
-#[test]
+#[test_on(every)]
 fn calls_of_another_job_are_refused() {
     let (first, other) = (builder(), builder());
     good(first.run_local(1, |job| {

@@ -9,7 +9,7 @@ use hydrant::{Error, Rank};
 
 use crate::support::local;
 
-#[test]
+#[test_on(every)]
 fn requests_are_answered_in_order() {
     local(3, |job| {
         let seen = Arc::new(AtomicU64::new(0));
@@ -35,7 +35,7 @@ fn requests_are_answered_in_order() {
 }
 
 /// Every rank floods every other, each request answered, with payloads that fill the rings.
-#[test]
+#[test_on(every)]
 fn floods_neither_stop_nor_lose_anything() {
     const EACH: u64 = 2_000;
     local(4, |job| {
@@ -69,7 +69,7 @@ fn floods_neither_stop_nor_lose_anything() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn calls_return_values_errors_and_panics() {
     local(2, |job| {
         let double = job.function(|from: Rank, text: String| format!("{text}{text} for {from}"))?;
@@ -100,7 +100,7 @@ fn calls_return_values_errors_and_panics() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_computing_rank_is_served() {
     local(2, |job| {
         let ping = job.function(|_, number: u64| number + 1)?;
@@ -116,7 +116,7 @@ fn a_computing_rank_is_served() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn long_messages_bring_their_data() {
     local(2, |job| {
         let memory = job.alloc::<u32>(1000)?;

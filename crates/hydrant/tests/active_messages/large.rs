@@ -50,7 +50,7 @@ fn there_and_back(job: &Job, function: &Function<(Vec<u8>, usize), Vec<u8>>) -> 
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn of_any_length() {
     local(3, |job| {
         there_and_back(job, &job.function(reversed)?)?;
@@ -61,7 +61,7 @@ fn of_any_length() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn where_pages_share_a_bucket() {
     let builder = builder().bucket(16 << 10);
     good(builder.run_local(2, |job| {
@@ -70,7 +70,7 @@ fn where_pages_share_a_bucket() {
     }));
 }
 
-#[test]
+#[test_on(every)]
 fn many_at_once_and_to_each() {
     local(3, |job| {
         let function = job.function(reversed)?;
@@ -91,7 +91,7 @@ fn many_at_once_and_to_each() {
 }
 
 /// Handlers call onward with what no message takes.
-#[test]
+#[test_on(every)]
 fn onward_and_back() {
     local(3, |job| {
         let own = Arc::new(OnceLock::<Function<(Vec<u8>, u32), Vec<u8>>>::new());
@@ -124,7 +124,7 @@ fn onward_and_back() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn one_way_and_what_fails() {
     let sum = Arc::new(AtomicU64::new(0));
     local(2, |job| {
@@ -153,7 +153,7 @@ fn one_way_and_what_fails() {
 }
 
 /// Buffers of calls under way do not keep a job from its end, whoever goes first.
-#[test]
+#[test_on(every)]
 fn ranks_that_end_meanwhile() {
     let ends = builder().run_local(3, |job| {
         let function = job.function(reversed)?;
@@ -174,7 +174,7 @@ fn ranks_that_end_meanwhile() {
 
 /// A rank that leaves takes back the results that callers are about to get. They are told that it is
 /// lost, and not of the buffer, which is no affair of theirs.
-#[test]
+#[test_on(every)]
 fn of_a_rank_that_leaves_in_the_midst() {
     for moment in 0..25 {
         let ended = builder().run_local(3, move |job| {

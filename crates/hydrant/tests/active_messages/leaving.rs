@@ -53,7 +53,7 @@ fn rank_0_fails(body: impl Fn(&Job) -> Result<()> + Sync) {
 
 /// Rank 0 leaves while a function of its own awaits rank 1, and while rank 2 has an argument of its,
 /// the end of whose loan polls: rank 1 answers a call that rank 0 has forgotten, and did nothing wrong.
-#[test]
+#[test_on(every)]
 fn who_answers_a_rank_that_leaves_is_not_expelled() {
     rank_0_fails(|job| {
         let later = job.async_function(|_, milliseconds: u64| async move {
@@ -88,7 +88,7 @@ fn who_answers_a_rank_that_leaves_is_not_expelled() {
 }
 
 /// Another thread of rank 0 gives its handles up, one by one, while rank 0 leaves.
-#[test]
+#[test_on(every)]
 fn who_answers_handles_that_are_given_up_is_not_expelled() {
     struct Slow;
     impl Drop for Slow {
@@ -171,7 +171,7 @@ impl Drop for PanicsAtItsEnd {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn callers_hear_of_results_and_futures_that_panic_as_they_are_dropped() {
     local(2, |job| {
         let result =

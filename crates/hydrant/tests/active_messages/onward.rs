@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::support::{builder, local};
 
 /// A token goes round the ring by requests that handlers send.
-#[test]
+#[test_on(every)]
 fn a_token_goes_round_and_round() {
     local(4, |job| {
         let here = job.downgrade();
@@ -54,7 +54,7 @@ fn a_token_goes_round_and_round() {
 }
 
 /// Every handler sends to every rank, more than rings take: everything arrives, and nobody waits.
-#[test]
+#[test_on(every)]
 fn handlers_that_flood_each_other() {
     let count = Arc::new(AtomicU64::new(0));
     let (ranks, levels, each) = (3, 2, 12_u64);
@@ -118,7 +118,7 @@ fn chain(job: &Job) -> Result<Function<u32, u64>> {
     Ok(sum)
 }
 
-#[test]
+#[test_on(every)]
 fn calls_go_onward_and_back() {
     local(4, |job| {
         let sum = chain(job)?;
@@ -144,7 +144,7 @@ fn calls_go_onward_and_back() {
 }
 
 /// A rank that only sleeps is served, and its tasks are.
-#[test]
+#[test_on(every)]
 fn tasks_of_a_rank_that_computes() {
     local(3, |job| {
         let sum = chain(job)?;
@@ -163,7 +163,7 @@ fn tasks_of_a_rank_that_computes() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn handlers_begin_operations_and_leave_them() {
     local(3, |job| {
         let memory = job.alloc::<u64>(300)?;
@@ -200,7 +200,7 @@ fn handlers_begin_operations_and_leave_them() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_fails_in_a_task_is_said_to_the_caller() {
     local(2, |job| {
         let picky = job.async_function(|_, n: u64| {
@@ -227,7 +227,7 @@ fn what_fails_in_a_task_is_said_to_the_caller() {
 }
 
 /// Functions wait for what another thread does, and those that nobody ends go with the job.
-#[test]
+#[test_on(every)]
 fn tasks_wait_for_anything_and_are_dropped_with_the_job() {
     struct Dropped(Arc<AtomicU64>);
     impl Drop for Dropped {
@@ -271,7 +271,7 @@ fn tasks_wait_for_anything_and_are_dropped_with_the_job() {
     assert_eq!(dropped.load(SeqCst), 6);
 }
 
-#[test]
+#[test_on(every)]
 fn ranks_that_register_something_else_are_told() {
     fn twice(_: Rank, n: u64) -> u64 {
         2 * n
@@ -311,7 +311,7 @@ fn ranks_that_register_something_else_are_told() {
 }
 
 /// A chain of calls that never ends does not keep the job from its end.
-#[test]
+#[test_on(every)]
 fn a_chain_that_never_ends_ends_with_the_job() {
     local(3, |job| {
         let own = Arc::new(OnceLock::<Function<u64, ()>>::new());
@@ -336,7 +336,7 @@ fn a_chain_that_never_ends_ends_with_the_job() {
 }
 
 /// A handler whose peer takes nothing is told at some time, and what it sent before arrives.
-#[test]
+#[test_on(every)]
 fn handlers_may_not_send_without_end() {
     let (handled, full) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let ends = builder().service(false).run_local(2, |job| {

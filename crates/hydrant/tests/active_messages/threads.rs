@@ -7,12 +7,12 @@ use std::{
 
 use hydrant::Rank;
 
-use crate::{network::on, support::good};
+use crate::{network::simulated::on, support::good};
 
 const MESSAGES: u64 = 8;
 
 /// A thread that did nothing for long, and whose clock is behind, sends after another one.
-#[test]
+#[test_on(simulated)]
 fn what_is_sent_later_arrives_later_whichever_thread_sends_it() {
     for profile in ["connectx", "myrinet-gm", "ideal"] {
         let got = good(on(profile).run_local(2, |job| {

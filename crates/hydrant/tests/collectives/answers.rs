@@ -115,7 +115,7 @@ fn reduces<T: Reducible + PartialEq + std::fmt::Debug>(
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn data_goes_where_it_should() {
     for n in SIZES {
         run(n, |job| {
@@ -129,7 +129,7 @@ fn data_goes_where_it_should() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn integers_reduce_as_in_a_serial_program() {
     for n in SIZES {
         run(n, |job| {
@@ -162,7 +162,7 @@ fn integers_reduce_as_in_a_serial_program() {
 }
 
 /// Sums of these depend on the order: equality means the serial order.
-#[test]
+#[test_on(every)]
 fn floats_reduce_bit_for_bit_as_in_a_serial_program() {
     for n in SIZES {
         run(n, |job| {
@@ -192,7 +192,7 @@ fn floats_reduce_bit_for_bit_as_in_a_serial_program() {
 }
 
 /// Affine maps x -> a x + b (modulo 2^32) compose in order only.
-#[test]
+#[test_on(every)]
 fn functions_need_not_commute() {
     fn then(first: [u32; 2], second: [u32; 2]) -> [u32; 2] {
         let [a, b] = first;

@@ -10,7 +10,7 @@ use hydrant::{Error, Rank};
 
 use super::{SIZES, run};
 
-#[test]
+#[test_on(every)]
 fn nobody_passes_before_all_have_come() {
     for n in SIZES {
         let here = AtomicU32::new(0);
@@ -27,7 +27,7 @@ fn nobody_passes_before_all_have_come() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn puts_before_a_barrier_are_seen_after_it() {
     run(4, |job| {
         let cells = job.alloc::<u64>(4)?;
@@ -43,7 +43,7 @@ fn puts_before_a_barrier_are_seen_after_it() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn work_fits_between_notify_and_wait() {
     for n in SIZES {
         let here = AtomicU32::new(0);
@@ -64,7 +64,7 @@ fn work_fits_between_notify_and_wait() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn names_may_be_left_out() {
     for n in SIZES {
         run(n, |job| {
@@ -89,7 +89,7 @@ fn names_may_be_left_out() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn phases_out_of_turn_are_errors() {
     run(3, |job| {
         let out_of_turn = |result| matches!(result, Err(Error::OutOfTurn { .. }));
@@ -109,7 +109,7 @@ fn phases_out_of_turn_are_errors() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_second_thread_is_told() {
     run(2, |job| {
         let others = job.world().split(Some(0), 0)?;

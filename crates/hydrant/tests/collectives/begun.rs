@@ -169,7 +169,7 @@ fn reductions(job: &Job, len: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn every_collective_gives_the_serial_answer() {
     for n in [1, 2, 3, 5, 8] {
         run(n, |job| {
@@ -183,7 +183,7 @@ fn every_collective_gives_the_serial_answer() {
 }
 
 /// Rows and columns of a grid, begun in another order on every rank, with all else in between.
-#[test]
+#[test_on(every)]
 fn teams_go_on_apart_from_each_other() {
     run(6, |job| {
         let me = job.rank().0;
@@ -223,7 +223,7 @@ fn teams_go_on_apart_from_each_other() {
 }
 
 /// Some wait where others go on: it is the same collective.
-#[test]
+#[test_on(every)]
 fn forms_may_be_mixed() {
     run(4, |job| {
         for len in LENGTHS {
@@ -262,7 +262,7 @@ async fn sums(job: &Job) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn they_are_futures() {
     run(3, |job| block_on(sums(job)));
     run(3, |job| job.wait_for(sums(job))?);
@@ -273,7 +273,7 @@ fn they_are_futures() {
     );
 }
 
-#[test]
+#[test_on(every)]
 fn results_are_given_once() {
     run(3, |job| {
         let mut begun = job.all_reduce_nb(vec![1_u8], Op::Sum)?;
@@ -289,7 +289,7 @@ fn results_are_given_once() {
 }
 
 /// The others rely on it, and so does the end of the job.
-#[test]
+#[test_on(every)]
 fn what_was_dropped_goes_on() {
     run(4, |job| {
         let team = job.world().split(Some(0), 0)?.expect("all are members");
@@ -309,7 +309,7 @@ fn what_was_dropped_goes_on() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn disagreement_is_told_to_all_and_the_queue_goes_on() {
     run(4, |job| {
         for len in LENGTHS {
@@ -340,7 +340,7 @@ fn disagreement_is_told_to_all_and_the_queue_goes_on() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_lost_member_ends_all_that_were_begun() {
     for len in [3, LONG] {
         let ends = outcomes(4, |job| {
@@ -381,7 +381,7 @@ fn a_lost_member_ends_all_that_were_begun() {
 }
 
 /// A handle may be asked by any thread, while others poll; after the job it says so.
-#[test]
+#[test_on(every)]
 fn handles_change_threads() {
     let kept = run(3, |job| {
         for _ in 0..10 {
@@ -406,7 +406,7 @@ fn handles_change_threads() {
 }
 
 /// It panics where the result is asked for, and nowhere else.
-#[test]
+#[test_on(every)]
 fn a_function_that_panics_does_so_at_the_handle() {
     run(3, |job| {
         let begun = job.all_reduce_with_nb(vec![1_u8], |_, _| panic!("as asked"))?;
@@ -419,7 +419,7 @@ fn a_function_that_panics_does_so_at_the_handle() {
 }
 
 /// Not between the two calls of a barrier, and those that block come after.
-#[test]
+#[test_on(every)]
 fn turns_are_kept() {
     run(3, |job| {
         job.barrier_notify(None)?;
@@ -440,7 +440,7 @@ fn turns_are_kept() {
 }
 
 /// A function that reduces runs in whatever thread goes on with the collective, as handlers do.
-#[test]
+#[test_on(every)]
 fn functions_in_the_background_may_not_wait() {
     local(2, |job| {
         let here = job.downgrade();

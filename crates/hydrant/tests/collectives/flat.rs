@@ -171,7 +171,7 @@ fn reduces(job: &Job, len: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn buffers_of_the_callers_hold_the_serial_answer() {
     for n in SIZES {
         run(n, |job| {
@@ -187,7 +187,7 @@ fn buffers_of_the_callers_hold_the_serial_answer() {
 }
 
 /// Each rank calls another form of the same collective.
-#[test]
+#[test_on(every)]
 fn forms_may_be_mixed() {
     run(3, |job| {
         for len in [2, 30_000] {

@@ -54,13 +54,13 @@ fn slow_member_is_not_deceived<T: Pod + PartialEq>(
     assert!(matches!(ends[2], Err(Error::Other(_))), "{:?}", ends[2]);
 }
 
-#[test]
+#[test_on(every)]
 fn a_broadcast_that_was_given_up_is_not_taken_for_whole() {
     let begin = |job: &Job| job.broadcast_nb(Rank(0), numbers(Rank(0)));
     slow_member_is_not_deceived::<u64>(begin, || numbers(Rank(0)));
 }
 
-#[test]
+#[test_on(every)]
 fn a_gathering_that_was_given_up_is_not_taken_for_whole() {
     let begin = |job: &Job| job.all_gather_nb(numbers(job.rank()));
     slow_member_is_not_deceived::<u64>(begin, || {
@@ -69,7 +69,7 @@ fn a_gathering_that_was_given_up_is_not_taken_for_whole() {
 }
 
 /// Rank 0's function panics while rank 1 is in its own; what rank 0 has begun behind it goes on.
-#[test]
+#[test_on(every)]
 fn a_panic_is_no_end_of_the_data_for_others() {
     // A slice fits a board, so that nobody waits for room.
     const LEN: usize = 20_000;
@@ -104,7 +104,7 @@ fn a_panic_is_no_end_of_the_data_for_others() {
 
 /// Who was told that a member is lost, or panicked, ends no collective of the team any more: also if it is the last to come, and
 /// finds there what all others told.
-#[test]
+#[test_on(every)]
 fn what_comes_after_a_panic_fails_for_all() {
     for round in 0..20 {
         outcomes(3 + round % 4, |job| {
@@ -136,7 +136,7 @@ fn what_comes_after_a_panic_fails_for_all() {
 }
 
 /// A member that is slow is told of the member that was lost, not of whoever else was lost before.
-#[test]
+#[test_on(every)]
 fn who_is_named_is_a_member() {
     const LEN: usize = 50_000;
     let ends = builder().heap(4 << 20).service(false).run_local(4, |job| {

@@ -38,7 +38,7 @@ fn kinds(ranks: u32) -> [u32; 4] {
     [0, u32::MAX, 1, 0b1010 % (1 << ranks)]
 }
 
-#[test]
+#[test_on(every)]
 fn results_are_the_same_wherever_memory_lies() {
     for ranks in SIZES {
         run(ranks, |job| {
@@ -109,7 +109,7 @@ fn results_are_the_same_wherever_memory_lies() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn memory_may_change_as_soon_as_a_collective_returned() {
     run(3, |job| {
         let mut own = job.exclusive(job.alloc::<u64>(40_000)?)?;
@@ -130,7 +130,7 @@ fn memory_may_change_as_soon_as_a_collective_returned() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn elements_that_are_larger_than_a_slot_are_reduced() {
     const BYTES: usize = 40_000;
     run(4, |job| {
@@ -148,7 +148,7 @@ fn elements_that_are_larger_than_a_slot_are_reduced() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_mismatch_leaves_memory_and_team_as_they_were() {
     run(3, |job| {
         let mut own = job.exclusive(job.alloc::<u64>(30_000)?)?;
@@ -174,7 +174,7 @@ fn a_mismatch_leaves_memory_and_team_as_they_were() {
 }
 
 /// Whoever has a result has the right one, although others gave up and used their memory again.
-#[test]
+#[test_on(every)]
 fn a_lost_member_ends_collectives_on_memory_of_the_segment() {
     for (ranks, who) in [(2, 0), (3, 1), (5, 4)] {
         let ends = outcomes(ranks, |job| {

@@ -68,7 +68,7 @@ fn each(job: &Job, turn: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn streams_arrive_whole_wherever_they_begin() {
     run(2, |job| {
         (0..12).try_for_each(|turn| LENGTHS.iter().try_for_each(|len| each(job, turn, *len)))

@@ -49,7 +49,7 @@ fn same(found: &[u8], expected: &[u8], what: &str, len: usize) {
     );
 }
 
-#[test]
+#[test_on(every)]
 fn bytes_arrive_whole_wherever_they_go() {
     for n in [2, 3, 5] {
         run(n, |job| {
@@ -95,7 +95,7 @@ fn three(rank: u32, index: usize) -> Three {
     [seed, seed.wrapping_mul(0x9e37_79b9), !seed]
 }
 
-#[test]
+#[test_on(every)]
 fn elements_that_fit_no_chunk_are_folded_whole() {
     for n in [2, 3, 4] {
         run(n, |job| {
@@ -131,7 +131,7 @@ fn elements_that_fit_no_chunk_are_folded_whole() {
 }
 
 /// In the background, beside one another on two teams and beside a put that wants registered memory as well.
-#[test]
+#[test_on(every)]
 fn long_ones_go_on_beside_each_other() {
     run(4, |job| {
         let (me, n) = (job.rank().0, job.size());
@@ -162,7 +162,7 @@ fn long_ones_go_on_beside_each_other() {
 
 /// A rank ends in the midst of a collective of two, whose data goes when it leaves or was asked for: the other is in
 /// a collective with a third rank meanwhile.
-#[test]
+#[test_on(every)]
 fn a_rank_that_ends_leaves_nobody_waiting() {
     const LEN: usize = 200_000;
     for sends in [true, false] {
@@ -239,7 +239,7 @@ fn neighbours(len: usize) -> (Vec<u64>, Vec<u64>) {
 }
 
 /// A member that folds for long while another has cleared its buffer for what comes after, and a third ends.
-#[test]
+#[test_on(every)]
 fn what_failed_is_given_up_in_the_midst_of_another() {
     const LEN: usize = 50_000;
     let done = AtomicU32::new(0);

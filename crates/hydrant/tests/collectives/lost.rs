@@ -121,7 +121,7 @@ fn assert_all_lost(what: &str, who: Rank, ends: Vec<Result<()>>) {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn all_who_wait_are_told() {
     for n in [2, 3, 5, 8] {
         for (number, (what, call)) in CALLS.into_iter().enumerate() {
@@ -135,7 +135,7 @@ fn all_who_wait_are_told() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn members_of_a_team_are_told() {
     for (what, call) in CALLS {
         // Team members 0..3 are ranks 4, 3, 2; ranks 0 and 1 wait for the end of the job.
@@ -150,7 +150,7 @@ fn members_of_a_team_are_told() {
 }
 
 /// Nobody who sees the loss ends for that: the others must find out by themselves.
-#[test]
+#[test_on(every)]
 fn the_loss_is_named_to_all_who_stay() {
     for n in [3, 5, 8] {
         for (what, call) in CALLS {
@@ -179,7 +179,7 @@ fn the_loss_is_named_to_all_who_stay() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn others_go_on_without_the_team_of_the_lost() {
     let ends = outcomes(5, |job| {
         let team = job.world().split(Some(job.rank().0 % 2), 0)?;
@@ -209,7 +209,7 @@ fn others_go_on_without_the_team_of_the_lost() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn a_function_that_panics_ends_its_rank() {
     for len in [10, 100_000] {
         let ends = catch_unwind(AssertUnwindSafe(|| {
@@ -229,7 +229,7 @@ fn a_function_that_panics_ends_its_rank() {
 
 /// Who is told of a loss and calls again all the same tells nothing that those need who are still
 /// in the collective before.
-#[test]
+#[test_on(every)]
 fn who_calls_again_after_a_loss_disturbs_nobody() {
     let calls = [
         ("notify and wait", CALLS[1].1),
@@ -254,7 +254,7 @@ fn who_calls_again_after_a_loss_disturbs_nobody() {
 }
 
 /// A job that ends well ends well for all, however late some are in its last barrier.
-#[test]
+#[test_on(every)]
 fn a_good_end_is_no_loss() {
     for _ in 0..100 {
         for end in outcomes(5, |job| job.barrier()) {
@@ -265,7 +265,7 @@ fn a_good_end_is_no_loss() {
 
 /// Both come to a barrier, and one of them fails behind it: the other has met it all the same. Not so
 /// in virtual time, where the news of an end outruns the messages in flight.
-#[test]
+#[test_on(every)]
 fn who_fails_behind_a_barrier_has_come_to_it() {
     if builder().settings().conduit.is_virtual() {
         return;

@@ -122,7 +122,7 @@ fn assert_mismatch(job: &Job, what: &str, result: Result<()>) {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn every_pair_of_collectives_disagrees_everywhere() {
     for n in [2, 3, 5, 8] {
         run(n, |job| {
@@ -147,7 +147,7 @@ fn every_pair_of_collectives_disagrees_everywhere() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn half_and_half_disagree_everywhere() {
     for n in [4, 7] {
         run(n, |job| {
@@ -164,7 +164,7 @@ fn half_and_half_disagree_everywhere() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn names_that_reach_each_other_over_nameless_ranks_disagree() {
     for n in [3, 5, 8] {
         run(n, |job| {
@@ -201,7 +201,7 @@ fn names_that_reach_each_other_over_nameless_ranks_disagree() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn a_rank_that_ends_its_body_early_disagrees() {
     let plain: (&str, Call) = ("plain barrier", |job| job.barrier());
     for (what, call) in CALLS.into_iter().chain([plain]) {
@@ -224,7 +224,7 @@ fn a_rank_that_ends_its_body_early_disagrees() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn unfit_arguments_are_told_and_leave_the_team_in_step() {
     run(3, |job| {
         let n = job.size();

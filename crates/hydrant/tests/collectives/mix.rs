@@ -228,7 +228,7 @@ fn follow(job: &Job, program: &Program) -> Result<()> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    #[test]
+    #[test_on(every)]
     fn any_program_gives_the_serial_answer(program in program()) {
         for end in outcomes(program.colors.len() as u32, |job| follow(job, &program)) {
             end.unwrap();

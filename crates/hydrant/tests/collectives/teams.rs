@@ -16,7 +16,7 @@ fn sum_of_ranks(team: &Team, own: Rank) -> u32 {
     sum[0]
 }
 
-#[test]
+#[test_on(every)]
 fn members_are_those_of_a_color_by_key() {
     for n in SIZES {
         run(n, |job| {
@@ -48,7 +48,7 @@ fn members_are_those_of_a_color_by_key() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn ranks_of_the_job_and_of_a_team_lead_to_each_other() {
     for n in SIZES {
         run(n, |job| {
@@ -74,7 +74,7 @@ fn ranks_of_the_job_and_of_a_team_lead_to_each_other() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn ranks_that_a_team_does_not_have_are_refused() {
     run(5, |job| {
         let team = job.world().split(Some(job.rank().0 % 2), 0)?.unwrap();
@@ -125,7 +125,7 @@ fn own_value(rank: Rank, index: usize) -> u64 {
     u64::from(rank.0) * 100 + index as u64
 }
 
-#[test]
+#[test_on(every)]
 fn puts_and_gets_name_ranks_of_a_team() {
     for n in SIZES {
         run(n, |job| {
@@ -193,7 +193,7 @@ fn puts_and_gets_name_ranks_of_a_team() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn puts_to_ranks_that_a_team_does_not_have_are_refused() {
     run(3, |job| {
         let team = job.world().split(Some(job.rank().0 / 2), 0)?.unwrap();
@@ -230,7 +230,7 @@ fn puts_to_ranks_that_a_team_does_not_have_are_refused() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn memory_is_not_named_by_the_team_of_another_job() {
     let left = run(2, reversed);
     run(2, |job| {
@@ -244,7 +244,7 @@ fn memory_is_not_named_by_the_team_of_another_job() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn some_get_no_team() {
     for n in SIZES {
         run(n, |job| {
@@ -261,7 +261,7 @@ fn some_get_no_team() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn teams_have_teams() {
     run(8, |job| {
         let half = job.world().split(Some(job.rank().0 / 4), 0)?.unwrap();
@@ -284,7 +284,7 @@ fn teams_have_teams() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn scratch_of_dropped_teams_is_used_anew() {
     run(4, |job| {
         // Far more than fit at once.
@@ -311,7 +311,7 @@ fn scratch_of_dropped_teams_is_used_anew() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn too_many_teams_are_an_error_on_every_member() {
     run(3, |job| {
         let mut teams = Vec::new();
@@ -349,7 +349,7 @@ fn too_many_teams_are_an_error_on_every_member() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_team_outlives_its_job_in_vain() {
     for team in run(3, |job| job.world().split(Some(job.rank().0 / 2), 0)) {
         let team = team.unwrap();
@@ -359,7 +359,7 @@ fn a_team_outlives_its_job_in_vain() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn handlers_may_not_do_collectives() {
     run(2, |job| {
         let team = Arc::new(job.world().split(Some(0), 0)?.unwrap());

@@ -54,7 +54,7 @@ fn reduces<T: Reducible + PartialEq + std::fmt::Debug>(
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn half_precision_reduces_step_by_step_in_single() {
     fn by<T>(
         to: fn(T) -> f32,
@@ -85,7 +85,7 @@ fn half_precision_reduces_step_by_step_in_single() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn complex_numbers_reduce() {
     for n in SIZES {
         run(n, |job| {
@@ -97,7 +97,7 @@ fn complex_numbers_reduce() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn arrays_reduce_element_by_element() {
     for n in SIZES {
         run(n, |job| {
@@ -118,7 +118,7 @@ fn arrays_reduce_element_by_element() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn the_place_of_the_least_and_the_largest_is_found() {
     for n in SIZES {
         run(n, |job| {
@@ -161,7 +161,7 @@ fn the_place_of_the_least_and_the_largest_is_found() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn operations_that_types_do_not_have() {
     fn refused<T: Reducible + PartialEq>(job: &Job, element: T, ops: &[Op]) {
         for op in ops {
@@ -188,7 +188,7 @@ fn operations_that_types_do_not_have() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn types_that_differ_are_told_apart() {
     run(2, |job| {
         let other = job.rank() == Rank(1);
@@ -236,7 +236,7 @@ fn types_that_differ_are_told_apart() {
 
 /// The bits of a sum depend on the order of its steps. Whoever comes late, and on whatever network
 /// this runs, they are those of the serial sum from the first rank to the last.
-#[test]
+#[test_on(every)]
 fn the_order_of_a_sum_depends_on_no_time() {
     for n in [3, 5, 8] {
         run(n, |job| {
@@ -270,7 +270,7 @@ fn the_order_of_a_sum_depends_on_no_time() {
 #[repr(C, align(64))]
 struct Wide([u64; 8]);
 
-#[test]
+#[test_on(every)]
 fn elements_aligned_to_more_than_a_word() {
     let wide = |rank: u32, index: usize| Wide([u64::from(rank) * 31 + index as u64; 8]);
     let add = |a: Wide, b: Wide| Wide(std::array::from_fn(|at| a.0[at].wrapping_add(b.0[at])));
@@ -321,7 +321,7 @@ fn joined(left: Long, right: Long) -> Long {
 }
 
 /// Where no board shows such elements; what comes next begins at once where it does.
-#[test]
+#[test_on(every)]
 fn elements_longer_than_a_slot() {
     for n in [2, 3] {
         run(n, |job| {

@@ -105,7 +105,7 @@ const WRONG: [Wrong; 7] = [
 
 const COUNTS: [usize; 3] = [2; 3];
 
-#[test]
+#[test_on(every)]
 fn blocks_that_do_not_fit() {
     run(3, |job| {
         for (counts, displacements, fits) in WRONG {
@@ -140,7 +140,7 @@ fn blocks_that_do_not_fit() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn blocks_that_are_read_may_overlap() {
     run(3, |job| {
         let (all, blocks) = ([1, 2, 3], Blocks::at(&COUNTS, &[0, 1, 0]));
@@ -154,7 +154,7 @@ fn blocks_that_are_read_may_overlap() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_sender_that_gives_otherwise_is_named_where_it_is_received() {
     run(3, |job| {
         // Rank 1 sends 3 elements to rank 2, which has room for 2.
@@ -187,7 +187,7 @@ fn a_sender_that_gives_otherwise_is_named_where_it_is_received() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn buffers_that_are_too_short_or_too_long() {
     run(3, |job| {
         let too_long = |error: &Error| matches!(error, Error::LengthMismatch { .. });
@@ -243,7 +243,7 @@ fn buffers_that_are_too_short_or_too_long() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn counts_of_a_reduction_that_differ() {
     run(3, |job| {
         // The sums are alike; rank 1 counts otherwise.

@@ -21,7 +21,7 @@ macro_rules! out_of_bounds {
     };
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_contiguous_access() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -78,7 +78,7 @@ fn of_contiguous_access() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_ranges_to_fill() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -107,7 +107,7 @@ fn of_ranges_to_fill() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_atomics_and_signals() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -136,7 +136,7 @@ fn of_atomics_and_signals() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_runs_and_indices() {
     let runs = |start, run, stride, count| Stride {
         start,
@@ -224,7 +224,7 @@ fn of_runs_and_indices() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_pointers_into_symmetric_memory() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -272,7 +272,7 @@ fn of_pointers_into_symmetric_memory() {
 
 /// By the kernel and by messages, with more than a ring holds: the last byte too many must
 /// keep the first from being written.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_exposed_buffers() {
     const BUFFER: usize = 100_000;
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {

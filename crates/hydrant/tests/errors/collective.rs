@@ -7,7 +7,7 @@ use crate::{
     support::{builder, local},
 };
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn different_sizes_in_alloc() {
     local(3, |job| {
         let f = Fixture::new(job)?;
@@ -29,7 +29,7 @@ fn different_sizes_in_alloc() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn different_memory_in_free() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -63,7 +63,7 @@ fn different_memory_in_free() {
 
 /// A rank that fails is the one that the others hear of, not one that failed for the same
 /// reason before they looked.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn a_rank_whose_body_fails() {
     for round in 0..20 {
         let fails = Rank(round % 4);
@@ -88,7 +88,7 @@ fn a_rank_whose_body_fails() {
     }
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn a_rank_whose_body_panics() {
     let outcomes = std::sync::Mutex::new(Vec::new());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -109,7 +109,7 @@ fn a_rank_whose_body_panics() {
 }
 
 /// Ending is a wait like others: ranks that leave first are not lost to those that follow.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn jobs_that_end_in_good_order() {
     for round in 0..100 {
         for end in builder().run_local(1 + round % 6, |job| job.barrier()) {
@@ -119,7 +119,7 @@ fn jobs_that_end_in_good_order() {
 }
 
 /// What was refused, for whatever reason and on whatever ranks, leaves no trace in what comes after.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn what_comes_after_a_refusal_is_numbered_alike() {
     local(2, |job| {
         let f = Fixture::new(job)?;

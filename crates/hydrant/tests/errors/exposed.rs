@@ -7,7 +7,7 @@ use crate::{
     support::{builder, good},
 };
 
-#[test]
+#[test_on(shared, veiled)]
 fn more_buffers_than_may_be_exposed() {
     good(builder().extents(2).run_local(2, |job| {
         let f = Fixture::new(job)?;

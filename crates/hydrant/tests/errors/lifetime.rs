@@ -75,7 +75,7 @@ fn uses_in(job: &Job, memory: &Symmetric<u64>) -> Vec<(&'static str, Result<()>)
     ]
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn freed() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -102,7 +102,7 @@ fn freed() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_a_job_that_is_over() {
     let left = local(2, |job| {
         let f = Fixture::new(job)?;
@@ -174,7 +174,7 @@ fn of_a_job_that_is_over() {
     }
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn taken_back() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
         good(builder().foreign(way).run_local(2, |job| {
@@ -215,7 +215,7 @@ fn taken_back() {
 }
 
 /// A scope belongs to a job, and so does memory: of two jobs that go on at once, too.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn in_a_scope_of_another_job() {
     local(2, |outer| {
         let f = Fixture::new(outer)?;

@@ -9,7 +9,7 @@ use crate::{
     support::{builder, good, local},
 };
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn types_without_a_size() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -35,7 +35,7 @@ fn types_without_a_size() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn alignments_that_are_none() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -64,7 +64,7 @@ fn alignments_that_are_none() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn a_full_heap() {
     good(builder().heap(1 << 20).run_local(3, |job| {
         let f = Fixture::new(job)?;
@@ -100,7 +100,7 @@ fn a_full_heap() {
 }
 
 /// The heap is address space and may be larger than the machine; memory may not.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn more_than_the_machine_has() {
     let machine = total_memory();
     good(builder().heap(16 * machine).run_local(2, |job| {
@@ -139,7 +139,7 @@ fn total_memory() -> usize {
 }
 
 /// Addresses that are not mapped, or read-only: an error, never a signal.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn addresses_where_nothing_is() {
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
         good(builder().anywhere(true).foreign(way).run_local(2, |job| {

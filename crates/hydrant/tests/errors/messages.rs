@@ -9,7 +9,7 @@ use hydrant::Error;
 
 use crate::{errors::fixture::Fixture, support::local};
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn above_the_limits() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -62,7 +62,7 @@ fn above_the_limits() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn more_handlers_than_there_may_be() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -82,7 +82,7 @@ fn more_handlers_than_there_may_be() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn handlers_that_panic_in_a_call() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -108,7 +108,7 @@ fn handlers_that_panic_in_a_call() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn handlers_that_panic_in_a_plain_request() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -137,7 +137,7 @@ fn handlers_that_panic_in_a_plain_request() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn handlers_of_replies_that_panic() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -154,7 +154,7 @@ fn handlers_of_replies_that_panic() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn replies_that_may_not_be() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -227,7 +227,7 @@ fn hydrant_handler(_: u64) -> hydrant::Handler {
 }
 
 /// A reply to a reply: refused for that, not for what it names.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn replies_to_replies() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -252,7 +252,7 @@ fn replies_to_replies() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn arguments_and_results_that_cannot_be_decoded() {
     local(2, |job| {
         let f = Fixture::new(job)?;

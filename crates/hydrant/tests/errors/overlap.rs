@@ -9,7 +9,7 @@ use crate::{
     support::local,
 };
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_source_and_target() {
     local(1, |job| {
         let f = Fixture::new(job)?;
@@ -63,7 +63,7 @@ fn of_source_and_target() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_a_get_into_its_source() {
     local(1, |job| {
         let f = Fixture::new(job)?;
@@ -105,7 +105,7 @@ fn of_a_get_into_its_source() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn but_neighbours_do_not_overlap() {
     local(1, |job| {
         let memory = job.alloc::<u64>(LEN)?;

@@ -10,7 +10,7 @@ fn cast<T: Pod, U: Pod>(pointer: GlobalPtr<T>) -> GlobalPtr<U> {
     bytemuck::cast(pointer)
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn forged() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -95,7 +95,7 @@ fn forged() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn from_another_job() {
     let stale = local(2, |job| {
         let f = Fixture::new(job)?;
@@ -128,7 +128,7 @@ fn from_another_job() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn misaligned() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -162,7 +162,7 @@ fn misaligned() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn to_nothing() {
     local(2, |job| {
         let f = Fixture::new(job)?;

@@ -26,7 +26,7 @@ const RUNS: Stride = Stride {
     count: 2,
 };
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_a_put() {
     local(3, |job| {
         let f = Fixture::new(job)?;
@@ -53,7 +53,7 @@ fn of_a_put() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_a_get() {
     local(3, |job| {
         let f = Fixture::new(job)?;
@@ -81,7 +81,7 @@ fn of_a_get() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_an_atomic() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -108,7 +108,7 @@ fn of_an_atomic() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_a_message() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -126,7 +126,7 @@ fn of_a_message() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 #[allow(unsafe_code)] // calls the unsafe form of memory
 fn of_a_pointer_or_an_address() {
     local(2, |job| {

@@ -15,7 +15,7 @@ fn level(count: usize, stride: usize) -> Level {
     Level { count, stride }
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn that_are_none() {
     let most = usize::MAX;
     for bad in [
@@ -77,7 +77,7 @@ fn that_are_none() {
     }
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn that_leave_memory_or_differ() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -154,7 +154,7 @@ fn that_leave_memory_or_differ() {
 }
 
 /// What is written must not name an element twice; what is read may.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn that_overlap_themselves() {
     local(2, |job| {
         let f = Fixture::new(job)?;
@@ -191,7 +191,7 @@ fn that_overlap_themselves() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn of_memory_and_itself() {
     local(1, |job| {
         let f = Fixture::new(job)?;

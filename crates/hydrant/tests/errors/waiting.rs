@@ -14,7 +14,7 @@ use crate::{
     support::{builder, good},
 };
 
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn in_a_handler() {
     good(builder().foreign(Foreign::Messages).run_local(2, |job| {
         let f = Fixture::new(job)?;
@@ -83,7 +83,7 @@ fn in_a_handler() {
 }
 
 /// A handle that reaches a handler may be tested there, but not waited for.
-#[test]
+#[test_on(shared, veiled, pinned)]
 fn for_a_handle_in_a_handler() {
     good(builder().run_local(2, |job| {
         let f = Fixture::new(job)?;

@@ -4,7 +4,7 @@
 use crate::support::{builder, good, local};
 use hydrant::{Op, Rank, Signal};
 
-#[test]
+#[test_on(mixed)]
 fn a_word_is_one_word_for_mates_and_strangers() {
     const EACH: u64 = 500;
     local(4, |job| {
@@ -32,7 +32,7 @@ fn a_word_is_one_word_for_mates_and_strangers() {
     });
 }
 
-#[test]
+#[test_on(mixed)]
 fn signals_follow_what_they_announce() {
     const ROUNDS: u64 = 200;
     const LONG: usize = 3000;
@@ -59,7 +59,7 @@ fn signals_follow_what_they_announce() {
     });
 }
 
-#[test]
+#[test_on(mixed)]
 fn every_rank_calls_every_rank_asleep_in_between() {
     local(4, |job| {
         let add = job.function(|caller: Rank, number: u64| number + u64::from(caller.0))?;
@@ -78,7 +78,7 @@ fn every_rank_calls_every_rank_asleep_in_between() {
     });
 }
 
-#[test]
+#[test_on(mixed)]
 fn hosts_decide_the_conduit() {
     for (hosts, ranks, expected) in [
         (2, 4, "smp/smp+pin"),

@@ -13,7 +13,7 @@ fn resident() -> usize {
     pages * rustix::param::page_size()
 }
 
-#[test]
+#[test_on(real)]
 fn what_is_freed_goes_back_and_comes_zeroed() {
     good(builder().heap(32 * MIB).run_local(2, |job| {
         let before = resident();
@@ -44,7 +44,7 @@ fn what_is_freed_goes_back_and_comes_zeroed() {
     }));
 }
 
-#[test]
+#[test_on(real)]
 fn pieces_of_all_sizes_share_the_heap() {
     good(builder().heap(4 * MIB).run_local(3, |job| {
         let mut held = Vec::new();
@@ -84,7 +84,7 @@ fn pieces_of_all_sizes_share_the_heap() {
     }));
 }
 
-#[test]
+#[test_on(real)]
 #[allow(unsafe_code)] // to see the address
 fn aligned_as_asked() {
     local(2, |job| {
@@ -118,7 +118,7 @@ unsafe impl bytemuck::Zeroable for Vast {}
 unsafe impl bytemuck::Pod for Vast {}
 
 /// A slice is aligned for its elements, or there is none.
-#[test]
+#[test_on(real)]
 #[allow(unsafe_code)] // to see the address
 fn slices_of_elements_aligned_to_more_than_segments() {
     local(3, |job| {
@@ -144,7 +144,7 @@ fn slices_of_elements_aligned_to_more_than_segments() {
     });
 }
 
-#[test]
+#[test_on(real)]
 fn huge_pages_if_there_are_any() {
     local(2, |job| {
         let options = |huge| AllocOptions {
@@ -172,7 +172,7 @@ fn huge_pages_if_there_are_any() {
     });
 }
 
-#[test]
+#[test_on(real)]
 fn a_job_of_one_and_jobs_one_after_the_other() {
     for seed in 0..30_u64 {
         let ends = local(1 + seed as u32 % 4, |job| {
@@ -192,7 +192,7 @@ fn a_job_of_one_and_jobs_one_after_the_other() {
 }
 
 /// What a rank has under way when it frees the memory ends before that is anybody else's.
-#[test]
+#[test_on(real)]
 fn what_is_under_way_does_not_reach_the_next_allocation() {
     const ELEMENTS: usize = 1 << 18;
     for strategy in [Strategy::Bounce, Strategy::Firehose, Strategy::PinDown] {

@@ -10,7 +10,7 @@ use crate::support::{builder, good};
 
 const WORDS: usize = 30_000;
 
-#[test]
+#[test_on(real)]
 fn any_memory_can_be_written_and_read() {
     for way in [Foreign::Auto, Foreign::ProcessVm, Foreign::Messages] {
         good(builder().anywhere(true).foreign(way).run_local(3, |job| {

@@ -2,7 +2,7 @@
 
 use crate::support::local;
 
-#[test]
+#[test_on(shared)]
 fn seen_directly_by_ranks_of_the_host() {
     local(3, |job| {
         let memory = job.alloc::<[u16; 3]>(5)?;

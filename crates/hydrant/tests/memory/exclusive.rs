@@ -15,7 +15,7 @@ const CELLS: usize = 50;
 const STEPS: usize = 30;
 
 /// Cells on a ring of ranks, each with a halo cell at either side, against all cells on one.
-#[test]
+#[test_on(every)]
 fn a_stencil_needs_no_copy() {
     const RANKS: usize = 3;
     let weigh = |left: f64, own: f64, right: f64| 0.25 * left + 0.5 * own + 0.25 * right;
@@ -49,7 +49,7 @@ fn a_stencil_needs_no_copy() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn another_handle_at_any_rank_keeps_it_shared() {
     local(3, |job| {
         let memory = job.alloc::<u64>(8)?;
@@ -73,7 +73,7 @@ fn another_handle_at_any_rank_keeps_it_shared() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn pointers_rest_meanwhile_and_count_again() {
     local(2, |job| {
         let memory = job.alloc::<u64>(8)?;
@@ -97,7 +97,7 @@ fn pointers_rest_meanwhile_and_count_again() {
 }
 
 /// What was begun is over before anybody has a slice, whoever let go of it.
-#[test]
+#[test_on(every)]
 fn what_is_under_way_ends_before() {
     const LONG: usize = 100_000;
     local(2, |job| {
@@ -113,7 +113,7 @@ fn what_is_under_way_ends_before() {
 }
 
 /// A rank that is there first still serves the others: what they do by messages needs its answers.
-#[test]
+#[test_on(every)]
 fn slower_ranks_still_reach_the_memory() {
     const ROWS: usize = 12;
     local(3, |job| {
@@ -142,7 +142,7 @@ fn slower_ranks_still_reach_the_memory() {
 }
 
 /// What was begun on it, by hand or by a task of the job's, keeps nobody from it once it is over.
-#[test]
+#[test_on(every)]
 fn what_nobody_waits_for_is_no_handle() {
     local(2, |job| {
         let mut memory = job.alloc::<u64>(10)?;
@@ -167,7 +167,7 @@ fn what_nobody_waits_for_is_no_handle() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn different_memory_is_given_back() {
     local(2, |job| {
         let (one, other) = (job.alloc::<u64>(4)?, job.alloc::<u64>(4)?);
@@ -202,7 +202,7 @@ fn different_memory_is_given_back() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn memory_that_is_gone_is_refused() {
     local(1, |job| {
         let memory = job.alloc::<u64>(4)?;
@@ -215,7 +215,7 @@ fn memory_that_is_gone_is_refused() {
 }
 
 /// The others cannot know how far a rank came that is lost: nobody has a slice and a handle at once.
-#[test]
+#[test_on(every)]
 fn a_rank_that_is_lost_ends_the_phase() {
     let ends: Vec<hydrant::Result<()>> = builder().run_local(3, |job| {
         let memory = job.alloc::<u64>(4)?;
@@ -235,7 +235,7 @@ fn a_rank_that_is_lost_ends_the_phase() {
 }
 
 /// A slice goes to the threads that compute with it, as that of a vector does.
-#[test]
+#[test_on(every)]
 fn threads_share_the_slice() {
     good(builder().run_local(2, |job| {
         let mut own = job.exclusive(job.alloc::<u64>(1000)?)?;
@@ -255,7 +255,7 @@ const LONG: usize = 1 << 20;
 
 /// Another thread puts by a pointer, in a scope: what it has begun is over before anybody has a slice,
 /// or keeps the memory shared.
-#[test]
+#[test_on(every)]
 fn a_put_in_a_scope_by_pointer_is_over_before() {
     let changed = AtomicU64::new(0);
     local(2, |job| {
@@ -306,7 +306,7 @@ fn a_put_in_a_scope_by_pointer_is_over_before() {
 
 /// A put goes on by a clone of what was freed, where the next allocation lies: that is nobody's own
 /// meanwhile.
-#[test]
+#[test_on(every)]
 fn a_handle_to_freed_memory_keeps_its_place_shared() {
     let changed = AtomicU64::new(0);
     local(2, |job| {

@@ -32,7 +32,7 @@ fn hammer(job: &Job, board: &Symmetric<GlobalPtr<u64>>, stop: &Symmetric<u64>) -
 }
 
 /// Rank 0 lends and takes back while the others never stop writing: nothing lands after.
-#[test]
+#[test_on(real)]
 fn nothing_lands_in_what_was_taken_back() {
     for way in WAYS {
         let refused = good(builder().foreign(way).run_local(3, |job| {
@@ -76,7 +76,7 @@ fn nothing_lands_in_what_was_taken_back() {
 }
 
 /// A borrowed buffer is the borrower's for the scope, guard or no guard.
-#[test]
+#[test_on(real)]
 fn a_scope_takes_back_what_was_leaked_in_it() {
     for way in WAYS {
         good(builder().foreign(way).run_local(2, |job| {
@@ -106,7 +106,7 @@ fn a_scope_takes_back_what_was_leaked_in_it() {
     }
 }
 
-#[test]
+#[test_on(real)]
 fn a_scope_takes_back_what_it_lent_before_a_panic() {
     good(builder().run_local(2, |job| {
         let board = job.alloc::<GlobalPtr<u64>>(1)?;
@@ -133,7 +133,7 @@ fn a_scope_takes_back_what_it_lent_before_a_panic() {
 }
 
 /// A guard dropped early ends the loan, not the scope.
-#[test]
+#[test_on(real)]
 fn a_guard_in_a_scope_may_go_early() {
     good(builder().run_local(1, |job| {
         let mut buffer = [1_u64; 8];
@@ -155,7 +155,7 @@ fn a_guard_in_a_scope_may_go_early() {
 }
 
 /// A guard that is leaked leaves peers a buffer that nobody else has.
-#[test]
+#[test_on(real)]
 fn a_leaked_guard_is_safe() {
     let leaked = AtomicBool::new(false);
     good(builder().run_local(2, |job| {
@@ -175,7 +175,7 @@ fn a_leaked_guard_is_safe() {
     assert!(leaked.into_inner());
 }
 
-#[test]
+#[test_on(real)]
 fn empty_buffers_and_many_of_them() {
     good(builder().extents(300).run_local(2, |job| {
         let lent = (0..300).map(|len| job.expose(vec![len as u32; len]));

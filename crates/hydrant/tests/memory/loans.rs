@@ -19,7 +19,7 @@ use crate::{
     support::{builder, good},
 };
 
-#[test]
+#[test_on(real)]
 fn a_pointer_does_not_reach_the_next_buffer_at_its_address() {
     for strategy in STRATEGIES {
         let builder = builder().registration(strategy);
@@ -30,7 +30,7 @@ fn a_pointer_does_not_reach_the_next_buffer_at_its_address() {
 }
 
 /// Whoever named an address once, which was right, is judged as strictly as before.
-#[test]
+#[test_on(real)]
 fn naming_an_address_opens_nothing_else() {
     let builder = builder().anywhere(true);
     let refused = good(builder.run_local(3, |job| {
@@ -49,7 +49,7 @@ fn naming_an_address_opens_nothing_else() {
 }
 
 /// A rank puts to its own exposed buffer by one thread and takes it back by another.
-#[test]
+#[test_on(real)]
 fn the_own_rank_is_waited_for_too() {
     good(builder().run_local(2, |job| {
         for round in 0..20 {
@@ -85,7 +85,7 @@ fn the_own_rank_is_waited_for_too() {
 
 /// A handler that takes a buffer back cannot wait for peers: it panics, and what peers may still
 /// use is never freed.
-#[test]
+#[test_on(real)]
 fn what_a_handler_takes_back_is_leaked() {
     good(builder().run_local(2, |job| {
         let kept: Arc<Mutex<Option<Exposed<'static, u8>>>> = Arc::default();
@@ -124,7 +124,7 @@ fn what_a_handler_takes_back_is_leaked() {
 }
 
 /// The owner ends before it says where its buffer lies.
-#[test]
+#[test_on(real)]
 fn an_owner_that_is_lost_before_it_answers_is_named() {
     let ends = builder().service(false).run_local(2, |job| {
         let board = job.alloc::<GlobalPtr<u8>>(1)?;

@@ -20,7 +20,7 @@ fn contents(place: usize, round: usize) -> u64 {
 
 /// Rank 0 takes back every other buffer in each round and exposes new ones; rank 1 finds those
 /// that stay and those that are new, and no others.
-#[test]
+#[test_on(real)]
 fn each_pointer_reaches_its_own_buffer_or_none() {
     good(builder().run_local(2, |job| {
         let board = job.alloc::<GlobalPtr<u64>>(BUFFERS)?;

@@ -7,7 +7,7 @@ use std::{ptr, slice};
 use hydrant::Strategy;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::{network::on, support::good};
+use crate::{network::simulated::on, support::good};
 
 const PAGE: usize = 4096;
 const BUCKET: usize = 16 * PAGE;
@@ -59,7 +59,7 @@ impl Drop for Pages {
     }
 }
 
-#[test]
+#[test_on(simulated)]
 fn what_is_mapped_later_is_registered_later() {
     for strategy in [Strategy::Auto, Strategy::Firehose, Strategy::PinEverything] {
         let builder = (on("connectx").registration(strategy).bucket(BUCKET))

@@ -2,12 +2,12 @@
 
 use hydrant::{GlobalPtr, Rank, Strategy};
 
-use crate::{network::on, support::good};
+use crate::{network::simulated::on, support::good};
 
 const BYTES: usize = 1 << 20;
 
 /// A put takes longer than the loan lasts: the end of the loan waits for it.
-#[test]
+#[test_on(simulated)]
 fn puts_on_their_way_are_waited_for() {
     for profile in ["ideal", "connectx"] {
         let builder = on(profile).registration(Strategy::Paging);

@@ -9,11 +9,11 @@ use hydrant::{Error, Strategy};
 
 use crate::{
     memory::lend_again::{STRATEGIES, lend_again},
-    network::on,
+    network::simulated::on,
     support::good,
 };
 
-#[test]
+#[test_on(simulated)]
 fn a_pointer_does_not_reach_the_next_buffer_at_its_address() {
     for profile in ["ideal", "connectx"] {
         let paging = (profile == "connectx").then_some(Strategy::Paging);
@@ -27,7 +27,7 @@ fn a_pointer_does_not_reach_the_next_buffer_at_its_address() {
 }
 
 /// A rank puts to its own exposed buffer by one thread and takes it back by another.
-#[test]
+#[test_on(simulated)]
 fn the_own_rank_is_waited_for_too() {
     const BYTES: usize = 4 << 20;
     for profile in ["ideal", "connectx"] {

@@ -55,7 +55,7 @@ fn all_add<T: Accumulate + PartialEq + std::fmt::Debug + Sync>(
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn integers() {
     let plus = |a: i32, b: i32, c: i32| a.wrapping_add(b.wrapping_mul(c));
     all_add(|at| (at as i32).wrapping_mul(0x3123_4567), -3, plus);
@@ -64,14 +64,14 @@ fn integers() {
     all_add(|at| (at as u64).wrapping_mul(factor), factor, plus);
 }
 
-#[test]
+#[test_on(every, native)]
 fn floats() {
     // Small whole numbers: sums come out the same in any order.
     all_add(|at| (at % 1000) as f64, 0.5, |a, b, c| a + b * c);
     all_add(|at| (at % 1000) as f32, 2.0, |a, b, c| a + b * c);
 }
 
-#[test]
+#[test_on(every, native)]
 fn complex_numbers() {
     type C = hydrant::num_complex::Complex<f64>;
     let element = |at: usize| C::new((at % 100) as f64, (at % 7) as f64);
@@ -82,7 +82,7 @@ fn complex_numbers() {
 }
 
 /// Memory of mixed types, elements at odd places.
-#[test]
+#[test_on(every, native)]
 fn bytes_with_a_factor() {
     local(2, |job| {
         let memory = job.alloc::<u8>(5000)?;
@@ -126,7 +126,7 @@ fn bytes_with_a_factor() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn what_cannot_be_changes_nothing() {
     local(2, |job| {
         let memory = job.alloc::<i64>(10)?;
@@ -155,7 +155,7 @@ fn what_cannot_be_changes_nothing() {
 }
 
 /// Threads of all ranks add to the same elements: none of it is lost.
-#[test]
+#[test_on(every, native)]
 fn many_threads_add_to_one_place() {
     local(2, |job| {
         let memory = job.alloc::<f64>(3000)?;

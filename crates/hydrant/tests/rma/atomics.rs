@@ -10,7 +10,7 @@ const RANKS: u32 = 4;
 const THREADS: usize = 3;
 const EACH: u64 = 2_000;
 
-#[test]
+#[test_on(every, native)]
 fn many_threads_of_many_ranks_lose_nothing() {
     local(RANKS, |job| {
         let sums = job.alloc::<u64>(3)?;
@@ -82,7 +82,7 @@ fn compare_and_draw(tickets: &Symmetric<u64>, home: Rank) -> hydrant::Result<u64
 
 macro_rules! integers {
     ($($name:ident $type:ty,)+) => {$(
-        #[test]
+        #[test_on(every, native)]
         fn $name() {
             local(2, |job| {
                 let m = job.alloc::<$type>(2)?;
@@ -114,7 +114,7 @@ integers! {
     of_signed_double_words i64,
 }
 
-#[test]
+#[test_on(every, native)]
 fn of_floats() {
     local(2, |job| {
         let m = job.alloc::<f64>(1)?;
@@ -134,7 +134,7 @@ fn of_floats() {
 
 /// On somewhat more pages than may be registered: where NICs change words, extents that were made wider
 /// than what was asked for are given up for the part that is.
-#[test]
+#[test_on(every, native)]
 fn words_on_more_pages_than_may_be_registered_are_changed_in_turn() {
     const PAGES: usize = 300;
     const APART: usize = 512;

@@ -19,7 +19,7 @@ fn lend(job: &Job) -> Result<(Exposed<'static, u64>, GlobalPtr<u64>)> {
     Ok((exposed, theirs))
 }
 
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn a_scope_completes_what_it_began() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
         good(builder().foreign(way).run_local(3, |job| {
@@ -46,7 +46,7 @@ fn a_scope_completes_what_it_began() {
 }
 
 /// The buffer is the caller's again after the panic: nothing may still be reading it.
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn a_scope_completes_what_it_began_before_a_panic() {
     good(builder().foreign(Foreign::Messages).run_local(2, |job| {
         let (exposed, theirs) = lend(job)?;
@@ -79,7 +79,7 @@ fn a_scope_completes_what_it_began_before_a_panic() {
 }
 
 /// Leaked handles leak memory and nothing else.
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn leaked_handles_are_safe() {
     local(2, |job| {
         let memory = job.alloc::<u64>(LONG)?;
@@ -92,7 +92,7 @@ fn leaked_handles_are_safe() {
     });
 }
 
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn what_dropped_handles_began_goes_on() {
     local(2, |job| {
         let memory = job.alloc::<u64>(LONG)?;
@@ -106,7 +106,7 @@ fn what_dropped_handles_began_goes_on() {
 }
 
 /// A failed operation is the scope's failure; the others of the scope are done.
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn the_first_failure_is_the_scopes() {
     good(builder().foreign(Foreign::Messages).run_local(2, |job| {
         let (exposed, theirs) = lend(job)?;
@@ -128,7 +128,7 @@ fn the_first_failure_is_the_scopes() {
 }
 
 /// Who sees the signal sees the data, each time, round and round.
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn signals_come_after_their_data() {
     const ROUNDS: u64 = 2_000;
     const ROW: usize = 33;
@@ -156,7 +156,7 @@ fn signals_come_after_their_data() {
 }
 
 /// Without a service thread, ranks that poll serve each other.
-#[test]
+#[test_on(shared, veiled, pinned, native)]
 fn without_a_service_thread() {
     good(
         builder()

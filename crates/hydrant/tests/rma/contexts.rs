@@ -11,7 +11,7 @@ use hydrant::{Error, Rank};
 use crate::support::local;
 
 /// Each thread has its own, and waits for its own alone; more than are kept unseen are under way.
-#[test]
+#[test_on(every)]
 fn threads_complete_their_own_puts() {
     local(3, |job| {
         let (threads, each) = (
@@ -56,7 +56,7 @@ fn threads_complete_their_own_puts() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn through_pointers_and_left_to_themselves() {
     local(2, |job| {
         let places = job.alloc::<hydrant::GlobalPtr<u32>>(1)?;
@@ -80,7 +80,7 @@ fn through_pointers_and_left_to_themselves() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_cannot_be_put_is_refused() {
     local(2, |job| {
         let field = job.alloc::<u64>(8)?;
@@ -103,7 +103,7 @@ fn what_cannot_be_put_is_refused() {
 }
 
 /// Threads that share a context wait for each other's puts, taken out by whichever of them.
-#[test]
+#[test_on(every)]
 fn threads_that_share_one_wait_for_all_its_puts() {
     const LONG: usize = 100_000;
     let early = AtomicU64::new(0);

@@ -50,7 +50,7 @@ async fn there_and_back(job: &Job, theirs: GlobalPtr<u64>, base: u64) -> Result<
     Ok(())
 }
 
-#[test]
+#[test_on(every)]
 fn on_an_executor_that_sleeps() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
         good(builder().foreign(way).run_local(3, |job| {
@@ -65,7 +65,7 @@ fn on_an_executor_that_sleeps() {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn on_a_thread_that_waits() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
         good(builder().foreign(way).run_local(3, |job| {
@@ -79,7 +79,7 @@ fn on_a_thread_that_waits() {
 }
 
 /// Nobody looks after messages but who asks: the task asks again and again.
-#[test]
+#[test_on(every)]
 fn without_a_service_thread() {
     let builder = builder().service(false).foreign(Foreign::Messages);
     good(builder.run_local(2, |job| {
@@ -103,7 +103,7 @@ fn polls<F: Future>(job: &Job, future: F) -> Result<(F::Output, u32)> {
 
 /// Who waits sleeps, also where nobody else looks after messages: a task is polled when it was woken, and not again
 /// and again.
-#[test]
+#[test_on(every)]
 fn who_waits_for_a_task_does_not_spin() {
     const FEW: u32 = 50;
     let builder = builder().service(false).foreign(Foreign::Messages);
@@ -141,7 +141,7 @@ fn who_waits_for_a_task_does_not_spin() {
     }));
 }
 
-#[test]
+#[test_on(every)]
 fn the_first_that_ends_comes_alone() {
     local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
@@ -159,7 +159,7 @@ fn the_first_that_ends_comes_alone() {
 }
 
 /// Of a batch, those that fail say so, each for itself; the scope has nothing to say any more.
-#[test]
+#[test_on(every)]
 fn each_operation_of_a_scope_has_its_own_result() {
     good(builder().foreign(Foreign::Messages).run_local(2, |job| {
         let (gone, stale) = lend(job, 64)?;
@@ -196,7 +196,7 @@ fn each_operation_of_a_scope_has_its_own_result() {
 }
 
 /// A result is given once, whether it is awaited, waited for or tested.
-#[test]
+#[test_on(every)]
 fn results_are_given_once() {
     local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
@@ -216,7 +216,7 @@ fn results_are_given_once() {
 }
 
 /// Tasks that are given up at any time: what they began goes on, and its memory lasts as long.
-#[test]
+#[test_on(every)]
 fn tasks_may_be_dropped_at_any_time() {
     good(builder().foreign(Foreign::Messages).run_local(2, |job| {
         let (exposed, theirs) = lend(job, LONG)?;
@@ -240,7 +240,7 @@ fn tasks_may_be_dropped_at_any_time() {
 }
 
 /// The waker of the last poll counts, on whatever thread that was.
-#[test]
+#[test_on(every)]
 fn tasks_may_change_threads() {
     struct Count(AtomicU32);
     impl Wake for Count {
@@ -266,7 +266,7 @@ fn tasks_may_change_threads() {
 }
 
 /// Wakers are the program's: what they do hurts nobody else.
-#[test]
+#[test_on(every)]
 fn wakers_may_panic_and_look() {
     struct Panics;
     impl Wake for Panics {
@@ -305,7 +305,7 @@ fn wakers_may_panic_and_look() {
 }
 
 /// Handles that outlive a job that failed: what they began ends, whoever asks for it.
-#[test]
+#[test_on(every)]
 fn handles_outlive_a_job_that_failed() {
     let kept = Mutex::new(Vec::new());
     let builder = builder().service(false).foreign(Foreign::Messages);

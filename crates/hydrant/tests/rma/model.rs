@@ -311,12 +311,12 @@ fn mix(ranks: u32, seed: u64, foreign: Foreign, steps: usize) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    #[test]
+    #[test_on(real, native)]
     fn every_operation_by_the_kernel(ranks in 1_u32..6, seed: u64) {
         mix(ranks, seed, Foreign::ProcessVm, 400);
     }
 
-    #[test]
+    #[test_on(real, native)]
     fn every_operation_by_messages(ranks in 1_u32..6, seed: u64) {
         mix(ranks, seed, Foreign::Messages, 200);
     }

@@ -9,7 +9,7 @@ use hydrant::{Error, Rank, Result};
 
 use crate::support::local;
 
-#[test]
+#[test_on(every, native)]
 fn one_at_a_time() {
     local(3, |job| {
         let mutexes = job.mutexes(1 + job.rank().index())?;
@@ -29,7 +29,7 @@ fn one_at_a_time() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn several_are_held_at_once() {
     local(2, |job| {
         let mutexes = job.mutexes(2)?;
@@ -47,7 +47,7 @@ fn several_are_held_at_once() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn threads_of_a_rank_take_turns() {
     local(2, |job| {
         let mutexes = job.mutexes(1)?;
@@ -73,7 +73,7 @@ fn threads_of_a_rank_take_turns() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn who_has_not_got_it_does_not_give_it() {
     local(2, |job| {
         let mutexes = job.mutexes(2)?;
@@ -117,7 +117,7 @@ fn who_has_not_got_it_does_not_give_it() {
 }
 
 /// A thread that ended with a mutex is not the one that comes after it, though that has its stack.
-#[test]
+#[test_on(every, native)]
 fn a_mutex_outlives_its_thread() {
     local(2, |job| {
         let mutexes = job.mutexes(1)?;
@@ -146,7 +146,7 @@ fn a_mutex_outlives_its_thread() {
 }
 
 /// Threads lock them until they are gone. Who has one has it until it is unlocked.
-#[test]
+#[test_on(every, native)]
 fn none_is_done_away_with_that_a_thread_is_about_to_have() {
     local(2, |job| {
         for _ in 0..40 {
@@ -189,7 +189,7 @@ fn none_is_done_away_with_that_a_thread_is_about_to_have() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn a_rank_may_have_none() {
     local(2, |job| {
         let count = job.rank().index();

@@ -15,7 +15,7 @@ fn everybodys<T: Pod>(job: &Job, mine: GlobalPtr<T>) -> Result<Vec<GlobalPtr<T>>
 }
 
 /// Many additions under way at once are all made, each once, and give what was there.
-#[test]
+#[test_on(every, native)]
 fn additions_are_made_once_each() {
     local(3, |job| {
         let symmetric = job.alloc::<u64>(2)?;
@@ -56,7 +56,7 @@ fn additions_are_made_once_each() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn every_operation_gives_what_was_there() {
     local(2, |job| {
         let right = job.right();
@@ -106,7 +106,7 @@ fn every_operation_gives_what_was_there() {
 }
 
 /// Handlers begin what they may not wait for.
-#[test]
+#[test_on(every, native)]
 fn handlers_change_words_of_other_ranks() {
     local(3, |job| {
         let here = job.downgrade();
@@ -139,7 +139,7 @@ fn handlers_change_words_of_other_ranks() {
 }
 
 /// Who sees the signal sees the data, of each of many puts under way.
-#[test]
+#[test_on(every, native)]
 fn signals_come_behind_their_data() {
     const LEN: usize = 700;
     local(2, |job| {
@@ -216,7 +216,7 @@ fn signals_come_behind_their_data() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn a_section_comes_with_a_signal() {
     local(2, |job| {
         let (grid, flags) = (job.alloc::<u32>(64)?, job.alloc::<u64>(1)?);
@@ -239,7 +239,7 @@ fn a_section_comes_with_a_signal() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn nothing_is_put_if_the_signal_cannot_be_given() {
     local(2, |job| {
         let (data, flags) = (job.alloc::<u8>(10)?, job.alloc::<u64>(2)?);
@@ -269,7 +269,7 @@ fn nothing_is_put_if_the_signal_cannot_be_given() {
 }
 
 /// What is under way ends, whoever asks for it, when the other rank or the job does.
-#[test]
+#[test_on(every, native)]
 fn what_is_begun_ends_with_the_job() {
     let kept = OnceLock::new();
     let places = Arc::new(OnceLock::new());
@@ -324,7 +324,7 @@ fn what_is_begun_ends_with_the_job() {
 }
 
 /// More at once than may be registered, where NICs change them: they take turns.
-#[test]
+#[test_on(every, native)]
 fn more_words_than_may_be_registered_are_changed_at_once() {
     const WORDS: usize = 48;
     const APART: usize = 512;

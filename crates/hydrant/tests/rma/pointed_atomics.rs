@@ -13,7 +13,7 @@ fn everybodys<T: hydrant::Pod>(job: &Job, mine: GlobalPtr<T>) -> Result<Vec<Glob
 }
 
 /// Every rank and thread adds to every rank's words, by each kind of pointer, and swaps a token.
-#[test]
+#[test_on(every)]
 fn all_ranks_count_together() {
     local(3, |job| {
         let threads = if job.settings().conduit.is_virtual() {
@@ -66,7 +66,7 @@ fn all_ranks_count_together() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn every_type_and_operation() {
     local(2, |job| {
         let narrow = job.expose(vec![0_i32; 3])?;
@@ -91,7 +91,7 @@ fn every_type_and_operation() {
 }
 
 /// A loan that ends meanwhile: each addition was made, or refused.
-#[test]
+#[test_on(every)]
 fn words_that_go_meanwhile() {
     local(3, |job| {
         let places = job.alloc::<GlobalPtr<u64>>(1)?;
@@ -130,7 +130,7 @@ fn words_that_go_meanwhile() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_is_no_word_is_refused() {
     local(2, |job| {
         let exposed = job.expose(vec![3_u64; 4])?;
@@ -181,7 +181,7 @@ fn what_is_no_word_is_refused() {
 }
 
 /// Data and signal by pointers: to exposed and symmetric memory in either role.
-#[test]
+#[test_on(every)]
 fn who_sees_the_signal_sees_the_data() {
     local(2, |job| {
         let exposed = job.expose(vec![0_u64; 100])?;

@@ -47,7 +47,7 @@ impl Stack<'_> {
     }
 }
 
-#[test]
+#[test_on(every)]
 fn a_stack_of_all_ranks_nodes() {
     local(3, |job| {
         let head = job.alloc::<u64>(1)?;

@@ -24,7 +24,7 @@ fn places() -> [Vec<usize>; 2] {
 }
 
 /// A peer that took its buffer back finds in it what was put before, whole runs, and nothing comes after.
-#[test]
+#[test_on(every)]
 fn loans_end_beside_many_runs() {
     local(2, |job| {
         let threads = if job.settings().conduit.is_virtual() {
@@ -110,7 +110,7 @@ fn thread_that_takes_back(
 }
 
 /// All of it on own memory, by handle and by pointer; and in a job of one rank.
-#[test]
+#[test_on(every)]
 fn own_memory_is_a_target_like_any() {
     for ranks in [1, 2] {
         local(ranks, |job| {
@@ -146,7 +146,7 @@ fn own_memory_is_a_target_like_any() {
 }
 
 /// Ranks leave in the midst of each other's many runs; who stays is told.
-#[test]
+#[test_on(every)]
 fn a_rank_leaves_amid_many_runs() {
     for service in [true, false] {
         let [there, here] = places();
@@ -184,7 +184,7 @@ fn a_rank_leaves_amid_many_runs() {
 }
 
 /// Handles are waited for by other threads while the job ends, in good order or not.
-#[test]
+#[test_on(every)]
 fn handles_wait_while_the_job_ends() {
     for orderly in [true, false] {
         let kept = Mutex::new(Vec::new());

@@ -6,7 +6,7 @@ use hydrant::{AllocOptions, Error, Result};
 
 use crate::support::local;
 
-#[test]
+#[test_on(every, native)]
 fn puts_and_gets_on_the_callers_memory() {
     local(2, |job| {
         const LEN: usize = 20_000;
@@ -46,7 +46,7 @@ fn puts_and_gets_on_the_callers_memory() {
 }
 
 /// More small puts than a network takes at once: what waits its turn has not left its source.
-#[test]
+#[test_on(every, native)]
 fn a_source_is_free_when_it_is_said_to_be() {
     local(2, |job| {
         const PUTS: usize = 500;
@@ -73,7 +73,7 @@ fn a_source_is_free_when_it_is_said_to_be() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn reserved_memory_is_committed_in_parts() {
     local(2, |job| {
         let options = AllocOptions {
@@ -96,7 +96,7 @@ fn reserved_memory_is_committed_in_parts() {
     });
 }
 
-#[test]
+#[test_on(every, native)]
 fn one_memory_has_elements_of_several_types() {
     local(2, |job| {
         let bytes = job.alloc::<u8>(44)?;

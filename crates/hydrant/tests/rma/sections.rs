@@ -170,19 +170,19 @@ fn mix(ranks: u32, seed: u64, foreign: Foreign) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10))]
 
-    #[test]
+    #[test_on(every, native)]
     fn sections_by_the_kernel(ranks in 1_u32..4, seed: u64) {
         mix(ranks, seed, Foreign::ProcessVm);
     }
 
-    #[test]
+    #[test_on(every, native)]
     fn sections_by_messages(ranks in 1_u32..4, seed: u64) {
         mix(ranks, seed, Foreign::Messages);
     }
 }
 
 /// Both sides go down their columns first, so that neighbours come last.
-#[test]
+#[test_on(every, native)]
 fn columns_first_on_both_sides() {
     local(2, |job| {
         let memory = job.alloc::<u64>(64)?;
@@ -214,7 +214,7 @@ fn columns_first_on_both_sides() {
 }
 
 /// Parts, rows and sections of what is one's own, against a copy.
-#[test]
+#[test_on(every, native)]
 fn own_memory_in_view() {
     local(2, |job| {
         let (rows, columns) = (7, 5);
@@ -289,7 +289,7 @@ fn own_memory_in_view() {
 }
 
 /// A tile of each neighbour's grid by pointer, of symmetric memory and of an exposed buffer.
-#[test]
+#[test_on(every, native)]
 fn by_pointer() {
     local(3, |job| {
         let own = job.rank();

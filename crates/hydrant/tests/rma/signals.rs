@@ -12,7 +12,7 @@ use crate::support::local;
 const WORDS: usize = 6;
 const SOON: Duration = Duration::from_millis(20);
 
-#[test]
+#[test_on(every)]
 fn any_comes_with_its_place_and_all_come() {
     local(3, |job| {
         let words = job.alloc::<u64>(WORDS)?;
@@ -38,7 +38,7 @@ fn any_comes_with_its_place_and_all_come() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn all_may_be_so_one_after_the_other() {
     local(2, |job| {
         let words = job.alloc::<u64>(2)?;
@@ -63,7 +63,7 @@ fn all_may_be_so_one_after_the_other() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_limit_of_time_ends_the_wait() {
     local(2, |job| {
         let words = job.alloc::<u64>(WORDS)?;
@@ -94,7 +94,7 @@ fn a_limit_of_time_ends_the_wait() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn a_look_does_not_wait() {
     local(2, |job| {
         let words = job.alloc::<u64>(WORDS)?;
@@ -111,7 +111,7 @@ fn a_look_does_not_wait() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_cannot_be_waited_for_is_an_error() {
     local(1, |job| {
         let words = job.alloc::<u64>(WORDS)?;

@@ -10,7 +10,7 @@ const THREADS: usize = 4;
 const ROUNDS: usize = 150;
 const LONG: usize = 20_000;
 
-#[test]
+#[test_on(real, native)]
 fn put_get_call_and_request_at_once() {
     for way in [Foreign::ProcessVm, Foreign::Messages] {
         good(builder().foreign(way).run_local(3, |job| {
@@ -80,7 +80,7 @@ fn data_bytes(len: u64) -> Vec<u8> {
 }
 
 /// Threads may call collectives in turn, and several jobs live in one process.
-#[test]
+#[test_on(real, native)]
 fn two_jobs_at_once() {
     thread::scope(|threads| {
         let job = |seed: u64| {

@@ -101,7 +101,7 @@ fn each_way(
     });
 }
 
-#[test]
+#[test_on(every)]
 fn lists_name_the_elements_in_order() {
     each_way(|job, _, put, get| {
         let whole = IoVector {
@@ -136,7 +136,7 @@ fn lists_name_the_elements_in_order() {
     });
 }
 
-#[test]
+#[test_on(every)]
 fn what_does_not_fit_changes_nothing() {
     each_way(|_, skipped, put, get| {
         let len = LEN + 10 - skipped;
@@ -199,7 +199,7 @@ fn what_does_not_fit_changes_nothing() {
 }
 
 /// Runs longer than a message takes, and more of them than messages may be under way.
-#[test]
+#[test_on(every)]
 fn many_and_long_runs() {
     const ROWS: usize = 3000;
     local(2, |job| {

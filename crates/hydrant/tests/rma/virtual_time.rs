@@ -67,17 +67,17 @@ fn a_write_to_a_buffer_is_seen(look: impl Fn(&Job, &Exposed<'_, u64>) -> Result<
     });
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_loads_ends() {
     a_write_is_seen(|_, words| words.local()?.load(0));
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_waits_for_what_is_so_already_ends() {
     a_write_is_seen(|job, words| job.wait_until(words, 0, |_| true));
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_reads_ends() {
     a_write_is_seen(|_, words| {
         let mut word = [0];
@@ -86,7 +86,7 @@ fn a_loop_of_reads_ends() {
     });
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_gets_of_own_memory_ends() {
     a_write_is_seen(|_, words| words.get_value(Rank(0), 0));
     a_write_is_seen(|_, words| {
@@ -96,14 +96,14 @@ fn a_loop_of_gets_of_own_memory_ends() {
     });
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_atomic_operations_on_own_memory_ends() {
     a_write_is_seen(|_, words| words.atomic_load(Rank(0), 0));
     a_write_is_seen(|_, words| words.fetch_or(Rank(0), 0, 0));
     a_write_is_seen(|_, words| words.compare_swap(Rank(0), 0, 7, 7));
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_looks_at_an_exposed_buffer_ends() {
     a_write_to_a_buffer_is_seen(|_, lent| lent.view().load(0));
     a_write_to_a_buffer_is_seen(|_, lent| Ok(lent.view().to_vec()[0]));
@@ -114,7 +114,7 @@ fn a_loop_of_looks_at_an_exposed_buffer_ends() {
     });
 }
 
-#[test]
+#[test_on(simulated)]
 #[allow(unsafe_code)] // looks at memory as no call of the library does
 fn a_loop_of_fences_ends() {
     a_write_is_seen(|job, words| {
@@ -125,7 +125,7 @@ fn a_loop_of_fences_ends() {
     });
 }
 
-#[test]
+#[test_on(simulated)]
 fn a_loop_of_looks_at_the_clock_ends() {
     on_each(2, |job| {
         let until = job.now() + Duration::from_micros(500);
@@ -135,7 +135,7 @@ fn a_loop_of_looks_at_the_clock_ends() {
 }
 
 /// The news that a rank is lost does not overtake what it had sent.
-#[test]
+#[test_on(simulated)]
 fn what_a_rank_sent_before_it_failed_is_handled_first() {
     for machine in MACHINES {
         let heard = Arc::new(AtomicU64::new(0));
@@ -162,7 +162,7 @@ fn what_a_rank_sent_before_it_failed_is_handled_first() {
     }
 }
 
-#[test]
+#[test_on(simulated)]
 fn handles_that_outlive_their_job_come_to_an_end() {
     for len in [64, 5000, 300_000, 8 << 20] {
         let handles = on_each(3, |job| {
@@ -185,7 +185,7 @@ fn handles_that_outlive_their_job_come_to_an_end() {
 }
 
 /// Who unlocks a mutex of another rank does not wait for its answer, and gets it again all the same.
-#[test]
+#[test_on(simulated)]
 fn an_unlock_asks_and_goes_on() {
     for times in on_each(2, |job| {
         let mutexes = job.mutexes(1)?;
@@ -215,7 +215,7 @@ fn an_unlock_asks_and_goes_on() {
 
 /// A put that is copied into messages needs its source no longer when the last of them was sent, which
 /// is before the peer has answered that.
-#[test]
+#[test_on(simulated)]
 fn a_copied_put_leaves_before_it_is_there() {
     for len in [64, 5000, 300_000] {
         let builder = Job::builder().unwrap().heap(16 << 20);
@@ -242,7 +242,7 @@ fn a_copied_put_leaves_before_it_is_there() {
 }
 
 /// Runs that are put, added to and got go on while the program computes, and come to their places.
-#[test]
+#[test_on(simulated)]
 fn packed_runs_are_under_way_until_they_are_waited_for() {
     use hydrant::{Factor, Number};
     let bytes: Vec<u8> = (0..40_000_u32).map(|at| at as u8).collect();
@@ -281,7 +281,7 @@ fn packed_runs_are_under_way_until_they_are_waited_for() {
 }
 
 /// Each thread has a long collective of its own, and may wait for what the other registers or gives up.
-#[test]
+#[test_on(simulated)]
 fn threads_have_memory_registered_beside_each_other() {
     const LEN: usize = 300_000;
     for (machine, strategy) in [
@@ -322,7 +322,7 @@ fn threads_have_memory_registered_beside_each_other() {
 }
 
 /// The helper of `foresight` is a thread of the rank, too.
-#[test]
+#[test_on(simulated)]
 fn a_helper_registers_beside_collectives() {
     const LEN: usize = 400_000;
     let builder = Job::builder().unwrap().heap(16 << 20);

@@ -1,6 +1,12 @@
-//! Jobs in virtual time.
+//! What a job can do, against answers worked out without it: on each network the same, as far as that has it. Ranks are
+//! threads.
 
-#[path = "support/simulated.rs"]
+#![allow(unsafe_code)] // stands between a job and its network
+
+#[macro_use]
+extern crate hydrant_testing_macros;
+
+#[path = "support/network.rs"]
 mod network;
 #[path = "support/ranks.rs"]
 mod support;
@@ -14,9 +20,22 @@ mod active_messages {
     mod threads;
 }
 mod collectives;
+#[macro_use]
+mod errors;
+#[path = "errors/exposed.rs"]
+mod exposed;
+mod hosts {
+    mod mates;
+}
 mod memory {
+    mod alloc;
+    mod anywhere;
+    mod direct;
     mod exclusive;
+    mod expose;
     mod lend_again;
+    mod loans;
+    mod many;
     mod mapped_in_part;
     mod paging;
     mod virtual_loans;
@@ -24,8 +43,10 @@ mod memory {
 mod rma {
     mod accumulate;
     mod atomics;
+    mod completion;
     mod contexts;
     mod futures;
+    mod model;
     mod mutexes;
     mod non_blocking;
     mod pointed_atomics;
@@ -34,6 +55,7 @@ mod rma {
     mod raw;
     mod sections;
     mod signals;
+    mod threads;
     mod vectors;
     mod virtual_time;
 }
