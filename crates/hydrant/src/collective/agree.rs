@@ -185,7 +185,7 @@ impl<'a> Rounds<'a> {
         let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
         let is_well = (self.verdict).hear(&round.hear[parity], team.members[round.from]);
         if is_well && !team.layout.is_flat() {
-            let incoming = (self.piggyback).incoming(1 << number, team.members.len());
+            let incoming = (self.piggyback).incoming(team.me, 1 << number, team.members.len());
             take(&round.piggyback_in[parity], incoming)?;
         }
         Ok(())
@@ -440,7 +440,7 @@ impl Team {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
         let outgoing = match verdict.odd {
             None if self.layout.is_flat() => piggyback.given(self.me, round.to),
-            None => piggyback.outgoing(1 << number, self.members.len()),
+            None => piggyback.outgoing(self.me, 1 << number, self.members.len()),
             Some(_) => &[],
         };
         match &round.out[parity] {

@@ -54,7 +54,7 @@ impl Team {
     }
 
     /// How many places after me the root is.
-    fn distance_to(&self, root: &Result<usize>) -> usize {
+    pub(super) fn distance_to(&self, root: &Result<usize>) -> usize {
         let size = self.members.len();
         (root.as_ref()).map_or(0, |root| (root + size - self.me) % size)
     }

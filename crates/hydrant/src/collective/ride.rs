@@ -193,6 +193,7 @@ impl Team {
         let blocks = Piggyback::Blocks {
             all: &mut all,
             each,
+            wanted,
         };
         self.agree(header, checked, blocks).await?;
         Ok(self.came_along(all, each))
@@ -215,6 +216,7 @@ impl Team {
         let blocks = Piggyback::Blocks {
             all: &mut all,
             each,
+            wanted,
         };
         self.agree_now(header, checked, blocks)?;
         Ok(self.came_along(all, each))
@@ -234,8 +236,10 @@ impl Team {
             self.agree(header, checked, parts).await?;
             return Ok(Ride::given(self, each, true));
         }
-        let ride = self.ride(header, checked, data, Wanted::ByAll).await?;
-        Ok(ride.parts_of_mine())
+        match self.other_part(data) {
+            Some(part) => self.ride(header, checked, part, Wanted::ByAll).await,
+            None => Ok((self.ride(header, checked, data, Wanted::ByAll).await?).parts_of_mine()),
+        }
     }
 
     /// As [`ride_apart`](Self::ride_apart), while the caller waits.
@@ -251,8 +255,10 @@ impl Team {
             self.agree_now(header, checked, Piggyback::Parts { data, each })?;
             return Ok(Ride::given(self, each, true));
         }
-        let ride = self.ride_now(header, checked, data, Wanted::ByAll)?;
-        Ok(ride.parts_of_mine())
+        match self.other_part(data) {
+            Some(part) => self.ride_now(header, checked, part, Wanted::ByAll),
+            None => Ok((self.ride_now(header, checked, data, Wanted::ByAll)?).parts_of_mine()),
+        }
     }
 
     /// Agrees in a flat team while the root's bytes, or its parts for each member, ride along: the ride from which
@@ -271,6 +277,13 @@ impl Team {
         };
         let root = self.agree(header, root, given).await?;
         Ok((root, Ride::given(self, each, apart)))
+    }
+
+    /// Of two members, the part for the other: each tells nobody else.
+    #[inline]
+    fn other_part<'b>(&self, parts: &'b [u8]) -> Option<&'b [u8]> {
+        let each = parts.len() / 2;
+        (self.members.len() == 2).then(|| &parts[(1 - self.me) * each..][..each])
     }
 
     /// Room for a block of every member, where this one's is the first.
@@ -304,7 +317,7 @@ impl Team {
     /// Whether parts of so many bytes, for all members together, can ride on the agreement.
     #[inline]
     pub(super) fn parts_fit(&self, all: usize) -> bool {
-        match self.layout.is_flat() {
+        match self.layout.is_flat() || self.members.len() == 2 {
             true => all <= SMALL * self.members.len(),
             false => self.fits(all),
         }

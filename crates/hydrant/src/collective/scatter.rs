@@ -5,7 +5,7 @@ use super::{
     blocks::{Blocks, apart, bytes_in},
     header::{Header, Operation},
     layout::SMALL,
-    piggyback::Piggyback,
+    piggyback::{Piggyback, place_of},
     team::Team,
 };
 use crate::{Error, Pod, Result, TeamRank};
@@ -61,21 +61,40 @@ impl Team {
                 false => ride.read(root, mine),
             };
         }
-        match each.checked_mul(size).filter(|total| *total <= SMALL) {
-            Some(total) => {
-                // Everybody's parts ride along to everybody.
-                let mut copy = all.to_vec();
-                copy.resize(total, 0);
-                self.agree_and_spread(header, checked, &mut copy).await?;
-                mine.copy_from_slice(&copy[self.me * each..][..each]);
-                Ok(())
-            }
-            None => {
-                let root = self.agree(header, checked, Piggyback::Nothing).await?;
-                let block = |member| &all[member * each..][..each];
-                self.stream_apart(root, block, |_| each, mine).await
+        if self.fits(each) {
+            return self.deal(header, checked, all, mine).await;
+        }
+        let root = self.agree(header, checked, Piggyback::Nothing).await?;
+        let block = |member| &all[member * each..][..each];
+        self.stream_apart(root, block, |_| each, mine).await
+    }
+
+    /// Agrees where others' scratch is not mapped, while the root's parts, which [fit](Self::fits), go along: by members
+    /// that pass on those of others.
+    async fn deal(
+        &self,
+        header: Header,
+        root: Result<usize>,
+        all: &[u8],
+        mine: &mut [u8],
+    ) -> Result<()> {
+        let (size, each) = (self.members.len(), mine.len());
+        let distance = self.distance_to(&root);
+        let mut parts = vec![0; size * each];
+        if all.len() == parts.len() {
+            for (member, part) in all.chunks(each.max(1)).enumerate() {
+                let place = place_of((self.me + size - member) % size, size);
+                parts[place * each..][..each].copy_from_slice(part);
             }
         }
+        let dealt = Piggyback::Dealt {
+            parts: &mut parts,
+            each,
+            distance,
+        };
+        self.agree(header, root, dealt).await?;
+        mine.copy_from_slice(&parts[place_of(distance, size) * each..][..each]);
+        Ok(())
     }
 
     /// As [`scatter`](Self::scatter), with blocks of any length, as MPI's `Scatterv`: member m gets
