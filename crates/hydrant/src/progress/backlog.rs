@@ -157,9 +157,10 @@ impl Progress {
     }
 
     /// Whether messages whose asker has what it waited for may be sent at the end of this thread's poll, and not at
-    /// once: then they go with an answer to what has arrived meanwhile.
+    /// once: then they go with an answer to what has arrived meanwhile. In the midst of the program's own code, a
+    /// handler's or a task's, that end may be far.
     pub(crate) fn may_send_along(&self) -> bool {
-        !self.virtual_time && self.is_polled_here()
+        !self.virtual_time && self.is_polled_here() && super::may_wait("what was granted").is_ok()
     }
 
     /// A task was woken. Whoever polls just now, this thread among them, polls it before that is over: nobody has to

@@ -167,9 +167,13 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Ok(output);
         }
-        progress.wait(On::Nobody, For::Message, || {
-            waiting.woken.swap(false, SeqCst)
-        })?;
+        let woken = || waiting.woken.swap(false, SeqCst);
+        if woken() {
+            // Who is always woken while it is polled, by itself perhaps, would never wait.
+            progress.look_round();
+            continue;
+        }
+        progress.wait(On::Nobody, For::Message, woken)?;
     }
 }
 

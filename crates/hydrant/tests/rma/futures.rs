@@ -239,6 +239,29 @@ fn tasks_may_be_dropped_at_any_time() {
     }));
 }
 
+/// As a runtime's own yield does. Nobody else looks after the messages that it waits for.
+#[test_on(every)]
+fn who_wakes_itself_hears_of_others() {
+    let builder = builder().service(false).foreign(Foreign::Messages);
+    good(builder.run_local(2, |job| {
+        let words = job.alloc::<u64>(1)?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            words.put_value(Rank(1), 0, 7)?;
+        } else {
+            let here = words.local()?;
+            job.wait_for(poll_fn(|context| {
+                context.waker().wake_by_ref();
+                match here.load(0) {
+                    Ok(0) => Poll::Pending,
+                    word => Poll::Ready(word),
+                }
+            }))??;
+        }
+        job.barrier()
+    }));
+}
+
 /// The waker of the last poll counts, on whatever thread that was.
 #[test_on(every)]
 fn tasks_may_change_threads() {
