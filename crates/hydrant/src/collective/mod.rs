@@ -7,7 +7,8 @@
 //!    and operation. After ⌈log₂ n⌉ rounds every member knows that all are here and whether
 //!    all called the same. A barrier is that and no more.
 //! 2. **Data.** What is small rides on the agreement and is there when it ends: the blocks
-//!    of all members by Bruck's algorithm, or one member's by spreading. What is not goes
+//!    of all members to all by Bruck's algorithm, or up a binomial tree to the one that wants them; one
+//!    member's to all by spreading, or parts of it down such a tree. What is not goes
 //!    in chunks through [channels](self::channel) with flow control: along a binomial [tree]
 //!    (broadcast, gather, scatter), by Bruck's rounds (all-gather), from one member to the next (scans) or by
 //!    [pairwise exchange](exchange) (all-to-all; and reductions, where each member folds its slice of the elements
