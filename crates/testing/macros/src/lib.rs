@@ -3,7 +3,7 @@
 
 use proc_macro::{TokenStream, TokenTree};
 
-/// Networks of which one is shared memory and one is not mapped, and so on; time is real on all but the last.
+/// What `every` stands for. Time is real on all but the last.
 const EVERY: [&str; 5] = ["shared", "veiled", "pinned", "mixed", "simulated"];
 
 /// Makes a function a test on each of the networks named: on that of `crate::network::shared` for `shared`, under the name
